@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The commands people type; CMakeLists.txt and CMakePresets.json do the building, in
+# build/<preset>/. Every target first installs the packages it misses (tools/packages.txt).
+#
+#   make            the release: build/meshflow, build/libmeshflow.so*
+#   make test       what gates every change          T=pattern: only unit tests that match
+#   make check      before calling something done: format, lint, layers, asan, tsan
+#   make help       all of them
+
+PREFIX ?= /usr/local
+T ?=
+export T
+
+.DEFAULT_GOAL := release
+.PHONY: release dev clang asan tsan test check bench fuzz soak engines install format lint layers \
+	sizes train clean distclean help
+
+# $(call build,preset,targets)
+define build
+	@cmake --preset $(1) --log-level=WARNING >/dev/null
+	@cmake --build build/$(1) $(if $(2),--target $(2))
+endef
+
+release: ## build the program and the libraries
+	@tools/install_packages.sh build
+	$(call build,release)
+	@for f in build/release/meshflow build/release/libmeshflow.so* build/release/libmeshflow.a; do \
+		if [ -e "$$f" ]; then cp -af "$$f" build/; fi; done
+
+dev: ## quick build without optimisation, in build/dev
+	@tools/install_packages.sh build
+	$(call build,dev)
+
+clang: ## the release built by clang, in build/clang
+	@tools/install_packages.sh build test
+	$(call build,clang)
+
+test: ## the tests that gate every change (T=pattern: unit tests that match)
+	@tools/install_packages.sh build test
+	@tools/run_tests.sh
+
+asan: ## unit tests under the address and undefined-behaviour sanitizers
+	@tools/install_packages.sh build test
+	$(call build,asan)
+	@tools/run_sanitized.sh asan $(T)
+
+tsan: ## unit tests of threads and processes under the thread sanitizer
+	@tools/install_packages.sh build test
+	$(call build,tsan,meshflow-tests)
+	@tools/run_sanitized.sh tsan $(if $(T),$(T),^runtime_ ^pool_ ^comm_ ^cluster_)
+
+check: ## format, lint, layers, whole suite under asan, tsan
+	@tools/install_packages.sh build test check
+	@tools/format.sh --check
+	@$(MAKE) --no-print-directory lint layers asan tsan
+
+bench: ## build and run the benchmarks (T=pattern: programs that match)
+	@tools/install_packages.sh build
+	$(call build,release,all bench)
+	@tools/run_bench.sh $(T)
+
+fuzz: ## run each fuzz target for FUZZ_SECONDS (60)
+	@tools/install_packages.sh build test
+	$(call build,fuzz,fuzzers)
+	@tools/run_fuzz.sh
+
+soak: ## hours instead of minutes: long fuzzing, the sweep against TensorFlow
+	@$(MAKE) --no-print-directory release
+	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(MAKE) --no-print-directory fuzz
+	@tools/run_tf_tests.sh --soak
+
+engines: ## the cluster engines for the tests with real ones
+	@echo "engines: comes with a later capability"
+
+install: release ## install to PREFIX (/usr/local)
+	@cmake --install build/release --prefix $(abspath $(PREFIX))
+
+format: ## lay out the sources
+	@tools/install_packages.sh check
+	@tools/format.sh
+
+lint: ## clang-tidy and cppcheck
+	@tools/install_packages.sh build test check
+	$(call build,asan,mf_proto_headers)
+	@tools/lint.sh
+
+layers: ## check the direction of includes
+	@tools/install_packages.sh test
+	@tools/check_layers.py
+
+sizes: ## print sizes of files and functions
+	@tools/sizes.sh
+
+train: release ## run the example
+	@echo "train: training comes with a later capability"
+	@if [ -e examples/hello.pbtxt ]; then build/meshflow graph run examples/hello.pbtxt; fi
+
+clean: ## remove what was built, keep build/venv
+	@if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} +; fi
+
+distclean: ## remove build/
+	@rm -rf build
+
+help: ## this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installed files find each other by relative paths, so the tree may be moved as a whole.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS meshflow_shared EXPORT meshflowTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS meshflow_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET meshflow)
+    install(TARGETS meshflow RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(DIRECTORY include/meshflow DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+    FILES_MATCHING PATTERN "*.h")
+file(GLOB MAN_PAGES CONFIGURE_DEPENDS docs/man/*.1)
+if(MAN_PAGES)
+    install(FILES ${MAN_PAGES} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
+
+string(REPLACE ";" " " PC_REQUIRES_PRIVATE "${DEPS_PKGS}")
+file(RELATIVE_PATH PC_TO_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+configure_file(cmake/meshflow.pc.in meshflow.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/meshflow.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+set(PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/meshflow)
+install(EXPORT meshflowTargets NAMESPACE meshflow:: DESTINATION ${PACKAGE_DIR})
+configure_package_config_file(cmake/meshflowConfig.cmake.in meshflowConfig.cmake
+    INSTALL_DESTINATION ${PACKAGE_DIR})
+write_basic_package_version_file(meshflowConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/meshflowConfig.cmake ${CMAKE_BINARY_DIR}/meshflowConfigVersion.cmake
+    DESTINATION ${PACKAGE_DIR})

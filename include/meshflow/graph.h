@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph.h - building, reading and writing dataflow graphs.
+ *
+ * A graph only grows. Building has a sticky error: the first failure is kept, later calls return an
+ * empty output and do nothing, and mf_graph_status() tells once at the end. So a model reads as
+ * algebra:
+ *
+ *     mf_output y = mf_apply(g, "Relu", MF_IN(mf_apply(g, "MatMul", MF_IN(x, w))));
+ *
+ * Ops, attributes and semantics are TensorFlow's; types and counts follow from the inputs and need
+ * not be written. Thread: one at a time per graph. */
+#ifndef MESHFLOW_GRAPH_H
+#define MESHFLOW_GRAPH_H
+
+#include <meshflow/tensor.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mf_graph mf_graph;
+typedef struct mf_node mf_node;
+
+/* One output of a node. node == NULL: empty (a failed call, or no gradient). */
+typedef struct mf_output {
+    mf_node *node;
+    int port;
+} mf_output;
+
+/* The inputs of a call: an array ended by MF_END. */
+#define MF_END                                                                                     \
+    {                                                                                              \
+        NULL, -1                                                                                   \
+    }
+#define MF_IN(...)                                                                                 \
+    (const mf_output[])                                                                            \
+    {                                                                                              \
+        __VA_ARGS__, MF_END                                                                        \
+    }
+#define MF_NO_IN NULL
+
+MF_API MF_MUST mf_status mf_graph_new(mf_graph **out);
+MF_API void mf_graph_free(mf_graph *graph);
+
+/* The first failure of building this graph, with its message as the thread's error; MF_OK if none. */
+MF_API MF_MUST mf_status mf_graph_status(const mf_graph *graph);
+
+/* Add a node with these inputs (MF_IN(...), ended by MF_END; NULL: none). Returns its first output;
+ * port k is (mf_output){r.node, k}. */
+MF_API mf_output mf_apply(mf_graph *graph, const char *op, const mf_output *inputs);
+
+/* The same with attributes, as printf-like text: "strides=[1,2,2,1] padding='SAME' T=float". Unnamed
+ * ones take their default or follow from the inputs. The special attributes name='...' and
+ * device='...' set the node's name and device. */
+MF_API mf_output mf_applyf(mf_graph *graph, const char *op, const mf_output *inputs,
+                           const char *attributes, ...) __attribute__((format(printf, 4, 5)));
+
+/* A constant holding `value` (shared, not copied). name may be NULL. */
+MF_API mf_output mf_constant(mf_graph *graph, const mf_tensor *value, const char *name);
+/* Scalar constants. */
+MF_API mf_output mf_scalar(mf_graph *graph, mf_dtype dtype, double value);
+/* A 1-D int32 constant. */
+MF_API mf_output mf_ints(mf_graph *graph, const int64_t *values, int64_t n);
+/* `after` runs before `node`. */
+MF_API void mf_control(mf_graph *graph, mf_node *node, mf_node *after);
+
+/* All following names begin with "scope/"; "" ends it. */
+MF_API void mf_graph_scope(mf_graph *graph, const char *scope);
+
+/* NULL when there is none. */
+MF_API mf_node *mf_graph_find(const mf_graph *graph, const char *name);
+MF_API const char *mf_node_name(const mf_node *node);
+
+/* d(sum of ys)/dx for each x, added to the graph. dys: gradients arriving at ys, or NULL for ones.
+ * dxs[i].node is NULL where nothing reaches xs[i]. Fails: UNIMPLEMENTED naming an op on the way that
+ * has no gradient. */
+MF_API MF_MUST mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys,
+                                      const mf_output *xs, int n_xs, const mf_output *dys,
+                                      mf_output *dxs);
+
+/* Add the nodes of a serialised GraphDef. Unknown fields are kept and written out again.
+ * Fails: INVALID_ARGUMENT (malformed, cycle, duplicate or missing name), NOT_FOUND (op). */
+MF_API MF_MUST mf_status mf_graph_decode(mf_graph *graph, const void *data, size_t len);
+/* Owns: the caller frees *data with mf_bytes_free(). */
+MF_API MF_MUST mf_status mf_graph_encode(const mf_graph *graph, char **data, size_t *len);
+/* Read or write a file: text (.pbtxt) or binary (any other name). */
+MF_API MF_MUST mf_status mf_graph_load(mf_graph *graph, const char *path);
+MF_API MF_MUST mf_status mf_graph_save(const mf_graph *graph, const char *path);
+MF_API void mf_bytes_free(char *data);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

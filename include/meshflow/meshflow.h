@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meshflow.h - everything. */
+#ifndef MESHFLOW_MESHFLOW_H
+#define MESHFLOW_MESHFLOW_H
+
+#include <meshflow/graph.h>
+#include <meshflow/session.h>
+#include <meshflow/status.h>
+#include <meshflow/tensor.h>
+#include <meshflow/version.h>
+
+#endif

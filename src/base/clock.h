@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clock.h - time and entropy from the system, in one place so that a simulation can replace them. */
+#ifndef MF_BASE_CLOCK_H
+#define MF_BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* Monotonic nanoseconds; only differences mean something. */
+int64_t mf_clock_ns(void);
+/* Nanoseconds since 1970, UTC. */
+int64_t mf_clock_wall_ns(void);
+/* 64 bits that differ from process to process. */
+uint64_t mf_random_seed(void);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+
+#include "base/clock.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static atomic_int threshold = MF_LOG_WARNING;
+
+void mf_log_set_level(mf_log_level level)
+{
+    atomic_store(&threshold, (int)level);
+}
+
+void mf_log_write(mf_log_level level, const char *file, int line, const char *fmt, ...)
+{
+    const int64_t now = mf_clock_wall_ns();
+    const time_t seconds = (time_t)(now / 1000000000);
+    const char *name = strrchr(file, '/');
+    struct tm tm;
+    char text[1200];
+    va_list args;
+
+    if ((int)level < atomic_load_explicit(&threshold, memory_order_relaxed))
+        return;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    (void)localtime_r(&seconds, &tm);
+    (void)fprintf(stderr, "%c %02d:%02d:%02d.%03d %s:%d] %s\n", "DIWE"[level], tm.tm_hour,
+                  tm.tm_min, tm.tm_sec, (int)(now / 1000000 % 1000), name ? name + 1 : file, line,
+                  text);
+}

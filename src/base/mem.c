@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mem.c - heap wrappers with failure injection, and the arena. */
+#include "base/mem.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static atomic_llong fail_countdown; /* 0: never */
+
+void mf_mem_fail_at(int64_t nth)
+{
+    atomic_store(&fail_countdown, nth);
+}
+
+static bool injected_failure(void)
+{
+    if (atomic_load_explicit(&fail_countdown, memory_order_relaxed) == 0)
+        return false;
+    return atomic_fetch_sub(&fail_countdown, 1) == 1;
+}
+
+void *mf_calloc(int64_t count, size_t size)
+{
+    if (count < 0 || injected_failure())
+        return NULL;
+    return calloc(count > 0 ? (size_t)count : 1, size > 0 ? size : 1);
+}
+
+void *mf_realloc(void *old, int64_t count, size_t size)
+{
+    int64_t bytes;
+
+    if (!mf_mul_i64(count, (int64_t)size, &bytes) || injected_failure())
+        return NULL;
+    return realloc(old, bytes > 0 ? (size_t)bytes : 1);
+}
+
+void mf_free(void *p)
+{
+    free(p);
+}
+
+char *mf_strndup(const char *s, size_t len)
+{
+    char *copy = mf_calloc((int64_t)len + 1, 1);
+
+    if (copy)
+        memcpy(copy, s, len);
+    return copy;
+}
+
+char *mf_strdup(const char *s)
+{
+    return mf_strndup(s, strlen(s));
+}
+
+mf_status mf_grow(void *array_pointer, int64_t *cap, int64_t need, size_t elem_size)
+{
+    void *old, *grown;
+    int64_t new_cap = *cap > 0 ? *cap : 8;
+
+    if (need <= *cap)
+        return MF_OK;
+    while (new_cap < need) {
+        if (!mf_mul_i64(new_cap, 2, &new_cap))
+            return MF_NOMEM("a growing array");
+    }
+    memcpy(&old, array_pointer, sizeof old);
+    grown = mf_realloc(old, new_cap, elem_size);
+    if (!grown)
+        return MF_NOMEM("a growing array");
+    memset((char *)grown + (size_t)*cap * elem_size, 0, (size_t)(new_cap - *cap) * elem_size);
+    memcpy(array_pointer, &grown, sizeof grown);
+    *cap = new_cap;
+    return MF_OK;
+}
+
+/* ---- arena ---- */
+
+enum { ARENA_ALIGN = 16, ARENA_FIRST = 4096, ARENA_MAX_CHUNK = 1 << 20 };
+
+typedef struct arena_chunk {
+    struct arena_chunk *next;
+    size_t used, size; /* bytes behind this header */
+} arena_chunk;
+
+_Static_assert(sizeof(arena_chunk) % 8 == 0, "chunk data must stay aligned");
+#define CHUNK_HEADER ((sizeof(arena_chunk) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN)
+
+struct mf_arena {
+    arena_chunk *head;
+    size_t total, limit;
+};
+
+mf_arena *mf_arena_new(void)
+{
+    return mf_calloc(1, sizeof(mf_arena));
+}
+
+void mf_arena_free(mf_arena *arena)
+{
+    if (!arena)
+        return;
+    while (arena->head) {
+        arena_chunk *next = arena->head->next;
+
+        mf_free(arena->head);
+        arena->head = next;
+    }
+    mf_free(arena);
+}
+
+static arena_chunk *chunk_add(mf_arena *arena, size_t need)
+{
+    size_t size = arena->head ? arena->head->size * 2 : ARENA_FIRST;
+    arena_chunk *chunk;
+
+    if (size > ARENA_MAX_CHUNK)
+        size = ARENA_MAX_CHUNK;
+    if (size < need)
+        size = need;
+    chunk = mf_calloc((int64_t)(CHUNK_HEADER + size), 1);
+    if (!chunk)
+        return NULL;
+    chunk->size = size;
+    chunk->next = arena->head;
+    arena->head = chunk;
+    return chunk;
+}
+
+void *mf_arena_alloc(mf_arena *arena, int64_t count, size_t size)
+{
+    int64_t bytes;
+    size_t need;
+    arena_chunk *chunk = arena->head;
+    void *p;
+
+    if (!mf_mul_i64(count, (int64_t)size, &bytes) || bytes > INT64_MAX - ARENA_ALIGN)
+        return NULL;
+    need = ((size_t)bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    if (arena->limit > 0 && arena->total + need > arena->limit)
+        return NULL;
+    if (!chunk || chunk->size - chunk->used < need)
+        chunk = chunk_add(arena, need);
+    if (!chunk)
+        return NULL;
+    p = (char *)chunk + CHUNK_HEADER + chunk->used;
+    chunk->used += need;
+    arena->total += need;
+    return p;
+}
+
+char *mf_arena_strndup(mf_arena *arena, const char *s, size_t len)
+{
+    char *copy = mf_arena_alloc(arena, (int64_t)len + 1, 1);
+
+    if (copy)
+        memcpy(copy, s, len);
+    return copy;
+}
+
+char *mf_arena_strdup(mf_arena *arena, const char *s)
+{
+    return mf_arena_strndup(arena, s, strlen(s));
+}
+
+char *mf_arena_printf(mf_arena *arena, const char *fmt, ...)
+{
+    va_list args;
+    char *text;
+    int len;
+
+    va_start(args, fmt);
+    len = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    text = len < 0 ? NULL : mf_arena_alloc(arena, len + 1, 1);
+    if (!text)
+        return NULL;
+    va_start(args, fmt);
+    (void)vsnprintf(text, (size_t)len + 1, fmt, args);
+    va_end(args);
+    return text;
+}
+
+size_t mf_arena_used(const mf_arena *arena)
+{
+    return arena->total;
+}
+
+void mf_arena_limit(mf_arena *arena, size_t max_bytes)
+{
+    arena->limit = max_bytes;
+}

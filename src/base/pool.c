@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool.c - see pool.h.
+ *
+ * Invariants:
+ *  1. A parallel job lives on its caller's stack. It is in `jobs` only while it may still have
+ *     pieces; a helper counts itself in job->helpers under the lock before touching it, and the
+ *     caller leaves only after it has unlinked the job and seen helpers drop to zero.
+ *  2. `signal` counts changes of the queues. Idle threads watch it for a short while without the
+ *     lock, because waking a sleeping thread costs more than many of the loops we run. */
+#include "base/pool.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+enum { SPIN_ROUNDS = 4000 };
+
+typedef struct parallel_job {
+    void (*fn)(void *ctx, int64_t piece);
+    void *ctx;
+    int64_t pieces;
+    atomic_llong next;          /* first piece nobody took */
+    atomic_int helpers;         /* threads inside, besides the caller */
+    struct parallel_job *older; /* guarded by lock */
+} parallel_job;
+
+struct mf_pool {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    mf_task *first, *last; /* guarded by lock */
+    parallel_job *jobs;    /* newest first; guarded by lock */
+    atomic_uint signal;
+    int sleepers; /* guarded by lock */
+    bool stopping;
+    int threads, started;
+    pthread_t ids[];
+};
+
+int mf_usable_cores(void)
+{
+    cpu_set_t set;
+    int n;
+
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1;
+    n = CPU_COUNT(&set);
+    return n > 0 ? n : 1;
+}
+
+static inline void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void run_pieces(parallel_job *job)
+{
+    for (;;) {
+        const int64_t piece = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+
+        if (piece >= job->pieces)
+            return;
+        job->fn(job->ctx, piece);
+    }
+}
+
+static parallel_job *find_job(mf_pool *pool)
+{
+    for (parallel_job *j = pool->jobs; j; j = j->older) {
+        if (atomic_load_explicit(&j->next, memory_order_relaxed) < j->pieces)
+            return j;
+    }
+    return NULL;
+}
+
+static mf_task *take_task(mf_pool *pool)
+{
+    mf_task *task = pool->first;
+
+    if (task) {
+        pool->first = task->next;
+        if (!pool->first)
+            pool->last = NULL;
+    }
+    return task;
+}
+
+/* Called and returns with the lock held. */
+static void wait_for_work(mf_pool *pool)
+{
+    const unsigned seen = atomic_load(&pool->signal);
+
+    pthread_mutex_unlock(&pool->lock);
+    for (int i = 0; i < SPIN_ROUNDS && atomic_load_explicit(&pool->signal, memory_order_acquire) == seen;
+         i++)
+        pause_briefly();
+    pthread_mutex_lock(&pool->lock);
+    if (atomic_load(&pool->signal) == seen && !pool->stopping) {
+        pool->sleepers++;
+        pthread_cond_wait(&pool->wake, &pool->lock);
+        pool->sleepers--;
+    }
+}
+
+static void *worker_main(void *arg)
+{
+    mf_pool *pool = arg;
+
+    pthread_mutex_lock(&pool->lock);
+    for (;;) {
+        parallel_job *job = find_job(pool);
+        mf_task *task;
+
+        if (job) {
+            atomic_fetch_add(&job->helpers, 1);
+            pthread_mutex_unlock(&pool->lock);
+            run_pieces(job);
+            atomic_fetch_sub_explicit(&job->helpers, 1, memory_order_release);
+            pthread_mutex_lock(&pool->lock);
+        } else if ((task = take_task(pool)) != NULL) {
+            pthread_mutex_unlock(&pool->lock);
+            task->fn(task);
+            pthread_mutex_lock(&pool->lock);
+        } else if (pool->stopping) {
+            break;
+        } else {
+            wait_for_work(pool);
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+mf_status mf_pool_new(int threads, mf_pool **out)
+{
+    const int wanted = threads > 0 ? threads : mf_usable_cores();
+    const int started = wanted > 1 ? wanted - 1 : 1;
+    mf_pool *pool;
+
+    *out = NULL;
+    pool = mf_calloc(1, sizeof *pool + (size_t)started * sizeof(pthread_t));
+    if (!pool)
+        return MF_NOMEM("a thread pool");
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    pool->threads = wanted;
+    for (int i = 0; i < started; i++) {
+        const int err = pthread_create(&pool->ids[i], NULL, worker_main, pool);
+
+        if (err != 0) {
+            mf_pool_free(pool);
+            return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start thread %d of %d of the pool",
+                           i + 1, started);
+        }
+        pool->started++;
+    }
+    *out = pool;
+    return MF_OK;
+}
+
+void mf_pool_free(mf_pool *pool)
+{
+    if (!pool)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pool->stopping = true;
+    atomic_fetch_add(&pool->signal, 1);
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+    for (int i = 0; i < pool->started; i++)
+        pthread_join(pool->ids[i], NULL);
+    pthread_cond_destroy(&pool->wake);
+    pthread_mutex_destroy(&pool->lock);
+    mf_free(pool);
+}
+
+int mf_pool_threads(const mf_pool *pool)
+{
+    return pool ? pool->threads : 1;
+}
+
+void mf_pool_submit(mf_pool *pool, mf_task *task)
+{
+    pthread_mutex_lock(&pool->lock);
+    task->next = NULL;
+    if (pool->last)
+        pool->last->next = task;
+    else
+        pool->first = task;
+    pool->last = task;
+    atomic_fetch_add(&pool->signal, 1);
+    if (pool->sleepers > 0)
+        pthread_cond_signal(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void job_add(mf_pool *pool, parallel_job *job)
+{
+    pthread_mutex_lock(&pool->lock);
+    job->older = pool->jobs;
+    pool->jobs = job;
+    atomic_fetch_add(&pool->signal, 1);
+    if (pool->sleepers > 0)
+        pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void job_remove(mf_pool *pool, parallel_job *job)
+{
+    pthread_mutex_lock(&pool->lock);
+    for (parallel_job **at = &pool->jobs; *at; at = &(*at)->older) {
+        if (*at == job) {
+            *at = job->older;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+    /* A helper is inside one last piece; it needs its core more than we need ours. */
+    for (int spins = 0; atomic_load_explicit(&job->helpers, memory_order_acquire) > 0; spins++) {
+        if (spins < SPIN_ROUNDS)
+            pause_briefly();
+        else
+            sched_yield();
+    }
+}
+
+void mf_pool_parallel(mf_pool *pool, int64_t pieces, void (*fn)(void *ctx, int64_t piece),
+                      void *ctx)
+{
+    parallel_job job = { .fn = fn, .ctx = ctx, .pieces = pieces };
+
+    if (!pool || pool->threads == 1 || pieces <= 1) {
+        for (int64_t i = 0; i < pieces; i++)
+            fn(ctx, i);
+        return;
+    }
+    job_add(pool, &job);
+    run_pieces(&job);
+    job_remove(pool, &job);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool.h - the one pool of threads.
+ *
+ * Two uses: mf_pool_submit() runs a task some time soon; mf_pool_parallel() runs numbered pieces of
+ * one loop, the caller taking part. A caller always makes progress alone, so loops may nest and the
+ * pool may be busy or have a single thread. Tasks must not wait for other tasks: what waits is
+ * asynchronous and submits its continuation. */
+#ifndef MF_BASE_POOL_H
+#define MF_BASE_POOL_H
+
+#include "base/status.h"
+
+typedef struct mf_pool mf_pool;
+
+/* Intrusive: lives in the caller's memory until fn has been called. */
+typedef struct mf_task {
+    void (*fn)(struct mf_task *task);
+    struct mf_task *next; /* guarded by the pool's lock while queued */
+} mf_task;
+
+/* `threads` counts the thread that calls mf_pool_parallel(): one less is started (but at least one,
+ * because submitted tasks need somebody to run them). 0: the number of usable cores. */
+MF_MUST mf_status mf_pool_new(int threads, mf_pool **out);
+/* Finishes queued tasks first. Thread: not one of the pool's own. */
+void mf_pool_free(mf_pool *pool);
+int mf_pool_threads(const mf_pool *pool);
+
+void mf_pool_submit(mf_pool *pool, mf_task *task);
+
+/* Call fn(ctx, piece) once for each piece in [0, pieces), in any order, by several threads; returns
+ * when all are done. What the pieces are must depend on the work only, never on the threads: that is
+ * what keeps results independent of their number. `pool` may be NULL: then all run here, in order. */
+void mf_pool_parallel(mf_pool *pool, int64_t pieces, void (*fn)(void *ctx, int64_t piece),
+                      void *ctx);
+
+/* Cores this process may run on (affinity mask, at least 1). */
+int mf_usable_cores(void);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* build.c - the builder: graphs written as algebra, with a sticky error. */
+#include "graph/graph.h"
+#include "graph/op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_GIVEN = 48 };
+
+typedef struct given {
+    mf_node_spec spec;
+    mf_named_attr attrs[MAX_GIVEN];
+} given;
+
+static mf_status parse_one(mf_graph *g, const mf_opdef *def, const char **p, given *out)
+{
+    const size_t n = strcspn(*p, "= ");
+    const char *name = mf_arena_strndup(g->arena, *p, n);
+    const mf_attrdef *d;
+    mf_attr value;
+
+    if (!name)
+        return MF_NOMEM("an attribute");
+    *p += n;
+    if (**p != '=')
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: expected name=value at \"%.40s\"", def->name, name);
+    ++*p;
+    if (strcmp(name, "name") == 0 || strcmp(name, "device") == 0) {
+        MF_TRY(mf_attr_parse(p, MF_ATTR_STRING, false, g->arena, &value));
+        if (name[0] == 'd')
+            out->spec.device = value.s.data;
+        else
+            out->spec.name = mf_graph_unique_name(g, value.s.data);
+        return MF_OK;
+    }
+    d = mf_opdef_find_attr(def, name);
+    if (!d)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "op %s has no attribute '%s'", def->name, name);
+    if (out->spec.n_attrs == MAX_GIVEN)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: too many attributes", def->name);
+    MF_TRY(mf_attr_parse(p, d->kind, d->is_list, g->arena, &value));
+    out->attrs[out->spec.n_attrs++] = (mf_named_attr){ name, value };
+    return MF_OK;
+}
+
+static mf_status parse_all(mf_graph *g, const char *op, const char *text, given *out)
+{
+    const mf_op *known = mf_op_find(op);
+    const mf_function *f = mf_map_find(&g->functions, op);
+    const mf_opdef *def = f ? f->def : NULL;
+
+    if (known)
+        MF_TRY(mf_op_def(known, &def));
+    if (!def)
+        return MF_FAIL(MF_NOT_FOUND, "Op type not registered '%s'", op);
+    for (;;) {
+        text += strspn(text, " ,\t\n");
+        if (!*text)
+            return MF_OK;
+        MF_TRY(parse_one(g, def, &text, out));
+    }
+}
+
+static int count_inputs(const mf_output *inputs)
+{
+    int n = 0;
+
+    while (inputs && inputs[n].port >= 0)
+        n++;
+    return n;
+}
+
+static mf_output apply(mf_graph *g, const char *op, const mf_output *inputs, const char *text)
+{
+    given what = { .spec = { .op = op, .inputs = inputs, .n_inputs = count_inputs(inputs) } };
+    mf_node *node = NULL;
+    mf_status st = MF_OK;
+
+    if (g->failed)
+        return (mf_output){ 0 };
+    for (int i = 0; i < what.spec.n_inputs && st == MF_OK; i++) {
+        if (!inputs[i].node)
+            st = MF_FAIL(MF_INVALID_ARGUMENT, "op %s: input %d is an empty output", op, i);
+    }
+    what.spec.attrs = what.attrs;
+    if (st == MF_OK)
+        st = parse_all(g, op, text, &what);
+    if (st == MF_OK)
+        st = mf_graph_add(g, &what.spec, &node);
+    if (st != MF_OK)
+        mf_graph_fail(g, st);
+    return (mf_output){ node, 0 };
+}
+
+mf_output mf_apply(mf_graph *graph, const char *op, const mf_output *inputs)
+{
+    return apply(graph, op, inputs, "");
+}
+
+mf_output mf_applyf(mf_graph *graph, const char *op, const mf_output *inputs,
+                    const char *attributes, ...)
+{
+    char text[512], *longer;
+    va_list args;
+    int len;
+
+    va_start(args, attributes);
+    len = vsnprintf(text, sizeof text, attributes, args);
+    va_end(args);
+    if (len < (int)sizeof text)
+        return apply(graph, op, inputs, text);
+    longer = mf_arena_alloc(graph->arena, len + 1, 1);
+    if (!longer) {
+        mf_graph_fail(graph, MF_NOMEM("a node"));
+        return (mf_output){ 0 };
+    }
+    va_start(args, attributes);
+    (void)vsnprintf(longer, (size_t)len + 1, attributes, args);
+    va_end(args);
+    return apply(graph, op, inputs, longer);
+}
+
+mf_output mf_constant(mf_graph *graph, const mf_tensor *value, const char *name)
+{
+    mf_named_attr attrs[] = {
+        { "value", { .kind = MF_ATTR_TENSOR, .n = 1 } },
+        { "dtype", { .kind = MF_ATTR_TYPE, .n = 1, .type = value->dtype } },
+    };
+    mf_node_spec spec = { .op = "Const", .attrs = attrs, .n_attrs = MF_COUNT(attrs) };
+    mf_node *node = NULL;
+    mf_status st = MF_OK;
+
+    if (graph->failed)
+        return (mf_output){ 0 };
+    attrs[0].value.tensor = mf_graph_own_tensor(graph, value);
+    if (name)
+        spec.name = mf_graph_unique_name(graph, name);
+    if (!attrs[0].value.tensor || (name && !spec.name))
+        st = MF_NOMEM("a constant");
+    if (st == MF_OK)
+        st = mf_graph_add(graph, &spec, &node);
+    if (st != MF_OK)
+        mf_graph_fail(graph, st);
+    return (mf_output){ node, 0 };
+}
+
+static mf_output constant_of(mf_graph *graph, mf_status st, mf_tensor *t)
+{
+    mf_output out = { 0 };
+
+    if (st != MF_OK)
+        mf_graph_fail(graph, st);
+    else
+        out = mf_constant(graph, t, NULL);
+    mf_tensor_clear(t);
+    return out;
+}
+
+mf_output mf_scalar(mf_graph *graph, mf_dtype dtype, double value)
+{
+    mf_tensor t = { 0 };
+    const mf_status st = mf_tensor_alloc(&t, dtype, &MF_SCALAR);
+
+    if (st == MF_OK)
+        mf_tensor_put(&t, 0, value);
+    return constant_of(graph, st, &t);
+}
+
+mf_output mf_ints(mf_graph *graph, const int64_t *values, int64_t n)
+{
+    mf_tensor t = { 0 };
+    const mf_status st = mf_tensor_alloc(&t, MF_DTYPE_I32, &MF_SHAPE(n));
+
+    for (int64_t i = 0; st == MF_OK && i < n; i++)
+        ((int32_t *)t.data)[i] = (int32_t)values[i];
+    return constant_of(graph, st, &t);
+}
+
+void mf_control(mf_graph *graph, mf_node *node, mf_node *after)
+{
+    mf_node **controls;
+
+    if (graph->failed || !node || !after)
+        return;
+    controls = MF_ARENA_ARRAY(graph->arena, mf_node *, node->n_controls + 1);
+    if (!controls) {
+        mf_graph_fail(graph, MF_NOMEM("a control edge"));
+        return;
+    }
+    for (int i = 0; i < node->n_controls; i++)
+        controls[i] = node->controls[i];
+    controls[node->n_controls++] = after;
+    node->controls = controls;
+}
+
+void mf_graph_scope(mf_graph *graph, const char *scope)
+{
+    const char *text = scope[0] ? mf_arena_printf(graph->arena, "%s/", scope) : "";
+
+    if (text)
+        graph->scope = text;
+    else
+        mf_graph_fail(graph, MF_NOMEM("a scope"));
+}

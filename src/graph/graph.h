@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph.h - nodes and edges inside the library. The public view is <meshflow/graph.h>.
+ *
+ * Everything of a graph lives in its arena and ends with it. Node pointers are stable. The same
+ * structure serves the user's graph, function bodies and the working copy that passes rewrite. */
+#ifndef MF_GRAPH_GRAPH_H
+#define MF_GRAPH_GRAPH_H
+
+#include "base/map.h"
+#include "graph/attr.h"
+#include "graph/opdef.h"
+
+#include <meshflow/graph.h>
+
+typedef struct mf_op mf_op;
+typedef struct mf_function mf_function;
+
+struct mf_node {
+    int id; /* index in graph->nodes */
+    const char *name;
+    const char *op_name;
+    const char *device; /* "" when unset */
+    const mf_op *op;    /* NULL: a call of `function` */
+    mf_function *function;
+    const mf_opdef *def;
+    mf_output *inputs;
+    mf_node **controls; /* run before this node */
+    mf_named_attr *attrs; /* sorted by name; defaults filled in */
+    mf_dtype *in_types, *out_types; /* reference edges have MF_DTYPE_REF added */
+    int n_inputs, n_controls, n_attrs, n_outputs;
+    mf_bytes unknown; /* wire bytes of fields we do not know, written out again */
+    bool removed;     /* by a pass; skipped everywhere */
+};
+
+struct mf_function {
+    const char *name;
+    const mf_opdef *def;
+    const void *proto; /* Tensorflow__FunctionDef in the graph's arena */
+    mf_bytes bytes;    /* as received, written out again */
+};
+
+typedef struct mf_graph_tensor {
+    mf_tensor tensor;
+    struct mf_graph_tensor *next;
+} mf_graph_tensor;
+
+struct mf_graph {
+    mf_arena *arena;
+    mf_node **nodes;
+    int64_t n_nodes, cap_nodes;
+    mf_map names;     /* name -> mf_node */
+    mf_map functions; /* name -> mf_function */
+    mf_map unique;    /* base name -> int64_t counter, for new names */
+    mf_graph_tensor *tensors;
+    const char *scope; /* "" or "a/b/" */
+    mf_bytes unknown, gradients; /* GraphDef's and its library's unknown fields; GradientDefs */
+    int32_t producer, min_consumer;
+    mf_error *failed; /* first failure of building, or NULL */
+};
+
+/* ---- nodes ---- */
+
+/* Everything about a node to be. Attributes absent here take their defaults or follow from inputs.
+ * inputs == NULL with n_inputs > 0: they come later, by mf_node_set_inputs(). */
+typedef struct mf_node_spec {
+    const char *name; /* NULL: made from op_name */
+    const char *op;
+    const char *device; /* NULL: "" */
+    const mf_output *inputs;
+    int n_inputs;
+    mf_node *const *controls;
+    int n_controls;
+    const mf_named_attr *attrs; /* any order; copied */
+    int n_attrs;
+    mf_bytes unknown;
+} mf_node_spec;
+
+/* Fails: NOT_FOUND (op), ALREADY_EXISTS (name), INVALID_ARGUMENT (attribute, type, count). */
+MF_MUST mf_status mf_graph_add(mf_graph *graph, const mf_node_spec *spec, mf_node **out);
+/* A name not in use, made from `base`. In the graph's arena; NULL when memory is gone. */
+const char *mf_graph_unique_name(mf_graph *graph, const char *base);
+/* Keep a reference to tensor storage until the graph ends; returns the kept header or NULL. */
+mf_tensor *mf_graph_own_tensor(mf_graph *graph, const mf_tensor *tensor);
+
+/* The inputs of `node` are checked against its signature; types and counts are worked out. Used when
+ * inputs are known only later (decoding). */
+MF_MUST mf_status mf_node_set_inputs(mf_graph *graph, mf_node *node, const mf_output *inputs,
+                                     int n_inputs, mf_node *const *controls, int n_controls);
+
+/* ---- attributes of a verified node: present and of the right kind, zero otherwise ---- */
+
+const mf_attr *mf_node_attr(const mf_node *node, const char *name); /* NULL when absent */
+int64_t mf_node_int(const mf_node *node, const char *name);
+float mf_node_float(const mf_node *node, const char *name);
+bool mf_node_bool(const mf_node *node, const char *name);
+mf_dtype mf_node_type(const mf_node *node, const char *name);
+const char *mf_node_string(const mf_node *node, const char *name); /* "" when absent */
+const mf_shape *mf_node_shape(const mf_node *node, const char *name); /* unknown when absent */
+/* Int list; *n = 0 when absent. */
+const int64_t *mf_node_ints(const mf_node *node, const char *name, int64_t *n);
+/* Replace or add. The value's memory must be in the graph's arena. */
+MF_MUST mf_status mf_node_set_attr(mf_graph *graph, mf_node *node, const char *name,
+                                   const mf_attr *value);
+
+/* First of the inputs / outputs that belong to the signature's argument `arg`, and how many. */
+void mf_node_arg_range(const mf_node *node, bool output, int arg, int *first, int *count);
+
+/* ---- whole graphs ---- */
+
+/* Add one serialised FunctionDef; a second one of the same name must have the same bytes. */
+MF_MUST mf_status mf_graph_add_function(mf_graph *graph, const void *data, size_t len);
+
+/* Nodes in an order where inputs come first; edges into Merge from NextIteration are left out.
+ * `order` has room for n_nodes. INVALID_ARGUMENT naming a node on a cycle. */
+MF_MUST mf_status mf_graph_order(const mf_graph *graph, mf_node **order, int64_t *n);
+/* All that must hold between nodes: references exist, types agree, no cycles. */
+MF_MUST mf_status mf_graph_verify(const mf_graph *graph);
+/* A copy with its own arena; unneeded nodes may be left out by `keep` (indexed by id; NULL: all). */
+MF_MUST mf_status mf_graph_copy(const mf_graph *src, const bool *keep, mf_graph **out);
+/* Record the thread's error as the graph's sticky one. */
+void mf_graph_fail(mf_graph *graph, mf_status status);
+
+/* Text for people, stable and diffable; and Graphviz. */
+void mf_graph_print(const mf_graph *graph, mf_buf *out);
+void mf_graph_dot(const mf_graph *graph, mf_buf *out);
+
+static inline bool mf_type_is_ref(mf_dtype t)
+{
+    return (int)t > MF_DTYPE_REF;
+}
+static inline mf_dtype mf_type_base(mf_dtype t)
+{
+    return (int)t > MF_DTYPE_REF ? (mf_dtype)((int)t - MF_DTYPE_REF) : t;
+}
+
+#endif

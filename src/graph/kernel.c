@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kernel.c - what kernels call: output memory, objects in handles, files. */
+#include "graph/op.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An input of the same type and size whose storage nobody else refers to. */
+static const mf_tensor *reusable_input(const mf_kernel *k, mf_dtype dtype, int64_t count)
+{
+    for (int i = 0; i < k->n_in; i++) {
+        const mf_tensor *in = k->in[i];
+
+        if (in->dtype == dtype && in->count == count && in->buffer && in->buffer->size_class >= 0 &&
+            in->data == in->buffer->data && mf_buffer_is_sole(in->buffer))
+            return in;
+    }
+    return NULL;
+}
+
+mf_status mf_kernel_alloc(mf_kernel *k, int i, const mf_shape *shape, mf_tensor **t)
+{
+    mf_tensor *out = k->out[i];
+    const mf_dtype dtype = mf_type_base(k->node->out_types[i]);
+    char planned[MF_SHAPE_TEXT], actual[MF_SHAPE_TEXT];
+    int64_t count;
+
+    *t = out;
+    if (out->data && !out->buffer)
+        return MF_FAIL(MF_INTERNAL, "output %d was planned as %s but is %s", i,
+                       mf_shape_text(&out->shape, planned), mf_shape_text(shape, actual));
+    if (k->node->op->flags & MF_OP_INPLACE && mf_dtype_is_plain(dtype)) {
+        const mf_tensor *in;
+
+        MF_TRY(mf_shape_count(shape, &count));
+        in = reusable_input(k, dtype, count);
+        if (in) {
+            mf_tensor_reshape(out, in, shape);
+            return MF_OK;
+        }
+    }
+    mf_tensor_clear(out);
+    return mf_tensor_alloc(out, dtype, shape);
+}
+
+void mf_kernel_set(mf_kernel *k, int i, const mf_tensor *t)
+{
+    mf_tensor_set(k->out[i], t);
+}
+
+mf_status mf_kernel_object(const mf_kernel *k, int i, const mf_object_type *type, mf_object **out)
+{
+    const mf_tensor *t = k->in[i];
+    mf_object *o = t->count == 1 && !mf_dtype_is_plain(t->dtype) && t->dtype != MF_DTYPE_STRING
+                       ? *(mf_object **)t->data
+                       : NULL;
+
+    *out = NULL;
+    if (!o || o->type != type)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "input %d holds %s, expected a %s", i,
+                       o ? o->type->name : "no resource", type->name);
+    *out = o;
+    return MF_OK;
+}
+
+mf_status mf_kernel_variable(const mf_kernel *k, int i, mf_variable **out)
+{
+    mf_object *o;
+
+    *out = NULL;
+    MF_TRY(mf_kernel_object(k, i, &mf_variable_type, &o));
+    *out = (mf_variable *)o;
+    return MF_OK;
+}
+
+mf_status mf_kernel_set_object(mf_kernel *k, int i, mf_object *object)
+{
+    mf_tensor t = { 0 };
+
+    MF_TRY(mf_tensor_alloc(&t, MF_DTYPE_RESOURCE, &MF_SCALAR));
+    *(mf_object **)t.data = mf_object_ref(object);
+    mf_tensor_move(k->out[i], &t);
+    return MF_OK;
+}
+
+/* The directory part of `path` with links resolved: a file that does not exist yet has none itself. */
+static bool real_location(const char *path, char out[PATH_MAX])
+{
+    char parent[PATH_MAX];
+    const char *slash;
+
+    if (realpath(path, out))
+        return true;
+    slash = strrchr(path, '/');
+    if (strlen(path) >= sizeof parent)
+        return false;
+    memcpy(parent, path, strlen(path) + 1);
+    if (!slash)
+        return realpath(".", out) != NULL;
+    parent[slash == path ? 1 : slash - path] = '\0';
+    return realpath(parent, out) != NULL;
+}
+
+mf_status mf_step_file(const mf_step *step, const char *path)
+{
+    char real[PATH_MAX], allowed[PATH_MAX];
+
+    if (!real_location(path, real))
+        return MF_FAIL(MF_NOT_FOUND, "%.500s; No such file or directory", path);
+    for (int i = 0; i < step->n_allow_dirs; i++) {
+        size_t n;
+
+        if (!realpath(step->allow_dirs[i], allowed))
+            continue;
+        n = strlen(allowed);
+        if (strncmp(real, allowed, n) == 0 && (real[n] == '/' || real[n] == '\0' || n == 1))
+            return MF_OK;
+    }
+    return MF_FAIL(MF_PERMISSION_DENIED,
+                   "'%.500s' is outside the directories graph ops may reach; allow its directory "
+                   "with --allow-dir",
+                   path);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* resource.h - state that outlives a step: a registry of named objects, and the variable, the one
+ * kind of object that plans know about. Other kinds (queues, stacks) live with their ops. */
+#ifndef MF_GRAPH_RESOURCE_H
+#define MF_GRAPH_RESOURCE_H
+
+#include "tensor/tensor.h"
+
+#include <pthread.h>
+
+typedef struct mf_resources mf_resources;
+
+MF_MUST mf_status mf_resources_new(mf_resources **out);
+void mf_resources_free(mf_resources *resources);
+
+/* Makes a new object for mf_resources_get(); *out has one reference. */
+typedef mf_status mf_object_make(void *ctx, mf_object **out);
+
+/* The object of that container and name, made if absent ("" is the container "localhost").
+ * *out carries a new reference. INVALID_ARGUMENT when the name holds an object of another type. */
+MF_MUST mf_status mf_resources_get(mf_resources *resources, const char *container, const char *name,
+                                   const mf_object_type *type, mf_object_make *make, void *ctx,
+                                   mf_object **out);
+/* A new reference, or NULL. */
+mf_object *mf_resources_find(mf_resources *resources, const char *container, const char *name);
+/* Forget this object wherever it stands; false when it is not registered. */
+bool mf_resources_remove(mf_resources *resources, const mf_object *object);
+/* Forget all objects of a container. */
+void mf_resources_clear(mf_resources *resources, const char *container);
+/* Changes whenever anything is removed: cached look-ups made before are stale. */
+uint64_t mf_resources_generation(const mf_resources *resources);
+
+/* ---- variables: VariableV2 and VarHandleOp are two spellings of this ---- */
+
+typedef struct mf_variable {
+    mf_object object;
+    pthread_mutex_t lock;
+    mf_tensor value;  /* guarded by lock; INVALID dtype: uninitialised */
+    mf_dtype dtype;   /* of every value */
+    mf_shape declared; /* may be partly unknown */
+    char *name;
+} mf_variable;
+
+extern const mf_object_type mf_variable_type;
+
+/* mf_object_make for variables; ctx is a mf_variable_spec. */
+typedef struct mf_variable_spec {
+    mf_dtype dtype;
+    const mf_shape *declared;
+    const char *name;
+} mf_variable_spec;
+MF_MUST mf_status mf_variable_make(void *spec, mf_object **out);
+
+/* A reference to the present value, which later updates do not change.
+ * FAILED_PRECONDITION "Attempting to use uninitialized value NAME". */
+MF_MUST mf_status mf_variable_read(mf_variable *v, mf_tensor *out);
+bool mf_variable_is_initialized(mf_variable *v);
+/* Replace the value (a reference to `value` is taken). INVALID_ARGUMENT when the declared shape is
+ * contradicted and `validate_shape`, or when the type differs. */
+MF_MUST mf_status mf_variable_assign(mf_variable *v, const mf_tensor *value, bool validate_shape);
+void mf_variable_reset(mf_variable *v); /* back to uninitialised */
+
+/* Lock several variables (any order, duplicates allowed) and make each value writable: storage that
+ * a reader holds is copied first. On failure nothing is locked. Uninitialised ones fail as in read. */
+enum { MF_UPDATE_MAX = 8 };
+MF_MUST mf_status mf_variables_begin(mf_variable *const *v, int n);
+void mf_variables_end(mf_variable *const *v, int n);
+
+#endif

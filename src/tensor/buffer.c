@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* buffer.c - the block pool. Sizes are rounded to four classes per power of two (at most a quarter
+ * is wasted); a freed block waits in its class's list, up to CACHE_MAX bytes in all. */
+#include "tensor/buffer.h"
+
+#include "base/mem.h"
+#include "tensor/dtype.h"
+#include "tensor/tensor.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { MIN_SHIFT = 6, CLASSES = (48 - MIN_SHIFT) * 4, HEADER = 128 };
+#define CACHE_MAX ((int64_t)512 << 20)
+
+_Static_assert(sizeof(mf_buffer) <= HEADER, "the header stands in front of the data");
+
+static struct {
+    pthread_mutex_t lock;
+    mf_buffer *free_list[CLASSES]; /* guarded by lock */
+    int64_t cached;                /* bytes in the lists; guarded by lock */
+    atomic_llong live, heap_calls;
+} pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static int64_t memory_limit(void)
+{
+    static atomic_llong limit;
+    int64_t v = atomic_load_explicit(&limit, memory_order_relaxed);
+
+    if (v == 0) {
+        const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+        v = pages > 0 && page > 0 ? pages * page : INT64_MAX;
+        atomic_store_explicit(&limit, v, memory_order_relaxed);
+    }
+    return v;
+}
+
+static size_t class_bytes(int size_class)
+{
+    return ((size_t)(4 + size_class % 4) << (MIN_SHIFT + size_class / 4)) / 4;
+}
+
+static int class_of(size_t bytes)
+{
+    int shift = MIN_SHIFT, c;
+
+    if (bytes <= (size_t)1 << MIN_SHIFT)
+        return 0;
+    shift = 63 - __builtin_clzll((unsigned long long)(bytes - 1));
+    c = (shift - MIN_SHIFT) * 4;
+    while (class_bytes(c) < bytes)
+        c++;
+    return c;
+}
+
+static mf_buffer *take_cached(int size_class)
+{
+    mf_buffer *b;
+
+    pthread_mutex_lock(&pool.lock);
+    b = pool.free_list[size_class];
+    if (b) {
+        pool.free_list[size_class] = b->next_free;
+        pool.cached -= (int64_t)b->bytes;
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return b;
+}
+
+static mf_buffer *take_fresh(int size_class)
+{
+    const size_t bytes = class_bytes(size_class);
+    char *block;
+    mf_buffer *b;
+
+    atomic_fetch_add_explicit(&pool.heap_calls, 1, memory_order_relaxed);
+    block = aligned_alloc(MF_BUFFER_ALIGN, HEADER + bytes);
+    if (!block)
+        return NULL;
+    b = (mf_buffer *)(void *)block;
+    *b = (mf_buffer){ .size_class = size_class, .bytes = bytes, .data = block + HEADER };
+    return b;
+}
+
+mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out)
+{
+    int64_t bytes;
+    mf_buffer *b;
+    int size_class;
+
+    *out = NULL;
+    if (!mf_mul_i64(count, (int64_t)mf_dtype_cell(dtype), &bytes) || bytes > memory_limit())
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED,
+                       "OOM when allocating tensor with %lld elements of type %s", (long long)count,
+                       mf_dtype_name(dtype));
+    size_class = class_of((size_t)bytes);
+    if (atomic_load_explicit(&pool.live, memory_order_relaxed) + bytes > memory_limit())
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED,
+                       "OOM when allocating tensor of %lld bytes: %lld are in use already",
+                       (long long)bytes, (long long)atomic_load(&pool.live));
+    b = take_cached(size_class);
+    if (!b)
+        b = take_fresh(size_class);
+    if (!b)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "OOM when allocating tensor of %lld bytes",
+                       (long long)bytes);
+    atomic_store_explicit(&b->refs, 1, memory_order_relaxed);
+    b->dtype = dtype;
+    if (!mf_dtype_is_plain(dtype))
+        memset(b->data, 0, b->bytes);
+    atomic_fetch_add_explicit(&pool.live, (int64_t)b->bytes, memory_order_relaxed);
+    *out = b;
+    return MF_OK;
+}
+
+mf_status mf_buffer_wrap(void *data, size_t bytes, void (*release)(void *, void *), void *ctx,
+                         mf_buffer **out)
+{
+    mf_buffer *b = mf_calloc(1, sizeof *b);
+
+    *out = b;
+    if (!b)
+        return MF_NOMEM("a buffer");
+    *b = (mf_buffer){ .size_class = -1,
+                      .dtype = MF_DTYPE_U8,
+                      .bytes = bytes,
+                      .data = data,
+                      .release = release,
+                      .ctx = ctx };
+    atomic_store(&b->refs, 1);
+    return MF_OK;
+}
+
+static void release_elements(mf_buffer *b)
+{
+    const int64_t n = (int64_t)(b->bytes / mf_dtype_cell(b->dtype));
+
+    if (b->dtype == MF_DTYPE_STRING) {
+        mf_string *s = b->data;
+
+        for (int64_t i = 0; i < n; i++)
+            mf_free(s[i].data);
+    } else {
+        mf_object **o = b->data;
+
+        for (int64_t i = 0; i < n; i++)
+            mf_object_unref(o[i]);
+    }
+}
+
+static bool put_cached(mf_buffer *b)
+{
+    bool kept;
+
+    pthread_mutex_lock(&pool.lock);
+    kept = pool.cached + (int64_t)b->bytes <= CACHE_MAX;
+    if (kept) {
+        b->next_free = pool.free_list[b->size_class];
+        pool.free_list[b->size_class] = b;
+        pool.cached += (int64_t)b->bytes;
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return kept;
+}
+
+void mf_buffer_unref(mf_buffer *b)
+{
+    if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    if (b->size_class < 0) {
+        if (b->release)
+            b->release(b->data, b->ctx);
+        mf_free(b);
+        return;
+    }
+    if (!mf_dtype_is_plain(b->dtype))
+        release_elements(b);
+    atomic_fetch_sub_explicit(&pool.live, (int64_t)b->bytes, memory_order_relaxed);
+    if (!put_cached(b))
+        free(b);
+}
+
+int64_t mf_buffer_live_bytes(void)
+{
+    return atomic_load(&pool.live);
+}
+
+int64_t mf_buffer_heap_calls(void)
+{
+    return atomic_load(&pool.heap_calls);
+}
+
+void mf_buffer_trim(void)
+{
+    mf_buffer *all = NULL;
+
+    pthread_mutex_lock(&pool.lock);
+    for (int c = 0; c < CLASSES; c++) {
+        while (pool.free_list[c]) {
+            mf_buffer *b = pool.free_list[c];
+
+            pool.free_list[c] = b->next_free;
+            b->next_free = all;
+            all = b;
+        }
+    }
+    pool.cached = 0;
+    pthread_mutex_unlock(&pool.lock);
+    while (all) {
+        mf_buffer *next = all->next_free;
+
+        free(all);
+        all = next;
+    }
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* buffer.h - counted tensor storage from a pool that reuses freed blocks, so that a program in its
+ * steady state asks the heap for nothing.
+ *
+ * Storage of types without plain bytes (strings, objects) knows how to release its elements. */
+#ifndef MF_TENSOR_BUFFER_H
+#define MF_TENSOR_BUFFER_H
+
+#include "base/status.h"
+
+#include <meshflow/tensor.h>
+#include <stdatomic.h>
+
+enum { MF_BUFFER_ALIGN = 64 };
+
+typedef struct mf_buffer {
+    atomic_int refs;
+    mf_dtype dtype; /* of the elements, when they need releasing */
+    int size_class; /* of a pooled block; -1: caller's memory */
+    size_t bytes;   /* usable */
+    void *data;
+    void (*release)(void *data, void *ctx); /* caller's memory only */
+    void *ctx;
+    struct mf_buffer *next_free; /* in the pool's list */
+} mf_buffer;
+
+/* Uninitialised storage for `count` elements (cells of strings and objects are zeroed).
+ * Fails: RESOURCE_EXHAUSTED, also when all tensors together would exceed the machine's memory. */
+MF_MUST mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out);
+MF_MUST mf_status mf_buffer_wrap(void *data, size_t bytes, void (*release)(void *, void *),
+                                 void *ctx, mf_buffer **out);
+
+static inline mf_buffer *mf_buffer_ref(mf_buffer *b)
+{
+    if (b)
+        atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+    return b;
+}
+void mf_buffer_unref(mf_buffer *b);
+
+/* Only this reference exists, so its holder may write. */
+static inline bool mf_buffer_is_sole(const mf_buffer *b)
+{
+    return atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
+}
+
+/* Bytes in live buffers now, and blocks ever taken from the heap (tests count them). */
+int64_t mf_buffer_live_bytes(void);
+int64_t mf_buffer_heap_calls(void);
+/* Give cached blocks back to the system. */
+void mf_buffer_trim(void);
+
+#endif

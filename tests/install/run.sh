@@ -1,0 +1,78 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: run.sh BUILD_DIR
+#
+# Installs into an empty directory, moves it, and uses it as a stranger would: by pkg-config, shared
+# and static, and by the CMake package.
+set -uo pipefail
+cd "$(dirname "$0")"
+build=$(cd ../.. && cd "$1" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+at=$work/moved
+n=0 failed=0
+
+check() # NAME COMMAND...
+{
+    local name=$1
+    shift
+    n=$((n + 1))
+    if "$@" >"$work/log" 2>&1; then
+        echo "ok $n - $name"
+    else
+        echo "not ok $n - $name"
+        tail -n 40 "$work/log" | sed 's/^/#   /'
+        failed=$((failed + 1))
+    fi
+}
+
+install_and_move() { cmake --install "$build" --prefix "$work/first" && mv "$work/first" "$at"; }
+
+flags() { PKG_CONFIG_PATH=$(dirname "$(find "$at" -name meshflow.pc)") pkg-config "$@" meshflow; }
+
+# shellcheck disable=SC2046
+shared_by_pkg_config()
+{
+    gcc main.c -o "$work/shared" $(flags --cflags --libs) &&
+        readelf -d "$work/shared" | grep -F '[libmeshflow.so.0]' &&
+        LD_LIBRARY_PATH=$at/lib "$work/shared"
+}
+
+# shellcheck disable=SC2046
+static_by_pkg_config()
+{
+    gcc main.c -o "$work/static" $(flags --cflags) \
+        $(flags --static --libs | sed 's/-lmeshflow/-l:libmeshflow.a/') &&
+        ! readelf -d "$work/static" | grep -F '[libmeshflow.so' &&
+        "$work/static"
+}
+
+cmake_package()
+{
+    cmake -S . -B "$work/cmake" -G Ninja -DCMAKE_PREFIX_PATH="$at" -DCMAKE_C_COMPILER=gcc &&
+        cmake --build "$work/cmake" && "$work/cmake/outside"
+}
+
+only_our_names() { ! nm -D --defined-only "$at/lib/libmeshflow.so.0" | grep -v ' mf_'; }
+
+headers_stand_alone() # c or c++
+{
+    local header
+    for header in "$at"/include/meshflow/*.h; do
+        echo "#include <meshflow/$(basename "$header")>" |
+            clang -x "$1" -fsyntax-only -Wall -Wextra -Wpedantic -Werror -I "$at/include" - || return 1
+    done
+}
+
+check "install into a directory" install_and_move
+check "pkg-config, shared library" shared_by_pkg_config
+check "pkg-config, static library" static_by_pkg_config
+check "CMake package" cmake_package
+check "the shared library exports mf_ names only" only_our_names
+check "each header stands alone in C" headers_stand_alone c
+check "each header stands alone in C++" headers_stand_alone c++
+[ ! -e "$build/meshflow" ] || check "the installed program runs" "$at/bin/meshflow" --version
+
+echo "$((n - failed)) passed, $failed failed, 0 skipped"
+[ "$failed" = 0 ]

@@ -1,0 +1,21 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: lint.sh [FILE...]      clang-tidy and cppcheck over our sources (all of them)
+#
+# Reads build/asan/compile_commands.json, where clang is the compiler.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ $# -gt 0 ] || mapfile -t files < <(find src bench fuzz tests/unit tests/ops tests/runner \
+    -name '*.c' 2>/dev/null | grep -v '^src/plugins/')
+[ $# -eq 0 ] || files=("$@")
+
+printf '%s\0' "${files[@]}" |
+    xargs -0 -P "$(nproc)" -n 4 clang-tidy -p build/asan --quiet --warnings-as-errors='*' \
+        2> >(grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -' >&2)
+if command -v cppcheck >/dev/null; then
+    printf '%s\n' "${files[@]}" | grep '^src/' |
+        cppcheck --file-list=- -j "$(nproc)" --quiet --std=c11 --error-exitcode=1 --inline-suppr \
+            --enable=warning,portability --suppress=missingInclude --suppress=unknownMacro \
+            -I include -I src
+fi

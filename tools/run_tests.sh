@@ -1,0 +1,85 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: run_tests.sh            behind `make test`; T=pattern: only the unit tests that match
+#
+# Builds and runs everything that gates a change. Each suite prints TAP lines and, last,
+# `N passed, N failed, N skipped`; so does this script, with the sums. A suite that dies without
+# such a line, or fails without counting a failure, counts as one failure. With CI=true in the
+# environment a skipped test is a failure.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+passed=0 failed=0 skipped=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+suite() # NAME COMMAND...; fails when a test of it did
+{
+    local name=$1 status p f s
+    shift
+    echo "# $name"
+    "$@" 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    if [[ $(tail -n 1 "$log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed,\ ([0-9]+)\ skipped$ ]]; then
+        p=${BASH_REMATCH[1]} f=${BASH_REMATCH[2]} s=${BASH_REMATCH[3]}
+    else
+        echo "not ok - $name ended without its counts, status $status"
+        p=0 f=1 s=0
+    fi
+    if [ "$status" != 0 ] && [ "$f" = 0 ]; then
+        echo "not ok - $name: status $status"
+        f=1
+    fi
+    if [ "${CI:-}" = true ] && [ "$s" -gt 0 ]; then
+        echo "not ok - $name: $s skipped, with CI=true"
+        f=$((f + s)) s=0
+    fi
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    [ "$f" = 0 ]
+}
+
+one() # NAME COMMAND...: a suite of one test; its output is shown when it fails
+{
+    local name=$1 out
+    shift
+    if out=$("$@" 2>&1); then
+        echo "ok 1 - $name"
+        echo "1 passed, 0 failed, 0 skipped"
+    else
+        tail -n 100 <<<"$out"
+        echo "not ok 1 - $name"
+        echo "0 passed, 1 failed, 0 skipped"
+        return 1
+    fi
+}
+
+build() # PRESET TARGET...
+{
+    cmake --preset "$1" --log-level=WARNING >/dev/null &&
+        cmake --build "build/$1" ${2:+--target "${@:2}"}
+}
+
+sum_up()
+{
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" = 0 ]
+    exit
+}
+
+if [ -n "${T:-}" ]; then
+    # shellcheck disable=SC2086
+    suite "build" one "gcc compiles without warnings" build release meshflow-tests &&
+        suite "unit tests" build/release/meshflow-tests $T
+    sum_up
+fi
+
+suite "layers" tools/check_layers.py
+suite "build" one "gcc compiles without warnings" build release all bench || sum_up
+suite "test runner" tests/runner/selftest.sh build/release/meshflow-tests-red
+suite "unit tests" build/release/meshflow-tests
+# The asan preset is the clang build, too: one compilation serves both.
+suite "clang" one "clang compiles without warnings, with sanitizers" build asan all bench &&
+    suite "fuzz corpora" tools/replay_fuzz.sh build/asan
+suite "install" tests/install/run.sh build/release
+suite "TensorFlow" tools/run_tf_tests.sh
+sum_up
