@@ -144,3 +144,14 @@ mf_output mf_grad_dy_or_zeros(mf_grad *g, int i)
 {
     return g->dy[i].node ? g->dy[i] : MF_G1("ZerosLike", g->y[i]);
 }
+
+mf_status mf_prepare_axis(mf_prepare *p)
+{
+    int64_t *axis = MF_ARENA_NEW(p->arena, int64_t);
+
+    if (!axis)
+        return MF_NOMEM("a kernel");
+    *axis = mf_node_int(p->node, "axis");
+    p->state = axis;
+    return MF_OK;
+}

@@ -62,6 +62,9 @@ static inline mf_dtype mf_out_type(const mf_node *node, int i)
     return mf_type_base(node->out_types[i]);
 }
 
+/* prepare: k->state points to the attribute `axis` (int64_t). */
+MF_MUST mf_status mf_prepare_axis(mf_prepare *p);
+
 /* All axes of x as a vector: what reduces x to a scalar. */
 mf_output mf_grad_all_axes(mf_grad *g, mf_output x);
 /* dy[i], or zeros of the shape of y[i] where no gradient arrives. */
