@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control.c - control flow. The executor itself carries these ops out (mf_op.control says how); here
- * stand their signatures, shapes and gradients. Calls of functions are gone once a graph is compiled:
- * bodies are inlined. */
+/* control.c - control flow. The executor itself carries these ops out (mf_op.control says how);
+ * here stand their signatures, shapes and gradients. Calls of functions are gone once a graph is
+ * compiled: bodies are inlined. */
 #include "ops/grad_util.h"
 
 #include <string.h>
@@ -95,7 +95,8 @@ static mf_status loop_cond_run(mf_kernel *k)
     }
 #define CALL(NAME, DEF) CONTROL(NAME, DEF, MF_CONTROL_CALL, 0, call_infer, mf_grad_missing)
 
-#define ENTER_ATTRS "{T:type, frame_name:string, is_constant:bool=false, parallel_iterations:int=10}"
+#define ENTER_ATTRS                                                                                \
+    "{T:type, frame_name:string, is_constant:bool=false, parallel_iterations:int=10}"
 #define PARTITIONED                                                                                \
     "(args:*Tin) -> (output:*Tout) {Tin:list(type)>=0, Tout:list(type)>=0, f:func, "               \
     "config:string='', config_proto:string='', executor_type:string=''}"
