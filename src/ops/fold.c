@@ -207,6 +207,19 @@ static size_t part_bytes(const job *j)
     return (size_t)width * j->fold->acc_size;
 }
 
+/* Many outputs with a short run each: several at once. */
+static void run_short(const job *j, int64_t from, int64_t to)
+{
+    _Alignas(16) char acc[MF_FOLD_TILE * ACC_MAX];
+
+    for (int64_t g = from; g < to; g += MF_FOLD_TILE) {
+        const int64_t n = min_i64(MF_FOLD_TILE, to - g);
+
+        j->fold->runs(acc, j->in + (size_t)(g * j->inner) * j->item, j->inner, n);
+        j->fold->store(j->out + (size_t)g * j->item, acc, n, j->count);
+    }
+}
+
 static void run_whole(void *ctx, int64_t piece)
 {
     const job *j = ctx;
@@ -214,6 +227,10 @@ static void run_whole(void *ctx, int64_t piece)
     const int64_t to = min_i64(from + j->groups_per_piece, j->groups);
     _Alignas(16) char acc[MF_FOLD_TILE * ACC_MAX];
 
+    if (j->inner_reduced && j->inner <= MF_FOLD_SHORT && j->reduce.rank == 0) {
+        run_short(j, from, to);
+        return;
+    }
     for (int64_t g = from; g < to; g++) {
         const int64_t n = fold_part(j, g, 0, acc);
 

@@ -16,6 +16,8 @@ typedef struct mf_fold {
     void (*init)(void *acc, int64_t n);
     /* *acc takes in n elements in a row. */
     void (*run)(void *acc, const void *x, int64_t n);
+    /* acc[g] becomes the fold of x[g * n .. g * n + n), n at most MF_FOLD_SHORT. */
+    void (*runs)(void *acc, const void *x, int64_t n, int64_t groups);
     /* acc[j] takes in x[r * stride + j] for all rows r; cols is at most MF_FOLD_TILE. */
     void (*rows)(void *acc, const void *x, int64_t cols, int64_t rows, int64_t stride);
     void (*merge)(void *acc, const void *from, int64_t n);
@@ -23,7 +25,7 @@ typedef struct mf_fold {
     void (*store)(void *out, const void *acc, int64_t n, int64_t count);
 } mf_fold;
 
-enum { MF_FOLD_TILE = 512 };
+enum { MF_FOLD_TILE = 512, MF_FOLD_SHORT = 24 };
 
 typedef enum mf_fold_op {
     MF_FOLD_SUM,

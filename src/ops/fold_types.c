@@ -7,7 +7,7 @@
 
 /* LANES sums run side by side so that the loop vectorises without reordering anything; after BLOCK
  * elements (or ROW_BLOCK rows) they are added up into the wide accumulator. */
-enum { LANES = 32, SHORT = 24, BLOCK = 4096, ROW_BLOCK = 64 };
+enum { LANES = 32, BLOCK = 4096, ROW_BLOCK = 64 };
 
 #define SUM(a, b) ((a) + (b))
 #define PROD(a, b) ((a) * (b))
@@ -54,7 +54,7 @@ enum { LANES = 32, SHORT = 24, BLOCK = 4096, ROW_BLOCK = 64 };
     {                                                                                              \
         const MF_S_##kind *x = in;                                                                 \
         ACC total = *(ACC *)acc;                                                                   \
-        if (n <= SHORT) {                                                                          \
+        if (n <= MF_FOLD_SHORT) {                                                                  \
             LANE part = (LANE)(NEUTRAL);                                                           \
             for (int64_t i = 0; i < n; i++) {                                                      \
                 const LANE v = (LANE)MF_LD_##kind(x, i);                                           \
@@ -68,6 +68,19 @@ enum { LANES = 32, SHORT = 24, BLOCK = 4096, ROW_BLOCK = 64 };
             }                                                                                      \
         }                                                                                          \
         *(ACC *)acc = total;                                                                       \
+    }                                                                                              \
+    static void NAME##_runs_##kind(void *acc, const void *in, int64_t n, int64_t groups)           \
+    {                                                                                              \
+        const MF_S_##kind *x = in;                                                                 \
+        ACC *a = acc;                                                                              \
+        for (int64_t g = 0; g < groups; g++, x += n) {                                             \
+            LANE part = (LANE)(NEUTRAL);                                                           \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                const LANE v = (LANE)MF_LD_##kind(x, i);                                           \
+                part = (LANE)OP(part, (LANE)MAP(v));                                               \
+            }                                                                                      \
+            a[g] = (ACC)part;                                                                      \
+        }                                                                                          \
     }                                                                                              \
     static void NAME##_rows_##kind(void *acc, const void *in, int64_t cols, int64_t rows,          \
                                    int64_t stride)                                                 \
@@ -202,7 +215,7 @@ FOLD_AND_STORE(prod, c128, double _Complex, double _Complex, 1, SAME, PROD, KEEP
 #define ROW(NAME, kind, ACC, STORE_NAME, store_kind)                                               \
     {                                                                                              \
         .acc_size = sizeof(ACC), .init = NAME##_init_##kind, .run = NAME##_run_##kind,             \
-        .rows = NAME##_rows_##kind, .merge = NAME##_merge_##kind,                                  \
+        .runs = NAME##_runs_##kind, .rows = NAME##_rows_##kind, .merge = NAME##_merge_##kind,      \
         .store = STORE_NAME##_store_##store_kind                                                   \
     }
 #define FLOAT_ROWS(NAME, ACC_OF, STORE_NAME)                                                       \
