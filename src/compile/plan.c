@@ -59,7 +59,7 @@ static mf_status value_of_input(planner *p, mf_output o, int *out)
     MF_TRY(ports_of(p, o.node, &ports));
     if (ports[o.port] == 0) {
         mf_plan_value v = { .kind = MF_VALUE_INPUT };
-        int value;
+        int value = 0;
 
         if (mf_node_is_constant(o.node)) {
             v.kind = MF_VALUE_CONST;
@@ -103,7 +103,7 @@ static mf_status add_inputs(planner *p, const mf_node *n, mf_plan_entry *e, int 
 {
     for (int i = 0; i < n->n_inputs; i++) {
         const mf_output in = n->inputs[i];
-        int value;
+        int value = 0;
 
         MF_TRY(value_of_input(p, in, &value));
         used_at(p, value, at);
@@ -134,7 +134,7 @@ static mf_status add_outputs(planner *p, const mf_node *n, mf_plan_entry *e, int
         mf_plan_value v = { .kind = placeable(p, n, i) ? MF_VALUE_ARENA : MF_VALUE_HEAP,
                             .dtype = mf_type_base(n->out_types[i]),
                             .shape = p->c->facts[n->id].shapes[i] };
-        int value;
+        int value = 0;
 
         MF_TRY(value_add(p, &v, at, &value));
         ports[i] = value + 1;

@@ -40,6 +40,24 @@ mf_status mf_shape_read(const mf_tensor *t, const char *what, mf_shape *out)
     return mf_shape_from_dims(v.v, v.n, out);
 }
 
+mf_status mf_pairs_read(const mf_tensor *t, int n, const char *what, mf_pairs *out)
+{
+    char text[MF_SHAPE_TEXT];
+
+    if (t->shape.rank != 2 || t->shape.dims[1] != 2 || t->shape.dims[0] != n)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s must be a matrix of shape [%d,2], got %s", what, n,
+                       mf_shape_text(&t->shape, text));
+    out->n = n;
+    for (int d = 0; d < n; d++) {
+        out->before[d] = mf_index_at(t, 2 * d);
+        out->after[d] = mf_index_at(t, 2 * d + 1);
+        if (out->before[d] < 0 || out->after[d] < 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "%s must be non-negative: %" PRId64 " %" PRId64,
+                           what, out->before[d], out->after[d]);
+    }
+    return MF_OK;
+}
+
 mf_status mf_axis_read(int64_t axis, int rank, const char *what, int *out)
 {
     *out = 0;

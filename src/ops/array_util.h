@@ -21,6 +21,14 @@ MF_MUST mf_status mf_int_read(const mf_tensor *t, const char *what, int64_t *out
 /* Read a fully given shape: every element >= 0. */
 MF_MUST mf_status mf_shape_read(const mf_tensor *t, const char *what, mf_shape *out);
 
+/* Pairs (before, after), one per row of a matrix with two columns: paddings and crops. */
+typedef struct mf_pairs {
+    int n;
+    int64_t before[MF_MAX_RANK], after[MF_MAX_RANK];
+} mf_pairs;
+/* Fails: INVALID_ARGUMENT unless t is [n, 2] and nothing is negative. */
+MF_MUST mf_status mf_pairs_read(const mf_tensor *t, int n, const char *what, mf_pairs *out);
+
 /* Axis `axis` of `rank` dimensions; INVALID_ARGUMENT "axis 3 is not in [-2, 2)" when there is none.
  */
 MF_MUST mf_status mf_axis_read(int64_t axis, int rank, const char *what, int *out);

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm_tile.h - one tile of a matrix product. A template: included by gemm.c once per type computed
+ * in, with
+ *
+ *   T, V, LANES        the type, a 32-byte vector of it and how many it holds
+ *   NAME(x)            x with the type's suffix
+ *   SPLAT(s)           a vector of equal elements
+ *   MULADD(c, a, b)    c + a * b
+ *   PACK_TYPES(X)      X(dtype, storage type, load expression of p) for each type that packs into T
+ *
+ * The loop nest is the usual one: slices of MF_GEMM_K steps of k; B packed into panels of NR columns
+ * that stay in the first cache, A into strips of MR rows in the second; a register block of MR x NR
+ * in the middle. Packing is left out where it would not pay. */
+
+enum { NAME(nr) = 2 * LANES };
+
+/* A matrix as the tile sees it. */
+typedef struct NAME(view) {
+    const void *data;
+    mf_dtype type;
+    int64_t row, col;
+    bool negate;
+} NAME(view);
+
+/* n elements, `stride` apart, as T, `out_stride` apart. */
+static void NAME(gather)(const NAME(view) * v, int64_t at, int64_t stride, int64_t n, T *out,
+                         int64_t out_stride)
+{
+    switch (v->type) {
+#define PACK_CASE(DTYPE, S, LOAD)                                                                  \
+    case DTYPE: {                                                                                  \
+        const S *p = (const S *)v->data + at;                                                      \
+        for (int64_t i = 0; i < n; i++, p += stride)                                               \
+            out[i * out_stride] = LOAD;                                                            \
+        break;                                                                                     \
+    }
+        PACK_TYPES(PACK_CASE)
+#undef PACK_CASE
+    default:
+        break;
+    }
+    if (v->negate) {
+        for (int64_t i = 0; i < n; i++)
+            out[i * out_stride] = -out[i * out_stride];
+    }
+}
+
+/* Four lines of `from`, n elements each, become four columns of `to`; both T. */
+static inline void NAME(weave)(const T *from, int64_t line, int64_t n, T *to, int64_t width)
+{
+    typedef T quad __attribute__((vector_size(4 * sizeof(T))));
+    int64_t i = 0;
+
+    for (; i + 4 <= n; i += 4, to += 4 * width) {
+        quad r[4], low[2], high[2], c;
+
+        for (int l = 0; l < 4; l++)
+            memcpy(&r[l], from + l * line + i, sizeof c);
+        for (int l = 0; l < 2; l++) {
+            low[l] = __builtin_shufflevector(r[2 * l], r[2 * l + 1], 0, 4, 1, 5);
+            high[l] = __builtin_shufflevector(r[2 * l], r[2 * l + 1], 2, 6, 3, 7);
+        }
+        c = __builtin_shufflevector(low[0], low[1], 0, 1, 4, 5);
+        memcpy(to, &c, sizeof c);
+        c = __builtin_shufflevector(low[0], low[1], 2, 3, 6, 7);
+        memcpy(to + width, &c, sizeof c);
+        c = __builtin_shufflevector(high[0], high[1], 0, 1, 4, 5);
+        memcpy(to + 2 * width, &c, sizeof c);
+        c = __builtin_shufflevector(high[0], high[1], 2, 3, 6, 7);
+        memcpy(to + 3 * width, &c, sizeof c);
+    }
+    for (; i < n; i++, to += width)
+        for (int l = 0; l < 4; l++)
+            to[l] = from[l * line + i];
+}
+
+/* `count` lines (rows of A, columns of B) of kc elements become packed[kc][width], filled up with
+ * zeros. line and step: strides from line to line and along a line. */
+static void NAME(pack)(const NAME(view) * v, int64_t at, int64_t line, int64_t step, int64_t count,
+                       int64_t kc, int64_t width, T *packed)
+{
+    const bool plain = !v->negate && mf_dtype_cell(v->type) == sizeof(T);
+
+    if (count < width)
+        memset(packed, 0, (size_t)(kc * width) * sizeof(T));
+    if (plain && line == 1) {
+        const T *p = (const T *)v->data + at;
+
+        if (count == NAME(nr) && width == NAME(nr)) { /* a constant size is one copy of vectors */
+            for (int64_t i = 0; i < kc; i++)
+                memcpy(packed + i * NAME(nr), p + i * step, NAME(nr) * sizeof(T));
+            return;
+        }
+        for (int64_t i = 0; i < kc; i++)
+            for (int64_t j = 0; j < count; j++)
+                packed[i * width + j] = p[i * step + j];
+        return;
+    }
+    if (plain && step == 1 && count >= 4) {
+        for (int64_t j = 0; j < count; j += 4) {
+            const int64_t from = j + 4 <= count ? j : count - 4; /* the last ones may do some again */
+
+            NAME(weave)((const T *)v->data + at + from * line, line, kc, packed + from, width);
+        }
+        return;
+    }
+    for (int64_t j = 0; j < count; j++)
+        NAME(gather)(v, at + j * line, step, kc, packed + j, width);
+}
+
+/* c[mr][nv vectors] (+)= a[mr][kc] * b[kc][nv vectors]. mr, nv and, where they are, strides are
+ * constants in each call. */
+static inline __attribute__((always_inline)) void
+NAME(block)(const int mr, const int nv, int64_t kc, const T *a, int64_t a_row, int64_t a_col,
+            const T *b, int64_t b_row, T *c, int64_t c_row, bool add)
+{
+    V sum[MR * 2];
+
+#pragma GCC unroll 12
+    for (int i = 0; i < mr * nv; i++)
+        sum[i] = (V){ 0 };
+    for (int64_t p = 0; p < kc; p++, a += a_col, b += b_row) {
+        V y[WIDE];
+
+#pragma GCC unroll 8
+        for (int j = 0; j < nv; j++)
+            memcpy(&y[j], b + j * LANES, sizeof(V));
+#pragma GCC unroll 6
+        for (int r = 0; r < mr; r++) {
+            const V x = SPLAT(a[r * a_row]);
+
+#pragma GCC unroll 8
+            for (int j = 0; j < nv; j++)
+                sum[r * nv + j] = MULADD(sum[r * nv + j], x, y[j]);
+        }
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < mr; r++, c += c_row) {
+#pragma GCC unroll 8
+        for (int j = 0; j < nv; j++) {
+            V old;
+
+            if (add) {
+                memcpy(&old, c + j * LANES, sizeof old);
+                sum[r * nv + j] = old + sum[r * nv + j];
+            }
+            memcpy(c + j * LANES, &sum[r * nv + j], sizeof old);
+        }
+    }
+}
+
+/* One row against WIDE vectors of columns: for products with few rows, which wait for B. */
+static void NAME(block_row)(int64_t kc, const T *a, int64_t a_col, const T *b, int64_t b_row, T *c,
+                            bool add)
+{
+    NAME(block)(1, WIDE, kc, a, 0, a_col, b, b_row, c, 0, add);
+}
+
+#define BLOCK_CASE(n, ROW, COL)                                                                    \
+    case n:                                                                                        \
+        NAME(block)(n, 2, kc, a, ROW, COL, b, b_row, c, c_row, add);                                  \
+        break;
+#define BLOCK_CASES(ROW, COL)                                                                      \
+    BLOCK_CASE(1, ROW, COL)                                                                        \
+    BLOCK_CASE(2, ROW, COL)                                                                        \
+    BLOCK_CASE(3, ROW, COL)                                                                        \
+    BLOCK_CASE(4, ROW, COL)                                                                        \
+    BLOCK_CASE(5, ROW, COL)                                                                        \
+    BLOCK_CASE(6, ROW, COL)
+
+/* The same for a strip packed by pack(). */
+static void NAME(block_packed)(int mr, int64_t kc, const T *a, const T *b, int64_t b_row, T *c,
+                               int64_t c_row, bool add)
+{
+    switch (mr) {
+        BLOCK_CASES(1, MR)
+    }
+}
+
+static void NAME(block_direct)(int mr, int64_t kc, const T *a, int64_t a_row, int64_t a_col,
+                               const T *b, int64_t b_row, T *c, int64_t c_row, bool add)
+{
+    switch (mr) {
+        BLOCK_CASES(a_row, a_col)
+    }
+}
+#undef BLOCK_CASES
+#undef BLOCK_CASE
+
+/* One slice of k over one panel of columns. */
+typedef struct NAME(panel) {
+    int64_t m, n, kc; /* n: columns that exist, at most NR */
+    const T *a;       /* packed strips, or A itself */
+    bool a_packed;
+    int64_t a_row, a_col;
+    const T *b;
+    int64_t b_row;
+    bool add;
+} NAME(panel);
+
+static void NAME(run_panel)(const NAME(panel) * p, T *c, int64_t c_row)
+{
+    T edge[MR * NAME(nr)];
+    const bool whole = p->n == NAME(nr);
+
+    for (int64_t i = 0; i < p->m; i += MR) {
+        const int mr = (int)(p->m - i < MR ? p->m - i : MR);
+        T *out = whole ? c + i * c_row : edge;
+        const int64_t out_row = whole ? c_row : NAME(nr);
+        const bool add = whole && p->add;
+
+        if (p->a_packed)
+            NAME(block_packed)(mr, p->kc, p->a + i * p->kc, p->b, p->b_row, out, out_row, add);
+        else
+            NAME(block_direct)(mr, p->kc, p->a + i * p->a_row, p->a_row, p->a_col, p->b, p->b_row,
+                               out, out_row, add);
+        if (whole)
+            continue;
+        for (int r = 0; r < mr; r++) {
+            T *to = c + (i + r) * c_row;
+
+            for (int64_t j = 0; j < p->n; j++)
+                to[j] = p->add ? to[j] + edge[r * NAME(nr) + j] : edge[r * NAME(nr) + j];
+        }
+    }
+}
+
+/* kc rows and n columns of B, as panels. */
+static void NAME(pack_b)(const NAME(view) * b, int64_t at, int64_t n, int64_t kc, T *packed)
+{
+    if (b->col == 1 && !b->negate && mf_dtype_cell(b->type) == sizeof(T)) {
+        const T *from = (const T *)b->data + at;
+
+        /* Row by row through all panels: rows may lie in different pages. */
+        for (int64_t i = 0; i < kc; i++, from += b->row) {
+            int64_t j = 0;
+
+            for (; j + NAME(nr) <= n; j += NAME(nr))
+                memcpy(packed + j * kc + i * NAME(nr), from + j, NAME(nr) * sizeof(T));
+            if (j < n) {
+                T *to = packed + j * kc + i * NAME(nr);
+
+                memset(to, 0, NAME(nr) * sizeof(T));
+                memcpy(to, from + j, (size_t)(n - j) * sizeof(T));
+            }
+        }
+        return;
+    }
+    for (int64_t j = 0; j < n; j += NAME(nr))
+        NAME(pack)(b, at + j * b->col, b->col, b->row, n - j < NAME(nr) ? n - j : NAME(nr), kc,
+                   NAME(nr), packed + j * kc);
+}
+
+/* c[m][n] (+)= a[m][kc] * b[kc][n], one slice of k. */
+static void NAME(slice)(const gemm_tile *t, NAME(panel) * p, const NAME(view) * b, int64_t k0,
+                        bool pack_b, T *b_pack, T *c, int64_t c_row)
+{
+    const T *direct = b->data;
+    const int64_t at = k0 * b->row + t->j0 * b->col;
+    int64_t j = 0;
+
+    for (; t->m <= WIDE_ROWS && !p->a_packed && !pack_b && j + WIDE * LANES <= t->n;
+         j += WIDE * LANES)
+        for (int64_t i = 0; i < t->m; i++)
+            NAME(block_row)(p->kc, p->a + i * p->a_row, p->a_col, direct + at + j, b->row,
+                            c + i * c_row + j, p->add);
+    for (int64_t width; j < t->n; j += width) {
+        const bool packed = pack_b || t->n - j < NAME(nr);
+
+        width = packed ? PANELS * NAME(nr) : NAME(nr);
+        width = t->n - j < width ? t->n - j : width;
+        if (packed)
+            NAME(pack_b)(b, at + j * b->col, width, p->kc, b_pack);
+        for (int64_t q = 0; q < width; q += NAME(nr)) {
+            p->b = packed ? b_pack + q * p->kc : direct + at + j;
+            p->b_row = packed ? NAME(nr) : b->row;
+            p->n = width - q < NAME(nr) ? width - q : NAME(nr);
+            NAME(run_panel)(p, c + j + q, c_row);
+        }
+    }
+}
+
+/* c[m][n] = a * b, or c += a * b. */
+static void NAME(tile)(const gemm_tile *t, const NAME(view) * a, const NAME(view) * b, T *c,
+                       int64_t c_row, bool add, T *scratch)
+{
+    const bool a_plain = !a->negate && mf_dtype_cell(a->type) == sizeof(T);
+    const bool b_plain = !b->negate && mf_dtype_cell(b->type) == sizeof(T);
+    const bool pack_a =
+        !a_plain || (t->m > WIDE_ROWS && t->n > (a->col == 1 ? 8 : 2) * NAME(nr));
+    const bool pack_b = !b_plain || b->col != 1 || t->m > 3 * MR;
+    const int64_t step = slice_of_k(t->k);
+    NAME(panel) p = { .m = t->m, .a_packed = pack_a, .a_row = a->row, .a_col = a->col };
+
+    for (int64_t i = 0; t->k == 0 && !add && i < t->m; i++)
+        memset(c + i * c_row, 0, (size_t)t->n * sizeof(T));
+    for (int64_t k0 = 0; k0 < t->k; k0 += step) {
+        const int64_t a_at = t->i0 * a->row + k0 * a->col;
+        T *b_pack = scratch;
+
+        p.kc = t->k - k0 < step ? t->k - k0 : step;
+        p.add = add || k0 > 0;
+        p.a = pack_a ? scratch : (const T *)a->data + a_at;
+        for (int64_t i = 0; pack_a && i < t->m; i += MR) {
+            NAME(pack)(a, a_at + i * a->row, a->row, a->col, t->m - i < MR ? t->m - i : MR, p.kc,
+                       MR, scratch + i * p.kc);
+            b_pack = scratch + (i + MR) * p.kc;
+        }
+        NAME(slice)(t, &p, b, k0, pack_b, b_pack, c, c_row);
+    }
+}
+
+#undef T
+#undef V
+#undef LANES
+#undef NAME
+#undef SPLAT
+#undef MULADD
+#undef PACK_TYPES

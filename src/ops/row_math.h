@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* row_math.h - sums, maxima and exponentials over a row of numbers, in a fixed order.
+ *
+ * Sums keep ROW_LANES partial sums that are added in a tree, block by block, the blocks in double:
+ * compilers vectorise that without being allowed to reorder anything. */
+#ifndef MF_OPS_ROW_MATH_H
+#define MF_OPS_ROW_MATH_H
+
+#include <math.h>
+#include <sleef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { ROW_LANES = 16, ROW_BLOCK = 1024 };
+
+/* e^x, within 1 ulp or so, as a straight line of operations: 2^n e^r with |r| <= ln(2)/2. NaN stays. */
+static inline float mf_row_exp_f32(float x)
+{
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
+    float t, n, r, p, scale_a, scale_b;
+    int32_t bits, half;
+
+    x = x < -104.0f ? -104.0f : x;
+    x = x > 89.0f ? 89.0f : x;
+    t = x * 1.44269504f + magic;
+    n = t - magic;
+    r = x - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    memcpy(&bits, &t, 4);
+    bits = (bits & 0x7fffff) - 0x400000; /* n; meaningless, but harmless, for NaN */
+    half = bits >> 1; /* 2^n in two steps: n may be below the normal range */
+    bits = (bits - half + 127) << 23;
+    half = (half + 127) << 23;
+    memcpy(&scale_a, &bits, 4);
+    memcpy(&scale_b, &half, 4);
+    return p * scale_a * scale_b;
+}
+
+static inline double mf_row_exp_f64(double x)
+{
+    return Sleef_exp_u10(x);
+}
+
+static inline float mf_row_log_f32(float x)
+{
+    return Sleef_logf_u10(x);
+}
+
+static inline double mf_row_log_f64(double x)
+{
+    return Sleef_log_u10(x);
+}
+
+/* TERM(i) is what the sum is over. Leaves the result in `RESULT` (double). */
+#define MF_ROW_SUM(T, RESULT, n, TERM)                                                             \
+    do {                                                                                           \
+        (RESULT) = 0;                                                                              \
+        for (int64_t from_ = 0; from_ < (n); from_ += ROW_BLOCK) {                                 \
+            const int64_t to_ = from_ + ROW_BLOCK < (n) ? from_ + ROW_BLOCK : (n);                 \
+            T lane_[ROW_LANES] = { 0 };                                                            \
+            int64_t i_ = from_;                                                                    \
+                                                                                                   \
+            for (; i_ + ROW_LANES <= to_; i_ += ROW_LANES)                                         \
+                for (int l_ = 0; l_ < ROW_LANES; l_++)                                             \
+                    lane_[l_] += TERM(i_ + l_);                                                    \
+            for (int l_ = 0; i_ < to_; i_++, l_++)                                                 \
+                lane_[l_] += TERM(i_);                                                             \
+            for (int w_ = ROW_LANES / 2; w_ > 0; w_ /= 2)                                          \
+                for (int l_ = 0; l_ < w_; l_++)                                                    \
+                    lane_[l_] += lane_[l_ + w_];                                                   \
+            (RESULT) += (double)lane_[0];                                                          \
+        }                                                                                          \
+    } while (0)
+
+#define MF_ROW_FUNCTIONS(SUFFIX, T)                                                                \
+    /* The largest of n >= 1 numbers; NaN when one is. */                                          \
+    static inline T mf_row_max_##SUFFIX(const T *x, int64_t n)                                     \
+    {                                                                                              \
+        T lane[ROW_LANES];                                                                         \
+        int64_t i = 0;                                                                             \
+                                                                                                   \
+        for (int l = 0; l < ROW_LANES; l++)                                                        \
+            lane[l] = x[0];                                                                        \
+        for (; i + ROW_LANES <= n; i += ROW_LANES)                                                 \
+            for (int l = 0; l < ROW_LANES; l++)                                                    \
+                lane[l] = x[i + l] > lane[l] || x[i + l] != x[i + l] ? x[i + l] : lane[l];         \
+        for (int l = 0; i < n; i++, l++)                                                           \
+            lane[l] = x[i] > lane[l] || x[i] != x[i] ? x[i] : lane[l];                             \
+        for (int l = 1; l < ROW_LANES; l++)                                                        \
+            lane[0] = lane[l] > lane[0] || lane[l] != lane[l] ? lane[l] : lane[0];                 \
+        return lane[0];                                                                            \
+    }                                                                                              \
+    /* out[i] = e^(x[i] - shift) (out may be x); returns their sum. */                             \
+    static inline T mf_row_exp_sum_##SUFFIX(const T *x, T shift, int64_t n, T *out)                \
+    {                                                                                              \
+        double sum;                                                                                \
+                                                                                                   \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            out[i] = mf_row_exp_##SUFFIX(x[i] - shift);                                            \
+        MF_ROW_SUM(T, sum, n, MF_ROW_OUT);                                                         \
+        return (T)sum;                                                                             \
+    }
+#define MF_ROW_OUT(i) out[i]
+MF_ROW_FUNCTIONS(f32, float)
+MF_ROW_FUNCTIONS(f64, double)
+
+#endif
