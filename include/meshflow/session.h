@@ -36,7 +36,8 @@ MF_API void mf_session_free(mf_session *session);
 MF_API MF_MUST mf_status mf_session_extend(mf_session *session, const mf_graph *graph);
 
 /* Run what `fetches` ("node:port") and `targets` ("node") need, with `feeds` replacing outputs.
- * Owns: borrows feeds; the caller frees each results[i] (n_fetches of them, all NULL on failure).
+ * Owns: borrows feeds. results[i] is NULL or a tensor handle of the caller's (from an earlier run, say),
+ * which is then used again; in the end the caller frees it. On failure results keep no value.
  * Fails with the failing node's status; the message ends in "[[{{node NAME}}]]". */
 MF_API MF_MUST mf_status mf_session_run(mf_session *session, const mf_run_options *options,
                                         const char *const *feed_names,

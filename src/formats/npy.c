@@ -10,7 +10,7 @@ enum {
     MAGIC_LEN = 6,
     HEADER_MAX = 65535, /* bytes; NumPy's own are about 100 */
     DESCR_MAX = 31,
-    ALIGN = 64,        /* elements begin at a multiple */
+    ALIGN = 64, /* elements begin at a multiple */
     GROWTH_DIGITS = 21 /* NumPy leaves room for the first dimension to grow in place */
 };
 
@@ -28,7 +28,7 @@ typedef struct npy_header {
 typedef struct npy_cell {
     mf_dtype dtype;
     size_t bytes; /* of one element */
-    size_t part;  /* bytes of the numbers in it, for the byte order: half for complex, 4 for U */
+    size_t part; /* bytes of the numbers in it, for the byte order: half for complex, 4 for U */
     bool swap;
     bool utf32;
 } npy_cell;
@@ -39,13 +39,13 @@ static const struct {
     char kind;
     size_t bytes, part;
 } kinds[] = {
-    { MF_DTYPE_BOOL, 'b', 1, 1 },  { MF_DTYPE_I8, 'i', 1, 1 },   { MF_DTYPE_I16, 'i', 2, 2 },
-    { MF_DTYPE_I32, 'i', 4, 4 },   { MF_DTYPE_I64, 'i', 8, 8 },  { MF_DTYPE_U8, 'u', 1, 1 },
-    { MF_DTYPE_U16, 'u', 2, 2 },   { MF_DTYPE_U32, 'u', 4, 4 },  { MF_DTYPE_U64, 'u', 8, 8 },
-    { MF_DTYPE_F16, 'f', 2, 2 },   { MF_DTYPE_F32, 'f', 4, 4 },  { MF_DTYPE_F64, 'f', 8, 8 },
-    { MF_DTYPE_C64, 'c', 8, 4 },   { MF_DTYPE_C128, 'c', 16, 8 }, { MF_DTYPE_BF16, 'V', 2, 2 },
-    { MF_DTYPE_QI8, 'i', 1, 1 },   { MF_DTYPE_QU8, 'u', 1, 1 },  { MF_DTYPE_QI16, 'i', 2, 2 },
-    { MF_DTYPE_QU16, 'u', 2, 2 },  { MF_DTYPE_QI32, 'i', 4, 4 },
+    { MF_DTYPE_BOOL, 'b', 1, 1 }, { MF_DTYPE_I8, 'i', 1, 1 },    { MF_DTYPE_I16, 'i', 2, 2 },
+    { MF_DTYPE_I32, 'i', 4, 4 },  { MF_DTYPE_I64, 'i', 8, 8 },   { MF_DTYPE_U8, 'u', 1, 1 },
+    { MF_DTYPE_U16, 'u', 2, 2 },  { MF_DTYPE_U32, 'u', 4, 4 },   { MF_DTYPE_U64, 'u', 8, 8 },
+    { MF_DTYPE_F16, 'f', 2, 2 },  { MF_DTYPE_F32, 'f', 4, 4 },   { MF_DTYPE_F64, 'f', 8, 8 },
+    { MF_DTYPE_C64, 'c', 8, 4 },  { MF_DTYPE_C128, 'c', 16, 8 }, { MF_DTYPE_BF16, 'V', 2, 2 },
+    { MF_DTYPE_QI8, 'i', 1, 1 },  { MF_DTYPE_QU8, 'u', 1, 1 },   { MF_DTYPE_QI16, 'i', 2, 2 },
+    { MF_DTYPE_QU16, 'u', 2, 2 }, { MF_DTYPE_QI32, 'i', 4, 4 },
 };
 
 /* ---- the header: a Python dictionary ---- */
@@ -239,15 +239,16 @@ static void copy_cell(const npy_cell *cell, const uint8_t *src, uint8_t *dst)
 
 static mf_status utf32_append(const npy_cell *cell, const uint8_t *src, mf_buf *text)
 {
-    const uint32_t c = cell->swap ? (uint32_t)src[0] << 24 | (uint32_t)src[1] << 16 |
-                                        (uint32_t)src[2] << 8 | src[3]
-                                  : (uint32_t)src[3] << 24 | (uint32_t)src[2] << 16 |
-                                        (uint32_t)src[1] << 8 | src[0];
+    const uint32_t c =
+        cell->swap
+            ? (uint32_t)src[0] << 24 | (uint32_t)src[1] << 16 | (uint32_t)src[2] << 8 | src[3]
+            : (uint32_t)src[3] << 24 | (uint32_t)src[2] << 16 | (uint32_t)src[1] << 8 | src[0];
     uint8_t s[4];
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
 
     if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "npy: a string contains 0x%x, which is no character", c);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "npy: a string contains 0x%x, which is no character",
+                       c);
     for (size_t i = n - 1; i > 0; i--)
         s[i] = (uint8_t)(0x80 | (c >> (6 * (n - 1 - i)) & 0x3f));
     s[0] = (uint8_t)(n == 1 ? c : (0xf00u >> n & 0xff) | c >> (6 * (n - 1)));
@@ -272,9 +273,10 @@ static mf_status string_cell(const npy_cell *cell, const uint8_t *src, mf_buf *s
     return mf_string_set(dst, scratch->data, scratch->len);
 }
 
-/* Walk the row-major output; `at` follows in the file, whose first dimension runs fastest when it is
- * in Fortran's order. */
-static mf_status decode_cells(const npy_cell *cell, bool fortran, const uint8_t *src, mf_tensor *out)
+/* Walk the row-major output; `at` follows in the file, whose first dimension runs fastest when it
+ * is in Fortran's order. */
+static mf_status decode_cells(const npy_cell *cell, bool fortran, const uint8_t *src,
+                              mf_tensor *out)
 {
     const int rank = out->shape.rank;
     int64_t index[MF_MAX_RANK] = { 0 }, stride[MF_MAX_RANK], at = 0;
@@ -282,8 +284,8 @@ static mf_status decode_cells(const npy_cell *cell, bool fortran, const uint8_t 
     mf_status st = MF_OK;
 
     for (int d = 0; d < rank; d++)
-        stride[d] = fortran ? mf_shape_span(&out->shape, 0, d)
-                            : mf_shape_span(&out->shape, d + 1, rank);
+        stride[d] =
+            fortran ? mf_shape_span(&out->shape, 0, d) : mf_shape_span(&out->shape, d + 1, rank);
     for (int64_t i = 0; i < out->count; i++) {
         const uint8_t *from = src + (size_t)at * cell->bytes;
 
@@ -332,8 +334,8 @@ mf_status mf_npy_decode(const void *data, size_t len, mf_tensor *out)
 {
     const uint8_t *p = data;
     size_t head, text;
-    npy_header h;
-    npy_cell cell;
+    npy_header h = { 0 };
+    npy_cell cell = { 0 };
     mf_status st;
 
     if (len < MAGIC_LEN + 4 || memcmp(p, magic, MAGIC_LEN) != 0)

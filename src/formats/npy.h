@@ -5,9 +5,8 @@
  *     0       6       "\x93NUMPY"
  *     6       1, 1    version: major, minor
  *     8       2 or 4  length of the header, little-endian (2 in version 1)
- *     10, 12          header: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } and spaces
- *                     up to a newline
- *     then            elements
+ *     10, 12          header: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } and
+ * spaces up to a newline then            elements
  *
  * Types: NumPy's numbers in both byte orders; 'S' and 'U' are string tensors (U as UTF-8, both
  * without trailing NULs, as NumPy has them); 'V2' is bfloat16, which is how ml_dtypes stores it.

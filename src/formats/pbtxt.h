@@ -2,8 +2,8 @@
 /* pbtxt.h - protobuf's text format, for any message protobuf-c has a descriptor of.
  *
  * Written as google.protobuf.text_format prints it, byte for byte; read with everything that
- * TensorFlow's files use: comments, both kinds of brackets, lists, joined strings, all escapes, enum
- * names. Element types are plain int32 in our messages; in text they are DT_FLOAT and so on.
+ * TensorFlow's files use: comments, both kinds of brackets, lists, joined strings, all escapes,
+ * enum names. Element types are plain int32 in our messages; in text they are DT_FLOAT and so on.
  *
  * Not in text: fields our descriptors leave out (src/proto/graph.proto says which). Those that
  * TensorFlow writes are skipped when read; other unknown names are refused. */

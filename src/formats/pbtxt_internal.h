@@ -13,17 +13,17 @@
 
 typedef enum pbtxt_token {
     PBTXT_END,
-    PBTXT_NAME,   /* letters, digits, '_'; begins with no digit */
+    PBTXT_NAME, /* letters, digits, '_'; begins with no digit */
     PBTXT_NUMBER, /* begins with a digit or '.', no sign */
     PBTXT_STRING, /* quotes included */
-    PBTXT_MARK,   /* any other single character */
+    PBTXT_MARK, /* any other single character */
 } pbtxt_token;
 
 /* Always holds one token, not yet taken. */
 typedef struct pbtxt_lexer {
-    const char *at, *end;   /* behind the token */
+    const char *at, *end; /* behind the token */
     const char *line_start; /* of the token's line */
-    int64_t line;           /* from 1 */
+    int64_t line; /* from 1 */
     pbtxt_token token;
     const char *text; /* of the token */
     size_t len;
@@ -46,7 +46,8 @@ static inline bool mf_pbtxt_at_mark(const pbtxt_lexer *lex, char c)
 /* ---- pbtxt_names.c ---- */
 
 /* An int32 field that text writes as a DT_ name. */
-bool mf_pbtxt_is_dtype(const ProtobufCMessageDescriptor *desc, const ProtobufCFieldDescriptor *field);
+bool mf_pbtxt_is_dtype(const ProtobufCMessageDescriptor *desc,
+                       const ProtobufCFieldDescriptor *field);
 /* A field of TensorFlow that our descriptor leaves out. */
 bool mf_pbtxt_is_skipped(const ProtobufCMessageDescriptor *desc, const char *field);
 /* The entry of a map: fields `key` and `value`. */

@@ -71,9 +71,9 @@ static const char *scan_number(const char *start, const char *end)
     const bool hex = end - start > 1 && start[0] == '0' && (start[1] == 'x' || start[1] == 'X');
     const char *p = start;
 
-    while (p < end && (is_letter(*p) || is_digit(*p) || *p == '.' ||
-                       (!hex && p > start && (*p == '+' || *p == '-') &&
-                        (p[-1] == 'e' || p[-1] == 'E'))))
+    while (p < end &&
+           (is_letter(*p) || is_digit(*p) || *p == '.' ||
+            (!hex && p > start && (*p == '+' || *p == '-') && (p[-1] == 'e' || p[-1] == 'E'))))
         p++;
     return p;
 }
@@ -126,9 +126,8 @@ mf_status mf_pbtxt_lex_init(pbtxt_lexer *lex, const char *text, size_t len)
 {
     if (len == 0)
         text = "";
-    *lex = (pbtxt_lexer){
-        .at = text, .end = text + len, .line_start = text, .line = 1, .text = text
-    };
+    *lex =
+        (pbtxt_lexer){ .at = text, .end = text + len, .line_start = text, .line = 1, .text = text };
     return mf_pbtxt_lex_next(lex);
 }
 

@@ -38,17 +38,39 @@ static const field_name skipped_fields[] = {
 
 /* TensorFlow's DataType by number. */
 static const char *const dtype_names[] = {
-    "DT_INVALID",         "DT_FLOAT",           "DT_DOUBLE",
-    "DT_INT32",           "DT_UINT8",           "DT_INT16",
-    "DT_INT8",            "DT_STRING",          "DT_COMPLEX64",
-    "DT_INT64",           "DT_BOOL",            "DT_QINT8",
-    "DT_QUINT8",          "DT_QINT32",          "DT_BFLOAT16",
-    "DT_QINT16",          "DT_QUINT16",         "DT_UINT16",
-    "DT_COMPLEX128",      "DT_HALF",            "DT_RESOURCE",
-    "DT_VARIANT",         "DT_UINT32",          "DT_UINT64",
-    "DT_FLOAT8_E5M2",     "DT_FLOAT8_E4M3FN",   "DT_FLOAT8_E4M3FNUZ",
-    "DT_FLOAT8_E4M3B11FNUZ", "DT_FLOAT8_E5M2FNUZ", "DT_INT4",
-    "DT_UINT4",           "DT_INT2",            "DT_UINT2",
+    "DT_INVALID",
+    "DT_FLOAT",
+    "DT_DOUBLE",
+    "DT_INT32",
+    "DT_UINT8",
+    "DT_INT16",
+    "DT_INT8",
+    "DT_STRING",
+    "DT_COMPLEX64",
+    "DT_INT64",
+    "DT_BOOL",
+    "DT_QINT8",
+    "DT_QUINT8",
+    "DT_QINT32",
+    "DT_BFLOAT16",
+    "DT_QINT16",
+    "DT_QUINT16",
+    "DT_UINT16",
+    "DT_COMPLEX128",
+    "DT_HALF",
+    "DT_RESOURCE",
+    "DT_VARIANT",
+    "DT_UINT32",
+    "DT_UINT64",
+    "DT_FLOAT8_E5M2",
+    "DT_FLOAT8_E4M3FN",
+    "DT_FLOAT8_E4M3FNUZ",
+    "DT_FLOAT8_E4M3B11FNUZ",
+    "DT_FLOAT8_E5M2FNUZ",
+    "DT_INT4",
+    "DT_UINT4",
+    "DT_INT2",
+    "DT_UINT2",
     "DT_FLOAT4_E2M1FN",
 };
 
@@ -61,7 +83,8 @@ static bool has_name(const field_name *names, int n, const char *message, const 
     return false;
 }
 
-bool mf_pbtxt_is_dtype(const ProtobufCMessageDescriptor *desc, const ProtobufCFieldDescriptor *field)
+bool mf_pbtxt_is_dtype(const ProtobufCMessageDescriptor *desc,
+                       const ProtobufCFieldDescriptor *field)
 {
     return field->type == PROTOBUF_C_TYPE_INT32 &&
            has_name(dtype_fields, MF_COUNT(dtype_fields), desc->name, field->name);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pbtxt_write.c - messages to protobuf text, as Python's google.protobuf.text_format prints them. */
+/* pbtxt_write.c - messages to protobuf text, as Python's google.protobuf.text_format prints them.
+ */
 #include "formats/pbtxt.h"
 #include "formats/pbtxt_internal.h"
 #include "proto/wire.h"
@@ -76,7 +77,7 @@ static void write_quoted(const void *data, size_t len, bool is_text, mf_buf *out
     mf_buf_str(out, "\"");
     for (size_t i = 0; i < len; i++) {
         const unsigned char c = s[i];
-        const char *name = c == '\n' ? "\\n"
+        const char *name = c == '\n'   ? "\\n"
                            : c == '\r' ? "\\r"
                            : c == '\t' ? "\\t"
                            : c == '"'  ? "\\\""
@@ -277,7 +278,8 @@ static void write_repeated(const ProtobufCMessage *message, const ProtobufCField
         return;
     }
     for (size_t i = 0; i < n; i++)
-        write_field(message->descriptor, field, array + i * mf_wire_element_size(field->type), indent, out);
+        write_field(message->descriptor, field, array + i * mf_wire_element_size(field->type),
+                    indent, out);
 }
 
 /* As deep as the message: what came from outside has passed a limit. */

@@ -297,6 +297,31 @@ mf_status mf_graph_copy(const mf_graph *src, const bool *keep, mf_graph **out)
     return st;
 }
 
+mf_status mf_graph_merge(mf_graph *dst, const mf_graph *src)
+{
+    mf_node **twin = mf_calloc(src->n_nodes, sizeof *twin);
+    bool *fresh = mf_calloc(src->n_nodes, sizeof *fresh);
+    mf_status st = twin && fresh ? copy_functions(src, dst) : MF_NOMEM("a graph");
+
+    for (int64_t i = 0; st == MF_OK && i < src->n_nodes; i++) {
+        if (src->nodes[i]->removed)
+            continue;
+        twin[i] = mf_graph_find(dst, src->nodes[i]->name);
+        fresh[i] = !twin[i];
+        if (fresh[i])
+            st = copy_node(src->nodes[i], dst, &twin[i]);
+    }
+    for (int64_t i = 0; st == MF_OK && i < src->n_nodes; i++) {
+        if (fresh[i])
+            copy_edges(src->nodes[i], twin[i], twin);
+    }
+    if (st == MF_OK)
+        st = mf_graph_verify(dst);
+    mf_free(twin);
+    mf_free(fresh);
+    return st;
+}
+
 /* ---- verification ---- */
 
 static mf_status verify_node(const mf_graph *graph, const mf_node *n)

@@ -117,6 +117,9 @@ MF_MUST mf_status mf_graph_order(const mf_graph *graph, mf_node **order, int64_t
 MF_MUST mf_status mf_graph_verify(const mf_graph *graph);
 /* A copy with its own arena; unneeded nodes may be left out by `keep` (indexed by id; NULL: all). */
 MF_MUST mf_status mf_graph_copy(const mf_graph *src, const bool *keep, mf_graph **out);
+/* Add to `dst` the nodes and functions of `src` whose names it lacks, connected as in src.
+ * INVALID_ARGUMENT when a function of the same name differs. */
+MF_MUST mf_status mf_graph_merge(mf_graph *dst, const mf_graph *src);
 /* Record the thread's error as the graph's sticky one. */
 void mf_graph_fail(mf_graph *graph, mf_status status);
 

@@ -9,10 +9,10 @@
 /* An input of the same type and size whose storage nobody else refers to. */
 static const mf_tensor *reusable_input(const mf_kernel *k, mf_dtype dtype, int64_t count)
 {
-    for (int i = 0; i < k->n_in; i++) {
+    for (int i = 0; i < k->n_in && i < 64; i++) {
         const mf_tensor *in = k->in[i];
 
-        if (in->dtype == dtype && in->count == count && in->buffer && in->buffer->size_class >= 0 &&
+        if (k->reuse >> i & 1 && in->dtype == dtype && in->count == count && in->buffer && in->buffer->size_class >= 0 &&
             in->data == in->buffer->data && mf_buffer_is_sole(in->buffer))
             return in;
     }

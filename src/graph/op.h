@@ -92,8 +92,8 @@ struct mf_kernel {
     const mf_tensor *const *in; /* plain inputs hold values; resource and reference inputs a handle */
     mf_tensor *const *out;
     int n_in, n_out;
-    /* Executor's own. */
-    void *frame;
+    uint64_t reuse; /* bit i: this is the last use of input i, its storage may become an output's */
+    void *owner;    /* executor's own */
 };
 
 /* Memory for output i. With MF_OP_INPLACE the block of an input that nobody else reads may be
@@ -162,7 +162,8 @@ enum mf_op_flag {
     MF_OP_INPLACE = 1 << 0, /* outputs may overwrite inputs of the same size */
     MF_OP_VIEW = 1 << 1,    /* output 0 is input 0's storage */
     MF_OP_HEAP = 1 << 2,    /* outputs come from elsewhere (variables): never placed by a plan */
-    MF_OP_UNPLANNED = 1 << 3, /* never inside a region */
+    MF_OP_UNPLANNED = 1 << 3, /* never inside a plan. Every op that keeps a reference to an input tensor
+                                 (queues, stacks) needs this: memory of a plan ends with the step */
     MF_OP_SEES_DEAD = 1 << 4, /* runs on dead inputs too (Merge and friends) */
 };
 

@@ -131,14 +131,11 @@ bool mf_resources_remove(mf_resources *resources, const mf_object *object)
     return gone != NULL;
 }
 
-void mf_resources_clear(mf_resources *resources, const char *container)
+/* Objects may take any lock when they die: each is released outside ours. */
+static void clear_prefix(mf_resources *resources, const char *prefix)
 {
-    char prefix[300];
     resource *gone;
 
-    if (!container[0])
-        container = "localhost";
-    (void)snprintf(prefix, sizeof prefix, "%zu:%.256s/", strlen(container), container);
     do {
         int64_t it = 0;
 
@@ -155,6 +152,21 @@ void mf_resources_clear(mf_resources *resources, const char *container)
         if (gone)
             resource_free(gone);
     } while (gone);
+}
+
+void mf_resources_clear(mf_resources *resources, const char *container)
+{
+    char prefix[300];
+
+    if (!container[0])
+        container = "localhost";
+    (void)snprintf(prefix, sizeof prefix, "%zu:%.256s/", strlen(container), container);
+    clear_prefix(resources, prefix);
+}
+
+void mf_resources_clear_all(mf_resources *resources)
+{
+    clear_prefix(resources, "");
 }
 
 uint64_t mf_resources_generation(const mf_resources *resources)

@@ -25,8 +25,9 @@ MF_MUST mf_status mf_resources_get(mf_resources *resources, const char *containe
 mf_object *mf_resources_find(mf_resources *resources, const char *container, const char *name);
 /* Forget this object wherever it stands; false when it is not registered. */
 bool mf_resources_remove(mf_resources *resources, const mf_object *object);
-/* Forget all objects of a container. */
+/* Forget all objects of a container; of all containers. */
 void mf_resources_clear(mf_resources *resources, const char *container);
+void mf_resources_clear_all(mf_resources *resources);
 /* Changes whenever anything is removed: cached look-ups made before are stale. */
 uint64_t mf_resources_generation(const mf_resources *resources);
 

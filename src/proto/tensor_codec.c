@@ -64,12 +64,12 @@ mf_status mf_shape_encode(const mf_shape *shape, mf_arena *arena,
 
 /* ---- the values of a message ---- */
 
-/* Which *_val field holds a type. Elements are the low `size` bytes of `width` ones: exact where the
- * two are equal, and bits of a wider integer where not. */
+/* Which *_val field holds a type. Elements are the low `size` bytes of `width` ones: exact where
+ * the two are equal, and bits of a wider integer where not. */
 typedef struct val_field {
     size_t n_offset, offset; /* in Tensorflow__TensorProto: number of values, their array */
-    size_t width;            /* bytes of one element in that array */
-    size_t parts;            /* values per element: 2 for complex */
+    size_t width; /* bytes of one element in that array */
+    size_t parts; /* values per element: 2 for complex */
 } val_field;
 
 #define VAL(field, width, parts)                                                                   \
@@ -106,7 +106,7 @@ typedef struct draft {
     const Tensorflow__TensorProto *proto;
     mf_dtype dtype;
     mf_shape shape;
-    int64_t count;    /* elements */
+    int64_t count; /* elements */
     size_t max_bytes; /* SIZE_MAX: no limit */
 } draft;
 

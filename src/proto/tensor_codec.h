@@ -21,9 +21,9 @@ MF_MUST mf_status mf_shape_encode(const mf_shape *shape, mf_arena *arena,
 
 /* The tensor a message stands for: tensor_content if it is not empty, else the *_val field of the
  * type, whose last value is repeated (none at all: zeros, empty strings). As in TensorFlow, numbers
- * too wide for a narrow type lose their upper bits. max_bytes: the most storage it may take, strings
- * included; 0 for no limit but the machine's memory. Two bytes can ask for terabytes: give a limit.
- * Owns: *out is an empty slot before, and stays one on failure; the caller clears it.
+ * too wide for a narrow type lose their upper bits. max_bytes: the most storage it may take,
+ * strings included; 0 for no limit but the machine's memory. Two bytes can ask for terabytes: give
+ * a limit. Owns: *out is an empty slot before, and stays one on failure; the caller clears it.
  * Fails: INVALID_ARGUMENT (type, shape, length), UNIMPLEMENTED (resource, variant, types we lack),
  * RESOURCE_EXHAUSTED (max_bytes, memory). */
 MF_MUST mf_status mf_tensor_decode(const Tensorflow__TensorProto *proto, size_t max_bytes,

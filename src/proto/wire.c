@@ -14,12 +14,12 @@ enum {
     WIRE_64BIT = 1,
     WIRE_LEN = 2,
     WIRE_32BIT = 5,
-    VARINT_MAX = 10,  /* bytes of a 64-bit varint */
+    VARINT_MAX = 10, /* bytes of a 64-bit varint */
     SHORT_VARINT = 5, /* bytes of a tag or a length */
     FIELDS_MAX = 256, /* in one of our descriptors */
     PATH_TEXT = 512,
     SCANNED_BYTES = 32, /* what protobuf-c notes down per field */
-    SCANNED_FREE = 16,  /* so many it keeps on the stack */
+    SCANNED_FREE = 16, /* so many it keeps on the stack */
 };
 
 typedef struct walker {
@@ -32,11 +32,12 @@ typedef struct walker {
 typedef struct frame {
     const struct frame *parent;
     const ProtobufCMessageDescriptor *desc;
-    const ProtobufCFieldDescriptor *field; /* being read; NULL: unknown, or its tag is not read yet */
+    const ProtobufCFieldDescriptor
+        *field; /* being read; NULL: unknown, or its tag is not read yet */
     const uint8_t *start, *end;
     const uint8_t *tag_at; /* first byte of the field being read */
-    const uint8_t *at;     /* next byte */
-    uint32_t tag;          /* number and wire type; 0: not read yet */
+    const uint8_t *at; /* next byte */
+    uint32_t tag; /* number and wire type; 0: not read yet */
     int depth;
     int64_t fields, scanned_room; /* read so far; as many as protobuf-c has noted room for */
     uint64_t seen[FIELDS_MAX / 64];
@@ -268,8 +269,8 @@ static mf_status read_tag(frame *f)
     f->tag = 0;
     f->field = NULL;
     if (len == 0)
-        return FAIL_AT(f, MF_INVALID_ARGUMENT, "byte %td: the tag of a field is cut off or too long",
-                       f->at - f->start);
+        return FAIL_AT(f, MF_INVALID_ARGUMENT,
+                       "byte %td: the tag of a field is cut off or too long", f->at - f->start);
     tag = varint_value(f->at, len);
     if (tag > UINT32_MAX || tag >> 3 == 0)
         return FAIL_AT(f, MF_INVALID_ARGUMENT, "byte %td: %llu is no field number",
@@ -338,8 +339,8 @@ static mf_status check_once(frame *f)
             continue;
         if (i == index)
             return FAIL_AT(f, MF_INVALID_ARGUMENT, "given twice");
-        return FAIL_AT(f, MF_INVALID_ARGUMENT, "only one of '%s' and '%s' may be given", other->name,
-                       field->name);
+        return FAIL_AT(f, MF_INVALID_ARGUMENT, "only one of '%s' and '%s' may be given",
+                       other->name, field->name);
     }
     f->seen[index / 64] |= (uint64_t)1 << (index % 64);
     return MF_OK;
@@ -367,7 +368,8 @@ static mf_status check_packed(const frame *f, const uint8_t *value, size_t len, 
         const size_t size = wire == WIRE_64BIT ? 8 : 4;
 
         if (len % size != 0)
-            return FAIL_AT(f, MF_INVALID_ARGUMENT, "length %zu is not a multiple of %zu", len, size);
+            return FAIL_AT(f, MF_INVALID_ARGUMENT, "length %zu is not a multiple of %zu", len,
+                           size);
         *count = len / size;
         return MF_OK;
     }
@@ -383,8 +385,9 @@ static mf_status check_packed(const frame *f, const uint8_t *value, size_t len, 
     return MF_OK;
 }
 
-static mf_status walk_message(walker *w, const frame *parent, const ProtobufCMessageDescriptor *desc,
-                              const uint8_t *data, size_t len);
+static mf_status walk_message(walker *w, const frame *parent,
+                              const ProtobufCMessageDescriptor *desc, const uint8_t *data,
+                              size_t len);
 
 /* A field the descriptor knows. */
 static mf_status walk_field(walker *w, frame *f, const uint8_t *value, size_t len)
@@ -415,8 +418,9 @@ static mf_status walk_field(walker *w, frame *f, const uint8_t *value, size_t le
     }
 }
 
-static mf_status walk_message(walker *w, const frame *parent, const ProtobufCMessageDescriptor *desc,
-                              const uint8_t *data, size_t len)
+static mf_status walk_message(walker *w, const frame *parent,
+                              const ProtobufCMessageDescriptor *desc, const uint8_t *data,
+                              size_t len)
 {
     frame f = { .parent = parent,
                 .desc = desc,

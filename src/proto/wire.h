@@ -3,8 +3,8 @@
  *
  * protobuf-c reads well-formed messages well, but it recurses as deep as the bytes say, merges a
  * sub-message given n times in n^2 steps, takes text with NUL bytes, and turns two bytes into
- * several hundred. So the bytes are walked along the message's descriptor first, and protobuf-c sees
- * only what passed. After mf_wire_decode() these hold for every message in the tree:
+ * several hundred. So the bytes are walked along the message's descriptor first, and protobuf-c
+ * sees only what passed. After mf_wire_decode() these hold for every message in the tree:
  *
  *   1. nested at most max_depth deep;
  *   2. `string` fields are UTF-8 without NUL;
@@ -27,25 +27,26 @@ enum { MF_WIRE_DEPTH = 64, MF_WIRE_DEPTH_MAX = 200 };
 
 /* 0 in a field: the default. */
 typedef struct mf_wire_limits {
-    int max_depth;    /* messages inside messages, the outermost counts 1; at most
-                         MF_WIRE_DEPTH_MAX. Default: MF_WIRE_DEPTH */
-    size_t max_bytes; /* of the whole message; protobuf allows no more than the default, 2 GiB - 1 */
+    int max_depth; /* messages inside messages, the outermost counts 1; at most
+                      MF_WIRE_DEPTH_MAX. Default: MF_WIRE_DEPTH */
+    size_t
+        max_bytes; /* of the whole message; protobuf allows no more than the default, 2 GiB - 1 */
     size_t max_alloc; /* bytes of memory the decoded form may take. Default: 16 MiB and 32 times the
                          message; graphs take about 10 times their bytes */
 } mf_wire_limits;
 
 /* Would mf_wire_decode() accept these bytes? Time linear in `len`, no allocation.
  * limits: NULL for the defaults.
- * Fails: INVALID_ARGUMENT "node[3].attr[0].value.tensor: length 99 runs past the end of the message",
- * RESOURCE_EXHAUSTED (max_bytes, max_alloc). */
-MF_MUST mf_status mf_wire_check(const ProtobufCMessageDescriptor *desc, const void *data, size_t len,
-                                const mf_wire_limits *limits);
+ * Fails: INVALID_ARGUMENT "node[3].attr[0].value.tensor: length 99 runs past the end of the
+ * message", RESOURCE_EXHAUSTED (max_bytes, max_alloc). */
+MF_MUST mf_status mf_wire_check(const ProtobufCMessageDescriptor *desc, const void *data,
+                                size_t len, const mf_wire_limits *limits);
 
 /* Check, then decode into memory of `arena`. Nothing of `data` is referred to afterwards.
  * Owns: *out lives as long as the arena; never call protobuf-c's free on it.
  * Fails: as mf_wire_check(), and RESOURCE_EXHAUSTED (arena). */
-MF_MUST mf_status mf_wire_decode(const ProtobufCMessageDescriptor *desc, const void *data, size_t len,
-                                 const mf_wire_limits *limits, mf_arena *arena,
+MF_MUST mf_status mf_wire_decode(const ProtobufCMessageDescriptor *desc, const void *data,
+                                 size_t len, const mf_wire_limits *limits, mf_arena *arena,
                                  ProtobufCMessage **out);
 
 /* Append the message's bytes. Fails: RESOURCE_EXHAUSTED (memory; more than 2 GiB - 1). */

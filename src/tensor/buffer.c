@@ -72,15 +72,14 @@ static mf_buffer *take_cached(int size_class)
 static mf_buffer *take_fresh(int size_class)
 {
     const size_t bytes = class_bytes(size_class);
-    char *block;
+    void *block;
     mf_buffer *b;
 
     atomic_fetch_add_explicit(&pool.heap_calls, 1, memory_order_relaxed);
-    block = aligned_alloc(MF_BUFFER_ALIGN, HEADER + bytes);
-    if (!block)
+    if (posix_memalign(&block, MF_BUFFER_ALIGN, HEADER + bytes) != 0)
         return NULL;
-    b = (mf_buffer *)(void *)block;
-    *b = (mf_buffer){ .size_class = size_class, .bytes = bytes, .data = block + HEADER };
+    b = block;
+    *b = (mf_buffer){ .size_class = size_class, .bytes = bytes, .data = (char *)block + HEADER };
     return b;
 }
 

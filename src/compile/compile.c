@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compile.c - the passes in order, and the whole way from graph to program. */
+#include "compile/compile.h"
+
+#include <string.h>
+
+static const mf_pass passes[] = {
+    { "inline", "calls and functional control flow become nodes", true, mf_pass_inline },
+    { "fold", "ops on constants become constants", true, mf_pass_fold },
+    { "cse", "equal ops on equal inputs become one", true, mf_pass_cse },
+};
+
+const mf_pass *mf_passes(int *n)
+{
+    *n = MF_COUNT(passes);
+    return passes;
+}
+
+static int pass_find(const char *name, size_t len)
+{
+    for (int i = 0; i < MF_COUNT(passes); i++) {
+        if (strlen(passes[i].name) == len && memcmp(passes[i].name, name, len) == 0)
+            return i;
+    }
+    return -1;
+}
+
+mf_status mf_passes_parse(const char *names, uint64_t *disabled)
+{
+    *disabled = 0;
+    while (names && *names) {
+        const size_t n = strcspn(names, ",");
+        const int i = pass_find(names, n);
+
+        if (i < 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "there is no pass '%.*s'; `meshflow graph optimize --help` lists them",
+                           (int)n, names);
+        if (strcmp(passes[i].name, "inline") == 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "the pass 'inline' cannot be switched off");
+        *disabled |= (uint64_t)1 << i;
+        names += n + (names[n] == ',');
+    }
+    return MF_OK;
+}
+
+mf_status mf_compile_passes(mf_compile *c)
+{
+    for (int i = 0; i < MF_COUNT(passes); i++) {
+        if (c->disabled >> i & 1)
+            continue;
+        MF_TRY(passes[i].run(c));
+#ifdef MF_DEBUG
+        MF_TRY(mf_graph_verify(c->graph));
+#endif
+    }
+    return MF_OK;
+}
+
+void mf_compile_end(mf_compile *c)
+{
+    mf_graph_free(c->graph);
+    c->graph = NULL;
+}
+
+mf_status mf_compile_program(const mf_graph *graph, const mf_signature *sig, uint64_t disabled,
+                             mf_resources *session, mf_pool *pool, mf_program **out)
+{
+    mf_compile c = { .disabled = disabled, .session = session, .pool = pool };
+    mf_status st;
+
+    *out = NULL;
+    st = mf_compile_begin(&c, graph, sig);
+    if (st == MF_OK)
+        st = mf_compile_passes(&c);
+    if (st == MF_OK)
+        st = mf_program_build(&c, out);
+    mf_compile_end(&c);
+    return st;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compile.h - from a graph and a signature (what is fed, fetched and run) to a program.
+ *
+ * The pruned part of the graph is copied; feeds become _Arg nodes, fetches _Retval nodes; passes
+ * rewrite the copy, one file each; what is left becomes items, regions and plans (program.h). */
+#ifndef MF_COMPILE_COMPILE_H
+#define MF_COMPILE_COMPILE_H
+
+#include "compile/program.h"
+#include "graph/op.h"
+
+typedef struct mf_signature {
+    const mf_output *feeds, *fetches; /* outputs of the source graph */
+    const mf_shape *feed_shapes;      /* may be unknown */
+    mf_node *const *targets;
+    int n_feeds, n_fetches, n_targets;
+} mf_signature;
+
+/* What inference found out about a node's outputs. */
+typedef struct mf_facts {
+    mf_shape *shapes;
+    mf_tensor **values; /* NULL where the value is not known; owned by the graph */
+} mf_facts;
+
+/* The work in hand. */
+typedef struct mf_compile {
+    mf_graph *graph; /* working copy */
+    mf_node **feeds, **fetches; /* the _Arg and _Retval nodes, by index */
+    mf_node **targets;
+    int n_feeds, n_fetches, n_targets;
+    mf_facts *facts; /* by node id, valid after mf_infer_graph() */
+    int64_t n_facts;
+    uint64_t disabled;     /* bit set over mf_passes() */
+    mf_resources *session; /* for kernels that keep state */
+    mf_pool *pool;
+} mf_compile;
+
+/* ---- passes ---- */
+
+typedef struct mf_pass {
+    const char *name;
+    const char *about;
+    bool exact; /* switching it off changes no bit; else results may round differently */
+    mf_status (*run)(mf_compile *c);
+} mf_pass;
+
+/* All passes in the order they run; `n` is their number. */
+const mf_pass *mf_passes(int *n);
+/* "fuse,cse" -> bit set. INVALID_ARGUMENT naming an unknown pass and the known ones. */
+MF_MUST mf_status mf_passes_parse(const char *names, uint64_t *disabled);
+
+/* The passes, a file each. */
+MF_MUST mf_status mf_pass_inline(mf_compile *c);
+MF_MUST mf_status mf_pass_fold(mf_compile *c);
+MF_MUST mf_status mf_pass_simplify(mf_compile *c);
+MF_MUST mf_status mf_pass_cse(mf_compile *c);
+MF_MUST mf_status mf_pass_fuse(mf_compile *c);
+
+/* ---- steps that always happen ---- */
+
+/* Copy what the signature needs, with feeds and fetches in place (prune.c). */
+MF_MUST mf_status mf_compile_begin(mf_compile *c, const mf_graph *graph, const mf_signature *sig);
+void mf_compile_end(mf_compile *c);
+/* Run all enabled passes. In debug builds the verifier runs after each. */
+MF_MUST mf_status mf_compile_passes(mf_compile *c);
+/* Shapes and small values of every node (infer_graph.c). Fails naming the node. */
+MF_MUST mf_status mf_infer_graph(mf_compile *c);
+/* Facts of one node; never NULL after mf_infer_graph(). */
+const mf_facts *mf_compile_facts(const mf_compile *c, const mf_node *node);
+/* Everything at once: from graph and signature to a program. */
+MF_MUST mf_status mf_compile_program(const mf_graph *graph, const mf_signature *sig,
+                                     uint64_t disabled, mf_resources *session, mf_pool *pool,
+                                     mf_program **out);
+/* From the rewritten graph to items, frames, regions, plans (build_program.c). Takes c->graph. */
+MF_MUST mf_status mf_program_build(mf_compile *c, mf_program **out);
+
+/* ---- helpers of passes ---- */
+
+/* Nodes in execution order, removed ones left out. Caller frees with mf_free(). */
+MF_MUST mf_status mf_compile_order(const mf_compile *c, mf_node ***order, int64_t *n);
+/* Replacements collected during a pass and carried out together. */
+typedef struct mf_subst {
+    mf_output **to; /* by node id: NULL, or one output per port (empty: keep) */
+    int64_t n;
+} mf_subst;
+MF_MUST mf_status mf_subst_init(mf_subst *s, const mf_compile *c);
+MF_MUST mf_status mf_subst_add(mf_subst *s, mf_compile *c, mf_output from, mf_output to);
+/* Redirect all uses; nodes nobody needs any more are removed afterwards. */
+MF_MUST mf_status mf_subst_apply(mf_subst *s, mf_compile *c);
+void mf_subst_deinit(mf_subst *s);
+/* Remove nodes from which no fetch, target or needed side effect can be reached. */
+MF_MUST mf_status mf_compile_sweep(mf_compile *c);
+/* No state read or written, no randomness: same inputs, same outputs. */
+bool mf_node_is_pure(const mf_node *node);
+/* Evaluate a pure synchronous op on these inputs, here and now. Outputs are empty slots. */
+MF_MUST mf_status mf_node_evaluate(const mf_node *node, const mf_tensor *const *in, mf_tensor *out,
+                                   mf_pool *pool);
+
+#endif

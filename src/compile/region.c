@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* region.c - grouping nodes into regions.
+ *
+ * Nodes of one context are alive together, so they may run as one straight piece, unless something
+ * outside lies between them. Every node gets a level: an edge that leaves a group (other context, op
+ * that waits, control flow) raises it by one, other edges keep it. A region is a context and a level.
+ * Edges between regions then always go up, so regions cannot wait for each other in a ring. */
+#include "compile/region.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool can_plan(const mf_node *n)
+{
+    return n->op && n->op->run && !n->op->start && n->op->control == MF_CONTROL_NONE &&
+           !(n->op->flags & MF_OP_UNPLANNED) && !mf_node_is_constant(n);
+}
+
+typedef struct levels {
+    const mf_contexts *contexts;
+    int *level; /* by node id */
+    int *limit; /* by node id: the level it may be raised to; INT32_MAX: no consumer */
+} levels;
+
+static bool joins(const levels *l, const mf_node *from, const mf_node *to)
+{
+    return can_plan(from) && can_plan(to) &&
+           mf_context_of_node(l->contexts, from) == mf_context_of_node(l->contexts, to);
+}
+
+static mf_node *input_at(const mf_node *n, int i)
+{
+    return i < n->n_inputs ? n->inputs[i].node : n->controls[i - n->n_inputs];
+}
+
+static bool is_back_edge(const mf_node *from, const mf_node *to)
+{
+    return from->op && to->op && from->op->control == MF_CONTROL_NEXT &&
+           to->op->control == MF_CONTROL_MERGE;
+}
+
+static void raise_levels(levels *l, mf_node *const *order, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const mf_node *to = order[i];
+        int level = 0;
+
+        for (int k = 0; k < to->n_inputs + to->n_controls; k++) {
+            const mf_node *from = input_at(to, k);
+            int at;
+
+            if (mf_node_is_constant(from) || is_back_edge(from, to))
+                continue;
+            at = l->level[from->id] + (joins(l, from, to) ? 0 : 1);
+            level = at > level ? at : level;
+        }
+        l->level[to->id] = level;
+    }
+}
+
+/* Move nodes up to where they are used, so that reading weights and using them is one region. */
+static void sink(levels *l, mf_node *const *order, int64_t n, int top)
+{
+    for (int64_t i = n - 1; i >= 0; i--) {
+        const mf_node *node = order[i];
+        const int limit = l->limit[node->id] == INT32_MAX ? top : l->limit[node->id];
+
+        if (can_plan(node) && limit > l->level[node->id] &&
+            (l->limit[node->id] != INT32_MAX || mf_context_of_node(l->contexts, node) == MF_CONTEXT_ROOT))
+            l->level[node->id] = limit;
+        for (int k = 0; k < node->n_inputs + node->n_controls; k++) {
+            const mf_node *from = input_at(node, k);
+            int at;
+
+            if (is_back_edge(from, node)) {
+                l->limit[from->id] = l->level[from->id];
+                continue;
+            }
+            at = l->level[node->id] - (joins(l, from, node) ? 0 : 1);
+            if (at < l->limit[from->id])
+                l->limit[from->id] = at;
+        }
+    }
+}
+
+static int number_of(const levels *l, const mf_node *n, int64_t *keys, int *count)
+{
+    const int64_t key = (int64_t)mf_context_of_node(l->contexts, n) << 32 | l->level[n->id];
+
+    for (int i = *count - 1; i >= 0; i--) {
+        if (keys[i] == key)
+            return i;
+    }
+    keys[*count] = key;
+    return (*count)++;
+}
+
+mf_status mf_regions_find(const mf_compile *c, const mf_contexts *contexts, mf_node *const *order,
+                          int64_t n, int *region, int *n_regions)
+{
+    const int64_t n_nodes = c->graph->n_nodes;
+    levels l = { .contexts = contexts,
+                 .level = mf_calloc(n_nodes, sizeof(int)),
+                 .limit = mf_calloc(n_nodes, sizeof(int)) };
+    int64_t *keys = mf_calloc(n_nodes, sizeof *keys);
+    mf_status st = l.level && l.limit && keys ? MF_OK : MF_NOMEM("compiling");
+    int top = 0;
+
+    *n_regions = 0;
+    if (st == MF_OK) {
+        raise_levels(&l, order, n);
+        for (int64_t i = 0; i < n_nodes; i++) {
+            l.limit[i] = INT32_MAX;
+            region[i] = -1;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            if (can_plan(order[i]) && l.level[order[i]->id] > top)
+                top = l.level[order[i]->id];
+        }
+        sink(&l, order, n, top);
+        for (int64_t i = 0; i < n; i++) {
+            if (can_plan(order[i]))
+                region[order[i]->id] = number_of(&l, order[i], keys, n_regions);
+        }
+    }
+    mf_free(l.level);
+    mf_free(l.limit);
+    mf_free(keys);
+    return st;
+}
+
+/* ---- order inside a region ---- */
+
+/* Takes a variable and gives nothing, or the variable, back. */
+static bool is_write(const mf_node *n)
+{
+    bool handle = false;
+
+    for (int i = 0; i < n->n_inputs; i++)
+        handle = handle || mf_type_is_ref(n->in_types[i]) || n->in_types[i] == MF_DTYPE_RESOURCE;
+    for (int i = 0; i < n->n_outputs; i++)
+        handle = handle && mf_type_is_ref(n->out_types[i]);
+    return handle;
+}
+
+typedef struct scheduler {
+    mf_node **nodes; /* given order */
+    int64_t n;
+    int *at;      /* by node id: position in nodes + 1; 0: not in the region */
+    int *waiting; /* by position: inputs not placed yet */
+    int *users, *users_at; /* positions that use position p: users[users_at[p] .. users_at[p+1]) */
+    mf_node **out;
+} scheduler;
+
+static void count_users(scheduler *s, int *users_at, int *users)
+{
+    for (int64_t p = 0; p < s->n; p++) {
+        const mf_node *n = s->nodes[p];
+
+        for (int k = 0; k < n->n_inputs + n->n_controls; k++) {
+            const int from = s->at[input_at(n, k)->id];
+
+            if (from == 0)
+                continue;
+            if (users)
+                users[users_at[from - 1]++] = (int)p;
+            else
+                users_at[from]++;
+        }
+    }
+}
+
+static void index_users(scheduler *s)
+{
+    count_users(s, s->users_at, NULL);
+    for (int64_t p = 0; p < s->n; p++)
+        s->users_at[p + 1] += s->users_at[p];
+    count_users(s, s->users_at, s->users);
+    for (int64_t p = s->n; p > 0; p--)
+        s->users_at[p] = s->users_at[p - 1];
+    s->users_at[0] = 0;
+}
+
+/* Ready nodes in a heap by given position; writes count as far behind all others. */
+static int64_t rank(const scheduler *s, int p)
+{
+    return is_write(s->nodes[p]) ? s->n + p : p;
+}
+
+static void heap_push(const scheduler *s, int *heap, int64_t *size, int p)
+{
+    int64_t i = (*size)++;
+
+    heap[i] = p;
+    while (i > 0 && rank(s, heap[(i - 1) / 2]) > rank(s, heap[i])) {
+        const int t = heap[i];
+
+        heap[i] = heap[(i - 1) / 2];
+        heap[(i - 1) / 2] = t;
+        i = (i - 1) / 2;
+    }
+}
+
+static int heap_pop(const scheduler *s, int *heap, int64_t *size)
+{
+    const int top = heap[0];
+    int64_t i = 0;
+
+    heap[0] = heap[--*size];
+    for (;;) {
+        int64_t best = i;
+
+        for (int64_t k = 2 * i + 1; k <= 2 * i + 2 && k < *size; k++) {
+            if (rank(s, heap[k]) < rank(s, heap[best]))
+                best = k;
+        }
+        if (best == i)
+            return top;
+        const int t = heap[i];
+
+        heap[i] = heap[best];
+        heap[best] = t;
+        i = best;
+    }
+}
+
+static void place_all(scheduler *s, int *heap)
+{
+    int64_t size = 0, placed = 0;
+
+    for (int64_t p = 0; p < s->n; p++) {
+        const mf_node *n = s->nodes[p];
+
+        for (int k = 0; k < n->n_inputs + n->n_controls; k++)
+            s->waiting[p] += s->at[input_at(n, k)->id] != 0;
+    }
+    for (int p = 0; p < s->n; p++) {
+        if (s->waiting[p] == 0)
+            heap_push(s, heap, &size, p);
+    }
+    while (size > 0) {
+        const int p = heap_pop(s, heap, &size);
+
+        s->out[placed++] = s->nodes[p];
+        for (int u = s->users_at[p]; u < s->users_at[p + 1]; u++) {
+            if (--s->waiting[s->users[u]] == 0)
+                heap_push(s, heap, &size, s->users[u]);
+        }
+    }
+    MF_ASSERT(placed == s->n);
+}
+
+mf_status mf_region_schedule(const mf_compile *c, mf_node **nodes, int64_t n)
+{
+    scheduler s = { .nodes = nodes, .n = n };
+    int64_t edges = 0;
+    int *heap = mf_calloc(n, sizeof *heap);
+    mf_status st = MF_OK;
+
+    for (int64_t i = 0; i < n; i++)
+        edges += nodes[i]->n_inputs + nodes[i]->n_controls;
+    s.at = mf_calloc(c->graph->n_nodes, sizeof(int));
+    s.waiting = mf_calloc(n, sizeof(int));
+    s.users = mf_calloc(edges, sizeof(int));
+    s.users_at = mf_calloc(n + 2, sizeof(int));
+    s.out = mf_calloc(n, sizeof(mf_node *));
+    if (!heap || !s.at || !s.waiting || !s.users || !s.users_at || !s.out)
+        st = MF_NOMEM("compiling");
+    if (st == MF_OK) {
+        for (int64_t i = 0; i < n; i++)
+            s.at[nodes[i]->id] = (int)i + 1;
+        index_users(&s);
+        place_all(&s, heap);
+        memcpy(nodes, s.out, (size_t)n * sizeof *nodes);
+    }
+    mf_free(heap);
+    mf_free(s.at);
+    mf_free(s.waiting);
+    mf_free(s.users);
+    mf_free(s.users_at);
+    mf_free(s.out);
+    return st;
+}

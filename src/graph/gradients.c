@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gradients.c - reverse-mode differentiation: every op on a path from xs to ys is asked for the
+ * gradients of its inputs, in reverse order; where several arrive they are summed, in a fixed order. */
+#include "graph/op.h"
+
+#include <string.h>
+
+/* Gradients that have arrived at one output. */
+typedef struct arrivals {
+    mf_output *from;
+    int64_t n, cap;
+} arrivals;
+
+typedef struct backward {
+    mf_graph *g;
+    int64_t n_nodes; /* before we began */
+    bool *wanted;    /* by node id: a path from some x leads here */
+    arrivals **at;   /* by node id, by port; NULL: none */
+} backward;
+
+static mf_status arrive(backward *b, mf_output to, mf_output dy)
+{
+    arrivals *a;
+
+    if (to.node->id >= b->n_nodes)
+        return MF_OK;
+    if (!b->at[to.node->id]) {
+        b->at[to.node->id] = MF_ARENA_ARRAY(b->g->arena, arrivals, to.node->n_outputs);
+        if (!b->at[to.node->id])
+            return MF_NOMEM("gradients");
+    }
+    a = &b->at[to.node->id][to.port];
+    MF_TRY(mf_grow(&a->from, &a->cap, a->n + 1, sizeof *a->from));
+    a->from[a->n++] = dy;
+    return MF_OK;
+}
+
+/* The sum of what arrived; empty when nothing did. */
+static mf_status total(backward *b, mf_output o, mf_output *out)
+{
+    const arrivals *a = b->at[o.node->id] ? &b->at[o.node->id][o.port] : NULL;
+    mf_output *terms;
+
+    *out = (mf_output){ 0 };
+    if (!a || a->n == 0)
+        return MF_OK;
+    if (a->n == 1) {
+        *out = a->from[0];
+        return MF_OK;
+    }
+    terms = mf_calloc(a->n + 1, sizeof *terms);
+    if (!terms)
+        return MF_NOMEM("gradients");
+    memcpy(terms, a->from, (size_t)a->n * sizeof *terms);
+    terms[a->n] = (mf_output)MF_END;
+    *out = mf_apply(b->g, "AddN", terms);
+    mf_free(terms);
+    return mf_graph_status(b->g);
+}
+
+static bool differentiable(mf_dtype t)
+{
+    t = mf_type_base(t);
+    return mf_dtype_is_float(t) || mf_dtype_is_complex(t) || t == MF_DTYPE_RESOURCE ||
+           t == MF_DTYPE_VARIANT;
+}
+
+static void mark_wanted(backward *b, mf_node *const *order, int64_t n, const mf_output *xs, int n_xs)
+{
+    for (int i = 0; i < n_xs; i++)
+        b->wanted[xs[i].node->id] = true;
+    for (int64_t i = 0; i < n; i++) {
+        for (int k = 0; k < order[i]->n_inputs; k++) {
+            if (b->wanted[order[i]->inputs[k].node->id] && differentiable(order[i]->in_types[k]))
+                b->wanted[order[i]->id] = true;
+        }
+    }
+}
+
+static bool is_x(const mf_output *xs, int n_xs, const mf_node *n)
+{
+    for (int i = 0; i < n_xs; i++) {
+        if (xs[i].node == n)
+            return true;
+    }
+    return false;
+}
+
+static mf_status node_grad(backward *b, mf_node *n, const mf_output *dy)
+{
+    mf_output *y = MF_ARENA_ARRAY(b->g->arena, mf_output, n->n_outputs);
+    mf_output *dx = MF_ARENA_ARRAY(b->g->arena, mf_output, n->n_inputs);
+    mf_grad g = { .graph = b->g,
+                  .node = n,
+                  .x = n->inputs,
+                  .y = y,
+                  .dy = dy,
+                  .dx = dx,
+                  .n_in = n->n_inputs,
+                  .n_out = n->n_outputs };
+
+    if (!y || !dx)
+        return MF_NOMEM("gradients");
+    for (int i = 0; i < n->n_outputs; i++)
+        y[i] = (mf_output){ n, i };
+    if (!n->op)
+        return MF_FAIL(MF_UNIMPLEMENTED, "no gradient through the call of function %s ({{node %s}})",
+                       n->op_name, n->name);
+    MF_TRY(n->op->grad(&g));
+    MF_TRY(mf_graph_status(b->g));
+    for (int i = 0; i < n->n_inputs; i++) {
+        if (dx[i].node && b->wanted[n->inputs[i].node->id])
+            MF_TRY(arrive(b, n->inputs[i], dx[i]));
+    }
+    return MF_OK;
+}
+
+/* Gradients of all outputs of `n`, summed; *any tells whether there are some. */
+static mf_status collect(backward *b, mf_node *n, mf_output *dy, bool *any)
+{
+    *any = false;
+    for (int i = 0; i < n->n_outputs; i++) {
+        MF_TRY(total(b, (mf_output){ n, i }, &dy[i]));
+        *any = *any || dy[i].node;
+    }
+    return MF_OK;
+}
+
+static mf_status walk(backward *b, mf_node *const *order, int64_t n, const mf_output *xs, int n_xs)
+{
+    for (int64_t i = n - 1; i >= 0; i--) {
+        mf_node *node = order[i];
+        mf_output *dy;
+        bool any;
+
+        if (!b->wanted[node->id] || !b->at[node->id])
+            continue;
+        dy = MF_ARENA_ARRAY(b->g->arena, mf_output, node->n_outputs);
+        if (!dy)
+            return MF_NOMEM("gradients");
+        MF_TRY(collect(b, node, dy, &any));
+        if (!any)
+            continue;
+        for (int p = 0; p < node->n_outputs; p++) { /* the sum replaces its terms */
+            b->at[node->id][p].n = 0;
+            if (dy[p].node)
+                MF_TRY(arrive(b, (mf_output){ node, p }, dy[p]));
+        }
+        /* What an x is made of matters only if another x lies behind it. */
+        bool behind = !is_x(xs, n_xs, node);
+
+        for (int k = 0; k < node->n_inputs && !behind; k++)
+            behind = b->wanted[node->inputs[k].node->id];
+        if (behind && node->n_inputs > 0)
+            MF_TRY(node_grad(b, node, dy));
+    }
+    return MF_OK;
+}
+
+static mf_status seed(backward *b, const mf_output *ys, int n_ys, const mf_output *dys)
+{
+    for (int i = 0; i < n_ys; i++) {
+        const mf_output dy =
+            dys && dys[i].node ? dys[i] : mf_apply(b->g, "OnesLike", MF_IN(ys[i]));
+
+        MF_TRY(mf_graph_status(b->g));
+        MF_TRY(arrive(b, ys[i], dy));
+    }
+    return MF_OK;
+}
+
+static void backward_deinit(backward *b)
+{
+    for (int64_t i = 0; b->at && i < b->n_nodes; i++) {
+        for (int p = 0; b->at[i] && p < b->g->nodes[i]->n_outputs; p++)
+            mf_free(b->at[i][p].from);
+    }
+    mf_free(b->at);
+    mf_free(b->wanted);
+}
+
+mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys, const mf_output *xs, int n_xs,
+                       const mf_output *dys, mf_output *dxs)
+{
+    backward b = { .g = graph, .n_nodes = graph->n_nodes };
+    mf_node **order = mf_calloc(graph->n_nodes, sizeof *order);
+    const char *scope = graph->scope;
+    int64_t n = 0;
+    mf_status st = mf_graph_status(graph);
+
+    b.wanted = mf_calloc(b.n_nodes, sizeof *b.wanted);
+    b.at = mf_calloc(b.n_nodes, sizeof *b.at);
+    if (st == MF_OK && (!order || !b.wanted || !b.at))
+        st = MF_NOMEM("gradients");
+    for (int i = 0; st == MF_OK && i < n_ys + n_xs; i++) {
+        if (!(i < n_ys ? ys[i] : xs[i - n_ys]).node)
+            st = MF_FAIL(MF_INVALID_ARGUMENT, "gradients: output %d is empty", i);
+    }
+    if (st == MF_OK)
+        st = mf_graph_order(graph, order, &n);
+    if (st == MF_OK) {
+        graph->scope = "gradients/";
+        mark_wanted(&b, order, n, xs, n_xs);
+        st = seed(&b, ys, n_ys, dys);
+    }
+    if (st == MF_OK)
+        st = walk(&b, order, n, xs, n_xs);
+    for (int i = 0; st == MF_OK && i < n_xs; i++)
+        st = total(&b, xs[i], &dxs[i]);
+    graph->scope = scope;
+    backward_deinit(&b);
+    mf_free(order);
+    return st;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* broadcast.c - repeating a tensor: tiles, broadcasting, and the arithmetic of broadcast shapes. */
+#include "ops/array_util.h"
+#include "ops/grad_util.h"
+#include "ops/move.h"
+
+/* ---- Tile ---- */
+
+static mf_status tile_result(const mf_shape *x, const mf_ivec *multiples, mf_shape *out)
+{
+    if (multiples->n != x->rank)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "Expected multiples argument to be a vector of length %d but got length %d",
+                       x->rank, multiples->n);
+    out->rank = x->rank;
+    for (int d = 0; d < x->rank; d++) {
+        if (multiples->v[d] < 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "Expected multiples[%d] >= 0, but got %" PRId64, d,
+                           multiples->v[d]);
+        out->dims[d] = x->dims[d];
+        if (x->dims[d] >= 0 && !mf_mul_i64(x->dims[d], multiples->v[d], &out->dims[d]))
+            return MF_FAIL(MF_INVALID_ARGUMENT, "dimension %d tiled exceeds 2^63", d);
+    }
+    return MF_OK;
+}
+
+static mf_status tile_infer(mf_infer *in)
+{
+    mf_ivec multiples;
+
+    MF_TRY(mf_infer_rank(in, 1, 1));
+    if (in->in[0].rank < 0)
+        return MF_OK;
+    if (in->in_value[1]) {
+        MF_TRY(mf_ivec_read(in->in_value[1], MF_MAX_RANK, "multiples", &multiples));
+        return tile_result(&in->in[0], &multiples, &in->out[0]);
+    }
+    in->out[0].rank = in->in[0].rank;
+    for (int d = 0; d < in->in[0].rank; d++)
+        in->out[0].dims[d] = MF_UNKNOWN_DIM;
+    return MF_OK;
+}
+
+static mf_status tile_run(mf_kernel *k)
+{
+    const mf_tensor *x = k->in[0];
+    int64_t in_stride[MF_MAX_RANK], out_stride[MF_MAX_RANK];
+    mf_move m = { .dtype = x->dtype, .src = x->data };
+    mf_ivec multiples;
+    mf_shape shape;
+    mf_tensor *out;
+
+    MF_TRY(mf_ivec_read(k->in[1], MF_MAX_RANK, "multiples", &multiples));
+    MF_TRY(tile_result(&x->shape, &multiples, &shape));
+    MF_TRY(mf_kernel_out(k, 0, &shape, &out));
+    mf_strides_of(&x->shape, in_stride);
+    mf_strides_of(&shape, out_stride);
+    for (int d = 0; d < shape.rank; d++) {
+        mf_move_add(&m, multiples.v[d], out_stride[d] * x->shape.dims[d], 0);
+        mf_move_add(&m, x->shape.dims[d], out_stride[d], in_stride[d]);
+    }
+    m.dst = out->data;
+    return mf_move_run(k->step->pool, &m);
+}
+
+/* dy seen as [multiple, dim] for each dimension, summed over the multiples. Ranks above 4 have no
+ * such view here (it would need more than MF_MAX_RANK dimensions): Reshape says so. */
+static mf_status tile_grad(mf_grad *g)
+{
+    const mf_output shape = mf_applyf(g->graph, "Shape", MF_IN(g->x[0]), "out_type=%s",
+                                      mf_dtype_name(mf_grad_type(g->x[1])));
+    const mf_output pairs = mf_applyf(g->graph, "Pack", MF_IN(g->x[1], shape), "axis=1");
+    const mf_output split = MF_G2("Reshape", pairs, mf_ints(g->graph, (int64_t[]){ -1 }, 1));
+    const mf_output axes = MF_G3("Range", mf_scalar(g->graph, MF_DTYPE_I32, 0),
+                                 MF_G1("Size", split), mf_scalar(g->graph, MF_DTYPE_I32, 2));
+    const mf_output sums = MF_G2("Sum", MF_G2("Reshape", g->dy[0], split), axes);
+
+    g->dx[0] = MF_G2("Reshape", sums, shape); /* fixes the static shape */
+    return MF_OK;
+}
+
+/* ---- BroadcastTo ---- */
+
+static mf_status check_broadcast(const mf_shape *x, const mf_shape *to)
+{
+    char tx[MF_SHAPE_TEXT], tt[MF_SHAPE_TEXT];
+    bool ok = x->rank <= to->rank;
+
+    for (int d = 0; ok && d < x->rank; d++) {
+        const int64_t dim = x->dims[d], want = to->dims[to->rank - x->rank + d];
+
+        ok = dim == 1 || dim < 0 || want < 0 || dim == want;
+    }
+    if (ok)
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT, "Incompatible shapes: %s vs. %s", mf_shape_text(x, tx),
+                   mf_shape_text(to, tt));
+}
+
+static mf_status broadcast_to_infer(mf_infer *in)
+{
+    MF_TRY(mf_infer_shape_input(in, 1, &in->out[0]));
+    if (in->in[0].rank < 0 || in->out[0].rank < 0)
+        return MF_OK;
+    return check_broadcast(&in->in[0], &in->out[0]);
+}
+
+static mf_status broadcast_to_run(mf_kernel *k)
+{
+    const mf_tensor *x = k->in[0];
+    int64_t in_stride[MF_MAX_RANK], out_stride[MF_MAX_RANK];
+    mf_move m = { .dtype = x->dtype, .src = x->data };
+    mf_shape shape;
+    mf_tensor *out;
+
+    MF_TRY(mf_shape_read(k->in[1], "shape", &shape));
+    MF_TRY(check_broadcast(&x->shape, &shape));
+    MF_TRY(mf_kernel_out(k, 0, &shape, &out));
+    mf_strides_of(&x->shape, in_stride);
+    mf_strides_of(&shape, out_stride);
+    for (int d = 0; d < shape.rank; d++) {
+        const int dx = d - (shape.rank - x->shape.rank);
+        const bool repeats = dx < 0 || x->shape.dims[dx] == 1;
+
+        mf_move_add(&m, shape.dims[d], out_stride[d], repeats ? 0 : in_stride[dx]);
+    }
+    m.dst = out->data;
+    return mf_move_run(k->step->pool, &m);
+}
+
+static mf_status broadcast_to_grad(mf_grad *g)
+{
+    const mf_output shape = mf_applyf(g->graph, "Shape", MF_IN(g->x[0]), "out_type=%s",
+                                      mf_dtype_name(mf_grad_type(g->x[1])));
+    const mf_output axes = MF_G2("BroadcastGradientArgs", shape, g->x[1]);
+
+    g->dx[0] = MF_G2("Reshape", MF_G2("Sum", g->dy[0], axes), shape);
+    return MF_OK;
+}
+
+/* ---- BroadcastArgs, BroadcastGradientArgs ---- */
+
+/* The broadcast of two shapes given as vectors, and as bit sets the dimensions along which either
+ * repeats. Dimensions of 1 in both count for both: summing over them does nothing. */
+static mf_status broadcast_vectors(const mf_tensor *s0, const mf_tensor *s1, mf_shape *out,
+                                   unsigned reduce[2])
+{
+    char t0[MF_SHAPE_TEXT], t1[MF_SHAPE_TEXT];
+    mf_shape a, b;
+
+    MF_TRY(mf_shape_read(s0, "s0", &a));
+    MF_TRY(mf_shape_read(s1, "s1", &b));
+    reduce[0] = reduce[1] = 0;
+    out->rank = a.rank > b.rank ? a.rank : b.rank;
+    for (int d = 0; d < out->rank; d++) {
+        const int da = d - (out->rank - a.rank), db = d - (out->rank - b.rank);
+        const int64_t x = da < 0 ? 1 : a.dims[da], y = db < 0 ? 1 : b.dims[db];
+
+        if (x != y && x != 1 && y != 1)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "Incompatible shapes: %s vs. %s",
+                           mf_shape_text(&a, t0), mf_shape_text(&b, t1));
+        out->dims[d] = x == 1 ? y : x;
+        reduce[0] |= x == 1 ? 1u << d : 0;
+        reduce[1] |= y == 1 ? 1u << d : 0;
+    }
+    return MF_OK;
+}
+
+static mf_status args_infer(mf_infer *in)
+{
+    const mf_shape *a = &in->in[0], *b = &in->in[1];
+
+    in->out[0] = MF_SHAPE(MF_UNKNOWN_DIM);
+    if (a->rank == 1 && b->rank == 1 && a->dims[0] >= 0 && b->dims[0] >= 0)
+        in->out[0].dims[0] = a->dims[0] > b->dims[0] ? a->dims[0] : b->dims[0];
+    return MF_OK;
+}
+
+static mf_status args_run(mf_kernel *k)
+{
+    unsigned reduce[2];
+    mf_shape shape;
+    mf_tensor *out;
+
+    MF_TRY(broadcast_vectors(k->in[0], k->in[1], &shape, reduce));
+    MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(shape.rank), &out));
+    for (int d = 0; d < shape.rank; d++)
+        mf_index_put(out, d, shape.dims[d]);
+    return MF_OK;
+}
+
+static int axes_of(unsigned set, int64_t axes[MF_MAX_RANK])
+{
+    int n = 0;
+
+    for (int d = 0; d < MF_MAX_RANK; d++) {
+        if (set >> d & 1)
+            axes[n++] = d;
+    }
+    return n;
+}
+
+static mf_status gradient_args_infer(mf_infer *in)
+{
+    int64_t axes[MF_MAX_RANK];
+    unsigned reduce[2];
+    mf_shape shape;
+
+    in->out[0] = in->out[1] = MF_SHAPE(MF_UNKNOWN_DIM);
+    if (!in->in_value[0] || !in->in_value[1])
+        return MF_OK;
+    MF_TRY(broadcast_vectors(in->in_value[0], in->in_value[1], &shape, reduce));
+    for (int i = 0; i < 2; i++)
+        MF_TRY(mf_infer_ints(in, i, 1, axes, axes_of(reduce[i], axes)));
+    return MF_OK;
+}
+
+static mf_status gradient_args_run(mf_kernel *k)
+{
+    int64_t axes[MF_MAX_RANK];
+    unsigned reduce[2];
+    mf_shape shape;
+    mf_tensor *out;
+
+    MF_TRY(broadcast_vectors(k->in[0], k->in[1], &shape, reduce));
+    for (int i = 0; i < 2; i++) {
+        const int n = axes_of(reduce[i], axes);
+
+        MF_TRY(mf_kernel_out(k, i, &MF_SHAPE(n), &out));
+        for (int j = 0; j < n; j++)
+            mf_index_put(out, j, axes[j]);
+    }
+    return MF_OK;
+}
+
+const mf_op mf_ops_broadcast[] = {
+    { .name = "Tile",
+      .def = "(input:T, multiples:Tmultiples) -> (output:T) {T:type, "
+             "Tmultiples:type=int32 in index}",
+      .infer = tile_infer,
+      .grad = tile_grad,
+      .run = tile_run,
+      .samples = MF_SAMPLES("f32[2,3] i32[2]{2,1}", "f64[3] i64[1]{4}", "f32[2,1,3] i32[3]{1,5,2}",
+                            "f32[] i32[0]", "f32[2,3] i32[2]{0,2}", "str[2] i32[1]{2}",
+                            "u8[2,2] i32[2]{3,3}", "f32[2] i32[1]{-1} !fails",
+                            "f32[2] i32[2]{1,1} !fails") },
+    { .name = "BroadcastTo",
+      .def = "(input:T, shape:Tidx) -> (output:T) {T:type, Tidx:type=int32 in index}",
+      .infer = broadcast_to_infer,
+      .grad = broadcast_to_grad,
+      .run = broadcast_to_run,
+      .samples = MF_SAMPLES("f32[3] i32[2]{2,3}", "f64[2,1] i64[3]{4,2,5}", "f32[] i32[1]{3}",
+                            "f32[1,3] i32[2]{0,3}", "str[1] i32[1]{3}", "f32[2] i32[1]{2}",
+                            "f32[3] i32[2]{3,2} !fails", "f32[2,2] i32[1]{2} !fails") },
+    { .name = "BroadcastArgs",
+      .def = "(s0:T, s1:T) -> (r0:T) {T:type=int32 in index}",
+      .infer = args_infer,
+      .grad = mf_grad_missing,
+      .run = args_run,
+      .samples = MF_SAMPLES("i32[2]{2,1} i32[1]{3}", "i64[0] i64[2]{4,5}", "i32[1]{0} i32[1]{1}",
+                            "i32[1]{2} i32[1]{3} !fails") },
+    { .name = "BroadcastGradientArgs",
+      .def = "(s0:T, s1:T) -> (r0:T, r1:T) {T:type=int32 in index}",
+      .infer = gradient_args_infer,
+      .grad = mf_grad_none,
+      .run = gradient_args_run,
+      .samples = MF_SAMPLES("i32[2]{2,1} i32[1]{3}", "i64[3]{1,1,5} i64[2]{1,5}",
+                            "i32[0] i32[2]{4,5}", "i32[2]{2,3} i32[2]{2,3}", "i32[1]{1} i32[1]{1}",
+                            "i32[0] i32[0]", "i32[1]{0} i32[1]{1}", "i32[1]{2} i32[1]{3} !fails") },
+    { 0 },
+};

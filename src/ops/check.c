@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check.c - CheckNumerics: passes a tensor on, or fails naming what is not a finite number in it. */
+#include "ops/math_util.h"
+
+enum { HAS_NAN = 1, HAS_PLUS = 2, HAS_MINUS = 4 };
+
+/* Single pass without branches over finite data: x - x is 0 for finite numbers and NaN for others. */
+#define SCAN_KIND(NAME, kind, EXPR)                                                                \
+    static unsigned NAME##_##kind(const void *data, int64_t n)                                     \
+    {                                                                                              \
+        const MF_S_##kind *a = data;                                                               \
+        unsigned found = 0;                                                                        \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const MF_C_##kind x = MF_LD_##kind(a, i);                                              \
+            const unsigned bad = x - x != 0;                                                       \
+            found |= bad * (x > 0 ? HAS_PLUS : x < 0 ? HAS_MINUS : HAS_NAN);                       \
+        }                                                                                          \
+        return found;                                                                              \
+    }
+MF_EACH_FLOAT(SCAN_KIND, scan, )
+
+typedef unsigned scan_fn(const void *data, int64_t n);
+static scan_fn *const scans[MF_DTYPE_COUNT] = { MF_FN_FLOATS(scan) };
+
+static mf_status scan(mf_kernel *k, unsigned *found)
+{
+    const mf_tensor *in = k->in[0];
+
+    if (!scans[in->dtype])
+        return MF_FAIL(MF_UNIMPLEMENTED, "op %s has no kernel for type %s", k->node->op_name,
+                       mf_dtype_name(in->dtype));
+    *found = scans[in->dtype](in->data, in->count);
+    if (*found == 0)
+        mf_kernel_view(k, 0, 0, &in->shape);
+    return MF_OK;
+}
+
+static mf_status check_run(mf_kernel *k)
+{
+    unsigned found;
+
+    MF_TRY(scan(k, &found));
+    if (found == 0)
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT, "%.800s : Tensor had %s values",
+                   mf_node_string(k->node, "message"),
+                   found == HAS_NAN    ? "NaN"
+                   : found & HAS_NAN   ? "Inf and NaN"
+                                       : "Inf");
+}
+
+/* The second version tells the infinities apart. */
+static mf_status check_v2_run(mf_kernel *k)
+{
+    static const char *const words[] = {
+        [HAS_NAN] = "NaN",
+        [HAS_PLUS] = "+Inf",
+        [HAS_MINUS] = "-Inf",
+        [HAS_PLUS | HAS_MINUS] = "-Inf and +Inf",
+        [HAS_PLUS | HAS_NAN] = "+Inf and NaN",
+        [HAS_MINUS | HAS_NAN] = "-Inf and NaN",
+        [HAS_PLUS | HAS_MINUS | HAS_NAN] = "-Inf, +Inf, and NaN",
+    };
+    unsigned found;
+
+    MF_TRY(scan(k, &found));
+    if (found == 0)
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT, "%.800s : Tensor had %s values",
+                   mf_node_string(k->node, "message"), words[found]);
+}
+
+static mf_status check_grad(mf_grad *g)
+{
+    g->dx[0] = mf_applyf(g->graph, g->node->op_name, MF_IN(g->dy[0]),
+                         "message='Not a number (NaN) or infinity (Inf) values detected in gradient.'");
+    return MF_OK;
+}
+
+#define CHECK_OP(NAME, RUN)                                                                        \
+    {                                                                                              \
+        .name = NAME,                                                                              \
+        .def = "(tensor:T) -> (output:T) {T:type in floats, message:string} is_stateful",          \
+        .flags = MF_OP_VIEW, .infer = mf_infer_same, .grad = check_grad, .run = RUN,               \
+        .samples = MF_SAMPLES("f32[2,3] ; message='x'", "f64[3] ; message='x'",                    \
+                              "bf16[3] ; message='x' !nograd", "f16[] ; message='x' !nograd",      \
+                              "f32[0] ; message=''", "f32[2]{1,nan} ; message='x' !fails",         \
+                              "f32[2]{1,-inf} ; message='x' !fails",                               \
+                              "f16[2]{inf,nan} ; message='x' !fails")                              \
+    }
+
+const mf_op mf_ops_check[] = {
+    CHECK_OP("CheckNumerics", check_run),
+    CHECK_OP("CheckNumericsV2", check_v2_run),
+    { 0 },
+};

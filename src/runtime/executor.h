@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* executor.h - running a program. */
+#ifndef MF_RUNTIME_EXECUTOR_H
+#define MF_RUNTIME_EXECUTOR_H
+
+#include "compile/program.h"
+#include "compile/trace.h"
+
+typedef struct mf_run_args {
+    mf_pool *pool;
+    mf_resources *resources;
+    const char *const *allow_dirs;
+    int n_allow_dirs;
+    int64_t step_id;
+    int64_t deadline_ns;   /* mf_clock_ns() time; 0: none */
+    mf_cancel *cancel;     /* of the session: raising it ends the run with CANCELLED */
+    mf_trace *trace;       /* NULL: none */
+    const mf_tensor *const *feeds;
+    mf_tensor *results;    /* empty slots, one per fetch */
+} mf_run_args;
+
+/* Runs to the end: the calling thread works too, then waits for what is asynchronous.
+ * Fails with the first failing node's status; results are then empty. */
+MF_MUST mf_status mf_program_run(mf_program *program, const mf_run_args *args);
+
+#endif

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* session.c - a graph, the state its ops keep, and a bounded cache of compiled runs.
+ *
+ * A run is known by the names it feeds, fetches and targets and by the types and shapes of its feeds.
+ * Names whose shapes keep changing are compiled once more with unknown shapes and then stay so. */
+#include <meshflow/session.h>
+#include <meshflow/version.h>
+
+#include "base/clock.h"
+#include "compile/compile.h"
+#include "runtime/executor.h"
+#include "runtime/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CACHE_MAX = 128, SHAPES_MAX = 8 };
+
+typedef struct names {
+    const char *const *feeds, *const *fetches, *const *targets;
+    int n_feeds, n_fetches, n_targets;
+} names;
+
+/* One compiled run. */
+typedef struct compiled {
+    uint64_t hash;   /* of names, types and shapes */
+    uint64_t family; /* of names and types only */
+    names names;     /* in arena */
+    mf_dtype *types;
+    mf_shape *shapes; /* NULL: any */
+    mf_program *program;
+    mf_arena *arena;
+    int users;       /* guarded by the session's lock */
+    int64_t used_at; /* for eviction */
+} compiled;
+
+struct mf_session {
+    pthread_mutex_t lock;
+    mf_graph *graph; /* guarded by lock */
+    compiled *cache[CACHE_MAX]; /* guarded by lock */
+    int n_cache;
+    int64_t clock;
+    mf_pool *pool;
+    bool owns_pool;
+    mf_resources *resources; /* variables, queues */
+    bool owns_resources;
+    mf_resources *node_state; /* generators and the like, by node */
+    mf_cancel *cancel; /* guarded by lock: replaced when raised */
+    int running;       /* guarded by lock */
+    pthread_cond_t idle;
+    uint64_t disabled;
+    char **allow_dirs;
+    int n_allow_dirs;
+    atomic_llong next_step;
+};
+
+const char *mf_version(void)
+{
+    return MESHFLOW_VERSION;
+}
+
+/* ---- making and freeing ---- */
+
+static mf_status copy_dirs(mf_session *s, const mf_session_options *o)
+{
+    s->allow_dirs = mf_calloc(o->n_allow_dirs, sizeof *s->allow_dirs);
+    if (!s->allow_dirs)
+        return MF_NOMEM("a session");
+    for (int i = 0; i < o->n_allow_dirs; i++) {
+        s->allow_dirs[s->n_allow_dirs] = mf_strdup(o->allow_dirs[i]);
+        if (!s->allow_dirs[s->n_allow_dirs++])
+            return MF_NOMEM("a session");
+    }
+    return MF_OK;
+}
+
+static mf_status cancel_new(mf_cancel **out)
+{
+    *out = mf_calloc(1, sizeof **out);
+    if (!*out)
+        return MF_NOMEM("a session");
+    mf_cancel_init(*out);
+    return MF_OK;
+}
+
+static void cancel_free(mf_cancel *c)
+{
+    if (!c)
+        return;
+    mf_cancel_deinit(c);
+    mf_free(c);
+}
+
+static mf_status session_init(mf_session *s, const mf_graph *graph, const mf_session_options *o)
+{
+    MF_TRY(mf_graph_status(graph));
+    MF_TRY(mf_passes_parse(o->disable, &s->disabled));
+    MF_TRY(copy_dirs(s, o));
+    MF_TRY(cancel_new(&s->cancel));
+    MF_TRY(mf_resources_new(&s->node_state));
+    if (!s->resources) {
+        MF_TRY(mf_resources_new(&s->resources));
+        s->owns_resources = true;
+    }
+    if (!s->pool) {
+        MF_TRY(mf_pool_new(o->threads, &s->pool));
+        s->owns_pool = true;
+    }
+    MF_TRY(mf_graph_verify(graph));
+    return mf_graph_copy(graph, NULL, &s->graph);
+}
+
+/* Kernels are compiled for an instruction set that not every machine has. */
+static mf_status check_cpu(void)
+{
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx2"))
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "this build needs a processor with AVX2; build again with "
+                       "cmake -DMF_MARCH=x86-64");
+#endif
+    return MF_OK;
+}
+
+mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options *options,
+                                mf_pool *pool, mf_resources *resources, mf_session **out)
+{
+    const mf_session_options none = { 0 };
+    mf_session *s;
+    mf_status st;
+
+    *out = NULL;
+    MF_TRY(check_cpu());
+    s = mf_calloc(1, sizeof *s);
+    if (!s)
+        return MF_NOMEM("a session");
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->idle, NULL);
+    s->pool = pool;
+    s->resources = resources;
+    st = session_init(s, graph, options ? options : &none);
+    if (st != MF_OK) {
+        mf_session_free(s);
+        return st;
+    }
+    *out = s;
+    return MF_OK;
+}
+
+mf_status mf_session_new(const mf_graph *graph, const mf_session_options *options, mf_session **out)
+{
+    return mf_session_new_shared(graph, options, NULL, NULL, out);
+}
+
+static void compiled_free(compiled *c)
+{
+    if (!c)
+        return;
+    mf_program_free(c->program);
+    mf_arena_free(c->arena);
+    mf_free(c);
+}
+
+void mf_session_free(mf_session *session)
+{
+    mf_session *s = session;
+
+    if (!s)
+        return;
+    mf_session_cancel(s);
+    pthread_mutex_lock(&s->lock);
+    while (s->running > 0)
+        pthread_cond_wait(&s->idle, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    for (int i = 0; i < s->n_cache; i++)
+        compiled_free(s->cache[i]);
+    if (s->owns_pool)
+        mf_pool_free(s->pool);
+    if (s->owns_resources)
+        mf_resources_free(s->resources);
+    mf_resources_free(s->node_state);
+    mf_graph_free(s->graph);
+    cancel_free(s->cancel);
+    for (int i = 0; i < s->n_allow_dirs; i++)
+        mf_free(s->allow_dirs[i]);
+    mf_free(s->allow_dirs);
+    pthread_cond_destroy(&s->idle);
+    pthread_mutex_destroy(&s->lock);
+    mf_free(s);
+}
+
+mf_status mf_session_extend(mf_session *session, const mf_graph *graph)
+{
+    mf_status st = mf_graph_status(graph);
+
+    pthread_mutex_lock(&session->lock);
+    if (st == MF_OK)
+        st = mf_graph_merge(session->graph, graph);
+    pthread_mutex_unlock(&session->lock);
+    return st;
+}
+
+void mf_session_cancel(mf_session *session)
+{
+    mf_cancel *old, *fresh = NULL;
+
+    if (!session->cancel || cancel_new(&fresh) != MF_OK)
+        return;
+    pthread_mutex_lock(&session->lock);
+    old = session->cancel;
+    session->cancel = fresh;
+    pthread_mutex_unlock(&session->lock);
+    mf_cancel_raise(old);
+    /* Runs that began under the old flag still refer to it. */
+    pthread_mutex_lock(&session->lock);
+    while (session->running > 0)
+        pthread_cond_wait(&session->idle, &session->lock);
+    pthread_mutex_unlock(&session->lock);
+    cancel_free(old);
+}
+
+/* ---- names ---- */
+
+static uint64_t hash_strings(const char *const *s, int n, uint64_t h)
+{
+    for (int i = 0; i < n; i++)
+        h = mf_hash(s[i], strlen(s[i]) + 1, h);
+    return mf_hash(&n, sizeof n, h);
+}
+
+static bool same_strings(const char *const *a, const char *const *b, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (strcmp(a[i], b[i]) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool same_names(const names *a, const names *b)
+{
+    return a->n_feeds == b->n_feeds && a->n_fetches == b->n_fetches &&
+           a->n_targets == b->n_targets && same_strings(a->feeds, b->feeds, a->n_feeds) &&
+           same_strings(a->fetches, b->fetches, a->n_fetches) &&
+           same_strings(a->targets, b->targets, a->n_targets);
+}
+
+static bool same_feeds(const compiled *c, const mf_tensor *const *feeds)
+{
+    for (int i = 0; i < c->names.n_feeds; i++) {
+        if (c->types[i] != feeds[i]->dtype ||
+            (c->shapes && !mf_shape_equal(&c->shapes[i], &feeds[i]->shape)))
+            return false;
+    }
+    return true;
+}
+
+static compiled *cache_find(mf_session *s, uint64_t hash, uint64_t family, const names *n,
+                            const mf_tensor *const *feeds, int *relatives)
+{
+    *relatives = 0;
+    for (int i = 0; i < s->n_cache; i++) {
+        compiled *c = s->cache[i];
+
+        if (c->family != family)
+            continue;
+        if ((!c->shapes || c->hash == hash) && same_names(&c->names, n) && same_feeds(c, feeds))
+            return c;
+        ++*relatives;
+    }
+    return NULL;
+}
+
+/* "node", "node:1" */
+static mf_status find_output(const mf_graph *g, const char *text, const char *what, mf_output *out)
+{
+    const char *colon = strrchr(text, ':');
+    const size_t len = colon ? (size_t)(colon - text) : strlen(text);
+    char name[1024];
+    char *end = NULL;
+
+    out->port = colon ? (int)strtol(colon + 1, &end, 10) : 0;
+    if (len >= sizeof name || (colon && (end == colon + 1 || *end)))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "malformed %s name '%.200s'", what, text);
+    memcpy(name, text, len);
+    name[len] = '\0';
+    out->node = mf_graph_find(g, name);
+    if (!out->node)
+        return MF_FAIL(MF_NOT_FOUND, "%s node %.200s: not found", what, text);
+    if (out->port < 0 || out->port >= out->node->n_outputs)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "%s %.200s: the node has %d outputs, so output %d does not exist", what,
+                       text, out->node->n_outputs, out->port);
+    return MF_OK;
+}
+
+/* ---- compiling ---- */
+
+static mf_status copy_strings(const char *const *from, int n, mf_arena *arena,
+                              const char *const **out)
+{
+    const char **copy = MF_ARENA_ARRAY(arena, const char *, n);
+
+    if (!copy)
+        return MF_NOMEM("compiling");
+    for (int i = 0; i < n; i++) {
+        copy[i] = mf_arena_strdup(arena, from[i]);
+        if (!copy[i])
+            return MF_NOMEM("compiling");
+    }
+    *out = copy;
+    return MF_OK;
+}
+
+static mf_status copy_key(compiled *c, const names *n, const mf_tensor *const *feeds, bool shapes)
+{
+    c->names = *n;
+    MF_TRY(copy_strings(n->feeds, n->n_feeds, c->arena, &c->names.feeds));
+    MF_TRY(copy_strings(n->fetches, n->n_fetches, c->arena, &c->names.fetches));
+    MF_TRY(copy_strings(n->targets, n->n_targets, c->arena, &c->names.targets));
+    c->types = MF_ARENA_ARRAY(c->arena, mf_dtype, n->n_feeds);
+    if (shapes)
+        c->shapes = MF_ARENA_ARRAY(c->arena, mf_shape, n->n_feeds);
+    if (!c->types || (shapes && !c->shapes))
+        return MF_NOMEM("compiling");
+    for (int i = 0; i < n->n_feeds; i++) {
+        c->types[i] = feeds[i]->dtype;
+        if (shapes)
+            c->shapes[i] = feeds[i]->shape;
+    }
+    return MF_OK;
+}
+
+static mf_status resolve(mf_session *s, compiled *c, const mf_tensor *const *feeds,
+                         mf_signature *sig)
+{
+    const names *n = &c->names;
+    mf_output *f = MF_ARENA_ARRAY(c->arena, mf_output, n->n_feeds);
+    mf_output *o = MF_ARENA_ARRAY(c->arena, mf_output, n->n_fetches);
+    mf_node **t = MF_ARENA_ARRAY(c->arena, mf_node *, n->n_targets);
+
+    if (!f || !o || !t)
+        return MF_NOMEM("compiling");
+    for (int i = 0; i < n->n_feeds; i++) {
+        mf_dtype type;
+
+        MF_TRY(find_output(s->graph, n->feeds[i], "FeedInputs", &f[i]));
+        type = mf_type_base(f[i].node->out_types[f[i].port]);
+        if (type != feeds[i]->dtype)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "the feed for '%s' is %s, but it must be %s",
+                           n->feeds[i], mf_dtype_name(feeds[i]->dtype), mf_dtype_name(type));
+        for (int k = 0; k < i; k++) {
+            if (f[k].node == f[i].node && f[k].port == f[i].port)
+                return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is fed twice", n->feeds[i]);
+        }
+    }
+    for (int i = 0; i < n->n_fetches; i++)
+        MF_TRY(find_output(s->graph, n->fetches[i], "FetchOutputs", &o[i]));
+    for (int i = 0; i < n->n_targets; i++) {
+        t[i] = mf_graph_find(s->graph, n->targets[i]);
+        if (!t[i])
+            return MF_FAIL(MF_NOT_FOUND, "PruneForTargets: Some target nodes not found: %.200s",
+                           n->targets[i]);
+    }
+    *sig = (mf_signature){ .feeds = f,
+                           .fetches = o,
+                           .feed_shapes = c->shapes,
+                           .targets = t,
+                           .n_feeds = n->n_feeds,
+                           .n_fetches = n->n_fetches,
+                           .n_targets = n->n_targets };
+    return MF_OK;
+}
+
+static mf_status compile(mf_session *s, const names *n, const mf_tensor *const *feeds, bool shapes,
+                         compiled **out)
+{
+    compiled *c = mf_calloc(1, sizeof *c);
+    mf_signature sig;
+    mf_status st = MF_OK;
+
+    if (!c)
+        return MF_NOMEM("compiling");
+    c->arena = mf_arena_new();
+    if (!c->arena)
+        st = MF_NOMEM("compiling");
+    if (st == MF_OK)
+        st = copy_key(c, n, feeds, shapes);
+    if (st == MF_OK)
+        st = resolve(s, c, feeds, &sig);
+    if (st == MF_OK)
+        st = mf_compile_program(s->graph, &sig, s->disabled, s->node_state, s->pool, &c->program);
+    if (st != MF_OK) {
+        compiled_free(c);
+        return st;
+    }
+    *out = c;
+    return MF_OK;
+}
+
+/* Make room by dropping the entry that was used longest ago and is not running. */
+static void cache_evict(mf_session *s)
+{
+    int oldest = -1;
+
+    for (int i = 0; i < s->n_cache; i++) {
+        if (s->cache[i]->users == 0 &&
+            (oldest < 0 || s->cache[i]->used_at < s->cache[oldest]->used_at))
+            oldest = i;
+    }
+    if (oldest < 0)
+        return;
+    compiled_free(s->cache[oldest]);
+    s->cache[oldest] = s->cache[--s->n_cache];
+}
+
+static mf_status get_compiled(mf_session *s, const names *n, const mf_tensor *const *feeds,
+                              compiled **out)
+{
+    uint64_t family = hash_strings(n->feeds, n->n_feeds, 1), hash;
+    int relatives;
+    compiled *c;
+
+    family = hash_strings(n->fetches, n->n_fetches, family);
+    family = hash_strings(n->targets, n->n_targets, family);
+    hash = family;
+    for (int i = 0; i < n->n_feeds; i++)
+        hash = mf_hash(feeds[i]->shape.dims, (size_t)feeds[i]->shape.rank * sizeof(int64_t),
+                       hash + (uint64_t)feeds[i]->shape.rank);
+    c = cache_find(s, hash, family, n, feeds, &relatives);
+    if (!c) {
+        MF_TRY(compile(s, n, feeds, relatives < SHAPES_MAX, &c));
+        c->hash = hash;
+        c->family = family;
+        if (s->n_cache == CACHE_MAX)
+            cache_evict(s);
+        if (s->n_cache == CACHE_MAX) {
+            compiled_free(c);
+            return MF_FAIL(MF_RESOURCE_EXHAUSTED, "more than %d different runs at the same time",
+                           CACHE_MAX);
+        }
+        s->cache[s->n_cache++] = c;
+    }
+    c->users++;
+    c->used_at = ++s->clock;
+    *out = c;
+    return MF_OK;
+}
+
+/* ---- running ---- */
+
+enum { STACK_RESULTS = 16 };
+
+static mf_status run_compiled(mf_session *s, compiled *c, mf_cancel *cancel,
+                              const mf_run_options *options, const mf_tensor *const *feeds,
+                              mf_tensor *results)
+{
+    mf_run_args args = { .pool = s->pool,
+                         .resources = s->resources,
+                         .allow_dirs = (const char *const *)s->allow_dirs,
+                         .n_allow_dirs = s->n_allow_dirs,
+                         .step_id = atomic_fetch_add(&s->next_step, 1),
+                         .cancel = cancel,
+                         .feeds = feeds,
+                         .results = results };
+    mf_status st;
+
+    if (options && options->timeout_ms > 0)
+        args.deadline_ns = mf_clock_ns() + options->timeout_ms * 1000000;
+    if (options && options->trace_path)
+        MF_TRY(mf_trace_new(&args.trace));
+    st = mf_program_run(c->program, &args);
+    if (args.trace && st == MF_OK)
+        st = mf_trace_write(args.trace, options->trace_path);
+    mf_trace_free(args.trace);
+    return st;
+}
+
+static mf_status hand_over(mf_tensor *values, mf_tensor **results, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!results[i])
+            results[i] = mf_calloc(1, sizeof *results[i]);
+        if (!results[i])
+            return MF_NOMEM("results");
+        mf_tensor_move(results[i], &values[i]);
+    }
+    return MF_OK;
+}
+
+mf_status mf_session_run(mf_session *session, const mf_run_options *options,
+                         const char *const *feed_names, const mf_tensor *const *feeds, int n_feeds,
+                         const char *const *fetches, int n_fetches, const char *const *targets,
+                         int n_targets, mf_tensor **results)
+{
+    const names n = { feed_names, fetches, targets, n_feeds, n_fetches, n_targets };
+    mf_tensor few[STACK_RESULTS] = { { 0 } }, *values = few;
+    compiled *c = NULL;
+    mf_cancel *cancel;
+    mf_status st = MF_OK;
+
+    if (n_fetches == 0 && n_targets == 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "Must specify at least one target to fetch or execute.");
+    if (n_fetches > STACK_RESULTS) {
+        values = mf_calloc(n_fetches, sizeof *values);
+        if (!values)
+            return MF_NOMEM("results");
+    }
+    pthread_mutex_lock(&session->lock);
+    cancel = session->cancel;
+    st = get_compiled(session, &n, feeds, &c);
+    session->running += st == MF_OK;
+    pthread_mutex_unlock(&session->lock);
+    if (st == MF_OK) {
+        st = run_compiled(session, c, cancel, options, feeds, values);
+        pthread_mutex_lock(&session->lock);
+        c->users--;
+        if (--session->running == 0)
+            pthread_cond_broadcast(&session->idle);
+        pthread_mutex_unlock(&session->lock);
+    }
+    if (st == MF_OK)
+        st = hand_over(values, results, n_fetches);
+    for (int i = 0; i < n_fetches; i++)
+        mf_tensor_clear(&values[i]);
+    if (values != few)
+        mf_free(values);
+    return st;
+}
