@@ -13,7 +13,7 @@ enum {
     SUM_GRAIN = 4096,  /* elements of the filter's gradient in a piece of adding up */
     FEW_CHANNELS = 4   /* so few channels in: oneDNN's input gradient computes mostly padding */
 };
-#define PIECE_WORK ((int64_t)2 << 20) /* multiply-adds of a piece, at least */
+#define PIECE_WORK ((double)(2 << 20)) /* multiply-adds of a piece, at least */
 
 typedef struct conv_job {
     const mf_kernel *k;
@@ -287,12 +287,9 @@ static mf_status filter_gradient(conv_job *job, void *scratch)
 
 static void cut(conv_job *job, const mf_conv *conv)
 {
-    int64_t work = conv->out_channels / conv->groups;
+    const double work = (double)job->y_image * ((double)job->w_count / (double)conv->out_channels);
 
-    for (int d = 0; d < conv->window.nd; d++)
-        work *= conv->window.out[d] * conv->window.size[d];
-    work *= conv->window.channels;
-    job->per_piece = work < PIECE_WORK ? (PIECE_WORK + work - 1) / work : 1;
+    job->per_piece = work < PIECE_WORK ? (int64_t)(PIECE_WORK / work) + 1 : 1;
     if (job->per_piece * MAX_PIECES < conv->window.batch)
         job->per_piece = (conv->window.batch + MAX_PIECES - 1) / MAX_PIECES;
     job->pieces = (conv->window.batch + job->per_piece - 1) / job->per_piece;
@@ -341,6 +338,7 @@ mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *c
     }
     job.x_image = x->count / conv->window.batch;
     job.y_image = y->count / conv->window.batch;
+    job.w_count = w->count;
     job.partial_bytes = (size_t)w->count * job.cell;
     cut(&job, conv);
     MF_TRY(find_plans(&job, plans, conv));
