@@ -67,7 +67,7 @@ MF_TEST(accumulator_of_sparse_gradients_divides_each_row_by_its_own_count)
     take.port = 1;
     {
         const double want[] = { 3, 1, 3 }; /* rows 0, 2 (twice 1) and 3 */
-        mf_tensor *t;
+        mf_tensor *t = NULL;
 
         T_OK(run_for(&b, take, 0, &t));
         T_EQ(mf_tensor_count(t), 3);

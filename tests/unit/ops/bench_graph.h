@@ -40,7 +40,7 @@ static inline void bench_end(bench *b)
 static inline mf_output floats(bench *b, int64_t n, const float *v)
 {
     mf_output out;
-    mf_tensor *t;
+    mf_tensor *t = NULL;
 
     T_OK(mf_tensor_new(MF_DTYPE_F32, &n, n < 0 ? 0 : 1, &t));
     if (mf_tensor_bytes(t) > 0)
@@ -77,7 +77,7 @@ static inline mf_status run_for(bench *b, mf_output x, int64_t timeout_ms, mf_te
 /* Element i of what x gives. */
 static inline double value_at(bench *b, mf_output x, int64_t i)
 {
-    mf_tensor *t;
+    mf_tensor *t = NULL;
     double v;
 
     T_OK(run_for(b, x, 20000, &t));

@@ -211,7 +211,7 @@ MF_TEST(queue_that_pads_makes_rows_equal)
                     many = mf_applyf(b.g, "QueueDequeueManyV2", MF_IN(q, INT(&b, 2)),
                                      "component_types=[float]");
     const double want[] = { 1, 0, 0, 2, 3, 4 };
-    mf_tensor *t;
+    mf_tensor *t = NULL;
 
     bench_start(&b);
     DO(&b, one);
