@@ -107,7 +107,7 @@ static mf_status equal_run(mf_kernel *k)
         .name = NAME, .def = EQUAL_DEF, .infer = equal_infer, .grad = mf_grad_none,                \
         .run = equal_run, .loop = &(LOOP),                                                         \
         .samples =                                                                                 \
-            MF_SAMPLES(ORDER_SAMPLES, "bool[4] bool[4]", "c64[2] c64[]", "str[3]{a,b,} str[3]{a,c,}", \
+            MF_SAMPLES(ORDER_SAMPLES, "bool[4] bool[4]", "c64[2] c64[]", "str[3]{a,b,dd} str[3]{a,c,dd}", \
                        "str[2]{a,bc} str[]{bc}", "i32[7]@0:2 i32[7]@0:2",                          \
                        "f32[2] f32[3] ; incompatible_shape_error=false",                           \
                        "f32[2,1] f32[3] ; incompatible_shape_error=false")                         \

@@ -37,7 +37,9 @@ static mf_status minimum_grad(mf_grad *g)
 
 /* ---- ClipByValue ---- */
 
-#define CLIP(v, lo, hi) ((v) < (lo) ? (lo) : (v) > (hi) ? (hi) : (v))
+/* Where the bounds contradict each other the lower one wins. */
+#define TOP(v, hi) ((v) > (hi) ? (hi) : (v))
+#define CLIP(v, lo, hi) (TOP(v, hi) < (lo) ? (lo) : TOP(v, hi))
 #define CLIP_LOOP(kind, LO, HI)                                                                    \
     MF_IVDEP                                                                                       \
     for (int64_t i = 0; i < s->n; i++) {                                                           \
@@ -135,7 +137,7 @@ const mf_op mf_ops_minmax[] = {
       .loop = &clip_loop,
       .samples = MF_SAMPLES("f32[2,3] f32[]{-1} f32[]{1}", "f32[5] f32[5]@-2:-1 f32[5]@1:2",
                             "f32[4] f32[]{-1} f32[4]@0:1", "f64[3] f64[3]@-1:0 f64[]{1}",
-                            "i32[7] i32[]{-1} i32[]{2}", "f32[3]{nan,3,1} f32[]{4} f32[]{2} !nograd",
+                            "i32[7] i32[]{-1} i32[]{2}", "f32[4]{nan,3,1,5} f32[]{4} f32[]{2} !nograd",
                             "f32[] f32[]{-1} f32[]{1}", "f32[0] f32[]{-1} f32[]{1}",
                             "f16[3] f16[]{-1} f16[]{1}", "f32[2,3] f32[3] f32[]{1} !fails",
                             "f32[1] f32[3] f32[3] !fails") },

@@ -12,8 +12,8 @@
 #define POW_INT(x, y) power_of_int((uint64_t)(x), (uint64_t)(y))
 #define LOG(x) MF_PICK(x, mf_logf, mf_log, clogf, clog)
 #define LOG1P(x) MF_PICK(x, mf_log1pf, mf_log1p, log1p_c64, log1p_c128)
-#define XLOGY(x, y) ((x) == 0 ? 0 : (x)*LOG(y))
-#define XLOG1PY(x, y) ((x) == 0 ? 0 : (x)*LOG1P(y))
+#define XLOGY(x, y) ((x) == 0 ? (x) : (x)*LOG(y))
+#define XLOG1PY(x, y) ((x) == 0 ? (x) : (x)*LOG1P(y))
 #define ATAN2(y, x) _Generic((x), float: Sleef_atan2f_u10, double: Sleef_atan2_u10)(y, x)
 
 static inline float _Complex log1p_c64(float _Complex x)
