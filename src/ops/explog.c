@@ -108,7 +108,8 @@ static mf_status sigmoid_grad_grad(mf_grad *g)
 
 const mf_op mf_ops_explog[] = {
     MF_LOOP_OP("Exp", DEF, exp_loop, exp_of_grad, SAMPLES(""),
-               "f32[7]{nan,inf,-inf,89,-104,-88,-0} !nograd", "f64[5]{nan,inf,-inf,710,-750} !nograd"),
+               "f32[7]{nan,inf,-inf,89,-104,-88,-0} !nograd",
+               "f64[5]{nan,inf,-inf,710,-750} !nograd"),
     MF_LOOP_OP("Expm1", DEF, expm1_loop, expm1_of_grad, SAMPLES(""),
                "f32[7]{nan,inf,-inf,89,-104,1e-20,-0} !nograd"),
     MF_LOOP_OP("Log", DEF, log_loop, log_of_grad, SAMPLES("@0.5:4"),
@@ -118,12 +119,12 @@ const mf_op mf_ops_explog[] = {
     MF_LOOP_OP("Tanh", DEF, tanh_loop, tanh_of_grad, SAMPLES(""),
                "f32[7]{nan,inf,-inf,20,-20,1e-20,-0} !nograd"),
     MF_SAME_SHAPE_OP("TanhGrad", GRAD_DEF, tanh_grad_loop, tanh_grad_grad, "f32[2,3]@-1:1 f32[2,3]",
-               "f64[3]@-1:1 f64[3]", "f16[3]@-1:1 f16[3] !nograd", "c64[3] c64[3] !nograd",
-               "f32[0] f32[0]", "f32[2] f32[3] !fails"),
+                     "f64[3]@-1:1 f64[3]", "f16[3]@-1:1 f16[3] !nograd", "c64[3] c64[3] !nograd",
+                     "f32[0] f32[0]", "f32[2] f32[3] !fails"),
     MF_LOOP_OP("Sigmoid", DEF, sigmoid_loop, sigmoid_of_grad, SAMPLES(""),
                "f32[7]{nan,inf,-inf,90,-90,1e-20,-0} !nograd"),
-    MF_SAME_SHAPE_OP("SigmoidGrad", GRAD_DEF, sigmoid_grad_loop, sigmoid_grad_grad, "f32[2,3]@0:1 f32[2,3]",
-               "f64[3]@0:1 f64[3]", "bf16[3]@0:1 bf16[3] !nograd", "c64[3] c64[3] !nograd",
-               "f32[0] f32[0]", "f32[2] f32[3] !fails"),
+    MF_SAME_SHAPE_OP("SigmoidGrad", GRAD_DEF, sigmoid_grad_loop, sigmoid_grad_grad,
+                     "f32[2,3]@0:1 f32[2,3]", "f64[3]@0:1 f64[3]", "bf16[3]@0:1 bf16[3] !nograd",
+                     "c64[3] c64[3] !nograd", "f32[0] f32[0]", "f32[2] f32[3] !fails"),
     { 0 },
 };
