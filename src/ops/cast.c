@@ -162,6 +162,19 @@ static int mantissa_bits(mf_dtype t)
                                                     : 64;
 }
 
+/* Mantissa bits that Truncate drops, 0 where it changes nothing. As in TensorFlow bfloat16 is
+ * truncated from float alone, and nothing is on its way from a real to a complex number. */
+static int truncated_bits(mf_dtype src, mf_dtype dst)
+{
+    const int kept = mantissa_bits(dst), had = mantissa_bits(stand_in(src));
+
+    if (mf_dtype_is_int(src) || src == MF_DTYPE_BOOL || mantissa_bits(src) <= kept)
+        return 0;
+    if (dst == MF_DTYPE_BF16 && src != MF_DTYPE_F32)
+        return 0;
+    return mf_dtype_is_complex(dst) && !mf_dtype_is_complex(src) ? 0 : had - kept;
+}
+
 /* Clear the last `bits` of each mantissa, so that the rounding to come has nothing to round. */
 static void clear_bits(mf_dtype t, void *data, int64_t n, int bits)
 {
@@ -266,9 +279,8 @@ static mf_status cast_run(mf_kernel *k)
     if (in->dtype == dst)
         return mf_cells_copy(dst, out->data, 0, in->data, 0, in->count);
     job.to = out->data;
-    if (mf_node_bool(k->node, "Truncate") && !mf_dtype_is_int(in->dtype) &&
-        mantissa_bits(dst) < mantissa_bits(in->dtype) && in->dtype != MF_DTYPE_BOOL)
-        job.clear = mantissa_bits(stand_in(in->dtype)) - mantissa_bits(dst);
+    if (mf_node_bool(k->node, "Truncate"))
+        job.clear = truncated_bits(in->dtype, dst);
     if (pieces == 1)
         cast_piece(&job, 0);
     else
