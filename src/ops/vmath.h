@@ -12,7 +12,7 @@
  *
  *              exp    expm1  log    log1p  tanh   sigmoid  erf    pow
  *   float      0.76   1.48   0.83   0.83   1.49   1.81     1.40   0.51
- *   double     0.75   1.46   0.80   0.84   1.46   1.93     SLEEF's
+ *   double     0.75   1.46   0.80   0.84   1.46   1.77     SLEEF's
  *
  * -0, infinities and NaN are as in C's Annex F. Polynomials are minimax fits (Remez's algorithm in
  * 70 digits, then rounded); the error of each fit is given as a part of the function's value. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vmath_test.c - the error of vmath.h in units of the last place, against the C library: in float
  * over every 4093rd number there is, in double over a sweep of magnitudes. */
+#include "base/status.h"
 #include "mf_test.h"
 #include "ops/vmath.h"
 
