@@ -23,9 +23,10 @@ static struct {
     atomic_llong live, heap_calls;
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+static atomic_llong limit; /* 0: not looked up yet */
+
 static int64_t memory_limit(void)
 {
-    static atomic_llong limit;
     int64_t v = atomic_load_explicit(&limit, memory_order_relaxed);
 
     if (v == 0) {
@@ -35,6 +36,11 @@ static int64_t memory_limit(void)
         atomic_store_explicit(&limit, v, memory_order_relaxed);
     }
     return v;
+}
+
+void mf_buffer_limit(int64_t bytes)
+{
+    atomic_store(&limit, bytes > 0 ? bytes : 0);
 }
 
 static size_t class_bytes(int size_class)

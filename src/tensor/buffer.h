@@ -47,6 +47,8 @@ static inline bool mf_buffer_is_sole(const mf_buffer *b)
 /* Bytes in live buffers now, and blocks ever taken from the heap (tests count them). */
 int64_t mf_buffer_live_bytes(void);
 int64_t mf_buffer_heap_calls(void);
+/* The most that live buffers may hold together; beyond it allocations fail. 0: the machine's memory. */
+void mf_buffer_limit(int64_t bytes);
 /* Give cached blocks back to the system. */
 void mf_buffer_trim(void);
 

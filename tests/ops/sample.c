@@ -78,17 +78,19 @@ static mf_status fill_random(mf_tensor *t, double lo, double hi, mf_philox *rng)
 static mf_status fill_literal(mf_tensor *t, const char **p)
 {
     int64_t i = 0;
+    bool more = (*p)[1] != '}';
 
-    for (++*p; **p && **p != '}'; i++) {
+    for (++*p; more; i++) {
         const size_t n = strcspn(*p, ",}");
 
         if (i >= t->count)
             return MF_FAIL(MF_INVALID_ARGUMENT, "too many values at \"%.20s\"", *p);
+        more = (*p)[n] == ',';
         if (t->dtype == MF_DTYPE_STRING)
             MF_TRY(mf_string_set((mf_string *)t->data + i, *p, n));
         else
             mf_tensor_put(t, i, strncmp(*p, "true", 4) == 0 ? 1 : strtod(*p, NULL));
-        *p += n + ((*p)[n] == ',');
+        *p += n + (more ? 1 : 0);
     }
     if (**p == '}')
         ++*p;
