@@ -5,9 +5,9 @@
  *     ...
  *     for (int i = 0; i < MF_PARAM(pool_spin_rounds); i++)
  *
- * A line that begins with MF_PARAM_INT( is found by tools/gen_param_table.sh. Values are whole numbers
- * from 0 on; MESHFLOW_POOL_SPIN_ROUNDS in the environment or `--param pool_spin_rounds=0` replace the
- * default. Not for what changes results: that belongs into arguments. */
+ * A line that begins with MF_PARAM_INT( is found by tools/gen_param_table.sh. Values are whole
+ * numbers from 0 on; MESHFLOW_POOL_SPIN_ROUNDS in the environment or `--param pool_spin_rounds=0`
+ * replace the default. Not for what changes results: that belongs into arguments. */
 #ifndef MF_BASE_PARAM_H
 #define MF_BASE_PARAM_H
 
@@ -18,8 +18,8 @@
 typedef struct mf_param {
     const char *name;
     const char *help;
-    int64_t initial;       /* the default */
-    const char *source;    /* "default", "environment" or "command line" */
+    int64_t initial; /* the default */
+    const char *source; /* "default", "environment" or "command line" */
     atomic_llong value;
 } mf_param;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* closest.c - which known name was meant: the one with the fewest letters added, left out, replaced or
- * swapped, if these are few. */
+/* closest.c - which known name was meant: the one with the fewest letters added, left out, replaced
+ * or swapped, if these are few. */
 #include "cli/command.h"
 
 #include <ctype.h>

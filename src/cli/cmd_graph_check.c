@@ -126,6 +126,16 @@ static void print_json(const uses *u, mf_status st, const Tensorflow__GraphDef *
     mf_buf_str(out, "}\n");
 }
 
+/* Printing must not replace the failure that the text is about. */
+static mf_status print_and_fail(mf_buf *text, mf_status st)
+{
+    mf_error why;
+
+    mf_error_save(st, &why);
+    (void)!mf_cli_print(text);
+    return mf_error_restore(&why);
+}
+
 static mf_status verdict(mf_args *args, const uses *u, const Tensorflow__GraphDef *def,
                          mf_graph *graph)
 {
@@ -142,9 +152,7 @@ static mf_status verdict(mf_args *args, const uses *u, const Tensorflow__GraphDe
                       (long long)unknown);
         mf_buf_str(&text, st == MF_OK ? "the graph is sound\n" : "");
     }
-    if (mf_cli_print(&text) != MF_OK && st == MF_OK)
-        return MF_NOMEM("the output");
-    return st;
+    return st == MF_OK ? mf_cli_print(&text) : print_and_fail(&text, st);
 }
 
 static mf_status check_run(mf_args *args)

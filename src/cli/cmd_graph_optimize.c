@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_graph_optimize.c - `meshflow graph optimize`: what the passes make of a graph, and the plan it
- * runs by. */
+/* cmd_graph_optimize.c - `meshflow graph optimize`: what the passes make of a graph, and the plan
+ * it runs by. */
 #include "base/clock.h"
 #include "cli/graph_file.h"
 #include "cli/rewritten.h"
@@ -38,8 +38,8 @@ static mf_status parse_shape(mf_args *args, const char *text, mf_shape *out)
         const long long dim = unknown ? MF_UNKNOWN_DIM : strtoll(at, &end, 10);
 
         at = unknown ? at + 1 : end;
-        if (out->rank == MF_MAX_RANK || (!unknown && dim < 0) || (*at && *at != ',' && *at != ']') ||
-            (!unknown && at == text))
+        if (out->rank == MF_MAX_RANK || (!unknown && dim < 0) ||
+            (*at && *at != ',' && *at != ']') || (!unknown && at == text))
             return mf_args_wrong(args, "--feed: '%.100s' is no shape such as [2,?,3]", text);
         out->dims[out->rank++] = dim;
         at += *at == ',';
@@ -82,7 +82,8 @@ static mf_status read_signature(job *j)
     while ((value = mf_args_next(j->args, "feed", &at)) != NULL)
         MF_TRY(read_feed(j, value, s->n_feeds++));
     for (at = 0; (value = mf_args_next(j->args, "fetch", &at)) != NULL;)
-        MF_TRY(mf_cli_find_output(j->args, j->graph, "--fetch", value, &j->fetches[s->n_fetches++]));
+        MF_TRY(
+            mf_cli_find_output(j->args, j->graph, "--fetch", value, &j->fetches[s->n_fetches++]));
     for (at = 0; (value = mf_args_next(j->args, "target", &at)) != NULL;)
         MF_TRY(mf_cli_find_node(j->args, j->graph, "--target", value, &j->targets[s->n_targets++]));
     s->feeds = j->feeds;
@@ -92,7 +93,8 @@ static mf_status read_signature(job *j)
     if (s->n_fetches > 0 || s->n_targets > 0)
         return MF_OK;
     mf_cli_hint_fetches(j->args, j->graph);
-    return mf_args_wrong(j->args, "name what to optimise for with --fetch NODE:PORT or --target NODE");
+    return mf_args_wrong(j->args,
+                         "name what to optimise for with --fetch NODE:PORT or --target NODE");
 }
 
 /* ---- passes ---- */

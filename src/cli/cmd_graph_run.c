@@ -7,6 +7,7 @@
 #include "formats/npz.h"
 
 #include <meshflow/session.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,8 +233,8 @@ static mf_status save_results(const job *j)
         MF_TRY(mf_npy_save(j->results[j->saves[i].fetch], j->saves[i].path));
     if (!all)
         return MF_OK;
-    return mf_npz_write(all, (const char *const *)j->fetches.s, (const mf_tensor *const *)j->results,
-                        j->fetches.n, false);
+    return mf_npz_write(all, (const char *const *)j->fetches.s,
+                        (const mf_tensor *const *)j->results, j->fetches.n, false);
 }
 
 static int by_value(const void *a, const void *b)
@@ -259,7 +260,8 @@ static void print_text(job *j, mf_buf *out)
     if (j->repeat == 1 || j->fetches.n == 0)
         return;
     qsort(j->ns, (size_t)j->repeat, sizeof *j->ns, by_value);
-    mf_buf_printf(out, "%lld runs: median %.3f ms, fastest %.3f ms, first (with compiling) %.3f ms\n",
+    mf_buf_printf(out,
+                  "%lld runs: median %.3f ms, fastest %.3f ms, first (with compiling) %.3f ms\n",
                   (long long)j->repeat, (double)j->ns[j->repeat / 2] / 1e6, (double)j->ns[0] / 1e6,
                   (double)first / 1e6);
 }
@@ -274,8 +276,9 @@ static void print_json_tensor(const char *name, const mf_tensor *t, mf_buf *out)
     mf_buf_str(out, "],\"values\":");
     mf_show_json(t, JSON_VALUES, out);
     if (mf_dtype_is_plain(t->dtype))
-        mf_buf_printf(out, ",\"crc32\":%lu", crc32_z(0, t->count > 0 ? t->data : NULL,
-                                                     (size_t)t->count * mf_dtype_cell(t->dtype)));
+        mf_buf_printf(
+            out, ",\"crc32\":%lu",
+            crc32_z(0, t->count > 0 ? t->data : NULL, (size_t)t->count * mf_dtype_cell(t->dtype)));
     mf_buf_str(out, "}");
 }
 
@@ -290,37 +293,36 @@ static void print_json(job *j, mf_buf *out)
         print_json_tensor(j->fetches.s[i], j->results[i], out);
     }
     mf_buf_printf(out, "],\"runs\":%lld,\"seconds\":%.9f,\"first_seconds\":%.9f}\n",
-                  (long long)(j->fetches.n > 0 ? j->repeat : 0),
-                  (double)j->ns[j->repeat / 2] / 1e9, (double)first / 1e9);
+                  (long long)(j->fetches.n > 0 ? j->repeat : 0), (double)j->ns[j->repeat / 2] / 1e9,
+                  (double)first / 1e9);
 }
 
-static void print_json_error(mf_status st, mf_buf *out)
+/* The failure stays the thread's error: main() reports it on the other stream. */
+static void print_json_error(mf_status st)
 {
-    mf_buf_printf(out, "{\"error\":{\"code\":\"%s\",\"message\":", mf_status_name(st));
-    mf_buf_json(out, mf_error_message(), strlen(mf_error_message()));
-    mf_buf_str(out, "}}\n");
+    mf_buf text = { 0 };
+    mf_error why;
+
+    mf_error_save(st, &why);
+    mf_buf_printf(&text, "{\"error\":{\"code\":\"%s\",\"message\":", mf_status_name(st));
+    mf_buf_json(&text, why.message, strlen(why.message));
+    mf_buf_str(&text, "}}\n");
+    (void)!mf_cli_print(&text);
+    (void)mf_error_restore(&why);
 }
 
 static mf_status run_job(job *j)
 {
-    const bool json = mf_args_has(j->args, "json");
     mf_buf text = { 0 };
-    mf_status st;
 
-    st = read_args(j);
-    if (st == MF_OK)
-        st = run_session(j);
-    if (st == MF_OK)
-        st = save_results(j);
-    if (st != MF_OK && json)
-        print_json_error(st, &text);
-    else if (json)
+    MF_TRY(read_args(j));
+    MF_TRY(run_session(j));
+    MF_TRY(save_results(j));
+    if (mf_args_has(j->args, "json"))
         print_json(j, &text);
-    else if (st == MF_OK)
+    else
         print_text(j, &text);
-    if (mf_cli_print(&text) != MF_OK && st == MF_OK)
-        st = MF_NOMEM("the output");
-    return st;
+    return mf_cli_print(&text);
 }
 
 static mf_status graph_run(mf_args *args)
@@ -328,6 +330,8 @@ static mf_status graph_run(mf_args *args)
     job j = { .args = args };
     const mf_status st = run_job(&j);
 
+    if (st != MF_OK && mf_args_has(args, "json"))
+        print_json_error(st);
     mf_session_free(j.session);
     for (int64_t i = 0; j.results && i < j.fetches.n; i++)
         mf_tensor_free(j.results[i]);
@@ -352,8 +356,8 @@ static const mf_option options[] = {
       false },
     { "save", "NODE:PORT=FILE", "compute this output and write it as FILE.npy", 0, true },
     { "save-all", "FILE", "write all fetched outputs into one FILE.npz", 0, false },
-    { "threads", "N", "threads to use; 0, the default: one per core. Results do not depend on it", 0,
-      false },
+    { "threads", "N", "threads to use; 0, the default: one per core. Results do not depend on it",
+      0, false },
     { "disable", "PASS,...", "leave out passes; `meshflow graph optimize --list` names them", 0,
       false },
     { "timeout", "MS", "milliseconds that each run may take", 0, false },

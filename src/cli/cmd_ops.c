@@ -17,8 +17,8 @@ static const char *kernel_of(const mf_op *op)
     return op->start ? "async" : op->loop ? "loop" : op->run ? "yes" : "no";
 }
 
-/* The types an op computes: those its first type attribute allows and its loop, if it has one, has a
- * function for. 0: all. */
+/* The types an op computes: those its first type attribute allows and its loop, if it has one, has
+ * a function for. 0: all. */
 static uint32_t types_of(const mf_op *op, const mf_opdef *def)
 {
     uint32_t loops = MF_T(MF_DTYPE_STRING); /* strings have kernels beside the loop */
@@ -173,8 +173,8 @@ const mf_command mf_command_ops = {
     .about = "Names, types and meanings are TensorFlow's. `types` are those of the first type "
              "attribute that the kernel takes.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow ops MatMul Relu --def", "meshflow ops --json",
-                                       NULL },
+    .examples =
+        (const char *const[]){ "meshflow ops MatMul Relu --def", "meshflow ops --json", NULL },
     .max_args = -1,
     .run = ops_run,
 };

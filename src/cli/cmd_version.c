@@ -3,8 +3,9 @@
 #include "base/pool.h"
 #include "cli/command.h"
 
-#include <dnnl.h>
 #include <meshflow/version.h>
+
+#include <dnnl.h>
 #include <protobuf-c/protobuf-c.h>
 #include <sleef.h>
 #include <zip.h>

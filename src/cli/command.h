@@ -2,8 +2,8 @@
 /* command.h - what a command of the program is: one mf_command in one file, cmd_*.c. The table says
  * what its arguments are; parsing, help and man pages come from there.
  *
- * Failing: run() returns the status of what failed. main() prints one line, "meshflow: <message>", and
- * the hint if there is one. Exit codes: 0 done, 1 failed, 2 called wrongly. */
+ * Failing: run() returns the status of what failed. main() prints one line, "meshflow: <message>",
+ * and the hint if there is one. Exit codes: 0 done, 1 failed, 2 called wrongly. */
 #ifndef MF_CLI_COMMAND_H
 #define MF_CLI_COMMAND_H
 
@@ -11,24 +11,24 @@
 #include "base/status.h"
 
 typedef struct mf_option {
-    const char *name;  /* without "--"; NULL ends a table */
+    const char *name; /* without "--"; NULL ends a table */
     const char *value; /* what its value is called in help ("FILE"); NULL: it takes none */
     const char *help;
     char letter; /* "-o" as well; 0: none */
-    bool many;   /* may be given several times */
+    bool many; /* may be given several times */
 } mf_option;
 
 typedef struct mf_args mf_args;
 
 typedef struct mf_command {
-    const char *name;      /* "graph run" */
+    const char *name; /* "graph run" */
     const char *arguments; /* "GRAPH"; "" */
-    const char *summary;   /* for lists: no capital, no full stop */
-    const char *about;     /* paragraphs, separated by an empty line; lines with two spaces in front
-                              are shown as they are */
+    const char *summary; /* for lists: no capital, no full stop */
+    const char *about; /* paragraphs, separated by an empty line; lines with two spaces in front
+                          are shown as they are */
     const mf_option *options;
     const char *const *examples; /* command lines, ended by NULL; or NULL */
-    int min_args, max_args;      /* max_args -1: any number */
+    int min_args, max_args; /* max_args -1: any number */
     mf_status (*run)(mf_args *args);
 } mf_command;
 
@@ -44,11 +44,11 @@ typedef struct mf_given {
 
 struct mf_args {
     const mf_command *command; /* NULL: none was named */
-    mf_given *given;           /* in the order of the command line */
-    const char **words;        /* positional arguments */
+    mf_given *given; /* in the order of the command line */
+    const char **words; /* positional arguments */
     int64_t n_given, n_words, cap_given, cap_words;
-    bool usage;      /* the failure is a wrong call */
-    char hint[512];  /* what to do about the failure; "" */
+    bool usage; /* the failure is a wrong call */
+    char hint[512]; /* what to do about the failure; "" */
 };
 
 /* Take a command line apart (without the program's name): first the command's words, anywhere among
@@ -62,7 +62,8 @@ bool mf_args_has(const mf_args *args, const char *option);
 const char *mf_args_value(const mf_args *args, const char *option);
 /* The values of a repeated option one after the other: start with *at = 0; NULL at the end. */
 const char *mf_args_next(const mf_args *args, const char *option, int64_t *at);
-/* A whole number in [min, max]; *out keeps its value when the option is absent. Fails as a wrong call. */
+/* A whole number in [min, max]; *out keeps its value when the option is absent. Fails as a wrong
+ * call. */
 MF_MUST mf_status mf_args_int(mf_args *args, const char *option, int64_t min, int64_t max,
                               int64_t *out);
 /* "name=rest": *name is a fresh copy (mf_free), *rest borrowed. Fails as a wrong call. */
@@ -100,7 +101,8 @@ void mf_help_man(const mf_command *command, mf_buf *out);
 
 /* ---- output ---- */
 
-/* Write to standard output; main() finds out whether it arrived. Frees the buffer. */
+/* Write to standard output and free the buffer. A closed pipe is no failure.
+ * Fails: UNAVAILABLE, RESOURCE_EXHAUSTED (the text is incomplete). */
 MF_MUST mf_status mf_cli_print(mf_buf *text);
 /* The answer to --version. */
 void mf_cli_version(mf_buf *out);

@@ -132,8 +132,8 @@ static mf_status check_feed(mf_args *args, const char *name, mf_output to, const
     if (t->dtype != type) {
         if (mf_dtype_is_plain(type))
             mf_args_hint(args, "convert it: numpy.save(path, x.astype('%s'))", numpy_name(type));
-        return MF_FAIL(MF_INVALID_ARGUMENT, "--feed %.200s: the value is %s, but '%.200s' is %s", name,
-                       mf_dtype_name(t->dtype), to.node->name, mf_dtype_name(type));
+        return MF_FAIL(MF_INVALID_ARGUMENT, "--feed %.200s: the value is %s, but '%.200s' is %s",
+                       name, mf_dtype_name(t->dtype), to.node->name, mf_dtype_name(type));
     }
     /* Old graphs say [] for "any shape". */
     if (strncmp(to.node->op_name, "Placeholder", 11) == 0 && declared->rank > 0 &&

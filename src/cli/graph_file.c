@@ -136,8 +136,9 @@ mf_status mf_cli_find_output(mf_args *args, const mf_graph *graph, const char *w
         st = MF_FAIL(MF_INVALID_ARGUMENT, "%s: node '%.200s' (%s) has no outputs; use --target",
                      what, name, out->node->op_name);
     else if (st == MF_OK && (port < 0 || port >= out->node->n_outputs))
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "%s: '%.200s' does not exist: node '%.200s' has %d output%s",
-                     what, text, name, out->node->n_outputs, out->node->n_outputs == 1 ? "" : "s");
+        st = MF_FAIL(MF_INVALID_ARGUMENT,
+                     "%s: '%.200s' does not exist: node '%.200s' has %d output%s", what, text, name,
+                     out->node->n_outputs, out->node->n_outputs == 1 ? "" : "s");
     out->port = (int)port;
     mf_free(name);
     return st;
@@ -163,7 +164,7 @@ void mf_cli_hint_fetches(mf_args *args, const mf_graph *graph)
         mf_buf_printf(&names, "%s%.60s:0", listed++ > 0 ? ", " : "", n->name);
     }
     if (names.len > 0 && !names.failed)
-        mf_args_hint(args, "no other node uses %s", names.data);
+        mf_args_hint(args, "outputs that no node uses: %s", names.data);
     mf_buf_deinit(&names);
     mf_free(used);
 }

@@ -3,6 +3,7 @@
 #include "cli/command.h"
 
 #include <meshflow/version.h>
+
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +15,8 @@ static const char about_program[] =
 
 /* ---- for the terminal ---- */
 
-/* Append `text` broken between words, continuing at column `indent`; the cursor stands at `column`. */
+/* Append `text` broken between words, continuing at column `indent`; the cursor stands at `column`.
+ */
 static void wrap(mf_buf *out, const char *text, size_t indent, size_t column)
 {
     while (*text) {

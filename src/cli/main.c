@@ -3,7 +3,6 @@
 #include "base/param.h"
 #include "cli/command.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -85,7 +84,6 @@ static void print_message(const char *text)
 
 static void report(const mf_args *args, mf_status st)
 {
-    (void)fflush(stdout);
     (void)fputs("meshflow: ", stderr);
     print_message(mf_error_message());
     if (args->hint[0])
@@ -96,17 +94,6 @@ static void report(const mf_args *args, mf_status st)
         (void)fprintf(stderr, "usage: `meshflow --help`\n");
     if (mf_args_has(args, "verbose"))
         (void)fprintf(stderr, "%s\n%s", mf_status_name(st), mf_error_trace());
-}
-
-/* Did all output arrive? A reader that left early (`| head`) has what it wanted. */
-static int close_output(int code)
-{
-    const bool failed = fflush(stdout) != 0 || ferror(stdout);
-
-    if (!failed || errno == EPIPE)
-        return code;
-    (void)fprintf(stderr, "meshflow: cannot write the output: %s\n", strerror(errno));
-    return code == EXIT_DONE ? EXIT_FAILED : code;
 }
 
 int main(int argc, char **argv)
@@ -123,5 +110,5 @@ int main(int argc, char **argv)
         code = args.usage ? EXIT_USAGE : EXIT_FAILED;
     }
     mf_args_deinit(&args);
-    return close_output(code);
+    return code;
 }

@@ -73,9 +73,19 @@ bool mf_command_is_group(const char *name)
 static mf_status unknown_command(mf_args *args, const char *name)
 {
     mf_closest closest = mf_closest_to(name);
+    char group[32] = "";
 
-    for (int i = 0; mf_commands[i]; i++)
-        mf_closest_try(&closest, mf_commands[i]->name);
+    for (int i = 0; mf_commands[i]; i++) {
+        const char *known = mf_commands[i]->name;
+        const size_t n = strcspn(known, " ");
+
+        mf_closest_try(&closest, known);
+        if (known[n] && n < sizeof group) {
+            memcpy(group, known, n);
+            group[n] = '\0';
+            mf_closest_try(&closest, group);
+        }
+    }
     if (closest.best)
         mf_args_hint(args, "did you mean `meshflow %s`?", closest.best);
     return mf_args_wrong(args, "there is no command '%.100s'", name);
@@ -156,8 +166,8 @@ static mf_status parse_option(mf_args *args, int argc, char *const *argv, int *a
     const bool is_long = word[1] == '-';
     const char *equals = is_long ? strchr(word, '=') : NULL;
     const size_t len = equals ? (size_t)(equals - word) : strlen(word);
-    const mf_option *o = is_long ? find_option(args, word + 2, len - 2, 0)
-                                 : find_option(args, NULL, 0, word[1]);
+    const mf_option *o =
+        is_long ? find_option(args, word + 2, len - 2, 0) : find_option(args, NULL, 0, word[1]);
     const char *value = equals ? equals + 1 : !is_long && word[2] ? word + 2 : NULL;
 
     if (!o)
@@ -210,8 +220,7 @@ static mf_status parse_words(mf_args *args, int argc, char *const *argv)
         } else if (!only_words && is_option(argv[i])) {
             i += takes_next(argv[i]);
         } else {
-            MF_TRY(mf_grow(&args->words, &args->cap_words, args->n_words + 1,
-                           sizeof *args->words));
+            MF_TRY(mf_grow(&args->words, &args->cap_words, args->n_words + 1, sizeof *args->words));
             args->words[args->n_words++] = argv[i];
         }
     }

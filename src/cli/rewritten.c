@@ -38,10 +38,9 @@ static mf_status replace_feed(mf_graph *g, mf_node *arg, mf_output source, mf_bu
         { "dtype", { .kind = MF_ATTR_TYPE, .n = 1, .type = arg->out_types[0] } },
         { "shape", { .kind = MF_ATTR_SHAPE, .n = 1, .shape = &shape } },
     };
-    const mf_node_spec spec = { .name = name_for(g, source),
-                                .op = "Placeholder",
-                                .attrs = attrs,
-                                .n_attrs = MF_COUNT(attrs) };
+    const mf_node_spec spec = {
+        .name = name_for(g, source), .op = "Placeholder", .attrs = attrs, .n_attrs = MF_COUNT(attrs)
+    };
     mf_node *placeholder;
 
     MF_TRY(mf_graph_add(g, &spec, &placeholder));

@@ -5,8 +5,9 @@
 
 #include "compile/compile.h"
 
-/* A copy in which fed outputs are placeholders and fetched ones are identities, under their old names
- * wherever these are free; others are said in `notes`, a line each. Owns: the caller frees *out. */
+/* A copy in which fed outputs are placeholders and fetched ones are identities, under their old
+ * names wherever these are free; others are said in `notes`, a line each. Owns: the caller frees
+ * *out. */
 MF_MUST mf_status mf_rewritten_graph(const mf_compile *c, const mf_signature *sig, mf_graph **out,
                                      mf_buf *notes);
 

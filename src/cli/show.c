@@ -11,12 +11,13 @@
 
 enum { SHOW_ALL = 1000, EDGE = 3, CELL = 512, CELL_STRING = 60 };
 
-/* The shortest text that reads back as the same number, of at most `digits`. */
+/* The shortest text that reads back as the same number, of at most `digits`; 30 rather than 3e+01. */
 static void float_text(double v, bool is_double, int digits, char *text, size_t size)
 {
     for (int p = 1; p <= digits; p++) {
         (void)snprintf(text, size, "%.*g", p, v);
-        if (is_double ? strtod(text, NULL) == v : strtof(text, NULL) == (float)v)
+        if ((is_double ? strtod(text, NULL) == v : strtof(text, NULL) == (float)v) &&
+            (fabs(v) >= 1e8 || !strchr(text, '+')))
             return;
     }
 }
@@ -26,7 +27,10 @@ static void real_text(double v, mf_dtype dtype, bool json, char *text, size_t si
     const bool is_double = dtype == MF_DTYPE_F64 || dtype == MF_DTYPE_C128;
 
     if (!isfinite(v))
-        (void)snprintf(text, size, "%s%s%s", json ? "\"" : "", isnan(v) ? "nan" : v < 0 ? "-inf" : "inf",
+        (void)snprintf(text, size, "%s%s%s", json ? "\"" : "",
+                       isnan(v) ? "nan"
+                       : v < 0  ? "-inf"
+                                : "inf",
                        json ? "\"" : "");
     else
         float_text(v, is_double, json ? (is_double ? 17 : 9) : 8, text, size);
@@ -65,7 +69,9 @@ static void cell_text(const mf_tensor *t, int64_t i, bool json, char text[CELL])
         string_text((const mf_string *)t->data + i, text, CELL);
     else if (t->dtype == MF_DTYPE_BOOL)
         (void)snprintf(text, CELL, "%s",
-                       mf_tensor_int_at(t, i) ? (json ? "true" : "True") : json ? "false" : "False");
+                       mf_tensor_int_at(t, i) ? (json ? "true" : "True")
+                       : json                 ? "false"
+                                              : "False");
     else if (mf_dtype_is_float(t->dtype))
         real_text(mf_tensor_float_at(t, i), t->dtype, json, text, CELL);
     else if (mf_dtype_is_complex(t->dtype))
@@ -83,7 +89,7 @@ static void cell_text(const mf_tensor *t, int64_t i, bool json, char text[CELL])
 typedef struct shower {
     const mf_tensor *t;
     mf_buf *out; /* NULL: only measure */
-    bool cut;    /* leave out the middle of long dimensions */
+    bool cut; /* leave out the middle of long dimensions */
     int left, right; /* widest text before and from the decimal point on */
 } shower;
 
@@ -205,7 +211,8 @@ typedef struct reader {
 
 static mf_status wrong(const reader *r, const char *what)
 {
-    return MF_FAIL(MF_INVALID_ARGUMENT, "'%.100s' is malformed at '%.20s': %s", r->text, r->at, what);
+    return MF_FAIL(MF_INVALID_ARGUMENT, "'%.100s' is malformed at '%.20s': %s", r->text, r->at,
+                   what);
 }
 
 static void skip(reader *r)
@@ -260,8 +267,8 @@ static mf_status read_number(reader *r, int depth)
         r->at = end;
     }
     if (!fits(r->dtype, v))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%.*s is no value of type %s", (int)(r->at - from), from,
-                       mf_dtype_name(r->dtype));
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%.*s is no value of type %s", (int)(r->at - from),
+                       from, mf_dtype_name(r->dtype));
     MF_TRY(mf_grow(&r->values, &r->cap, r->n + 1, sizeof *r->values));
     r->values[r->n++] = v;
     return MF_OK;

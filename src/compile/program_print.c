@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* program_print.c - a program for people: its items, each with the items it sends tokens to (":port->"
- * and "^->" for control), and inside a region its plan: the calls in order, v for values, @ for where
- * in the region's block of memory they are placed. */
+/* program_print.c - a program for people: its items, each with the items it sends tokens to
+ * (":port->" and "^->" for control), and inside a region its plan: the calls in order, v for
+ * values, @ for where in the region's block of memory they are placed. */
 #include "compile/program.h"
 
 #include <inttypes.h>
 
 static const char *const kind_names[] = {
-    [MF_ITEM_OP] = "op",         [MF_ITEM_ASYNC] = "async",   [MF_ITEM_REGION] = "region",
-    [MF_ITEM_FEED] = "feed",     [MF_ITEM_FETCH] = "fetch",   [MF_ITEM_SWITCH] = "switch",
-    [MF_ITEM_MERGE] = "merge",   [MF_ITEM_ENTER] = "enter",   [MF_ITEM_EXIT] = "exit",
-    [MF_ITEM_NEXT] = "next",     [MF_ITEM_TRIGGER] = "trigger",
+    [MF_ITEM_OP] = "op",       [MF_ITEM_ASYNC] = "async",     [MF_ITEM_REGION] = "region",
+    [MF_ITEM_FEED] = "feed",   [MF_ITEM_FETCH] = "fetch",     [MF_ITEM_SWITCH] = "switch",
+    [MF_ITEM_MERGE] = "merge", [MF_ITEM_ENTER] = "enter",     [MF_ITEM_EXIT] = "exit",
+    [MF_ITEM_NEXT] = "next",   [MF_ITEM_TRIGGER] = "trigger",
 };
 
 static void print_tensor_type(mf_dtype dtype, const mf_shape *shape, mf_buf *out)
