@@ -73,17 +73,16 @@ bool mf_command_is_group(const char *name)
 static mf_status unknown_command(mf_args *args, const char *name)
 {
     mf_closest closest = mf_closest_to(name);
-    char group[32] = "";
+    char groups[32][16] = { "" }; /* the first words of "graph run" and the like */
 
     for (int i = 0; mf_commands[i]; i++) {
         const char *known = mf_commands[i]->name;
         const size_t n = strcspn(known, " ");
 
         mf_closest_try(&closest, known);
-        if (known[n] && n < sizeof group) {
-            memcpy(group, known, n);
-            group[n] = '\0';
-            mf_closest_try(&closest, group);
+        if (known[n] && i < MF_COUNT(groups) && n < sizeof groups[0]) {
+            memcpy(groups[i], known, n);
+            mf_closest_try(&closest, groups[i]);
         }
     }
     if (closest.best)
