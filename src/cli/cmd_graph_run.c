@@ -40,13 +40,17 @@ typedef struct job {
     int64_t repeat, timeout_ms, threads;
 } job;
 
+/* Takes `s`; NULL means that there was no memory for it. */
 static mf_status add_string(strings *list, char *s)
 {
-    if (!s)
-        return MF_NOMEM("arguments");
-    MF_TRY(mf_grow(&list->s, &list->cap, list->n + 1, sizeof *list->s));
-    list->s[list->n++] = s;
-    return MF_OK;
+    mf_status st =
+        s ? mf_grow(&list->s, &list->cap, list->n + 1, sizeof *list->s) : MF_NOMEM("arguments");
+
+    if (st == MF_OK)
+        list->s[list->n++] = s;
+    else
+        mf_free(s);
+    return st;
 }
 
 static void strings_deinit(strings *list)
@@ -62,17 +66,17 @@ static void strings_deinit(strings *list)
 static mf_status add_fetch(job *j, const char *what, const char *text, int64_t *at)
 {
     mf_output o;
-    mf_buf name = { 0 };
+    const char *name;
 
     MF_TRY(mf_cli_find_output(j->args, j->graph, what, text, &o));
-    mf_buf_printf(&name, "%s:%d", o.node->name, o.port);
-    for (*at = 0; name.data && *at < j->fetches.n; ++*at) {
-        if (strcmp(j->fetches.s[*at], name.data) == 0) {
-            mf_buf_deinit(&name);
+    name = mf_arena_printf(j->graph->arena, "%s:%d", o.node->name, o.port);
+    if (!name)
+        return MF_NOMEM("arguments");
+    for (*at = 0; *at < j->fetches.n; ++*at) {
+        if (strcmp(j->fetches.s[*at], name) == 0)
             return MF_OK;
-        }
     }
-    return add_string(&j->fetches, name.data); /* takes the buffer's memory */
+    return add_string(&j->fetches, mf_strdup(name));
 }
 
 static mf_status read_fetches(job *j)
@@ -125,10 +129,10 @@ static mf_status read_dirs(job *j)
         MF_TRY(add_string(&j->dirs, mf_strdup(value)));
     for (at = 0; (value = mf_args_next(j->args, "feed", &at)) != NULL;) {
         char *path = mf_feed_path(strchr(value, '=') + 1);
+        char *dir = path ? mf_path_dir(path) : mf_strdup(".");
 
-        if (path)
-            MF_TRY(add_string(&j->dirs, mf_path_dir(path)));
         mf_free(path);
+        MF_TRY(add_string(&j->dirs, dir));
     }
     for (int64_t i = 0; i < j->n_saves; i++)
         MF_TRY(add_string(&j->dirs, mf_path_dir(j->saves[i].path)));
