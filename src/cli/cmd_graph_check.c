@@ -14,32 +14,36 @@ typedef struct use {
 
 /* Ops of the graph and of its functions' bodies. */
 typedef struct uses {
-    use *list;
+    use **list; /* in the arena */
     int64_t n, cap;
-    mf_map index; /* op -> 1 + its place in list, as a pointer */
+    mf_map index; /* op -> use */
     mf_map functions;
+    mf_arena *arena;
 } uses;
 
 static mf_status count_nodes(uses *u, Tensorflow__NodeDef *const *nodes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const char *op = nodes[i]->op;
-        const uintptr_t found = (uintptr_t)mf_map_find(&u->index, op);
+        use *found = mf_map_find(&u->index, op);
 
-        if (found) {
-            u->list[found - 1].count++;
-            continue;
+        if (!found) {
+            found = MF_ARENA_NEW(u->arena, use);
+            if (!found)
+                return MF_NOMEM("counting ops");
+            MF_TRY(mf_grow(&u->list, &u->cap, u->n + 1, sizeof(use *)));
+            MF_TRY(mf_map_set(&u->index, op, found));
+            u->list[u->n++] = found;
+            found->op = op;
         }
-        MF_TRY(mf_grow(&u->list, &u->cap, u->n + 1, sizeof *u->list));
-        u->list[u->n++] = (use){ op, 1 };
-        MF_TRY(mf_map_set(&u->index, op, (void *)(uintptr_t)u->n));
+        found->count++;
     }
     return MF_OK;
 }
 
 static int by_count(const void *a, const void *b)
 {
-    const use *x = a, *y = b;
+    const use *x = *(const use *const *)a, *y = *(const use *const *)b;
 
     if (x->count != y->count)
         return x->count > y->count ? -1 : 1;
@@ -59,7 +63,7 @@ static mf_status count_ops(uses *u, const Tensorflow__GraphDef *def)
             MF_TRY(mf_map_set(&u->functions, f->signature->name, f));
     }
     if (u->n > 0)
-        qsort(u->list, (size_t)u->n, sizeof *u->list, by_count);
+        qsort(u->list, (size_t)u->n, sizeof(use *), by_count);
     return MF_OK;
 }
 
@@ -86,15 +90,15 @@ static int64_t print_uses(const uses *u, mf_buf *out)
 
     mf_buf_str(out, "  count  op\n");
     for (int64_t i = 0; i < u->n; i++) {
-        const bool known = is_known(u, u->list[i].op);
-        const char *close = known ? NULL : closest_op(u->list[i].op);
+        const bool known = is_known(u, u->list[i]->op);
+        const char *close = known ? NULL : closest_op(u->list[i]->op);
 
         unknown += !known;
-        mf_buf_printf(out, "%7lld  %s%s", (long long)u->list[i].count, u->list[i].op,
+        mf_buf_printf(out, "%7lld  %s%s", (long long)u->list[i]->count, u->list[i]->op,
                       known ? "" : "  UNKNOWN");
         if (close)
             mf_buf_printf(out, ", similar: %s", close);
-        if (!mf_op_find(u->list[i].op) && known)
+        if (!mf_op_find(u->list[i]->op) && known)
             mf_buf_str(out, "  (a function of the graph)");
         mf_buf_str(out, "\n");
     }
@@ -108,15 +112,15 @@ static void print_json(const uses *u, mf_status st, const Tensorflow__GraphDef *
                   def->library ? def->library->n_function : 0);
     for (int64_t i = 0; i < u->n; i++) {
         mf_buf_str(out, i > 0 ? "," : "");
-        mf_buf_json(out, u->list[i].op, strlen(u->list[i].op));
-        mf_buf_printf(out, ":%lld", (long long)u->list[i].count);
+        mf_buf_json(out, u->list[i]->op, strlen(u->list[i]->op));
+        mf_buf_printf(out, ":%lld", (long long)u->list[i]->count);
     }
     mf_buf_str(out, "},\"unknown\":[");
     for (int64_t i = 0, n = 0; i < u->n; i++) {
-        if (is_known(u, u->list[i].op))
+        if (is_known(u, u->list[i]->op))
             continue;
         mf_buf_str(out, n++ > 0 ? "," : "");
-        mf_buf_json(out, u->list[i].op, strlen(u->list[i].op));
+        mf_buf_json(out, u->list[i]->op, strlen(u->list[i]->op));
     }
     mf_buf_str(out, "],\"error\":");
     if (st == MF_OK)
@@ -164,6 +168,7 @@ static mf_status check_run(mf_args *args)
 
     MF_TRY_TO(done, mf_graph_new(&graph));
     MF_TRY_TO(done, mf_cli_read_graph(args, args->words[0], graph->arena, &def));
+    u.arena = graph->arena;
     MF_TRY_TO(done, count_ops(&u, def));
     MF_TRY_TO(done, verdict(args, &u, def, graph));
 

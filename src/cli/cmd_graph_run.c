@@ -149,7 +149,7 @@ static mf_status read_args(job *j)
     MF_TRY(read_fetches(j));
     MF_TRY(check_targets(j));
     MF_TRY(mf_feeds_load(j->args, j->graph, &j->feeds));
-    j->results = mf_calloc(j->fetches.n, sizeof *j->results);
+    j->results = mf_calloc(j->fetches.n, sizeof(mf_tensor *));
     j->ns = mf_calloc(j->repeat, sizeof *j->ns);
     if (!j->results || !j->ns)
         return MF_NOMEM("results");
@@ -248,6 +248,13 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double median_seconds(const job *j) /* ns is sorted */
+{
+    const int64_t middle = j->ns[j->repeat / 2];
+
+    return (double)middle / 1e9;
+}
+
 static void print_text(job *j, mf_buf *out)
 {
     const int64_t first = j->ns[0];
@@ -264,10 +271,9 @@ static void print_text(job *j, mf_buf *out)
     if (j->repeat == 1 || j->fetches.n == 0)
         return;
     qsort(j->ns, (size_t)j->repeat, sizeof *j->ns, by_value);
-    mf_buf_printf(out,
-                  "%lld runs: median %.3f ms, fastest %.3f ms, first (with compiling) %.3f ms\n",
-                  (long long)j->repeat, (double)j->ns[j->repeat / 2] / 1e6, (double)j->ns[0] / 1e6,
-                  (double)first / 1e6);
+    mf_buf_printf(
+        out, "%lld runs: median %.3f ms, fastest %.3f ms, first (with compiling) %.3f ms\n",
+        (long long)j->repeat, median_seconds(j) * 1e3, (double)j->ns[0] / 1e6, (double)first / 1e6);
 }
 
 static void print_json_tensor(const char *name, const mf_tensor *t, mf_buf *out)
@@ -297,7 +303,7 @@ static void print_json(job *j, mf_buf *out)
         print_json_tensor(j->fetches.s[i], j->results[i], out);
     }
     mf_buf_printf(out, "],\"runs\":%lld,\"seconds\":%.9f,\"first_seconds\":%.9f}\n",
-                  (long long)(j->fetches.n > 0 ? j->repeat : 0), (double)j->ns[j->repeat / 2] / 1e9,
+                  (long long)(j->fetches.n > 0 ? j->repeat : 0), median_seconds(j),
                   (double)first / 1e9);
 }
 

@@ -11,7 +11,8 @@
 
 enum { SHOW_ALL = 1000, EDGE = 3, CELL = 512, CELL_STRING = 60 };
 
-/* The shortest text that reads back as the same number, of at most `digits`; 30 rather than 3e+01. */
+/* The shortest text that reads back as the same number, of at most `digits`; 30 rather than 3e+01.
+ */
 static void float_text(double v, bool is_double, int digits, char *text, size_t size)
 {
     for (int p = 1; p <= digits; p++) {
