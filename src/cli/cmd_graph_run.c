@@ -3,6 +3,7 @@
  * fetches together, as often as asked. */
 #include "base/clock.h"
 #include "cli/feed.h"
+#include "cli/restore.h"
 #include "cli/show.h"
 #include "formats/npz.h"
 
@@ -30,6 +31,7 @@ typedef struct job {
     mf_graph *graph;
     mf_session *session;
     mf_feeds feeds;
+    mf_restore restore;
     strings fetches; /* "node:port"; the first n_shown are printed, the rest only saved */
     strings dirs;
     int64_t n_shown;
@@ -125,6 +127,9 @@ static mf_status read_dirs(job *j)
 
     MF_TRY(add_string(&j->dirs, mf_strdup(".")));
     MF_TRY(add_string(&j->dirs, mf_path_dir(j->args->words[0])));
+    value = mf_args_value(j->args, "restore");
+    if (value)
+        MF_TRY(add_string(&j->dirs, mf_path_dir(value)));
     while ((value = mf_args_next(j->args, "allow-dir", &at)) != NULL)
         MF_TRY(add_string(&j->dirs, mf_strdup(value)));
     for (at = 0; (value = mf_args_next(j->args, "feed", &at)) != NULL;) {
@@ -214,11 +219,15 @@ static mf_status run_session(job *j)
                                          .disable = mf_args_value(j->args, "disable"),
                                          .allow_dirs = (const char *const *)j->dirs.s,
                                          .n_allow_dirs = (int)j->dirs.n };
+    const char *checkpoint = mf_args_value(j->args, "restore");
     mf_status st;
 
+    if (checkpoint)
+        MF_TRY(mf_restore_add(j->args, j->graph, checkpoint, &j->restore));
     MF_TRY(mf_session_new(j->graph, &options, &j->session));
-    if (mf_args_has(j->args, "restore"))
-        return MF_FAIL(MF_UNIMPLEMENTED, "--restore: checkpoints cannot be read yet");
+    st = checkpoint ? mf_restore_run(&j->restore, j->session) : MF_OK;
+    if (st != MF_OK)
+        return mf_cli_name_file(st, checkpoint);
     st = run_targets(j);
     if (st == MF_OK)
         st = run_fetches(j);
@@ -351,6 +360,7 @@ static mf_status graph_run(mf_args *args)
     strings_deinit(&j.fetches);
     strings_deinit(&j.dirs);
     mf_feeds_deinit(&j.feeds);
+    mf_restore_deinit(&j.restore);
     mf_graph_free(j.graph);
     return st;
 }
@@ -362,8 +372,10 @@ static const mf_option options[] = {
       0, true },
     { "fetch", "NODE:PORT", "compute and print this output", 0, true },
     { "target", "NODE", "run this node, before the fetches and in a run of its own", 0, true },
-    { "restore", "CHECKPOINT", "first set the graph's variables from this TensorFlow checkpoint", 0,
-      false },
+    { "restore", "CHECKPOINT",
+      "first set the graph's variables from this TensorFlow checkpoint, the beginning of "
+      "CHECKPOINT.index; variables it lacks stay uninitialised",
+      0, false },
     { "save", "NODE:PORT=FILE", "compute this output and write it as FILE.npy", 0, true },
     { "save-all", "FILE", "write all fetched outputs into one FILE.npz", 0, false },
     { "threads", "N", "threads to use; 0, the default: one per core. Results do not depend on it",
@@ -388,7 +400,8 @@ const mf_command mf_command_graph_run = {
     .summary = "run a graph and print what it computes",
     .about = "GRAPH is a GraphDef: text if its name ends in .pbtxt, else binary.\n\n"
              "One session is made. Each --target is run, in the given order, then all fetches "
-             "together. Variables keep their values from run to run.\n\n"
+             "together. Variables keep their values from run to run; --restore comes before all of "
+             "them.\n\n"
              "The graph's ops can reach files in the working directory, in the directories of the "
              "files named here, and in those allowed by --allow-dir. Values of more than 1000 "
              "elements are printed in part, or as null with --json: --save has them whole.",

@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "graph/op.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *gradient_of(const mf_op *op)
@@ -103,8 +104,12 @@ typedef enum form { FORM_TABLE, FORM_JSON, FORM_DEF } form;
 static mf_status print_op(const mf_op *op, form f, bool first, mf_buf *out)
 {
     const mf_opdef *def;
+    const mf_status st = mf_op_def(op, &def);
+    char before[100];
 
-    MF_TRY(mf_op_def(op, &def));
+    (void)snprintf(before, sizeof before, "op %.80s: ", op->name);
+    if (st != MF_OK)
+        return mf_error_wrap(st, before, "");
     if (f == FORM_JSON) {
         mf_buf_str(out, first ? "" : ",\n ");
         print_json(op, def, out);
