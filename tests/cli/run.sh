@@ -114,30 +114,41 @@ ok "targets run first, in order" "loss:0 float[]" "1." -- \
 ok "targets alone" -- graph run "$train" --target init
 ok "parameters" -- graph run "$hello" --feed x=x.npy --fetch y --param pool_spin_rounds=0 --param session_cache_runs=0
 # a checkpoint of w = 4, written by the graph's own ops
-strings() # NAME TEXT: a constant
+strings() # NAME TEXT SHAPE: a constant
 {
     echo "node { name: '$1' op: 'Const' attr { key: 'dtype' value { type: DT_STRING } }
           attr { key: 'value' value { tensor { dtype: DT_STRING tensor_shape { $3 } string_val: '$2' } } } }"
 }
+saver() # PREFIX: the training graph with a node `save`
 {
     cat "$train"
-    strings prefix "$work/ckpt" ''
+    strings prefix "$1" ''
     strings keys w 'dim { size: 1 }'
     strings slices '' 'dim { size: 1 }'
     echo "node { name: 'save' op: 'SaveV2' input: 'prefix' input: 'keys' input: 'slices' input: 'w/read'
           attr { key: 'dtypes' value { list { type: DT_FLOAT } } } }"
-} >saver.pbtxt
-ok "a graph saves its variables" -- graph run saver.pbtxt --target init --target train --target train --target save
-ok "restore" "w/read:0 float[]" "4." -- graph run "$train" --restore ckpt --fetch w/read
-ok "restore, then train" "3.5" -- graph run "$train" --restore ckpt --target train --fetch w/read
+}
+mkdir in out_of_reach
+saver "$work/in/ckpt" >in/saver.pbtxt
+saver "$work/out_of_reach/ckpt" >in/escaper.pbtxt
+ok "a graph saves its variables" -- graph run in/saver.pbtxt --target init --target train --target train --target save
+cd in || exit 1
+fails "but only where it may" "--allow-dir" -- graph run escaper.pbtxt --target init --target save
+ok "and where it is allowed" -- graph run escaper.pbtxt --target init --target save --allow-dir ../out_of_reach
+cd .. || exit 1
+ok "restore" "w/read:0 float[]" "4." -- graph run "$train" --restore in/ckpt --fetch w/read
+ok "restore, then train" "3.5" -- graph run "$train" --restore in/ckpt --target train --fetch w/read
+echo 'node { name: "w" op: "VariableV2" attr { key: "dtype" value { type: DT_FLOAT } }
+             attr { key: "shape" value { shape { } } } }' >reference.pbtxt
+ok "restore the other kind of variable" "w:0 float[]" "4." -- graph run reference.pbtxt --restore in/ckpt --fetch w
 fails "a missing checkpoint" "none" "CHECKPOINT.index" -- graph run "$train" --restore none --fetch w/read
 sed 's/"w"/"v"/; s/"w\/read"/"v\/read"/; s/s: "w"/s: "v"/; s/input: "w"/input: "v"/' "$train" >other.pbtxt
 fails "a checkpoint of another graph" "none of the graph's 1 variables" "it holds w" -- \
-    graph run other.pbtxt --restore ckpt --fetch v/read
+    graph run other.pbtxt --restore in/ckpt --fetch v/read
 echo 'node { name: "w" op: "VarHandleOp" attr { key: "dtype" value { type: DT_DOUBLE } }
              attr { key: "shape" value { shape { } } } }' >double.pbtxt
 fails "a checkpoint of another type" "'w' is float, but the variable is double" -- \
-    graph run double.pbtxt --restore ckpt --target w
+    graph run double.pbtxt --restore in/ckpt --target w
 wrong "nothing to run" "nothing to run" "outputs that no node uses: y:0" -- graph run "$hello"
 
 # ---- graph run, broken
