@@ -31,17 +31,16 @@ static const char *key_of(const mf_bundle *b, const mf_node *n, char *key, size_
     return NULL;
 }
 
-static mf_status add_name(mf_feeds *list, const char *name, mf_tensor **value)
+/* An entry with an empty tensor. */
+static mf_status add_entry(mf_feeds *list, const char *name)
 {
     MF_TRY(mf_grow(&list->names, &list->cap_names, list->n + 1, sizeof *list->names));
     MF_TRY(mf_grow(&list->values, &list->cap_values, list->n + 1, sizeof(mf_tensor *)));
     list->names[list->n] = mf_strdup(name);
-    list->values[list->n] = value ? mf_calloc(1, sizeof(mf_tensor)) : NULL;
+    list->values[list->n] = mf_calloc(1, sizeof(mf_tensor));
     list->n++;
-    if (!list->names[list->n - 1] || (value && !list->values[list->n - 1]))
+    if (!list->names[list->n - 1] || !list->values[list->n - 1])
         return MF_NOMEM("a checkpoint's tensors");
-    if (value)
-        *value = list->values[list->n - 1];
     return MF_OK;
 }
 
@@ -59,8 +58,9 @@ static mf_status add_variable(mf_graph *g, mf_node *n, mf_bundle *b, const char 
     assign = mf_applyf(g, is_resource ? "AssignVariableOp" : "Assign", MF_IN(variable, value),
                        "name='restore/%s/assign'", n->name);
     MF_TRY(mf_graph_status(g));
-    MF_TRY(add_name(&out->assign, mf_node_name(assign.node), NULL));
-    MF_TRY(add_name(&out->feeds, mf_node_name(value.node), &t));
+    MF_TRY(add_entry(&out->assign, mf_node_name(assign.node)));
+    MF_TRY(add_entry(&out->feeds, mf_node_name(value.node)));
+    t = out->feeds.values[out->feeds.n - 1];
     MF_TRY(mf_bundle_read(b, key, strlen(key), NULL, t));
     if (t->dtype != dtype)
         return MF_FAIL(MF_INVALID_ARGUMENT, "'%.200s' is %s, but the variable is %s", key,
