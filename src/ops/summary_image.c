@@ -209,7 +209,7 @@ static mf_status image_infer(mf_infer *in)
 const mf_op mf_op_image_summary = {
     .name = "ImageSummary",
     .def = "(tag:string, tensor:T) -> (summary:string) {max_images:int>=1=3, T:type=float in "
-           "[uint8,float,half,double], bad_color:tensor=tensor}",
+           "[uint8,float,half,double], bad_color:tensor=uint8[4]{255,0,0,255}}",
     .infer = image_infer,
     .grad = mf_grad_none,
     .run = image_run,
