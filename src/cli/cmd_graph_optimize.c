@@ -125,6 +125,10 @@ static mf_status run_passes(job *j, mf_buf *out)
             mf_buf_printf(out, "%-10s %8lld %8s\n", passes[i].name, (long long)before, "off");
             continue;
         }
+        if (!passes[i].run) {
+            mf_buf_printf(out, "%-10s %8lld %8s\n", passes[i].name, (long long)before, "below");
+            continue; /* seen in the program */
+        }
         MF_TRY(passes[i].run(c));
         MF_TRY(mf_graph_verify(c->graph));
         mf_buf_printf(out, "%-10s %8lld %8lld %9.3f\n", passes[i].name, (long long)before,
