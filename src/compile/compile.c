@@ -39,7 +39,7 @@ mf_status mf_passes_parse(const char *names, uint64_t *disabled)
 
         if (i < 0)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "there is no pass '%.*s'; `meshflow graph optimize --help` lists them",
+                           "there is no pass '%.*s'; `meshflow graph optimize --list` lists them",
                            (int)n, names);
         if (strcmp(passes[i].name, "inline") == 0)
             return MF_FAIL(MF_INVALID_ARGUMENT, "the pass 'inline' cannot be switched off");
