@@ -31,6 +31,7 @@ typedef struct mf_compile {
     mf_facts *facts; /* by node id, valid after mf_infer_graph() */
     int64_t n_facts;
     uint64_t disabled;     /* bit set over mf_passes() */
+    struct mf_inliner *inliner; /* of inline.c, while it runs */
     mf_resources *session; /* for kernels that keep state */
     mf_pool *pool;
 } mf_compile;

@@ -141,7 +141,8 @@ static mf_status broadcast_to_grad(mf_grad *g)
 /* ---- BroadcastArgs, BroadcastGradientArgs ---- */
 
 /* The broadcast of two shapes given as vectors, and as bit sets the dimensions along which either
- * repeats. Dimensions of 1 in both count for both: summing over them does nothing. */
+ * repeats. Dimensions of 1 in both count for both: summing over them does nothing. Equal shapes
+ * reduce nothing at all. */
 static mf_status broadcast_vectors(const mf_tensor *s0, const mf_tensor *s1, mf_shape *out,
                                    unsigned reduce[2])
 {
@@ -163,6 +164,8 @@ static mf_status broadcast_vectors(const mf_tensor *s0, const mf_tensor *s1, mf_
         reduce[0] |= x == 1 ? 1u << d : 0;
         reduce[1] |= y == 1 ? 1u << d : 0;
     }
+    if (mf_shape_equal(&a, &b))
+        reduce[0] = reduce[1] = 0;
     return MF_OK;
 }
 

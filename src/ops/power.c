@@ -5,7 +5,7 @@
 
 #define POW(x, y)                                                                                  \
     _Generic((x),                                                                                  \
-        float: Sleef_powf_u10,                                                                     \
+        float: mf_powf,                                                                     \
         double: Sleef_pow_u10,                                                                     \
         float _Complex: cpowf,                                                                     \
         double _Complex: cpow)(x, y)
