@@ -221,13 +221,15 @@ def outputs(definition, attrs):
 class Built:
     """A case as a GraphDef with feeds and fetches."""
 
-    def __init__(self, case, values):
+    def __init__(self, case, values, shapes):
         self.graph = graph_pb2.GraphDef()
         self.graph.versions.producer = 2474
+        self.values, self.shapes = values, shapes
         self.feeds, self.fetches, self.after, self.init = {}, [], [], False
         self.case = case
         definition = op_def_registry.get(case.op)
-        node = None
+        if definition.HasField("deprecation"):
+            self.graph.versions.producer = definition.deprecation.version - 1
         refs = [a.is_ref for a in definition.input_arg]
         init = []
         for i, (spec, value) in enumerate(zip(case.inputs, values)):
@@ -237,6 +239,10 @@ class Built:
             else:
                 n = self.graph.node.add(name="in%d" % i, op="Placeholder")
                 n.attr["dtype"].type = spec.dtype
+                if shapes:
+                    n.attr["shape"].shape.SetInParent()
+                    for d in spec.shape:
+                        n.attr["shape"].shape.dim.add().size = d
                 self.feeds["in%d:0" % i] = value
         if init:
             self.graph.node.add(name="init", op="NoOp", input=["^" + n for n in init])
@@ -253,6 +259,7 @@ class Built:
         g = self.graph
         v = g.node.add(name="in%d" % i, op="VariableV2" if ref else "VarHandleOp")
         v.attr["dtype"].type = spec.dtype
+        v.attr["shared_name"].s = b"in%d" % i  # without, TensorFlow makes all of them one
         v.attr["shape"].shape.SetInParent()
         for d in spec.shape:
             v.attr["shape"].shape.dim.add().size = d
@@ -270,5 +277,6 @@ class Built:
         self.after.append("read%d:0" % i)
 
 
-def build(case, rng):
-    return Built(case, [i.draw(rng) for i in case.inputs])
+def build(case, rng, shapes=False):
+    """shapes: whether the graph says the shapes of its inputs."""
+    return Built(case, [i.draw(rng) for i in case.inputs], shapes)

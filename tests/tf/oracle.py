@@ -19,9 +19,9 @@ CONFIG = v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_thr
 CONFIG.graph_options.rewrite_options.disable_meta_optimizer = True
 CONFIG.graph_options.optimizer_options.opt_level = -1
 
-# |a - b| <= tolerance * max(|b|, FLOOR * largest |b| of the tensor, FLOOR): relative to the magnitude,
-# with a floor for what is left after cancellation.
-FLOOR = 0.02
+# |a - b| <= tolerance * max(|b|, floor): relative to the magnitude, with a floor for what is left after
+# cancellation: a part of the largest |b| of the tensor (and of 1), more where many terms are added up.
+FLOOR = {np.dtype(np.float16): 0.5, np.dtype(ml_dtypes.bfloat16): 0.5}
 TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-5,
              np.dtype(np.float16): 2e-3, np.dtype(ml_dtypes.bfloat16): 2e-2,
              np.dtype(np.complex128): 1e-12, np.dtype(np.complex64): 1e-5}
@@ -34,7 +34,7 @@ class Failure:
         self.name, self.message = name, message
 
     def __repr__(self):
-        return "%s: %s" % (self.name, self.message)
+        return "%s: %s" % (self.name, self.message.removeprefix(self.name + ": ")[:300])
 
 
 NAMES = {1: "CANCELLED", 2: "UNKNOWN", 3: "INVALID_ARGUMENT", 4: "DEADLINE_EXCEEDED",
@@ -60,7 +60,7 @@ def tf_graph(graph_def):
     except ValueError as e:
         return Failure("INVALID_ARGUMENT", str(e).split("\n")[0])
     except tf.errors.OpError as e:
-        return Failure(NAMES.get(e.error_code, "?"), e.message.split("\n")[0])
+        return Failure(NAMES.get(e.error_code, "?"), " ".join(e.message.split()))
     return g
 
 
@@ -77,7 +77,7 @@ def run_tf(graph, steps):
                 out.append([np.asarray(x) for x in r[0]])
             return out
     except tf.errors.OpError as e:
-        return Failure(NAMES.get(e.error_code, "?"), e.message.split("\n")[0])
+        return Failure(NAMES.get(e.error_code, "?"), " ".join(e.message.split()))
     except (TypeError, ValueError, NotImplementedError) as e:
         return Failure("INVALID_ARGUMENT", str(e).split("\n")[0])
 
@@ -90,8 +90,9 @@ def run_mf(graph_bytes, steps, **options):
         return Failure(e.name, str(e))
 
 
-def close(ours, theirs, tolerance=None, loosen=1.0):
-    """"" when equal within tolerance, else what differs."""
+def close(ours, theirs, tolerance=None, terms=1, loosen=1.0):
+    """"" when equal within tolerance, else what differs. terms: about how many numbers are added up
+    for one element."""
     if isinstance(theirs, Failure) or isinstance(ours, Failure):
         return "" if type(ours) is type(theirs) else "%r, TensorFlow: %r" % (ours, theirs)
     theirs = np.asarray(theirs)
@@ -109,20 +110,21 @@ def close(ours, theirs, tolerance=None, loosen=1.0):
         return _where(np.flatnonzero(ours.reshape(-1) != theirs.reshape(-1)), ours, theirs)
     a, b = wide(ours).reshape(-1), wide(theirs).reshape(-1)
     tol = max(tolerance or 0, TOLERANCE[theirs.dtype]) * loosen
+    floor = max(FLOOR.get(theirs.dtype, 0.02), 0.3 * np.sqrt(terms) if terms >= 8 else 0)
     if np.iscomplexobj(a):
         # An infinite or undefined part makes a complex number that; which part is a convention.
-        good = np.where(np.isfinite(b), _near(a, b, tol), ~np.isfinite(a))
+        good = np.where(np.isfinite(b), _near(a, b, tol, floor), ~np.isfinite(a))
     else:
-        good = _near(a, b, tol)
+        good = _near(a, b, tol, floor)
     return _where(np.flatnonzero(~good), ours, theirs)
 
 
-def _near(a, b, tol):
+def _near(a, b, tol, floor):
     with np.errstate(invalid="ignore", over="ignore"):
         finite = np.isfinite(b)
         same = (a == b) | (np.isnan(a) & np.isnan(b))
         largest = np.max(np.abs(b[finite]), initial=1.0)
-        return same | (finite & (np.abs(a - b) <= tol * np.maximum(FLOOR * largest, np.abs(b))))
+        return same | (finite & (np.abs(a - b) <= tol * np.maximum(floor * largest, np.abs(b))))
 
 
 def wide(x):
