@@ -14,17 +14,21 @@ import oracle
 STATUS_EXCEPTIONS = {
 }
 
+# Ops that refuse other generated inputs than TensorFlow does, and why. Their answers are compared.
+REFUSES_OTHERWISE = {
+}
 
-def generator(seed, name):
-    return np.random.default_rng([seed, zlib.crc32(name.encode())])
+
+def generator(seed, name, index=0):
+    return np.random.default_rng([seed, zlib.crc32(name.encode()), index])
 
 
 class Report:
     """What happened to one op."""
 
     def __init__(self, name):
-        self.name = name
-        self.failures, self.types, self.lacking = [], set(), set()
+        self.name = name  # lacking: types TensorFlow has no kernel for; missing: we have none
+        self.failures, self.types, self.lacking, self.missing = [], set(), set(), set()
         self.compared = self.refused = self.no_kernel = self.not_compared = 0
         self.samples = 0
         self.tolerance = 0.0
@@ -51,42 +55,36 @@ def type_of(case, built):
     return built.types[0] % 100 if built.types else case.inputs[0].dtype if case.inputs else 0
 
 
-def compare(case, rng, report, is_sample, progress):
+def compare(case, index, seed, report, is_sample, progress):
     """One case on both sides."""
     text = case.text()
+    rng = generator(seed, "values of " + case.op, index)
     try:
         built = cases.build(case, rng, not is_sample and bool(rng.integers(2)))
     except (ValueError, KeyError, TypeError, OverflowError) as e:
         if is_sample and not case.fails:
             report.fail(text, "cannot be built: %s" % e)
         return
-    both = run_both(built, progress)
+    say = lambda side: progress("%s %s \"%s\"" % (side, case.op, text), index, report)
+    both = run_both(built, say)
     failed = isinstance(both[1], oracle.Failure)
     if case.fails != failed and not oracle.no_kernel(both[1]) and not built.shapes:
         # Some shape functions insist on known ranks; some only refuse what they know.
         built = cases.Built(case, built.values, True)
-        both = run_both(built, progress)
-    if both[0] is None:
-        report.fail(text, "Meshflow crashed or hung")
-    elif both[1] is None:
-        report.not_compared += 1
-    else:
-        judge(case, built, *both, report, text)
+        both = run_both(built, say)
+    judge(case, built, *both, report, is_sample, text)
 
 
-def run_both(built, progress):
-    """(ours, theirs); None where that side died."""
-    text = "%s \"%s\"" % (built.case.op, built.case.text())
+def run_both(built, say):
+    """(ours, theirs)"""
     todo = steps(built)
-    ours = theirs = None
-    if not progress("meshflow " + text):
-        ours = oracle.run_mf(built.graph.SerializeToString(), todo)
-    if not progress("tensorflow " + text):
-        theirs = oracle.run_tf(oracle.tf_graph(built.graph), todo)
-    return ours, theirs
+    say("meshflow")
+    ours = oracle.run_mf(built.graph.SerializeToString(), todo)
+    say("tensorflow")
+    return ours, oracle.run_tf(oracle.tf_graph(built.graph), todo)
 
 
-def judge(case, built, ours, theirs, report, text):
+def judge(case, built, ours, theirs, report, is_sample, text):
     failed = isinstance(ours, oracle.Failure), isinstance(theirs, oracle.Failure)
     if oracle.no_kernel(theirs):
         report.no_kernel += 1
@@ -101,6 +99,12 @@ def judge(case, built, ours, theirs, report, text):
         elif (ours.name != theirs.name and
               STATUS_EXCEPTIONS.get(case.op) != (ours.name, theirs.name)):
             report.fail(text, "fails with %r, TensorFlow with %r" % (ours, theirs))
+        report.refused += 1
+        return
+    if failed[0] and not failed[1] and "has no kernel for type" in ours.message:
+        report.missing.add(type_of(case, built))
+        return
+    if failed[0] != failed[1] and not is_sample and case.op in REFUSES_OTHERWISE:
         report.refused += 1
         return
     if failed[0] != failed[1]:
@@ -293,32 +297,30 @@ def generate(bases, rng):
     return case
 
 
-def check(op, seed, generated, progress):
-    """All of one op. progress(what) is told before each run and says whether to leave it out."""
+def check(op, seed, generated, start, progress):
+    """Cases number `start` and following of one op: its samples, then generated ones. progress(what,
+    index, report) is told before each run."""
     report = Report(op.name)
     if op_def_registry.get(op.name) is None:
         return report
     bases = []
-    rng = generator(seed, op.name)
-    for text in op.samples:
+    for index, text in enumerate(op.samples):
         try:
             case = cases.parse(op.name, text)
         except (ValueError, KeyError) as e:
             report.fail(text, "cannot be read: %s" % e)
             continue
+        if not case.fails and not case.no_tf:
+            bases.append(case)
+        if index < start:
+            continue
         report.samples += 1
         if case.no_tf:
             report.not_compared += 1
             continue
-        if not case.fails:
-            bases.append(case)
-        compare(case, rng, report, True, progress)
-    tries = 0
-    done = 0
-    while bases and done < generated and tries < 4 * generated:
-        tries += 1
-        case = generate(bases, rng)
+        compare(case, index, seed, report, True, progress)
+    for index in range(max(start, len(op.samples)), len(op.samples) + generated if bases else 0):
+        case = generate(bases, generator(seed, op.name, index))
         if case:
-            done += 1
-            compare(case, rng, report, False, progress)
+            compare(case, index, seed, report, False, progress)
     return report

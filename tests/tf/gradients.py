@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our symbolic gradients against tf.gradients, on the samples of every op that has one."""
 import ctypes
-import re
 
 import numpy as np
 import tensorflow as tf
@@ -70,19 +69,19 @@ def differentiable(t):
     return t in cases.FLOATS or t in cases.COMPLEX
 
 
-def check_case(case, rng, report, progress):
+def check_case(case, rng, report, say):
     built = cases.build(case, rng)
     first = oracle.tf_graph(built.graph)
     if isinstance(first, oracle.Failure):
         built = cases.Built(case, built.values, True)
         first = oracle.tf_graph(built.graph)
     text = case.text()
-    label = "gradient of %s \"%s\"" % (case.op, text)
     xs = ["in%d:0" % i for i, spec in enumerate(case.inputs)
           if differentiable(spec.dtype) and not _is_ref(case, i)]
     ports = [i for i, t in enumerate(built.types) if differentiable(t)]
-    if not xs or not ports or progress("tensorflow " + label):
+    if not xs or not ports:
         return
+    say("tensorflow")
     todo = differential.steps(built)
     forward = oracle.run_tf(first, todo)
     if isinstance(forward, oracle.Failure):
@@ -99,27 +98,32 @@ def check_case(case, rng, report, progress):
     ys = ["op:%d" % i for i in ports]
     graph = oracle.tf_graph(built.graph)
     want = theirs(graph, ys, xs, dys)
-    if progress("meshflow " + label):
-        report.fail(text, "Meshflow crashed or hung")
-        return
+    say("meshflow")
     got = answer(built, ys, xs, dys, feeds)
+    if isinstance(want, oracle.Failure) and want.name != "UNIMPLEMENTED":
+        report.not_compared += 1  # TensorFlow's Python cannot build it: int64 axes, unknown ranks
+        return
     if isinstance(want, oracle.Failure):
         if not isinstance(got, oracle.Failure):
             report.fail(text, "has a gradient, TensorFlow: %r" % want)
         else:
             report.refused += 1
         return
-    if isinstance(got, oracle.Failure):
-        report.fail(text, "%r, TensorFlow has a gradient" % got)
-        return
     init = [([], {}, ["init"])] if built.init else []
+    say("tensorflow")
     named = [w for w in want if w is not None]
     wanted = oracle.run_tf(graph, init + [([w.name for w in named], feeds, [])])
     if isinstance(wanted, oracle.Failure):
         report.no_kernel += 1
         return
+    if isinstance(got, oracle.Failure):
+        report.fail(text, "%r, TensorFlow has a gradient" % got)
+        return
     values = iter(wanted[-1])
-    judge(case, built, xs, got, [None if w is None else next(values) for w in want], report)
+    want = [None if w is None else next(values) for w in want]
+    if all(feeds[d].size == 0 for d in dys):  # TensorFlow leaves some of these uninitialised
+        want = [None if w is None else np.zeros_like(w) for w in want]
+    judge(case, built, xs, got, want, report)
 
 
 def _is_ref(case, i):
@@ -151,8 +155,6 @@ def judge(case, built, xs, got, want, report):
                     x, "none" if a is None else "not none", "none" if b is None else "not none"))
                 return
             continue
-        if case.unordered:
-            continue
         what = oracle.close(a, b, case.tolerance, max(differential.terms(built, b),
                                                       differential.terms(built, built.values[0])),
                             loosen=3.0)
@@ -176,30 +178,47 @@ def registered(name):
     return "yes" if fn is not None else "none"
 
 
-# Ops of which TensorFlow registers a gradient and we do not, or the other way, and why.
-REGISTRY_EXCEPTIONS = {
+CONTROL_FLOW = "differentiated by whoever builds the graph; mf_gradients() stops at control flow"
+# Ops of which TensorFlow registers a gradient and we do not, and why.
+UNREGISTERED = {
+    **dict.fromkeys(["Case", "StatelessCase", "If", "StatelessIf", "While", "StatelessWhile", "Enter",
+                     "Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"],
+                    CONTROL_FLOW),
+}
+# Ops whose gradient is not compared on samples, and why.
+NOT_COMPARED = {
+    **dict.fromkeys(["MatrixDiagPartV2", "MatrixDiagV2", "MatrixSetDiagV2"],
+                    "TensorFlow's gradient aligns diagonals as V3 does, not as the op itself"),
+    **dict.fromkeys(["MaxPoolGrad", "MaxPool3DGrad"],
+                    "needs a third input that fits the others, which a sample cannot say"),
 }
 
 
-def check(op, seed, progress):
+def check(op, seed, start, progress):
     report = differential.Report(op.name)
     if op_def_registry.get(op.name) is None:
         return report
-    theirs_has = registered(op.name)
-    if op.gradient != theirs_has and op.name not in REGISTRY_EXCEPTIONS:
-        report.fail("", "gradient: %s, TensorFlow: %s" % (op.gradient, theirs_has))
-    if op.gradient != "yes":
+    # Where TensorFlow registers nothing, stopping and refusing are both fine: nothing can be compared.
+    if registered(op.name) != "yes":
+        if op.gradient == "yes":
+            report.fail("", "has a gradient, TensorFlow: %s" % registered(op.name))
         return report
-    rng = differential.generator(seed, "gradient of " + op.name)
-    for text in op.samples:
+    if op.gradient == "missing" and op.name not in UNREGISTERED:
+        report.fail("", "no gradient, TensorFlow has one")
+    if op.gradient == "missing" or op.name in NOT_COMPARED:
+        return report
+    for index, text in enumerate(op.samples):
+        if index < start:
+            continue
         try:
             case = cases.parse(op.name, text)
         except (ValueError, KeyError):
             continue  # reported by the comparison of samples
-        if case.fails or case.no_tf or re.search(r"!nograd\b.*!unordered", text):
+        if case.fails or case.no_tf or case.unordered:
             continue
+        say = lambda side: progress("%s gradient of %s \"%s\"" % (side, op.name, text), index, report)
         try:
-            check_case(case, rng, report, progress)
+            check_case(case, differential.generator(seed, "gradient of " + op.name, index), report, say)
         except (ValueError, KeyError, TypeError) as e:
             report.fail(text, "cannot be built: %s" % e)
     return report

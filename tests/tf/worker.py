@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process of the tests: takes units of work from stdin, a line of JSON each, and answers on stdout.
-Before anything that could end the process, it says what it is about to do ("at ..."), so that run.py
-can tell who died, and go on behind it."""
+Before anything that could end the process, it says what it is about to do and what came out so far, so
+that run.py can tell who died, and go on behind it."""
 import json
 import os
 import sys
@@ -20,18 +20,15 @@ def outcome(report):
     return dict(failures=report.failures, compared=report.compared, refused=report.refused,
                 no_kernel=report.no_kernel, not_compared=report.not_compared,
                 samples=report.samples, types=sorted(report.types),
-                lacking=sorted(report.lacking), tolerance=report.tolerance)
+                lacking=sorted(report.lacking), missing=sorted(report.missing), tolerance=report.tolerance)
 
 
 def run(unit):
     import oplist
-    dead = set(unit.get("dead", ()))
+    start = unit.get("start", 0)
 
-    def progress(what):
-        if what in dead:
-            return True
-        say("at", text=what)
-        return False
+    def progress(text, index, report):
+        say("at", text=text, index=index, **outcome(report))
 
     kind, name, seed = unit["kind"], unit["name"], unit["seed"]
     by_name = {o.name: o for o in oplist.ops()}
@@ -40,13 +37,14 @@ def run(unit):
         return dict(failures=signatures.check(by_name[name]))
     if kind == "op":
         import differential
-        return outcome(differential.check(by_name[name], seed, unit["count"], progress))
+        return outcome(differential.check(by_name[name], seed, unit["count"], start,
+                                          progress))
     if kind == "gradient":
         import gradients
-        return outcome(gradients.check(by_name[name], seed, progress))
+        return outcome(gradients.check(by_name[name], seed, start, progress))
     if kind == "graphs":
         import random_graphs
-        return outcome(random_graphs.check(int(name), seed, unit["count"], progress))
+        return outcome(random_graphs.check(int(name), seed, unit["count"], start, progress))
     raise ValueError(kind)
 
 
