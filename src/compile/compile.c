@@ -8,6 +8,7 @@ static const mf_pass passes[] = {
     { "inline", "calls and functional control flow become nodes", true, mf_pass_inline },
     { "fold", "ops on constants become constants", true, mf_pass_fold },
     { "cse", "equal ops on equal inputs become one", true, mf_pass_cse },
+    { "fuse", "trees of elementwise ops run tile by tile in cache", true, mf_pass_fuse },
 };
 
 const mf_pass *mf_passes(int *n)

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NODES_MAX = 2000000 };
+enum { NODES_MAX = 500000 };
 
 /* The functions whose bodies a node came out of, innermost first. */
 typedef struct mf_inline_chain {
@@ -19,9 +19,17 @@ typedef struct mf_inline_chain {
     const struct mf_inline_chain *outer;
 } chain;
 
+/* What a call has become. */
+typedef struct replacement {
+    mf_output *outs;
+    mf_node *done; /* stands for the call in control edges; NULL: no call, or not replaced yet */
+} replacement;
+
 struct mf_inliner {
     const chain **from; /* by node id; NULL: the graph itself */
     int64_t cap;
+    replacement *became; /* by node id */
+    int64_t cap_became;
     const chain *current; /* of the node being replaced */
 };
 
@@ -299,29 +307,40 @@ static mf_status replace_call(mf_compile *c, mf_node *n, mf_output *outs, mf_nod
     return MF_FAIL(MF_UNIMPLEMENTED, "op %s cannot be inlined ({{node %s}})", n->op_name, n->name);
 }
 
-/* Everybody who used the call uses what replaced it. */
-static mf_status redirect(mf_compile *c, mf_node *n, const mf_output *outs, mf_node *done)
+static const replacement *replacement_of(const mf_compile *c, const mf_node *n)
+{
+    const replacement *r = n->id < c->inliner->cap_became ? &c->inliner->became[n->id] : NULL;
+
+    return r && r->done ? r : NULL;
+}
+
+/* Everybody who used a call uses what it has become, and that may be a call's result again. */
+static void redirect(const mf_compile *c, mf_node *u)
+{
+    const replacement *r;
+
+    for (int k = 0; k < u->n_inputs; k++) {
+        while ((r = replacement_of(c, u->inputs[k].node)) != NULL)
+            u->inputs[k] = r->outs[u->inputs[k].port];
+    }
+    for (int k = 0; k < u->n_controls; k++) {
+        while ((r = replacement_of(c, u->controls[k])) != NULL)
+            u->controls[k] = r->done;
+    }
+}
+
+static void redirect_all(mf_compile *c)
 {
     for (int64_t i = 0; i < c->graph->n_nodes; i++) {
-        mf_node *u = c->graph->nodes[i];
-
-        if (u->removed || u == n)
-            continue;
-        for (int k = 0; k < u->n_inputs; k++) {
-            if (u->inputs[k].node == n)
-                u->inputs[k] = outs[u->inputs[k].port];
-        }
-        for (int k = 0; k < u->n_controls; k++) {
-            if (u->controls[k] == n)
-                u->controls[k] = done;
-        }
+        if (!c->graph->nodes[i]->removed)
+            redirect(c, c->graph->nodes[i]);
     }
     for (int i = 0; i < c->n_targets; i++) {
-        if (c->targets[i] == n)
-            c->targets[i] = done;
+        const replacement *r;
+
+        while ((r = replacement_of(c, c->targets[i])) != NULL)
+            c->targets[i] = r->done;
     }
-    n->removed = true;
-    return MF_OK;
 }
 
 static bool is_call(const mf_node *n)
@@ -342,9 +361,13 @@ static mf_status inline_all(mf_compile *c)
         if (!outs)
             return MF_NOMEM("inlining");
         c->inliner->current = i < c->inliner->cap ? c->inliner->from[i] : NULL;
+        redirect(c, n);
         MF_TRY(replace_call(c, n, outs, &done));
-        MF_TRY(redirect(c, n, outs, done));
+        n->removed = true;
+        MF_TRY(mf_grow(&c->inliner->became, &c->inliner->cap_became, i + 1, sizeof(replacement)));
+        c->inliner->became[i] = (replacement){ outs, done };
     }
+    redirect_all(c);
     return mf_compile_sweep(c);
 }
 
@@ -364,6 +387,7 @@ mf_status mf_pass_inline(mf_compile *c)
     if (st == MF_OK)
         st = inline_all(c);
     mf_free(inliner.from);
+    mf_free(inliner.became);
     c->inliner = NULL;
     return st;
 }

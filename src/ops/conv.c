@@ -294,7 +294,7 @@ const mf_op mf_ops_conv[] = {
             "f32[1,1,1,8] f32[1,1,8,16] ; strides=[1,1,1,1] padding='VALID'",
             "f32[40,9,9,8] f32[3,3,8,8] ; strides=[1,1,1,1] padding='SAME' !nograd",
             "f32[0,5,6,3] f32[3,3,3,4] ; strides=[1,1,1,1] padding='SAME'",
-            "f32[1,2,2,1] f32[3,3,1,1] ; strides=[1,1,1,1] padding='VALID'",
+            "f32[1,2,2,1] f32[3,3,1,1] ; strides=[1,1,1,1] padding='VALID' !notf",
             "f32[1,5,5,3] f32[3,3,2,4] ; strides=[1,1,1,1] padding='SAME' !fails",
             "f32[5,5,3] f32[3,3,3,4] ; strides=[1,1,1,1] padding='SAME' !fails",
             "f32[1,5,5,3] f32[3,3,3,4] ; strides=[1,0,1,1] padding='SAME' !fails"),
@@ -306,7 +306,7 @@ const mf_op mf_ops_conv[] = {
             "i32[4]{2,5,6,8} f32[3,2,8,4] f32[2,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
             "i32[4]{2,5,6,3} f64[3,3,3,4] f64[2,3,3,4] ; strides=[1,2,2,1] padding='SAME'",
             "i32[4]{1,7,7,5} f32[3,3,5,5] f32[1,7,7,5] ; strides=[1,1,1,1] padding='SAME' "
-            "dilations=[1,2,2,1]",
+            "dilations=[1,2,2,1] !notf",
             "i32[4]{2,3,5,6} f32[3,3,3,4] f32[2,4,5,6] ; strides=[1,1,1,1] padding='SAME' "
             "data_format='NCHW' !notf",
             "i32[4]{0,5,6,3} f32[3,3,3,4] f32[0,5,6,4] ; strides=[1,1,1,1] padding='SAME'",

@@ -36,6 +36,8 @@ typedef struct columns {
     const mf_window *w;
     int64_t channels, step_channel; /* of one group; distance of channels in x */
     int64_t step[MF_WINDOW_DIMS];   /* distance of neighbours in x along each dimension */
+    int64_t step_tap;               /* distance of taps along the last dimension */
+    bool runs;                      /* all channels of neighbouring taps lie in a row */
     int64_t pixels, length;         /* rows (output positions) and columns (window x channels) */
 } columns;
 
@@ -53,51 +55,94 @@ static void columns_init(columns *c, const mf_conv *conv)
         c->length *= w->size[d];
     }
     c->step_channel = w->channels_first ? step : 1;
+    c->step_tap = c->step[w->nd - 1] * w->dilation[w->nd - 1];
+    c->runs = c->step_channel == 1 && c->step_tap == c->channels;
 }
 
-/* Where element `tap` of the window at output position `pixel` is in x; -1: in the padding. */
-static int64_t window_at(const columns *c, int64_t pixel, int64_t tap)
+/* Taps along the last dimension: those from lo up to hi lie inside x, the first one (0) at `at`. */
+typedef struct tap_row {
+    int64_t at, lo, hi;
+} tap_row;
+
+static void pixel_at(const columns *c, int64_t pixel, int64_t *o)
 {
-    int64_t at = 0;
-
-    for (int d = c->w->nd - 1; d >= 0; d--) {
-        const int64_t o = pixel % c->w->out[d], s = tap % c->w->size[d];
-        const int64_t i = o * c->w->stride[d] - c->w->pad_lo[d] + s * c->w->dilation[d];
-
-        if (i < 0 || i >= c->w->in[d])
-            return -1;
-        at += i * c->step[d];
+    for (int d = c->w->nd - 1; d > 0; d--) {
+        o[d] = pixel % c->w->out[d];
         pixel /= c->w->out[d];
-        tap /= c->w->size[d];
     }
-    return at;
+    o[0] = pixel;
 }
 
-/* cols[pixels][taps][channels] = windows of x, or (scatter) x += cols. */
+/* Row `row` of the window at output position o. */
+static tap_row row_at(const columns *c, const int64_t *o, int64_t row)
+{
+    const mf_window *w = c->w;
+    const int last = w->nd - 1;
+    const int64_t i = o[last] * w->stride[last] - w->pad_lo[last], dil = w->dilation[last];
+    tap_row r = { .at = i * c->step[last], .hi = w->size[last] };
+
+    for (int d = last - 1; d >= 0; d--) {
+        const int64_t s = d > 0 ? row % w->size[d] : row;
+        const int64_t at = o[d] * w->stride[d] - w->pad_lo[d] + s * w->dilation[d];
+
+        if (at < 0 || at >= w->in[d])
+            return (tap_row){ 0 };
+        r.at += at * c->step[d];
+        row = d > 0 ? row / w->size[d] : 0;
+    }
+    if (i < 0)
+        r.lo = (-i + dil - 1) / dil < r.hi ? (-i + dil - 1) / dil : r.hi;
+    while (r.hi > r.lo && i + (r.hi - 1) * dil >= w->in[last])
+        r.hi--;
+    return r;
+}
+
+/* cols[pixels][taps][channels] = windows of x, or (scatter) x += cols. A row of taps is often a run of
+ * x itself. */
 #define MOVE_COLUMNS(NAME, T)                                                                      \
     static void gather_##NAME(const columns *c, const T *x, T *cols)                               \
     {                                                                                              \
-        const int64_t taps = c->length / c->channels;                                              \
+        const int64_t wide = c->w->size[c->w->nd - 1], rows = c->length / (c->channels * wide);    \
+        const int64_t n = c->channels, step = c->step_tap;                                         \
+        int64_t o[MF_WINDOW_DIMS];                                                                 \
                                                                                                    \
         for (int64_t p = 0; p < c->pixels; p++) {                                                  \
-            for (int64_t t = 0; t < taps; t++, cols += c->channels) {                              \
-                const int64_t at = window_at(c, p, t);                                             \
+            pixel_at(c, p, o);                                                                     \
+            for (int64_t r = 0; r < rows; r++, cols += wide * n) {                                 \
+                const tap_row t = row_at(c, o, r);                                                 \
                                                                                                    \
-                for (int64_t i = 0; i < c->channels; i++)                                          \
-                    cols[i] = at < 0 ? 0 : x[at + i * c->step_channel];                            \
+                memset(cols, 0, (size_t)(wide * n) * sizeof(T));                                   \
+                if (c->runs && t.hi > t.lo) {                                                      \
+                    memcpy(cols + t.lo * n, x + t.at + t.lo * step,                                \
+                           (size_t)((t.hi - t.lo) * n) * sizeof(T));                               \
+                    continue;                                                                      \
+                }                                                                                  \
+                for (int64_t k = t.lo; k < t.hi; k++)                                              \
+                    for (int64_t i = 0; i < n; i++)                                                \
+                        cols[k * n + i] = x[t.at + k * step + i * c->step_channel];                \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
     static void scatter_##NAME(const columns *c, const T *cols, T *x)                              \
     {                                                                                              \
-        const int64_t taps = c->length / c->channels;                                              \
+        const int64_t wide = c->w->size[c->w->nd - 1], rows = c->length / (c->channels * wide);    \
+        const int64_t n = c->channels, step = c->step_tap;                                         \
+        int64_t o[MF_WINDOW_DIMS];                                                                 \
                                                                                                    \
         for (int64_t p = 0; p < c->pixels; p++) {                                                  \
-            for (int64_t t = 0; t < taps; t++, cols += c->channels) {                              \
-                const int64_t at = window_at(c, p, t);                                             \
+            pixel_at(c, p, o);                                                                     \
+            for (int64_t r = 0; r < rows; r++, cols += wide * n) {                                 \
+                const tap_row t = row_at(c, o, r);                                                 \
+                T *to = x + t.at + t.lo * step;                                                    \
                                                                                                    \
-                for (int64_t i = 0; at >= 0 && i < c->channels; i++)                               \
-                    x[at + i * c->step_channel] += cols[i];                                        \
+                if (c->runs) {                                                                     \
+                    for (int64_t i = 0; i < (t.hi - t.lo) * n; i++)                                \
+                        to[i] += cols[t.lo * n + i];                                               \
+                    continue;                                                                      \
+                }                                                                                  \
+                for (int64_t k = t.lo; k < t.hi; k++)                                              \
+                    for (int64_t i = 0; i < n; i++)                                                \
+                        x[t.at + k * step + i * c->step_channel] += cols[k * n + i];               \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \

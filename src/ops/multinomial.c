@@ -111,9 +111,9 @@ static mf_status stateful_run(mf_kernel *k)
     int64_t samples = 0, count;
 
     MF_TRY(check(k, &samples));
-    /* The stream moves on as if rows had a multiple of four samples. */
+    /* The stream moves on as if rows had a multiple of four samples, two numbers each. */
     MF_TRY(mf_shape_count(&MF_SHAPE(k->in[0]->shape.dims[0], (samples + 3) / 4 * 4), &count));
-    return draw(k, mf_random_reserve(k, (uint64_t)count * BLOCKS_PER_RESULT), samples);
+    return draw(k, mf_random_reserve(k, (uint64_t)count * 2 * BLOCKS_PER_RESULT), samples);
 }
 
 static mf_status stateless_run(mf_kernel *k)

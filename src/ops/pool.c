@@ -408,7 +408,7 @@ const mf_op mf_ops_pool[] = {
             "f32[2,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
             "f64[2,5,6,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' Targmax=int32 "
             "include_batch_in_index=true",
-            "f32[0,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'"),
+            "f32[0,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !notf"),
     POOL_OP("MaxPoolGradWithArgmax",
             "(input:T, grad:T, argmax:Targmax) -> (output:T) {" WINDOW PAD2
             "include_batch_in_index:bool=false, Targmax:type in index, T:type in reals}",
@@ -416,7 +416,7 @@ const mf_op mf_ops_pool[] = {
             "f32[2,4,4,1]~ f32[2,2,2,1] i64[2,2,2,1]@0:16 ; ksize=[1,2,2,1] strides=[1,2,2,1] "
             "padding='VALID' !nograd",
             "f32[1,4,4,1]~ f32[1,2,2,1] i64[1,2,2,1]{0,1,2,16} ; ksize=[1,2,2,1] strides=[1,2,2,1] "
-            "padding='VALID' !fails"),
+            "padding='VALID' !fails !notf"),
     POOL_OP("AvgPool", "(value:T) -> (output:T) {" WINDOW PAD2 FORMAT2 ", T:type in floats}",
             pool_infer, pool_run, avg_grad,
             "f32[2,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
@@ -434,7 +434,7 @@ const mf_op mf_ops_pool[] = {
             "i32[4]{2,5,6,3} f32[2,2,3,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
             "i32[4]{1,5,6,3} f64[1,3,3,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
             "i32[4]{1,5,6,3} f16[1,3,3,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
-            "i32[4]{1,5,6,3} f32[1,3,2,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' !fails",
+            "i32[4]{1,5,6,3} f32[1,3,2,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' !fails !notf",
             "i32[4]{1,-5,6,3} f32[1,3,2,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' !fails"),
     { 0 },
 };

