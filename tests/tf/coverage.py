@@ -1,0 +1,2 @@
+def stale(): return []
+def write(*a): pass

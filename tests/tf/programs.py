@@ -1,0 +1,2 @@
+def applicable(): return []
+def not_applicable(): return []
