@@ -5,7 +5,7 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 
 # What `pkg-config --static --libs meshflow` adds for users of libmeshflow.a.
-set(DEPS_PKGS libprotobuf-c libxsmm lapacke openblas libisal zlib libzip jansson sleef)
+set(DEPS_PKGS libprotobuf-c libxsmm lapacke openblas libisal zlib libzip jansson sleef libpcre2-8 libpng)
 set(DEPS_LIBS "-ldnnl -lgomp -lpthread -lm") # these bring no .pc file
 
 # libxsmm is a static library whose fallback GEMM is BLAS: it stands before openblas.

@@ -8,6 +8,12 @@
 #include <string.h>
 
 static atomic_llong fail_countdown; /* 0: never */
+static atomic_llong calls;
+
+int64_t mf_mem_calls(void)
+{
+    return atomic_load(&calls);
+}
 
 void mf_mem_fail_at(int64_t nth)
 {
@@ -16,6 +22,7 @@ void mf_mem_fail_at(int64_t nth)
 
 static bool injected_failure(void)
 {
+    atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
     if (atomic_load_explicit(&fail_countdown, memory_order_relaxed) == 0)
         return false;
     return atomic_fetch_sub(&fail_countdown, 1) == 1;

@@ -119,7 +119,7 @@ static bool placeable(const planner *p, const mf_node *n, int port)
     const mf_shape *s = &p->c->facts[n->id].shapes[port];
     int64_t count;
 
-    return !(n->op->flags & (MF_OP_HEAP | MF_OP_VIEW)) && !mf_type_is_ref(n->out_types[port]) &&
+    return mf_pass_is_on(p->c, "place") && !(n->op->flags & (MF_OP_HEAP | MF_OP_VIEW)) && !mf_type_is_ref(n->out_types[port]) &&
            mf_dtype_is_plain(n->out_types[port]) && mf_shape_is_static(s) &&
            mf_shape_count(s, &count) == MF_OK;
 }

@@ -197,24 +197,28 @@ static mf_dtype input_type(const mf_node_spec *spec, int i)
                                                                : MF_DTYPE_INVALID;
 }
 
-/* How many inputs argument `arg` takes, if the attributes do not say: what the others leave over. */
+/* How many inputs argument `arg` takes, if the attributes do not say: what the others leave over,
+ * shared with the arguments that have the same number. -1: it does not divide evenly. */
 static int leftover(const mf_opdef *def, int arg, const mf_node *n, int n_inputs)
 {
-    int others = 0;
+    const char *number = def->in[arg].number_attr;
+    int others = 0, sharers = 1;
 
     for (int i = 0; i < def->n_in; i++) {
         const mf_argdef *a = &def->in[i];
 
         if (i == arg)
             continue;
-        if (a->number_attr)
+        if (number && a->number_attr && strcmp(number, a->number_attr) == 0)
+            sharers++;
+        else if (a->number_attr)
             others += (int)mf_node_int(n, a->number_attr);
         else if (a->list_attr)
             others += mf_node_attr(n, a->list_attr) ? (int)mf_node_attr(n, a->list_attr)->n : 0;
         else
             others++;
     }
-    return n_inputs - others;
+    return (n_inputs - others) % sharers == 0 ? (n_inputs - others) / sharers : -1;
 }
 
 static mf_status infer_list_attr(mf_graph *g, mf_node *n, const mf_node_spec *spec, const char *attr,

@@ -5,14 +5,13 @@
 
 #define EXP(x) MF_PICK_REAL(x, mf_expf, mf_exp)
 #define EXPM1(x) MF_PICK_REAL(x, mf_expm1f, mf_expm1)
-#define LOG1P(x) MF_PICK_REAL(x, mf_log1pf, mf_log1p)
 /* A constant or a param in x's type: a double would pull the whole expression up. */
 #define AS(x, value) ((__typeof__((x) + (x)))(value))
 
 #define RELU(x) ((x) <= 0 ? 0 : (x))
 #define RELU6(x) ((x) <= 0 ? 0 : (x) >= 6 ? 6 : (x))
-#define RELU_GRAD(dy, x) ((dy) * AS(dy, (x) > 0))
-#define RELU6_GRAD(dy, x) ((dy) * AS(dy, (x) > 0 && (x) < 6))
+#define RELU_GRAD(dy, x) ((dy)*AS(dy, (x) > 0))
+#define RELU6_GRAD(dy, x) ((dy)*AS(dy, (x) > 0 && (x) < 6))
 #define RELU_GRAD_INT(dy, x) ((x) > 0 ? (dy) : 0)
 #define RELU6_GRAD_INT(dy, x) ((x) > 0 && (x) < 6 ? (dy) : 0)
 #define LEAKY(x) ((x) > 0 ? (x) : (x)*AS(x, param))
@@ -24,8 +23,7 @@
 #define SELU_SCALE_ALPHA(x) AS(x, 1.7580993408473768599402175208123)
 #define SELU(x) ((x) < 0 ? SELU_SCALE_ALPHA(x) * EXPM1(x) : SELU_SCALE(x) * (x))
 #define SELU_GRAD(dy, y) ((y) < 0 ? (dy) * ((y) + SELU_SCALE_ALPHA(y)) : (dy)*SELU_SCALE(y))
-/* log(1 + e^x), without overflow and exact at both ends. */
-#define SOFTPLUS(x) (((x) > 0 || (x) != (x) ? (x) : 0) + LOG1P(EXP(-MF_ABS(x))))
+#define SOFTPLUS(x) MF_PICK_REAL(x, mf_softplusf, mf_softplus)
 #define SOFTPLUS_GRAD(dy, x) ((dy) / (EXP(-(x)) + 1))
 #define SOFTSIGN(x) ((x) / (1 + MF_ABS(x)))
 #define SOFTSIGN_GRAD(dy, x) ((dy) / ((1 + MF_ABS(x)) * (1 + MF_ABS(x))))
@@ -40,7 +38,9 @@ REAL_LOOPS(MF_BINARY, 2, relu_grad, RELU_GRAD, RELU_GRAD_INT)
 REAL_LOOPS(MF_BINARY, 2, relu6_grad, RELU6_GRAD, RELU6_GRAD_INT)
 MF_EACH_FLOAT(MF_UNARY, leaky_relu, LEAKY)
 MF_EACH_FLOAT(MF_BINARY, leaky_relu_grad, LEAKY_GRAD)
-static const mf_loop leaky_relu_loop = { .arity = 1, .fn = { MF_FN_FLOATS(leaky_relu) }, .param = "alpha" };
+static const mf_loop leaky_relu_loop = { .arity = 1,
+                                         .fn = { MF_FN_FLOATS(leaky_relu) },
+                                         .param = "alpha" };
 static const mf_loop leaky_relu_grad_loop = { .arity = 2,
                                               .fn = { MF_FN_FLOATS(leaky_relu_grad) },
                                               .param = "alpha" };
@@ -147,11 +147,11 @@ static mf_status softplus_grad_grad(mf_grad *g)
 #define OUTPUT_GRAD_DEF "(gradients:T, outputs:T) -> (backprops:T) {T:type in floats}"
 #define LEAKY_ATTRS "{alpha:float=0.200000003, T:type=float in floats}"
 #define FLOAT_SAMPLES                                                                              \
-    "f32[2,19]", "f64[5]", "f32[]", "bf16[3]", "f16[3]", "f32[0,2]",                               \
+    "f32[2,19]", "f64[5]", "f32[]", "bf16[3] !tol:3e-2", "f16[3] !tol:1e-2", "f32[0,2]",           \
         "f32[8]{nan,inf,-inf,-0,0,90,-90,1e-20} !nograd"
 #define GRAD_SAMPLES                                                                               \
-    "f32[2,19] f32[2,19]~", "f64[5] f64[5]~", "f32[] f32[]~", "bf16[3] bf16[3] !nograd",           \
-        "f16[3] f16[3] !nograd", "f32[0] f32[0]", "f32[2] f32[3] !fails"
+    "f32[2,19] f32[2,19]~", "f64[5] f64[5]~", "f32[] f32[]~", "bf16[3] bf16[3] !nograd !tol:3e-2", \
+        "f16[3] f16[3] !nograd !tol:1e-2", "f32[0] f32[0]", "f32[2] f32[3] !fails"
 #define GRAD_KINKS "f32[7]{1,1,1,nan,inf,1,1} f32[7]{nan,-0,0,-1,-1,6,7} !nograd"
 
 const mf_op mf_ops_activation[] = {
@@ -171,15 +171,18 @@ const mf_op mf_ops_activation[] = {
                      leaky_relu_grad_loop, leaky_grad_grad, GRAD_SAMPLES, GRAD_KINKS,
                      "f32[5] f32[5]~ ; alpha=0.5"),
     MF_LOOP_OP("Elu", FLOAT_DEF, elu_loop, elu_of_grad, FLOAT_SAMPLES),
-    MF_SAME_SHAPE_OP("EluGrad", OUTPUT_GRAD_DEF, elu_grad_loop, elu_grad_grad, GRAD_SAMPLES, GRAD_KINKS),
+    MF_SAME_SHAPE_OP("EluGrad", OUTPUT_GRAD_DEF, elu_grad_loop, elu_grad_grad, GRAD_SAMPLES,
+                     GRAD_KINKS),
     MF_LOOP_OP("Selu", FLOAT_DEF, selu_loop, selu_of_grad, FLOAT_SAMPLES),
-    MF_SAME_SHAPE_OP("SeluGrad", OUTPUT_GRAD_DEF, selu_grad_loop, elu_grad_grad, GRAD_SAMPLES, GRAD_KINKS),
+    MF_SAME_SHAPE_OP("SeluGrad", OUTPUT_GRAD_DEF, selu_grad_loop, elu_grad_grad, GRAD_SAMPLES,
+                     GRAD_KINKS),
     MF_LOOP_OP("Softplus", FLOAT_DEF, softplus_loop, softplus_of_grad, FLOAT_SAMPLES),
     MF_SAME_SHAPE_OP("SoftplusGrad", FLOAT_GRAD_DEF, softplus_grad_loop, softplus_grad_grad,
-                     GRAD_SAMPLES, "f32[5] f32[5]", "f32[5]{1,1,1,1,1} f32[5]{100,-100,inf,-inf,nan} !nograd"),
+                     GRAD_SAMPLES, "f32[5] f32[5]",
+                     "f32[5]{1,1,1,1,1} f32[5]{100,-100,inf,-inf,nan} !nograd"),
     MF_LOOP_OP("Softsign", FLOAT_DEF, softsign_loop, softsign_of_grad, FLOAT_SAMPLES),
     MF_SAME_SHAPE_OP("SoftsignGrad", FLOAT_GRAD_DEF, softsign_grad_loop, mf_grad_missing,
-                     "f32[2,3] f32[2,3] !nograd", "f64[3] f64[3] !nograd", "bf16[2] bf16[2] !nograd",
-                     "f32[2] f32[3] !fails"),
+                     "f32[2,3] f32[2,3] !nograd", "f64[3] f64[3] !nograd",
+                     "bf16[2] bf16[2] !nograd", "f32[2] f32[3] !fails"),
     { 0 },
 };

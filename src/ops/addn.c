@@ -91,16 +91,18 @@ static mf_status addn_grad(mf_grad *g)
 const mf_op mf_ops_addn[] = {
     { .name = "AddN",
       .def = "(inputs:N*T) -> (sum:T) {N:int>=1, T:type in [float,double,int32,uint8,int16,int8,"
-             "complex64,int64,qint8,quint8,qint32,bfloat16,qint16,quint16,uint16,complex128,half,uint32,"
+             "complex64,int64,qint8,quint8,qint32,bfloat16,qint16,quint16,uint16,complex128,half,"
+             "uint32,"
              "uint64,variant]} is_commutative is_aggregate",
       .flags = MF_OP_INPLACE,
       .infer = mf_same_shape_infer,
       .grad = addn_grad,
       .run = addn_run,
-      .samples = MF_SAMPLES("f32[2,3] f32[2,3]", "f32[5] f32[5] f32[5]", "f64[]", "i32[3] i32[3] i32[3] i32[3]",
-                            "u8[2]{200,3} u8[2]{100,4}", "f16[3] f16[3] f16[3] !nograd",
-                            "bf16[3] bf16[3] !nograd", "c64[2] c64[2] !nograd", "f32[0] f32[0]",
-                            "f32[2] f32[3] !fails", "f32[1] f32[3] !fails") },
+      .samples = MF_SAMPLES("f32[2,3] f32[2,3]", "f32[5] f32[5] f32[5]", "f64[]",
+                            "i32[3] i32[3] i32[3] i32[3]", "u8[2]{200,3} u8[2]{100,4}",
+                            "f16[3] f16[3] f16[3] !nograd", "bf16[3] bf16[3] !nograd",
+                            "c64[2] c64[2] !nograd", "f32[0] f32[0]", "f32[2] f32[3] !fails",
+                            "f32[1] f32[3] !fails") },
     { .name = "AccumulateNV2",
       .def = "(inputs:N*T) -> (sum:T) {N:int>=1, T:type in numbers, shape:shape} is_commutative "
              "is_aggregate",
@@ -111,6 +113,7 @@ const mf_op mf_ops_addn[] = {
       /* TensorFlow has no kernel for it: a pass rewrites it. */
       .samples = MF_SAMPLES("f32[2,3] f32[2,3] ; shape=shape[2,3] !notf",
                             "f64[3] f64[3] f64[3] ; shape=shape[3] !notf",
-                            "i32[] i32[] ; shape=shape[] !notf", "f32[2] f32[3] ; shape=shape[2] !fails") },
+                            "i32[] i32[] ; shape=shape[] !notf",
+                            "f32[2] f32[3] ; shape=shape[2] !fails") },
     { 0 },
 };

@@ -58,8 +58,7 @@ static mf_status mul_no_nan_grad(mf_grad *g)
 
 static mf_status squared_difference_grad(mf_grad *g)
 {
-    const mf_output dx =
-        MF_GMUL(MF_GSCALE(g->dy[0], 2), MF_G2("Sub", g->x[0], g->x[1]));
+    const mf_output dx = MF_GMUL(MF_GSCALE(g->dy[0], 2), MF_G2("Sub", g->x[0], g->x[1]));
 
     mf_grad_broadcast2(g, dx, MF_G1("Neg", dx));
     return MF_OK;
@@ -118,9 +117,10 @@ const mf_op mf_ops_arith[] = {
                "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,uint8,uint16,uint32,"
                "uint64,int8,int16,int32,int64,complex64,complex128]} is_commutative is_aggregate",
                add_loop, add_grad, "f32[2,3] f32[2,3]", "f32[2,3] f32[3]", "f64[2,1] f64[1,3]",
-               "i32[4] i32[]", "i32[2]{2147483647,-5} i32[2]{1,7}", "i8[3]{127,-128,4} i8[3]{1,-1,3}",
-               "u64[3] u64[3]", "bf16[5] bf16[5]", "f16[3] f16[]", "c128[2] c128[2]",
-               "f32[0,3] f32[3]", "f32[] f32[]", "f32[2] f32[3] !fails"),
+               "i32[4] i32[]", "i32[2]{2147483647,-5} i32[2]{1,7}",
+               "i8[3]{127,-128,4} i8[3]{1,-1,3}", "u64[3] u64[3]", "bf16[5] bf16[5]",
+               "f16[3] f16[]", "c128[2] c128[2]", "f32[0,3] f32[3]", "f32[] f32[]",
+               "f32[2] f32[3] !fails"),
     { .name = "Add",
       .def = "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,uint8,int8,int16,int32,"
              "int64,complex64,complex128,string]}",
@@ -144,13 +144,14 @@ const mf_op mf_ops_arith[] = {
                "f64[2,1,3] f64[4,1]", "i32[3]{65536,3,-7} i32[3]{65536,-4,-7}",
                "u16[2]{65535,3} u16[2]{65535,7}", "f32[2] f32[3] !fails"),
     MF_LOOP_OP("MulNoNan", "(x:T, y:T) -> (z:T) {T:type in " MF_DEF_FLOATS_COMPLEX "}",
-               mul_no_nan_loop, mul_no_nan_grad, "f32[2,3] f32[3]", "f32[3]{inf,nan,2} f32[3]{0,0,3}",
-               "f64[4] f64[]", "c64[2] c64[2] !nograd", "bf16[3] bf16[3]"),
+               mul_no_nan_loop, mul_no_nan_grad, "f32[2,3] f32[3]",
+               "f32[3]{inf,nan,2} f32[3]{0,0,3}", "f64[4] f64[]", "c64[2] c64[2] !nograd",
+               "bf16[3] bf16[3]"),
     MF_LOOP_OP("SquaredDifference",
                "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,int32,int64,complex64,"
                "complex128]} is_commutative",
-               squared_difference_loop, squared_difference_grad, "f32[2,3] f32[3]", "f64[3,1] f64[2]",
-               "i32[3] i32[3]", "i64[2]{-9223372036854775807,4} i64[2]{7,9}",
+               squared_difference_loop, squared_difference_grad, "f32[2,3] f32[3]",
+               "f64[3,1] f64[2]", "i32[3] i32[3]", "i64[2]{-9223372036854775807,4} i64[2]{7,9}",
                "c64[3] c64[] !nograd", "f32[0] f32[]"),
     { 0 },
 };

@@ -48,7 +48,8 @@ MF_LOOP_TABLE(population, 1, MF_FN_INTS(population))
 #define SHIFT_SAMPLES                                                                              \
     "i32[4]{1,-8,5,-1} i32[4]{3,1,0,31}", "i8[4]{1,-128,100,-1} i8[4]{9,70,-1,7}",                 \
         "u8[3]{1,200,255} u8[3]{9,70,3}", "i64[2]{1,-100} i64[2]{62,70}",                          \
-        "u64[2]{1,100} u64[2]{63,70}", "u16[3]@0:99 u16[]{2}", "i16[3] i16[]{2}", "u32[2] u32[2]@0:9"
+        "u64[2]{1,100} u64[2]{63,70}", "u16[3]@0:99 u16[]{2}", "i16[3] i16[]{2}",                  \
+        "u32[2] u32[2]@0:9"
 
 const mf_op mf_ops_bitwise[] = {
     MF_LOOP_OP("BitwiseAnd", COMMUTATIVE_DEF, bitwise_and_loop, mf_grad_none, BIT_SAMPLES),
@@ -59,6 +60,7 @@ const mf_op mf_ops_bitwise[] = {
     MF_LOOP_OP("LeftShift", SHIFT_DEF, left_shift_loop, mf_grad_none, SHIFT_SAMPLES),
     MF_LOOP_OP("RightShift", SHIFT_DEF, right_shift_loop, mf_grad_none, SHIFT_SAMPLES),
     MF_LOOP_OP("PopulationCount", "(x:T) -> (y:uint8) {T:type in ints}", population_loop,
-               mf_grad_none, "i8[3]{-1,7,0}", "i32[2]{-1,6}", "i64[2]{-1,9}", "u16[3]", "u64[]", "u8[0]"),
+               mf_grad_none, "i8[3]{-1,7,0}", "i32[2]{-1,6}", "i64[2]{-1,9}", "u16[3]", "u64[]",
+               "u8[0]"),
     { 0 },
 };

@@ -26,8 +26,9 @@ static inline uint64_t to_u64(double x)
 {
     const double above = x - 9223372036854775808.0;
 
-    return x < 9223372036854775808.0 || !(above < 9223372036854775808.0) ? (uint64_t)to_i64(x)
-                                                                       : (uint64_t)to_i64(above) ^ 1ull << 63;
+    return x < 9223372036854775808.0 || !(above < 9223372036854775808.0)
+               ? (uint64_t)to_i64(x)
+               : (uint64_t)to_i64(above) ^ 1ull << 63;
 }
 
 #define TO_I32(x) MF_PICK_REAL(x, float_to_i32, double_to_i32)
@@ -98,7 +99,8 @@ CAST_LOOPS_OF(INT, TRUTH, b8)
         [MF_DTYPE_F32] = src##_to_f32, [MF_DTYPE_F64] = src##_to_f64, [MF_DTYPE_I8] = src##_to_i8, \
         [MF_DTYPE_I16] = src##_to_i16, [MF_DTYPE_I32] = src##_to_i32,                              \
         [MF_DTYPE_I64] = src##_to_i64, [MF_DTYPE_U8] = src##_to_u8, [MF_DTYPE_U16] = src##_to_u16, \
-        [MF_DTYPE_U32] = src##_to_u32, [MF_DTYPE_U64] = src##_to_u64, [MF_DTYPE_BOOL] = src##_to_b8 \
+        [MF_DTYPE_U32] = src##_to_u32, [MF_DTYPE_U64] = src##_to_u64,                              \
+        [MF_DTYPE_BOOL] = src##_to_b8                                                              \
     }
 static cast_fn *const casts[MF_DTYPE_COUNT][MF_DTYPE_COUNT] = {
     [MF_DTYPE_F32] = CASTS_OF(f32), [MF_DTYPE_F64] = CASTS_OF(f64), [MF_DTYPE_I8] = CASTS_OF(i8),
@@ -160,6 +162,19 @@ static int mantissa_bits(mf_dtype t)
                                                     : 64;
 }
 
+/* Mantissa bits that Truncate drops, 0 where it changes nothing. As in TensorFlow bfloat16 is
+ * truncated from float alone, and nothing is on its way from a real to a complex number. */
+static int truncated_bits(mf_dtype src, mf_dtype dst)
+{
+    const int kept = mantissa_bits(dst), had = mantissa_bits(stand_in(src));
+
+    if (mf_dtype_is_int(src) || src == MF_DTYPE_BOOL || mantissa_bits(src) <= kept)
+        return 0;
+    if (dst == MF_DTYPE_BF16 && src != MF_DTYPE_F32)
+        return 0;
+    return mf_dtype_is_complex(dst) && !mf_dtype_is_complex(src) ? 0 : had - kept;
+}
+
 /* Clear the last `bits` of each mantissa, so that the rounding to come has nothing to round. */
 static void clear_bits(mf_dtype t, void *data, int64_t n, int bits)
 {
@@ -217,7 +232,9 @@ static void cast_block(const cast_job *job, const void *from, void *to, int64_t 
 /* complex64 and complex128 into each other: twice as many reals. */
 static void cast_complex(const cast_job *job, const char *from, char *to, int64_t n)
 {
-    const cast_job reals = { .src = stand_in(job->src), .dst = stand_in(job->dst), .clear = job->clear };
+    const cast_job reals = { .src = stand_in(job->src),
+                             .dst = stand_in(job->dst),
+                             .clear = job->clear };
     const size_t src_size = mf_dtype_cell(reals.src), dst_size = mf_dtype_cell(reals.dst);
 
     for (int64_t i = 0; i < 2 * n; i += BLOCK)
@@ -262,9 +279,8 @@ static mf_status cast_run(mf_kernel *k)
     if (in->dtype == dst)
         return mf_cells_copy(dst, out->data, 0, in->data, 0, in->count);
     job.to = out->data;
-    if (mf_node_bool(k->node, "Truncate") && !mf_dtype_is_int(in->dtype) &&
-        mantissa_bits(dst) < mantissa_bits(in->dtype) && in->dtype != MF_DTYPE_BOOL)
-        job.clear = mantissa_bits(stand_in(in->dtype)) - mantissa_bits(dst);
+    if (mf_node_bool(k->node, "Truncate"))
+        job.clear = truncated_bits(in->dtype, dst);
     if (pieces == 1)
         cast_piece(&job, 0);
     else
@@ -306,19 +322,21 @@ const mf_op mf_op_cast = {
     .run = cast_run,
     .samples = MF_SAMPLES(
         "f32[2,3] ; DstT=double", "f64[5] ; DstT=float", "f32[7] ; DstT=half !nograd",
-        "f32[7] ; DstT=bfloat16 !nograd", "bf16[3] ; DstT=float !nograd", "f16[] ; DstT=double !nograd",
+        "f32[7] ; DstT=bfloat16 !nograd", "bf16[3] ; DstT=float !nograd",
+        "f16[] ; DstT=double !nograd",
         "f64[6]{1.00048828125,-1.99999,1e-7,65519,nan,1e300} ; DstT=half Truncate=true !nograd",
         "f32[4]{1.0078124,-3.99999,nan,1e38} ; DstT=bfloat16 Truncate=true !nograd",
         "f32[9]{nan,inf,-inf,3.9,-3.9,300.5,-129,3e9,1e30} ; DstT=int32",
         "f32[7]{3.9,-3.9,300.5,-129,70000,3e9,nan} ; DstT=int8",
         "f32[6]{3.9,-3.9,300.5,3e9,1e30,nan} ; DstT=int64",
-        "f32[5]{3.9,-1,3e9,9.3e18,1e30} ; DstT=uint64", "f64[3]{3.9,300.5,70000} ; DstT=uint16 !notf",
-        "f32[3]{0,-0,nan} ; DstT=bool", "i32[5]{1,-1,300,70000,-2147483648} ; DstT=int8",
-        "i64[3]{-1,4294967297,7} ; DstT=uint32", "u8[3]{0,200,255} ; DstT=int8",
-        "i64[3]{9007199254740993,-1,3} ; DstT=double", "u64[2]{18446744073709551615,3} ; DstT=float",
-        "bool[4] ; DstT=float", "bool[4] ; DstT=int32", "i32[4] ; DstT=bool", "i32[4] ; DstT=half",
-        "c64[3] ; DstT=complex128 !nograd", "c128[3] ; DstT=float !nograd", "f32[3] ; DstT=complex64 !nograd",
-        "i32[3] ; DstT=complex128", "c64[3] ; DstT=int32", "f32[0] ; DstT=int32", "i32[] ; DstT=int64",
-        "f32[3] ; DstT=float", "str[2] ; DstT=string !notf", "str[2] ; DstT=int32 !fails",
-        "f32[2] ; DstT=string !fails"),
+        "f32[5]{3.9,-1,3e9,9.3e18,1e30} ; DstT=uint64",
+        "f64[3]{3.9,300.5,70000} ; DstT=uint16 !notf", "f32[3]{0,-0,nan} ; DstT=bool",
+        "i32[5]{1,-1,300,70000,-2147483648} ; DstT=int8", "i64[3]{-1,4294967297,7} ; DstT=uint32",
+        "u8[3]{0,200,255} ; DstT=int8", "i64[3]{9007199254740993,-1,3} ; DstT=double",
+        "u64[2]{18446744073709551615,3} ; DstT=float", "bool[4] ; DstT=float",
+        "bool[4] ; DstT=int32", "i32[4] ; DstT=bool", "i32[4] ; DstT=half",
+        "c64[3] ; DstT=complex128 !nograd", "c128[3] ; DstT=float !nograd",
+        "f32[3] ; DstT=complex64 !nograd", "i32[3] ; DstT=complex128", "c64[3] ; DstT=int32",
+        "f32[0] ; DstT=int32", "i32[] ; DstT=int64", "f32[3] ; DstT=float",
+        "str[2] ; DstT=string !notf", "str[2] ; DstT=int32 !fails", "f32[2] ; DstT=string !fails"),
 };

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.c - CheckNumerics: passes a tensor on, or fails naming what is not a finite number in it. */
+/* check.c - CheckNumerics: passes a tensor on, or fails naming what is not a finite number in it.
+ */
 #include "ops/math_util.h"
 
 enum { HAS_NAN = 1, HAS_PLUS = 2, HAS_MINUS = 4 };
 
-/* Single pass without branches over finite data: x - x is 0 for finite numbers and NaN for others. */
+/* Single pass without branches over finite data: x - x is 0 for finite numbers and NaN for others.
+ */
 #define SCAN_KIND(NAME, kind, EXPR)                                                                \
     static unsigned NAME##_##kind(const void *data, int64_t n)                                     \
     {                                                                                              \
@@ -44,9 +46,9 @@ static mf_status check_run(mf_kernel *k)
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT, "%.800s : Tensor had %s values",
                    mf_node_string(k->node, "message"),
-                   found == HAS_NAN    ? "NaN"
-                   : found & HAS_NAN   ? "Inf and NaN"
-                                       : "Inf");
+                   found == HAS_NAN  ? "NaN"
+                   : found & HAS_NAN ? "Inf and NaN"
+                                     : "Inf");
 }
 
 /* The second version tells the infinities apart. */
@@ -72,8 +74,9 @@ static mf_status check_v2_run(mf_kernel *k)
 
 static mf_status check_grad(mf_grad *g)
 {
-    g->dx[0] = mf_applyf(g->graph, g->node->op_name, MF_IN(g->dy[0]),
-                         "message='Not a number (NaN) or infinity (Inf) values detected in gradient.'");
+    g->dx[0] =
+        mf_applyf(g->graph, g->node->op_name, MF_IN(g->dy[0]),
+                  "message='Not a number (NaN) or infinity (Inf) values detected in gradient.'");
     return MF_OK;
 }
 

@@ -13,7 +13,7 @@
 #define OR(x, y) ((x) != 0 || (y) != 0)
 #define NOT(x) ((x) == 0)
 #define IS_NAN(x) ((x) != (x))
-#define INFINITE(x) _Generic((x), float: __builtin_inff(), default: __builtin_inf())
+#define INFINITE(x) _Generic((x), float : __builtin_inff(), default : __builtin_inf())
 #define IS_INF(x) (MF_ABS(x) == INFINITE(x))
 #define IS_FINITE(x) (MF_ABS(x) < INFINITE(x))
 
@@ -47,10 +47,11 @@ static inline bool same_string(const mf_string *a, const mf_string *b)
 #define EQUAL_LOOPS(NAME, EXPR, WANT)                                                              \
     MF_EACH_FLOAT_COMPLEX(TO_BOOL, NAME, EXPR)                                                     \
     MF_EACH_INT(TO_BOOL, NAME, EXPR)                                                               \
-    TO_BOOL(NAME, b8, EXPR)                                                                      \
+    TO_BOOL(NAME, b8, EXPR)                                                                        \
     STRING_LOOP(NAME, WANT)                                                                        \
-    MF_LOOP_TABLE(NAME, 2, MF_FN_FLOATS_COMPLEX(NAME), MF_FN_INTS(NAME), MF_FN_QUANTIZED(NAME),    \
-                  [MF_DTYPE_BOOL] = NAME##_b8, [MF_DTYPE_STRING] = NAME##_str)
+    MF_LOOP_TABLE(                                                                                 \
+        NAME, 2, MF_FN_FLOATS_COMPLEX(NAME), MF_FN_INTS(NAME),                                     \
+        MF_FN_QUANTIZED(NAME), [MF_DTYPE_BOOL] = NAME##_b8, [MF_DTYPE_STRING] = NAME##_str)
 EQUAL_LOOPS(equal, EQUAL, true)
 EQUAL_LOOPS(not_equal, NOT_EQUAL, false)
 
@@ -65,7 +66,9 @@ MF_LOOPS_FLOAT(TO_BOOL1, 1, is_nan, IS_NAN)
 MF_LOOPS_FLOAT(TO_BOOL1, 1, is_inf, IS_INF)
 MF_LOOPS_FLOAT(TO_BOOL1, 1, is_finite, IS_FINITE)
 MF_EACH_FLOAT(TO_BOOL, approximate, APPROXIMATE)
-static const mf_loop approximate_loop = { .arity = 2, .fn = { MF_FN_FLOATS(approximate) }, .param = "tolerance" };
+static const mf_loop approximate_loop = { .arity = 2,
+                                          .fn = { MF_FN_FLOATS(approximate) },
+                                          .param = "tolerance" };
 
 /* ---- Equal and NotEqual may be asked to answer for shapes that do not fit ---- */
 
@@ -107,9 +110,9 @@ static mf_status equal_run(mf_kernel *k)
         .name = NAME, .def = EQUAL_DEF, .infer = equal_infer, .grad = mf_grad_none,                \
         .run = equal_run, .loop = &(LOOP),                                                         \
         .samples =                                                                                 \
-            MF_SAMPLES(ORDER_SAMPLES, "bool[4] bool[4]", "c64[2] c64[]", "str[3]{a,b,} str[3]{a,c,}", \
-                       "str[2]{a,bc} str[]{bc}", "i32[7]@0:2 i32[7]@0:2",                          \
-                       "f32[2] f32[3] ; incompatible_shape_error=false",                           \
+            MF_SAMPLES(ORDER_SAMPLES, "bool[4] bool[4]", "c64[2] c64[]",                           \
+                       "str[3]{a,b,dd} str[3]{a,c,dd}", "str[2]{a,bc} str[]{bc}",                  \
+                       "i32[7]@0:2 i32[7]@0:2", "f32[2] f32[3] ; incompatible_shape_error=false",  \
                        "f32[2,1] f32[3] ; incompatible_shape_error=false")                         \
     }
 #define TO_BOOL_OP(NAME, DEF, LOOP, GRAD, ...)                                                     \
@@ -133,13 +136,15 @@ const mf_op mf_ops_compare[] = {
     TO_BOOL_OP("Greater", ORDER_DEF, greater_loop, mf_grad_none, ORDER_SAMPLES),
     TO_BOOL_OP("GreaterEqual", ORDER_DEF, greater_equal_loop, mf_grad_none, ORDER_SAMPLES),
     { .name = "ApproximateEqual",
-      .def = "(x:T, y:T) -> (z:bool) {T:type in numbers, tolerance:float=9.99999975e-06} is_commutative",
+      .def = "(x:T, y:T) -> (z:bool) {T:type in numbers, tolerance:float=9.99999975e-06} "
+             "is_commutative",
       .infer = mf_same_shape_infer,
       .grad = mf_grad_none,
       .run = mf_same_shape_run,
       .loop = &approximate_loop,
-      .samples = MF_SAMPLES("f32[3]{1,nan,2} f32[3]{1.000001,nan,2.1}", "f64[4] f64[4] ; tolerance=0.5",
-                            "f32[0] f32[0]", "f32[] f32[]", "f32[2] f32[1] !fails") },
+      .samples =
+          MF_SAMPLES("f32[3]{1,nan,2} f32[3]{1.000001,nan,2.1}", "f64[4] f64[4] ; tolerance=0.5",
+                     "f32[0] f32[0]", "f32[] f32[]", "f32[2] f32[1] !fails") },
     TO_BOOL_OP("LogicalAnd", LOGIC_DEF, logical_and_loop, mf_grad_none, LOGIC_SAMPLES),
     TO_BOOL_OP("LogicalOr", LOGIC_DEF, logical_or_loop, mf_grad_none, LOGIC_SAMPLES),
     TO_BOOL_OP("LogicalNot", "(x:bool) -> (y:bool) {}", logical_not_loop, mf_grad_none,

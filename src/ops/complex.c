@@ -6,12 +6,16 @@
 
 #define REAL_PART(z) (__real__(z))
 #define IMAG_PART(z) (__imag__(z))
-#define CONJ(z) _Generic((z), float _Complex: conjf, default: conj)(z)
+#define CONJ(z) _Generic((z), float _Complex : conjf, default : conj)(z)
 #define HYPOT(z)                                                                                   \
-    _Generic((z), float _Complex: Sleef_hypotf_u05, default: Sleef_hypot_u05)(__real__(z), __imag__(z))
+    _Generic((z), float _Complex                                                                   \
+             : Sleef_hypotf_u05, default                                                           \
+             : Sleef_hypot_u05)(__real__(z), __imag__(z))
 #define ANGLE(z)                                                                                   \
-    _Generic((z), float _Complex: Sleef_atan2f_u10, default: Sleef_atan2_u10)(__imag__(z), __real__(z))
-#define COMPLEX(re, im) _Generic((re), float: make_c64, default: make_c128)(re, im)
+    _Generic((z), float _Complex                                                                   \
+             : Sleef_atan2f_u10, default                                                           \
+             : Sleef_atan2_u10)(__imag__(z), __real__(z))
+#define COMPLEX(re, im) _Generic((re), float : make_c64, default : make_c128)(re, im)
 
 static inline float _Complex make_c64(float re, float im)
 {
@@ -105,7 +109,8 @@ static mf_status complex_abs_grad(mf_grad *g)
 
 static mf_status angle_grad(mf_grad *g)
 {
-    const mf_output swapped = complex_of(g, part_of(g, "Imag", g->x[0]), part_of(g, "Real", g->x[0]));
+    const mf_output swapped =
+        complex_of(g, part_of(g, "Imag", g->x[0]), part_of(g, "Real", g->x[0]));
     const mf_output dy = complex_of(g, g->dy[0], mf_grad_scalar(g, g->dy[0], 0));
 
     g->dx[0] = MF_GMUL(MF_G1("Neg", dy), MF_G1("Reciprocal", swapped));
@@ -113,7 +118,8 @@ static mf_status angle_grad(mf_grad *g)
 }
 
 #define PART_DEF(IN, OUT)                                                                          \
-    "(" IN ":T) -> (" OUT ":Tout) {T:type=complex64 in [complex64,complex128], Tout:type=float in " \
+    "(" IN ":T) -> (" OUT                                                                          \
+    ":Tout) {T:type=complex64 in [complex64,complex128], Tout:type=float in "                      \
     "[float,double]}"
 #define PART_OP(NAME, DEF, LOOP, GRAD, ...)                                                        \
     {                                                                                              \
@@ -127,15 +133,18 @@ static mf_status angle_grad(mf_grad *g)
 const mf_op mf_ops_complex[] = {
     MF_LOOP_OP("Conj",
                "(input:T) -> (output:T) {T:type=complex64 in [complex64,complex128,variant]}",
-               conj_loop, conj_grad, "c64[2,3] !nograd", "c128[3] !nograd", "c64[] !nograd", "c64[0] !nograd"),
+               conj_loop, conj_grad, "c64[2,3] !nograd", "c128[3] !nograd", "c64[] !nograd",
+               "c64[0] !nograd"),
     PART_OP("Real", PART_DEF("input", "output"), real_loop, real_grad, PART_SAMPLES),
     PART_OP("Imag", PART_DEF("input", "output"), imag_loop, imag_grad, PART_SAMPLES),
     PART_OP("ComplexAbs", PART_DEF("x", "y"), complex_abs_loop, complex_abs_grad, PART_SAMPLES),
     PART_OP("Angle", PART_DEF("input", "output"), angle_loop, angle_grad, PART_SAMPLES),
-    PART_OP("Complex",
-            "(real:T, imag:T) -> (out:Tout) {T:type=float in [float,double], Tout:type=complex64 in "
-            "[complex64,complex128]}",
-            complex_loop, complex_grad, "f32[2,3] f32[3] !nograd", "f64[3] f64[] ; Tout=complex128 !nograd",
-            "f32[] f32[] !nograd", "f64[3] f64[] !fails", "f32[2] f32[3] !fails"),
+    PART_OP(
+        "Complex",
+        "(real:T, imag:T) -> (out:Tout) {T:type=float in [float,double], Tout:type=complex64 in "
+        "[complex64,complex128]}",
+        complex_loop, complex_grad, "f32[2,3] f32[3] !nograd",
+        "f64[3] f64[] ; Tout=complex128 !nograd", "f32[] f32[] !nograd", "f64[3] f64[] !fails",
+        "f32[2] f32[3] !fails"),
     { 0 },
 };

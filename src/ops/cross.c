@@ -65,7 +65,8 @@ static mf_status cross_run(mf_kernel *k)
 
     MF_TRY(check_shapes(&a->shape, &b->shape));
     if (!loops[a->dtype])
-        return MF_FAIL(MF_UNIMPLEMENTED, "op Cross has no kernel for type %s", mf_dtype_name(a->dtype));
+        return MF_FAIL(MF_UNIMPLEMENTED, "op Cross has no kernel for type %s",
+                       mf_dtype_name(a->dtype));
     MF_TRY(mf_kernel_out(k, 0, &a->shape, &out));
     loops[a->dtype](a->data, b->data, out->data, a->count / 3);
     return MF_OK;
@@ -85,7 +86,8 @@ const mf_op mf_op_cross = {
     .infer = cross_infer,
     .grad = cross_grad,
     .run = cross_run,
-    .samples = MF_SAMPLES("f32[3] f32[3]", "f32[2,2,3] f32[2,2,3]", "f64[4,3] f64[4,3]", "i32[2,3] i32[2,3]",
-                          "u8[3] u8[3]", "bf16[3] bf16[3] !nograd", "f32[0,3] f32[0,3]", "f32[2] f32[2] !fails",
-                          "f32[3] f32[2,3] !fails", "f32[] f32[] !fails"),
+    .samples = MF_SAMPLES("f32[3] f32[3]", "f32[2,2,3] f32[2,2,3]", "f64[4,3] f64[4,3]",
+                          "i32[2,3] i32[2,3]", "u8[3] u8[3]", "bf16[3] bf16[3] !nograd",
+                          "f32[0,3] f32[0,3]", "f32[2] f32[2] !fails", "f32[3] f32[2,3] !fails",
+                          "f32[] f32[] !fails"),
 };

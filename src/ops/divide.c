@@ -9,12 +9,22 @@
 
 #define DIV(x, y) ((x) / (y))
 #define DIV_NO_NAN(x, y) ((y) == 0 ? 0 : (x) / (y))
-#define XDIVY(x, y) ((x) == 0 ? 0 : (x) / (y))
+#define XDIVY(x, y) ((x) == 0 ? (x) : (x) / (y))
 #define FLOOR_DIV(x, y) MF_FLOOR((x) / (y))
 #define TRUNC_DIV(x, y) MF_PICK_REAL((x) / (y), __builtin_truncf, __builtin_trunc)
+/* Where float holds a 16-bit type the quotient is rounded to that type first: that may reach the
+ * next integer. */
+#define FLOOR_DIV_16(x, y, KIND)                                                                   \
+    __builtin_floorf(mf_##KIND##_to_f32(mf_##KIND##_from_f32((x) / (y))))
+#define TRUNC_DIV_16(x, y, KIND)                                                                   \
+    __builtin_truncf(mf_##KIND##_to_f32(mf_##KIND##_from_f32((x) / (y))))
+#define FLOOR_DIV_F16(x, y) FLOOR_DIV_16(x, y, f16)
+#define FLOOR_DIV_BF16(x, y) FLOOR_DIV_16(x, y, bf16)
+#define TRUNC_DIV_F16(x, y) TRUNC_DIV_16(x, y, f16)
+#define TRUNC_DIV_BF16(x, y) TRUNC_DIV_16(x, y, bf16)
 /* fmod is exact, so its bits are the same everywhere. */
-#define TRUNC_MOD(x, y) _Generic((x), float: fmodf, double: fmod)(x, y)
-#define FLOOR_MOD(x, y) _Generic((x), float: floor_mod_float, double: floor_mod_double)(x, y)
+#define TRUNC_MOD(x, y) _Generic((x), float : fmodf, double : fmod)(x, y)
+#define FLOOR_MOD(x, y) _Generic((x), float : floor_mod_float, double : floor_mod_double)(x, y)
 
 static double floor_mod_double(double x, double y)
 {
@@ -44,8 +54,14 @@ static float floor_mod_float(float x, float y)
 MF_EACH_FLOAT_COMPLEX(MF_BINARY, div, DIV)
 MF_EACH_SIGNED(MF_BINARY, div, DIV_SIGNED)
 MF_EACH_UNSIGNED(MF_BINARY, div, DIV_UNSIGNED)
-MF_EACH_FLOAT(MF_BINARY, trunc_div, TRUNC_DIV)
-MF_EACH_FLOAT(MF_BINARY, floor_div, FLOOR_DIV)
+MF_BINARY(trunc_div, f32, TRUNC_DIV)
+MF_BINARY(trunc_div, f64, TRUNC_DIV)
+MF_BINARY(trunc_div, f16, TRUNC_DIV_F16)
+MF_BINARY(trunc_div, bf16, TRUNC_DIV_BF16)
+MF_BINARY(floor_div, f32, FLOOR_DIV)
+MF_BINARY(floor_div, f64, FLOOR_DIV)
+MF_BINARY(floor_div, f16, FLOOR_DIV_F16)
+MF_BINARY(floor_div, bf16, FLOOR_DIV_BF16)
 MF_EACH_SIGNED(MF_BINARY, floor_div, FLOOR_DIV_SIGNED)
 MF_EACH_FLOAT(MF_BINARY, mod, TRUNC_MOD)
 MF_EACH_SIGNED(MF_BINARY, mod, MOD_SIGNED)
@@ -62,7 +78,8 @@ MF_LOOP_TABLE(floor_mod, 2, MF_FN_FLOATS(floor_mod), MF_FN_SIGNED(floor_mod), MF
 MF_LOOPS_FLOAT_COMPLEX(MF_BINARY, 2, div_no_nan, DIV_NO_NAN)
 MF_LOOPS_FLOAT_COMPLEX(MF_BINARY, 2, xdivy, XDIVY)
 
-/* Element i of the divisor counts only if it meets something: an empty numerator makes no quotients. */
+/* Element i of the divisor counts only if it meets something: an empty numerator makes no
+ * quotients. */
 static mf_status division_run(mf_kernel *k)
 {
     const mf_tensor *y = k->in[1];
@@ -134,17 +151,18 @@ const mf_op mf_ops_divide[] = {
                 "f32[2]{-7.5,7.5} f32[2]{2,-2}", INT_SAMPLES),
     DIVISION_OP("FloorDiv", QUOTIENT_DEF, floor_div_loop, mf_grad_none,
                 "f32[4]{-7.5,7.5,5,-6} f32[4]{2,-2,inf,3}", "f64[3] f64[]@1:2",
-                "i8[4]{-128,127,-7,5} i8[4]{3,-3,2,-2}", "u32[3]@0:99 u32[3]@1:9", "f16[3] f16[3]@1:2",
-                INT_SAMPLES),
+                "i8[4]{-128,127,-7,5} i8[4]{3,-3,2,-2}", "u32[3]@0:99 u32[3]@1:9",
+                "f16[3] f16[3]@1:2", "bf16[2]{-3.328125,4} bf16[2]{0.6640625,3}", INT_SAMPLES),
     DIVISION_OP("FloorMod", "(x:T, y:T) -> (z:T) {T:type in reals}", floor_mod_loop, floor_mod_grad,
                 "f32[4]{-7.5,7.5,5,-6} f32[4]{2,-2,-3,4}", "f64[3,1]@0.1:0.9 f64[2]@1:2",
                 "bf16[3] bf16[3]@1:2 !nograd", "u8[3]@0:99 u8[3]@1:9", INT_SAMPLES),
-    DIVISION_OP("Mod", "(x:T, y:T) -> (z:T) {T:type in [int32,int64,half,half,bfloat16,float,double]}",
+    DIVISION_OP("Mod",
+                "(x:T, y:T) -> (z:T) {T:type in [int32,int64,half,half,bfloat16,float,double]}",
                 mod_loop, mf_grad_missing, "f32[4]{-7.5,7.5,5,-6} f32[4]{2,-2,-3,3}",
                 "f64[3] f64[]@1:2", INT_SAMPLES),
     DIVISION_OP("TruncateMod",
-                "(x:T, y:T) -> (z:T) {T:type in [int32,int64,bfloat16,half,float,double]}", mod_loop,
-                mf_grad_missing, "f32[4]{-7.5,7.5,5,-6} f32[4]{2,-2,-3,3}", INT_SAMPLES),
+                "(x:T, y:T) -> (z:T) {T:type in [int32,int64,bfloat16,half,float,double]}",
+                mod_loop, mf_grad_missing, "f32[4]{-7.5,7.5,5,-6} f32[4]{2,-2,-3,3}", INT_SAMPLES),
     MF_LOOP_OP("DivNoNan",
                "(x:T, y:T) -> (z:T) {T:type in [half,float,bfloat16,double,complex64,complex128]}",
                div_no_nan_loop, quotient_grad, "f32[2,3] f32[3]@0.5:2",

@@ -37,18 +37,11 @@ MF_LOOPS_FLOAT_COMPLEX(MF_UNARY, 1, log1p, LOG1P)
 MF_LOOPS_FLOAT_COMPLEX(MF_UNARY, 1, tanh, TANH)
 MF_LOOPS_FLOAT_COMPLEX(MF_UNARY, 1, sigmoid, SIGMOID)
 
-/* Gradients from the function's value y, by its conjugate for complex numbers. */
-#define CONJ(x) _Generic((x), float _Complex: conjf, default: conj)(x)
+/* Gradients from the function's value y; for complex numbers y is its conjugate already. */
 #define TANH_GRAD(y, dy) ((dy) * (1 - (y) * (y)))
-#define TANH_GRAD_COMPLEX(y, dy) ((dy) * (1 - CONJ(y) * CONJ(y)))
 #define SIGMOID_GRAD(y, dy) ((dy) * (y) * (1 - (y)))
-#define SIGMOID_GRAD_COMPLEX(y, dy) ((dy) * CONJ(y) * (1 - CONJ(y)))
-MF_EACH_FLOAT(MF_BINARY, tanh_grad, TANH_GRAD)
-MF_EACH_COMPLEX(MF_BINARY, tanh_grad, TANH_GRAD_COMPLEX)
-MF_LOOP_TABLE(tanh_grad, 2, MF_FN_FLOATS_COMPLEX(tanh_grad))
-MF_EACH_FLOAT(MF_BINARY, sigmoid_grad, SIGMOID_GRAD)
-MF_EACH_COMPLEX(MF_BINARY, sigmoid_grad, SIGMOID_GRAD_COMPLEX)
-MF_LOOP_TABLE(sigmoid_grad, 2, MF_FN_FLOATS_COMPLEX(sigmoid_grad))
+MF_LOOPS_FLOAT_COMPLEX(MF_BINARY, 2, tanh_grad, TANH_GRAD)
+MF_LOOPS_FLOAT_COMPLEX(MF_BINARY, 2, sigmoid_grad, SIGMOID_GRAD)
 
 static mf_status exp_of_grad(mf_grad *g)
 {
@@ -115,7 +108,8 @@ static mf_status sigmoid_grad_grad(mf_grad *g)
 
 const mf_op mf_ops_explog[] = {
     MF_LOOP_OP("Exp", DEF, exp_loop, exp_of_grad, SAMPLES(""),
-               "f32[7]{nan,inf,-inf,89,-104,-88,-0} !nograd", "f64[5]{nan,inf,-inf,710,-750} !nograd"),
+               "f32[7]{nan,inf,-inf,89,-104,-88,-0} !nograd",
+               "f64[5]{nan,inf,-inf,710,-750} !nograd"),
     MF_LOOP_OP("Expm1", DEF, expm1_loop, expm1_of_grad, SAMPLES(""),
                "f32[7]{nan,inf,-inf,89,-104,1e-20,-0} !nograd"),
     MF_LOOP_OP("Log", DEF, log_loop, log_of_grad, SAMPLES("@0.5:4"),
@@ -124,13 +118,13 @@ const mf_op mf_ops_explog[] = {
                "f32[7]{nan,inf,-inf,-1,-0,-2,1e-20} !nograd"),
     MF_LOOP_OP("Tanh", DEF, tanh_loop, tanh_of_grad, SAMPLES(""),
                "f32[7]{nan,inf,-inf,20,-20,1e-20,-0} !nograd"),
-    MF_LOOP_OP("TanhGrad", GRAD_DEF, tanh_grad_loop, tanh_grad_grad, "f32[2,3]@-1:1 f32[2,3]",
-               "f64[3]@-1:1 f64[3]", "f16[3]@-1:1 f16[3] !nograd", "c64[3] c64[3] !nograd",
-               "f32[0] f32[0]", "f32[2] f32[3] !fails"),
+    MF_SAME_SHAPE_OP("TanhGrad", GRAD_DEF, tanh_grad_loop, tanh_grad_grad, "f32[2,3]@-1:1 f32[2,3]",
+                     "f64[3]@-1:1 f64[3]", "f16[3]@-1:1 f16[3] !nograd", "c64[3] c64[3] !nograd",
+                     "f32[0] f32[0]", "f32[2] f32[3] !fails"),
     MF_LOOP_OP("Sigmoid", DEF, sigmoid_loop, sigmoid_of_grad, SAMPLES(""),
                "f32[7]{nan,inf,-inf,90,-90,1e-20,-0} !nograd"),
-    MF_LOOP_OP("SigmoidGrad", GRAD_DEF, sigmoid_grad_loop, sigmoid_grad_grad, "f32[2,3]@0:1 f32[2,3]",
-               "f64[3]@0:1 f64[3]", "bf16[3]@0:1 bf16[3] !nograd", "c64[3] c64[3] !nograd",
-               "f32[0] f32[0]", "f32[2] f32[3] !fails"),
+    MF_SAME_SHAPE_OP("SigmoidGrad", GRAD_DEF, sigmoid_grad_loop, sigmoid_grad_grad,
+                     "f32[2,3]@0:1 f32[2,3]", "f64[3]@0:1 f64[3]", "bf16[3]@0:1 bf16[3] !nograd",
+                     "c64[3] c64[3] !nograd", "f32[0] f32[0]", "f32[2] f32[3] !fails"),
     { 0 },
 };

@@ -18,6 +18,7 @@ enum {
     MAX_ROWS = 240,           /* of a tile: A's slice takes half of the second cache */
     MAX_COLS = 512,           /* of a tile */
     PANELS = 8,               /* of B packed at a time: they stay in the second cache too */
+    AHEAD = 8,                /* rows of B fetched before they are packed */
     PIECES = 16,              /* wanted, when there is enough work */
     SMALL_SCRATCH = 48 * 1024 /* bytes that may lie on the stack */
 };
@@ -331,7 +332,7 @@ static void run_piece(void *ctx, int64_t piece)
     mf_tensor_clear(&scratch);
 }
 
-/* Halve the longer side until there are enough tiles, or they would be too small to hand around. */
+/* Halve a side until there are enough tiles, or they would be too small to hand around. */
 static void cut_tiles(gemm_job *job)
 {
     const mf_gemm *g = job->g;
@@ -347,7 +348,7 @@ static void cut_tiles(gemm_job *job)
         pieces = job->batch * job->tiles_m * job->tiles_n;
         if (pieces >= PIECES || m * n / 2 * g->k < (pieces < 4 ? PIECE_WORK : TILE_WORK))
             break;
-        if (n > m || m <= MR)
+        if ((n >= m / 2 && n > 64) || m <= MR) /* few rows repack B too often */
             n /= 2;
         else
             m /= 2;

@@ -83,19 +83,6 @@ static void NAME(pack)(const NAME(view) * v, int64_t at, int64_t line, int64_t s
 
     if (count < width)
         memset(packed, 0, (size_t)(kc * width) * sizeof(T));
-    if (plain && line == 1) {
-        const T *p = (const T *)v->data + at;
-
-        if (count == NAME(nr) && width == NAME(nr)) { /* a constant size is one copy of vectors */
-            for (int64_t i = 0; i < kc; i++)
-                memcpy(packed + i * NAME(nr), p + i * step, NAME(nr) * sizeof(T));
-            return;
-        }
-        for (int64_t i = 0; i < kc; i++)
-            for (int64_t j = 0; j < count; j++)
-                packed[i * width + j] = p[i * step + j];
-        return;
-    }
     if (plain && step == 1 && count >= 4) {
         for (int64_t j = 0; j < count; j += 4) {
             const int64_t from = j + 4 <= count ? j : count - 4; /* the last ones may do some again */
@@ -225,30 +212,40 @@ static void NAME(run_panel)(const NAME(panel) * p, T *c, int64_t c_row)
     }
 }
 
-/* kc rows and n columns of B, as panels. */
-static void NAME(pack_b)(const NAME(view) * b, int64_t at, int64_t n, int64_t kc, T *packed)
+/* kc lines of n elements each, `step` apart, cut into strips of `width` (a constant): line by line
+ * through all strips, because lines may lie in different pages. */
+static inline __attribute__((always_inline)) void
+NAME(pack_lines)(const T *from, int64_t step, int64_t n, int64_t kc, const int64_t width, T *packed)
 {
-    if (b->col == 1 && !b->negate && mf_dtype_cell(b->type) == sizeof(T)) {
-        const T *from = (const T *)b->data + at;
+    for (int64_t i = 0; i < kc; i++, from += step) {
+        int64_t j = 0;
 
-        /* Row by row through all panels: rows may lie in different pages. */
-        for (int64_t i = 0; i < kc; i++, from += b->row) {
-            int64_t j = 0;
-
-            for (; j + NAME(nr) <= n; j += NAME(nr))
-                memcpy(packed + j * kc + i * NAME(nr), from + j, NAME(nr) * sizeof(T));
-            if (j < n) {
-                T *to = packed + j * kc + i * NAME(nr);
-
-                memset(to, 0, NAME(nr) * sizeof(T));
-                memcpy(to, from + j, (size_t)(n - j) * sizeof(T));
-            }
+        for (; j + width <= n; j += width) {
+            if (i + AHEAD < kc)
+                __builtin_prefetch(from + AHEAD * step + j);
+            memcpy(packed + j * kc + i * width, from + j, (size_t)width * sizeof(T));
         }
+        if (j < n) {
+            T *to = packed + j * kc + i * width;
+
+            memset(to, 0, (size_t)width * sizeof(T));
+            memcpy(to, from + j, (size_t)(n - j) * sizeof(T));
+        }
+    }
+}
+
+/* kc steps of k for n lines (rows of A, columns of B), as strips of `width`. */
+static inline __attribute__((always_inline)) void
+NAME(pack_all)(const NAME(view) * v, int64_t at, int64_t line, int64_t step, int64_t n, int64_t kc,
+               const int64_t width, T *packed)
+{
+    if (line == 1 && !v->negate && mf_dtype_cell(v->type) == sizeof(T)) {
+        NAME(pack_lines)((const T *)v->data + at, step, n, kc, width, packed);
         return;
     }
-    for (int64_t j = 0; j < n; j += NAME(nr))
-        NAME(pack)(b, at + j * b->col, b->col, b->row, n - j < NAME(nr) ? n - j : NAME(nr), kc,
-                   NAME(nr), packed + j * kc);
+    for (int64_t j = 0; j < n; j += width)
+        NAME(pack)(v, at + j * line, line, step, n - j < width ? n - j : width, kc, width,
+                   packed + j * kc);
 }
 
 /* c[m][n] (+)= a[m][kc] * b[kc][n], one slice of k. */
@@ -270,7 +267,7 @@ static void NAME(slice)(const gemm_tile *t, NAME(panel) * p, const NAME(view) * 
         width = packed ? PANELS * NAME(nr) : NAME(nr);
         width = t->n - j < width ? t->n - j : width;
         if (packed)
-            NAME(pack_b)(b, at + j * b->col, width, p->kc, b_pack);
+            NAME(pack_all)(b, at + j * b->col, b->col, b->row, width, p->kc, NAME(nr), b_pack);
         for (int64_t q = 0; q < width; q += NAME(nr)) {
             p->b = packed ? b_pack + q * p->kc : direct + at + j;
             p->b_row = packed ? NAME(nr) : b->row;
@@ -301,10 +298,9 @@ static void NAME(tile)(const gemm_tile *t, const NAME(view) * a, const NAME(view
         p.kc = t->k - k0 < step ? t->k - k0 : step;
         p.add = add || k0 > 0;
         p.a = pack_a ? scratch : (const T *)a->data + a_at;
-        for (int64_t i = 0; pack_a && i < t->m; i += MR) {
-            NAME(pack)(a, a_at + i * a->row, a->row, a->col, t->m - i < MR ? t->m - i : MR, p.kc,
-                       MR, scratch + i * p.kc);
-            b_pack = scratch + (i + MR) * p.kc;
+        if (pack_a) {
+            NAME(pack_all)(a, a_at, a->row, a->col, t->m, p.kc, MR, scratch);
+            b_pack = scratch + round_up(t->m, MR) * p.kc;
         }
         NAME(slice)(t, &p, b, k0, pack_b, b_pack, c, c_row);
     }

@@ -44,19 +44,25 @@ static mf_status look_up(mf_handle *h, mf_resources *from, const mf_object_type 
     return MF_OK;
 }
 
-mf_status mf_handle_run(mf_handle *h, mf_kernel *k, const mf_object_type *type,
-                        mf_object_make *make, void *ctx)
+mf_status mf_handle_get(mf_handle *h, const mf_step *step, const mf_object_type *type,
+                        mf_object_make *make, void *ctx, mf_tensor *out)
 {
-    mf_resources *from = h->owner ? h->owner : k->step->resources;
+    mf_resources *from = h->owner ? h->owner : step->resources;
     mf_status st = MF_OK;
 
     pthread_mutex_lock(&h->lock);
     if (h->from != from || h->generation != mf_resources_generation(from))
         st = look_up(h, from, type, make, ctx);
     if (st == MF_OK)
-        mf_kernel_set(k, 0, &h->tensor);
+        mf_tensor_set(out, &h->tensor);
     pthread_mutex_unlock(&h->lock);
     return st;
+}
+
+mf_status mf_handle_run(mf_handle *h, mf_kernel *k, const mf_object_type *type,
+                        mf_object_make *make, void *ctx)
+{
+    return mf_handle_get(h, k->step, type, make, ctx, k->out[0]);
 }
 
 mf_shape mf_infer_variable(const mf_infer *in, int input)

@@ -21,9 +21,17 @@ typedef struct mf_handle {
  * `is_private` it then also belongs to the session, so that two sessions do not share it. */
 MF_MUST mf_status mf_handle_init(mf_handle *h, mf_prepare *p, bool is_private);
 void mf_handle_deinit(mf_handle *h);
-/* Output 0 of k becomes the handle; the object is made when it does not exist. */
+/* *out (empty or not) becomes the handle; the object is made when it does not exist. */
+MF_MUST mf_status mf_handle_get(mf_handle *h, const mf_step *step, const mf_object_type *type,
+                                mf_object_make *make, void *ctx, mf_tensor *out);
+/* The same for output 0 of k. */
 MF_MUST mf_status mf_handle_run(mf_handle *h, mf_kernel *k, const mf_object_type *type,
                                 mf_object_make *make, void *ctx);
+/* The object in a handle. */
+static inline mf_object *mf_handle_object(const mf_tensor *handle)
+{
+    return *(mf_object **)handle->data;
+}
 
 /* What is known of the value of the variable that input i refers to: a reference edge says it
  * itself, a resource edge is followed to the op that made the handle. */

@@ -28,12 +28,11 @@ static void input_strides(const mf_shape *out, const mf_shape *in, int64_t *stri
 
 void mf_broadcast_init(mf_broadcast *b, const mf_shape *out, const mf_shape *const *in, int n_in)
 {
-    int64_t full[3][MF_MAX_RANK] = { { 0 } };
+    int64_t full[MF_BROADCAST_INPUTS][MF_MAX_RANK];
     int rank = 0;
 
     for (int j = 0; j < n_in; j++)
         input_strides(out, in[j], full[j]);
-    *b = (mf_broadcast){ .rank = 0 };
     for (int d = out->rank - 1; d >= 0; d--) {
         bool merge = rank > 0;
 
@@ -128,13 +127,11 @@ static mf_status unsupported(const mf_kernel *k, mf_dtype t)
                    mf_dtype_name(t));
 }
 
-static void run_all(mf_kernel *k, loop_job *job, const mf_tensor *out)
+static void run_all(const mf_kernel *k, loop_job *job, const mf_tensor *out)
 {
     int64_t pieces;
 
     job->inner = job->b.dims[job->b.rank - 1];
-    if (out->count == 0)
-        return;
     job->rows = out->count / job->inner;
     job->cuts = (job->inner + MF_LOOP_GRAIN - 1) / MF_LOOP_GRAIN;
     job->rows_per_piece = job->cuts > 1 ? 1 : MF_LOOP_GRAIN / job->inner;
@@ -146,42 +143,61 @@ static void run_all(mf_kernel *k, loop_job *job, const mf_tensor *out)
         mf_kernel_parallel(k, pieces, run_piece, job);
 }
 
-mf_status mf_loop_run(mf_kernel *k)
+/* One element: most of what dispatch is about. */
+static void run_single(const mf_kernel *k, const mf_loop *loop, mf_span_fn *fn, double param,
+                       mf_tensor *out)
 {
-    const mf_loop *loop = k->node->op->loop;
-    const mf_dtype type = k->in[loop->arity - 1]->dtype;
+    mf_span s = { .out = out->data, .n = 1, .param = param };
+
+    for (int j = 0; j < loop->arity; j++)
+        s.in[j] = k->in[j]->data;
+    fn(&s);
+}
+
+static void run_many(const mf_kernel *k, const mf_loop *loop, mf_span_fn *fn, double param,
+                     mf_tensor *out)
+{
     const mf_shape *shapes[3] = { NULL };
-    mf_shape shape = k->in[0]->shape;
-    mf_tensor *out;
     loop_job job;
 
-    if (!loop->fn[type])
-        return unsupported(k, type);
-    for (int j = 1; j < loop->arity; j++) {
-        if (!mf_shape_equal(&shape, &k->in[j]->shape))
-            MF_TRY(mf_shape_broadcast(&shape, &k->in[j]->shape, &shape));
-    }
-    MF_TRY(mf_kernel_out(k, 0, &shape, &out));
-    job = (loop_job){ .fn = loop->fn[type], .arity = loop->arity, .out = out->data };
-    if (loop->param)
-        job.param = (double)mf_node_float(k->node, loop->param);
-    if (out->count == 1) { /* scalars are most of what dispatch is about */
-        const mf_span s = { .in = { k->in[0]->data, loop->arity > 1 ? k->in[1]->data : NULL,
-                                    loop->arity > 2 ? k->in[2]->data : NULL },
-                            .out = out->data,
-                            .n = 1,
-                            .param = job.param };
-
-        job.fn(&s);
-        return MF_OK;
-    }
+    job.fn = fn;
+    job.arity = loop->arity;
+    job.param = param;
+    job.out = out->data;
     job.out_size = mf_dtype_cell(out->dtype);
     for (int j = 0; j < loop->arity; j++) {
         shapes[j] = &k->in[j]->shape;
         job.in[j] = k->in[j]->data;
         job.in_size[j] = mf_dtype_cell(k->in[j]->dtype);
     }
-    mf_broadcast_init(&job.b, &shape, shapes, loop->arity);
+    mf_broadcast_init(&job.b, &out->shape, shapes, loop->arity);
     run_all(k, &job, out);
+}
+
+mf_status mf_loop_run(mf_kernel *k)
+{
+    const mf_loop *loop = k->node->op->loop;
+    const mf_dtype type = k->in[loop->arity - 1]->dtype;
+    mf_span_fn *fn = loop->fn[type];
+    double param = 0;
+    mf_shape shape;
+    const mf_shape *s = &k->in[0]->shape;
+    mf_tensor *out;
+
+    if (!fn)
+        return unsupported(k, type);
+    for (int j = 1; j < loop->arity; j++) {
+        if (!mf_shape_equal(s, &k->in[j]->shape)) {
+            MF_TRY(mf_shape_broadcast(s, &k->in[j]->shape, &shape));
+            s = &shape;
+        }
+    }
+    MF_TRY(mf_kernel_out(k, 0, s, &out));
+    if (loop->param)
+        param = (double)mf_node_float(k->node, loop->param);
+    if (out->count == 1)
+        run_single(k, loop, fn, param, out);
+    else if (out->count > 0)
+        run_many(k, loop, fn, param, out);
     return MF_OK;
 }

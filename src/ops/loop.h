@@ -176,10 +176,11 @@ MF_MUST mf_status mf_loop_infer(mf_infer *in);
 enum { MF_LOOP_GRAIN = 8192 };
 
 /* How `n_in` inputs broadcast to `out`: dimensions that behave alike are merged. */
+enum { MF_BROADCAST_INPUTS = 16 };
 typedef struct mf_broadcast {
-    int rank;                            /* of the merged dimensions, >= 1 */
-    int64_t dims[MF_MAX_RANK];           /* outermost first */
-    int64_t stride[3][MF_MAX_RANK];      /* in elements; 0 where the input repeats */
+    int rank;                  /* of the merged dimensions, >= 1 */
+    int64_t dims[MF_MAX_RANK]; /* outermost first */
+    int64_t stride[MF_BROADCAST_INPUTS][MF_MAX_RANK]; /* in elements; 0 where the input repeats */
 } mf_broadcast;
 void mf_broadcast_init(mf_broadcast *b, const mf_shape *out, const mf_shape *const *in, int n_in);
 

@@ -17,9 +17,9 @@ mf_status mf_same_shape_run(mf_kernel *k)
 
     for (int i = 1; i < k->n_in; i++) {
         if (!mf_shape_equal(&k->in[0]->shape, &k->in[i]->shape))
-            return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "%s: inputs must be of the same shape: %s vs. %s", k->node->op_name,
-                           mf_shape_text(&k->in[0]->shape, a), mf_shape_text(&k->in[i]->shape, b));
+            return MF_FAIL(MF_INVALID_ARGUMENT, "%s: inputs must be of the same shape: %s vs. %s",
+                           k->node->op_name, mf_shape_text(&k->in[0]->shape, a),
+                           mf_shape_text(&k->in[i]->shape, b));
     }
     return mf_loop_run(k);
 }

@@ -6,16 +6,17 @@
 #include "ops/grad_util.h"
 #include "ops/loop.h"
 
-/* Booleans: loop.h's kind is called bool, which <stdbool.h> turns into _Bool before it is pasted. */
+/* Booleans: loop.h's kind is called bool, which <stdbool.h> turns into _Bool before it is pasted.
+ */
 #define MF_S_b8 uint8_t
 #define MF_C_b8 uint8_t
 #define MF_LD_b8 MF_LD_PLAIN
 #define MF_ST_b8(v) ((uint8_t)((v) != 0))
 
 /* The function of x's type. 16-bit floats are floats by the time an expression sees them. */
-#define MF_PICK_REAL(x, f32, f64) _Generic((x), float: f32, double: f64)(x)
+#define MF_PICK_REAL(x, f32, f64) _Generic((x), float : f32, double : f64)(x)
 #define MF_PICK(x, f32, f64, c64, c128)                                                            \
-    _Generic((x), float: f32, double: f64, float _Complex: c64, double _Complex: c128)(x)
+    _Generic((x), float : f32, double : f64, float _Complex : c64, double _Complex : c128)(x)
 
 #define MF_ABS(x) MF_PICK_REAL(x, __builtin_fabsf, __builtin_fabs)
 #define MF_FLOOR(x) MF_PICK_REAL(x, __builtin_floorf, __builtin_floor)
@@ -26,7 +27,8 @@
     "[bfloat16,half,float,double,int8,int16,int32,int64,complex64,complex128]"
 
 /* Loops and table entries for floats and complex numbers. */
-#define MF_EACH_FLOAT_COMPLEX(M, NAME, EXPR) MF_EACH_FLOAT(M, NAME, EXPR) MF_EACH_COMPLEX(M, NAME, EXPR)
+#define MF_EACH_FLOAT_COMPLEX(M, NAME, EXPR)                                                       \
+    MF_EACH_FLOAT(M, NAME, EXPR) MF_EACH_COMPLEX(M, NAME, EXPR)
 #define MF_FN_FLOATS_COMPLEX(NAME) MF_FN_FLOATS(NAME), MF_FN_COMPLEX(NAME)
 
 /* Quantized types are integers of their size where only bits or order matter. */
@@ -63,7 +65,8 @@ MF_MUST mf_status mf_same_shape_infer(mf_infer *in);
 #define MF_SAME_SHAPE_OP(NAME, DEF, LOOP, GRAD, ...)                                               \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = MF_OP_INPLACE, .infer = mf_same_shape_infer,            \
-        .grad = GRAD, .run = mf_same_shape_run, .loop = &(LOOP), .samples = MF_SAMPLES(__VA_ARGS__) \
+        .grad = GRAD, .run = mf_same_shape_run, .loop = &(LOOP),                                   \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 
 #endif

@@ -37,10 +37,12 @@ static mf_status minimum_grad(mf_grad *g)
 
 /* ---- ClipByValue ---- */
 
-#define CLIP(v, lo, hi) ((v) < (lo) ? (lo) : (v) > (hi) ? (hi) : (v))
+/* Where the bounds contradict each other the lower one wins. */
+#define TOP(v, hi) ((v) > (hi) ? (hi) : (v))
+#define CLIP(v, lo, hi) (TOP(v, hi) < (lo) ? (lo) : TOP(v, hi))
 #define CLIP_LOOP(kind, LO, HI)                                                                    \
     MF_IVDEP                                                                                       \
-    for (int64_t i = 0; i < s->n; i++) {                                                           \
+    for (int64_t i = 0; i < n; i++) {                                                              \
         const MF_C_##kind x = MF_LD_##kind(a, i), lo = LO, hi = HI;                                \
         o[i] = MF_ST_##kind(CLIP(x, lo, hi));                                                      \
     }
@@ -49,7 +51,7 @@ static mf_status minimum_grad(mf_grad *g)
     static void NAME##_##kind(const mf_span *s)                                                    \
     {                                                                                              \
         const MF_S_##kind *a = s->in[0], *b = s->in[1], *c = s->in[2];                             \
-        const int64_t bs = !s->scalar[1], cs = !s->scalar[2];                                      \
+        const int64_t bs = !s->scalar[1], cs = !s->scalar[2], n = s->n;                            \
         MF_S_##kind *o = s->out;                                                                   \
         if (!bs && !cs && !s->scalar[0]) {                                                         \
             const MF_C_##kind low = MF_LD_##kind(b, 0), high = MF_LD_##kind(c, 0);                 \
@@ -58,7 +60,7 @@ static mf_status minimum_grad(mf_grad *g)
             const MF_C_##kind x = MF_LD_##kind(a, 0), lo = MF_LD_##kind(b, 0),                     \
                               hi = MF_LD_##kind(c, 0);                                             \
             const MF_S_##kind r = MF_ST_##kind(CLIP(x, lo, hi));                                   \
-            for (int64_t i = 0; i < s->n; i++)                                                     \
+            for (int64_t i = 0; i < n; i++)                                                        \
                 o[i] = r;                                                                          \
         } else {                                                                                   \
             CLIP_LOOP(kind, MF_LD_##kind(b, i *bs), MF_LD_##kind(c, i *cs))                        \
@@ -120,8 +122,8 @@ static mf_status clip_grad(mf_grad *g)
 const mf_op mf_ops_minmax[] = {
     MF_LOOP_OP("Maximum", "(x:T, y:T) -> (z:T) {T:type in reals}", maximum_loop, maximum_grad,
                "f32[2,3] f32[2,3]", "f32[2,3] f32[]", "f32[3]{nan,1,0} f32[3]{1,nan,-0} !nograd",
-               "f64[3,1] f64[2]", "i32[3] i32[3]", "u8[4] u8[]", "bf16[5] bf16[5]", "f32[0,2] f32[2]",
-               "f32[2] f32[3] !fails"),
+               "f64[3,1] f64[2]", "i32[3] i32[3]", "u8[4] u8[]", "bf16[5] bf16[5]",
+               "f32[0,2] f32[2]", "f32[2] f32[3] !fails"),
     MF_LOOP_OP("Minimum", "(x:T, y:T) -> (z:T) {T:type in reals}", minimum_loop, minimum_grad,
                "f32[2,3] f32[2,3]", "f32[] f32[4]", "f32[3]{nan,1,0} f32[3]{1,nan,-0} !nograd",
                "f64[3,1] f64[2]", "i64[3] i64[3]", "u16[4] u16[]", "f16[5] f16[5]",
@@ -133,11 +135,11 @@ const mf_op mf_ops_minmax[] = {
       .grad = clip_grad,
       .run = clip_run,
       .loop = &clip_loop,
-      .samples = MF_SAMPLES("f32[2,3] f32[]{-1} f32[]{1}", "f32[5] f32[5]@-2:-1 f32[5]@1:2",
-                            "f32[4] f32[]{-1} f32[4]@0:1", "f64[3] f64[3]@-1:0 f64[]{1}",
-                            "i32[7] i32[]{-1} i32[]{2}", "f32[3]{nan,3,1} f32[]{4} f32[]{2} !nograd",
-                            "f32[] f32[]{-1} f32[]{1}", "f32[0] f32[]{-1} f32[]{1}",
-                            "f16[3] f16[]{-1} f16[]{1}", "f32[2,3] f32[3] f32[]{1} !fails",
-                            "f32[1] f32[3] f32[3] !fails") },
+      .samples = MF_SAMPLES(
+          "f32[2,3] f32[]{-1} f32[]{1}", "f32[5] f32[5]@-2:-1 f32[5]@1:2",
+          "f32[4] f32[]{-1} f32[4]@0:1", "f64[3] f64[3]@-1:0 f64[]{1}", "i32[7] i32[]{-1} i32[]{2}",
+          "f32[4]{nan,3,1,5} f32[]{4} f32[]{2} !nograd", "f32[] f32[]{-1} f32[]{1}",
+          "f32[0] f32[]{-1} f32[]{1}", "f16[3] f16[]{-1} f16[]{1}",
+          "f32[2,3] f32[3] f32[]{1} !fails", "f32[1] f32[3] f32[3] !fails") },
     { 0 },
 };

@@ -4,17 +4,17 @@
 #include "ops/vmath.h"
 
 #define POW(x, y)                                                                                  \
-    _Generic((x),                                                                                  \
-        float: Sleef_powf_u10,                                                                     \
-        double: Sleef_pow_u10,                                                                     \
-        float _Complex: cpowf,                                                                     \
-        double _Complex: cpow)(x, y)
+    _Generic((x), float                                                                            \
+             : mf_powf, double                                                                     \
+             : Sleef_pow_u10, float _Complex                                                       \
+             : cpowf, double _Complex                                                              \
+             : cpow)(x, y)
 #define POW_INT(x, y) power_of_int((uint64_t)(x), (uint64_t)(y))
 #define LOG(x) MF_PICK(x, mf_logf, mf_log, clogf, clog)
 #define LOG1P(x) MF_PICK(x, mf_log1pf, mf_log1p, log1p_c64, log1p_c128)
-#define XLOGY(x, y) ((x) == 0 ? 0 : (x)*LOG(y))
-#define XLOG1PY(x, y) ((x) == 0 ? 0 : (x)*LOG1P(y))
-#define ATAN2(y, x) _Generic((x), float: Sleef_atan2f_u10, double: Sleef_atan2_u10)(y, x)
+#define XLOGY(x, y) ((x) == 0 ? (x) : (x)*LOG(y))
+#define XLOG1PY(x, y) ((x) == 0 ? (x) : (x)*LOG1P(y))
+#define ATAN2(y, x) _Generic((x), float : Sleef_atan2f_u10, double : Sleef_atan2_u10)(y, x)
 
 static inline float _Complex log1p_c64(float _Complex x)
 {
@@ -66,11 +66,11 @@ static mf_status power_grad(mf_grad *g)
     const mf_output one = mf_grad_scalar(g, x, 1), zero = mf_grad_scalar(g, x, 0);
     const bool is_complex = mf_dtype_is_complex(mf_grad_type(x));
     const mf_output mask = MF_G2(is_complex ? "NotEqual" : "Greater", x, zero);
-    const mf_output log_x = MF_G3("SelectV2", mask, MF_G1("Log", MF_G3("SelectV2", mask, x, one)), zero);
+    const mf_output log_x =
+        MF_G3("SelectV2", mask, MF_G1("Log", MF_G3("SelectV2", mask, x, one)), zero);
 
-    mf_grad_broadcast2(
-        g, MF_GMUL(MF_GMUL(g->dy[0], y), MF_G2("Pow", x, MF_G2("Sub", y, one))),
-        MF_GMUL(MF_GMUL(g->dy[0], mf_grad_conj(g, g->y[0])), log_x));
+    mf_grad_broadcast2(g, MF_GMUL(MF_GMUL(g->dy[0], y), MF_G2("Pow", x, MF_G2("Sub", y, one))),
+                       MF_GMUL(MF_GMUL(g->dy[0], mf_grad_conj(g, g->y[0])), log_x));
     return MF_OK;
 }
 
@@ -119,11 +119,12 @@ const mf_op mf_ops_power[] = {
       .grad = power_grad,
       .run = power_run,
       .loop = &power_loop,
-      .samples = MF_SAMPLES(
-          "f32[2,3]@0.5:2 f32[3]", "f64[4]@0.5:3 f64[]{2.5}", "f32[3]{-8,0,-2} f32[3]{3,0,-1} !nograd",
-          "f32[6]{0,-0,nan,1,inf,-2} f32[6]{-1,-1,0,nan,0,inf} !nograd", "bf16[3]@1:2 bf16[3]",
-          "i32[3]{2,-3,0} i32[3]{3,3,0}", "i64[2]{7,-7} i64[2]{31,33}", "i8[3] i8[]{3}",
-          "c64[2] c64[2] !nograd", "i32[2] i32[2]{1,-1} !fails", "f32[0] f32[]", "f32[2] f32[3] !fails") },
+      .samples = MF_SAMPLES("f32[2,3]@0.5:2 f32[3]", "f64[4]@0.5:3 f64[]{2.5}",
+                            "f32[3]{-8,0,-2} f32[3]{3,0,-1} !nograd",
+                            "f32[6]{0,-0,nan,1,inf,-2} f32[6]{-1,-1,0,nan,0,inf} !nograd",
+                            "bf16[3]@1:2 bf16[3]", "i32[3]{2,-3,0} i32[3]{3,3,0}",
+                            "i64[2]{7,-7} i64[2]{31,33}", "i8[3] i8[]{3}", "c64[2] c64[2] !nograd",
+                            "i32[2] i32[2]{1,-1} !fails", "f32[0] f32[]", "f32[2] f32[3] !fails") },
     MF_LOOP_OP("Xlogy", XLOG_DEF, xlogy_loop, xlogy_grad, "f32[2,3]@1:2 f32[3]@0.5:2",
                "f32[4]{0,0,0,1} f32[4]{0,nan,-1,0} !nograd", "f64[3]@1:2 f64[]{2}",
                "f16[3] f16[3]@1:2 !nograd", "c64[2] c64[2]@1:2 !nograd"),

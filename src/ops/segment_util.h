@@ -24,7 +24,7 @@ typedef struct mf_segments {
     int64_t n, inner; /* ids; elements of a row */
     const int64_t *to;
     const int64_t *from; /* NULL: from[i] is i */
-    const float *scale; /* NULL, or a factor for each i (Sum of floats) */
+    const double *scale; /* NULL, or a factor for each i (Sum of floats) */
 } mf_segments;
 
 MF_MUST mf_status mf_segments_run(mf_kernel *k, const mf_segments *s);

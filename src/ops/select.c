@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* select.c - elements of one tensor or another, by a condition.
  *
- * Only the size of an element matters: one loop per size serves all plain types. Strings and objects
- * are copied one by one. */
+ * Only the size of an element matters: one loop per size serves all plain types. Strings and
+ * objects are copied one by one. */
 #include "ops/math_util.h"
 
 typedef struct pair64 {
@@ -11,7 +11,7 @@ typedef struct pair64 {
 
 #define SELECT_CASE(T, E)                                                                          \
     MF_IVDEP                                                                                       \
-    for (int64_t i = 0; i < s->n; i++)                                                             \
+    for (int64_t i = 0; i < n; i++)                                                                \
         o[i] = c[i] ? (T) : (E);
 /* Scalar values are read before anything is written: the output may stand on an input. */
 #define SELECT_LOOP(NAME, TYPE)                                                                    \
@@ -20,14 +20,15 @@ typedef struct pair64 {
         const uint8_t *c = s->in[0];                                                               \
         const TYPE *t = s->in[1], *e = s->in[2];                                                   \
         const TYPE t0 = *t, e0 = *e;                                                               \
+        const int64_t n = s->n; /* bytes written might be *s for all the compiler knows */         \
         TYPE *o = s->out;                                                                          \
         if (s->scalar[0]) {                                                                        \
             const TYPE *from = *c ? t : e, one = *from;                                            \
             if (s->scalar[*c ? 1 : 2]) {                                                           \
-                for (int64_t i = 0; i < s->n; i++)                                                 \
+                for (int64_t i = 0; i < n; i++)                                                    \
                     o[i] = one;                                                                    \
             } else if (from != o) {                                                                \
-                memcpy(o, from, (size_t)s->n * sizeof(TYPE));                                      \
+                memcpy(o, from, (size_t)n * sizeof(TYPE));                                         \
             }                                                                                      \
         } else if (s->scalar[1]) {                                                                 \
             if (s->scalar[2]) {                                                                    \
@@ -47,13 +48,13 @@ SELECT_LOOP(select4, uint32_t)
 SELECT_LOOP(select8, uint64_t)
 SELECT_LOOP(select16, pair64)
 
-MF_LOOP_TABLE(select, 3, [MF_DTYPE_BOOL] = select1, [MF_DTYPE_I8] = select1, [MF_DTYPE_U8] = select1,
-              [MF_DTYPE_QI8] = select1, [MF_DTYPE_QU8] = select1, [MF_DTYPE_I16] = select2,
-              [MF_DTYPE_U16] = select2, [MF_DTYPE_QI16] = select2, [MF_DTYPE_QU16] = select2,
-              [MF_DTYPE_F16] = select2, [MF_DTYPE_BF16] = select2, [MF_DTYPE_I32] = select4,
-              [MF_DTYPE_U32] = select4, [MF_DTYPE_QI32] = select4, [MF_DTYPE_F32] = select4,
-              [MF_DTYPE_I64] = select8, [MF_DTYPE_U64] = select8, [MF_DTYPE_F64] = select8,
-              [MF_DTYPE_C64] = select8, [MF_DTYPE_C128] = select16)
+MF_LOOP_TABLE(select, 3, [MF_DTYPE_BOOL] = select1, [MF_DTYPE_I8] = select1,
+              [MF_DTYPE_U8] = select1, [MF_DTYPE_QI8] = select1, [MF_DTYPE_QU8] = select1,
+              [MF_DTYPE_I16] = select2, [MF_DTYPE_U16] = select2, [MF_DTYPE_QI16] = select2,
+              [MF_DTYPE_QU16] = select2, [MF_DTYPE_F16] = select2, [MF_DTYPE_BF16] = select2,
+              [MF_DTYPE_I32] = select4, [MF_DTYPE_U32] = select4, [MF_DTYPE_QI32] = select4,
+              [MF_DTYPE_F32] = select4, [MF_DTYPE_I64] = select8, [MF_DTYPE_U64] = select8,
+              [MF_DTYPE_F64] = select8, [MF_DTYPE_C64] = select8, [MF_DTYPE_C128] = select16)
 
 /* Strings and objects. */
 static mf_status select_cells(mf_kernel *k)
@@ -107,10 +108,11 @@ static mf_status select_v1_run(mf_kernel *k)
             condition.shape.dims[d] = 1;
         condition.shape.rank = t->rank;
     } else if (condition.shape.rank != 0 && !mf_shape_equal(&condition.shape, t)) {
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "'cond' must be a scalar, have the shape of 'then' or its first dimension: %s "
-                       "vs. %s",
-                       mf_shape_text(&condition.shape, a), mf_shape_text(t, b));
+        return MF_FAIL(
+            MF_INVALID_ARGUMENT,
+            "'cond' must be a scalar, have the shape of 'then' or its first dimension: %s "
+            "vs. %s",
+            mf_shape_text(&condition.shape, a), mf_shape_text(t, b));
     }
     inner.in = in;
     return select_run(&inner);
@@ -168,12 +170,13 @@ const mf_op mf_ops_select[] = {
       .grad = select_grad,
       .run = select_v1_run,
       .loop = &select_loop,
-      .samples = MF_SAMPLES("bool[2,3] f32[2,3] f32[2,3]", "bool[2] f32[2,3] f32[2,3]",
-                            "bool[] f32[2,3] f32[2,3]", "bool[3] f64[3] f64[3]", "bool[] i32[] i32[]",
-                            "bool[3] str[3] str[3]", "bool[2] str[2,2] str[2,2]", "bool[0] f32[0] f32[0]",
-                            "bool[5] u8[5] u8[5]", "bool[2] c128[2] c128[2] !nograd",
-                            "bool[3] f32[2,3] f32[2,3] !fails", "bool[2] f32[2] f32[3] !fails",
-                            "bool[1,2] f32[2,2] f32[2,2] !fails", "bool[2] f32[] f32[] !fails") },
+      .samples =
+          MF_SAMPLES("bool[2,3] f32[2,3] f32[2,3]", "bool[2] f32[2,3] f32[2,3]",
+                     "bool[] f32[2,3] f32[2,3]", "bool[3] f64[3] f64[3]", "bool[] i32[] i32[]",
+                     "bool[3] str[3] str[3]", "bool[2] str[2,2] str[2,2]", "bool[0] f32[0] f32[0]",
+                     "bool[5] u8[5] u8[5]", "bool[2] c128[2] c128[2] !nograd",
+                     "bool[3] f32[2,3] f32[2,3] !fails", "bool[2] f32[2] f32[3] !fails",
+                     "bool[1,2] f32[2,2] f32[2,2] !fails", "bool[2] f32[] f32[] !fails") },
     { .name = "SelectV2",
       .def = "(condition:bool, t:T, e:T) -> (output:T) {T:type}",
       .flags = MF_OP_INPLACE,
@@ -181,11 +184,11 @@ const mf_op mf_ops_select[] = {
       .grad = select_v2_grad,
       .run = select_run,
       .loop = &select_loop,
-      .samples = MF_SAMPLES("bool[2,3] f32[2,3] f32[2,3]", "bool[3] f32[2,3] f32[]",
-                            "bool[2,1] f32[3] f32[2,3]", "bool[] f32[4] f32[4]", "bool[] f32[4] f32[]",
-                            "bool[4] f64[] f64[]", "bool[5] i8[5] i8[]", "bool[5] bf16[5] bf16[5]",
-                            "bool[3] c128[3] c128[3] !nograd", "bool[2,2] str[2] str[]",
-                            "bool[2,1,2] bool[3,1] bool[]", "bool[0] f32[] f32[0]", "bool[] i32[] i32[]",
-                            "bool[2] f32[3] f32[3] !fails") },
+      .samples = MF_SAMPLES(
+          "bool[2,3] f32[2,3] f32[2,3]", "bool[3] f32[2,3] f32[]", "bool[2,1] f32[3] f32[2,3]",
+          "bool[] f32[4] f32[4]", "bool[] f32[4] f32[]", "bool[4] f64[] f64[]",
+          "bool[5] i8[5] i8[]", "bool[5] bf16[5] bf16[5]", "bool[3] c128[3] c128[3] !nograd",
+          "bool[2,2] str[2] str[]", "bool[2,1,2] bool[3,1] bool[]", "bool[0] f32[] f32[0]",
+          "bool[] i32[] i32[]", "bool[2] f32[3] f32[3] !fails") },
     { 0 },
 };

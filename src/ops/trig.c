@@ -10,7 +10,7 @@
     MF_EACH_COMPLEX(MF_UNARY, NAME, COMPLEX_##NAME)                                                \
     MF_LOOP_TABLE(NAME, 1, MF_FN_FLOATS_COMPLEX(NAME))
 #define REAL_FN(x, NAME) MF_PICK_REAL(x, Sleef_##NAME##f_u10, Sleef_##NAME##_u10)
-#define COMPLEX_FN(x, NAME) _Generic((x), float _Complex: c##NAME##f, default: c##NAME)(x)
+#define COMPLEX_FN(x, NAME) _Generic((x), float _Complex : c##NAME##f, default : c##NAME)(x)
 
 #define REAL_sin(x) REAL_FN(x, sin)
 #define REAL_cos(x) REAL_FN(x, cos)

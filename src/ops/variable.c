@@ -108,6 +108,9 @@ static mf_status destroy_run(mf_kernel *k)
 
 /* ---- reading ---- */
 
+/* A resource variable without a value does not exist, to TensorFlow. */
+#define NO_RESOURCE "Resource localhost/%s/N10tensorflow3VarE does not exist."
+
 static mf_status read_into(mf_kernel *k, int i)
 {
     mf_variable *v;
@@ -121,9 +124,9 @@ static mf_status read_into(mf_kernel *k, int i)
     if (mf_variable_read(v, k->out[i]) == MF_OK)
         return MF_OK;
     return MF_FAIL(MF_FAILED_PRECONDITION,
-                   "Error while reading resource variable %s from Container: localhost. This could "
-                   "mean that the variable was uninitialized. Not found: Resource localhost/%s "
-                   "does not exist.",
+                   "Could not find variable %s. This could mean that the variable has been "
+                   "deleted. In TF1, it can also mean the variable is uninitialized. Debug info: "
+                   "container=localhost, status error message=" NO_RESOURCE,
                    v->name, v->name);
 }
 
@@ -288,6 +291,8 @@ static mf_status update_run(mf_kernel *k)
     mf_status st;
 
     MF_TRY(mf_kernel_variable(k, 0, &v));
+    if (k->n_out == 0 && !mf_variable_is_initialized(v))
+        return MF_FAIL(MF_NOT_FOUND, NO_RESOURCE, v->name);
     MF_TRY(mf_variables_begin(&v, 1));
     st = update_locked(k, v);
     mf_variables_end(&v, 1);

@@ -125,7 +125,8 @@ static bool stable(const mf_op *op, const char *text, mf_sample *s)
     if (!s->fails && !s->unordered && mf_case_build(op, s, &c) == MF_OK) {
         if (mf_case_run(&c, c.graph, 1, NULL, &a) == MF_OK) {
             good = compare_with(op, text, &c, &a, c.graph, 4, NULL, "four threads");
-            good = compare_with(op, text, &c, &a, c.graph, 2, "fold,cse", "passes off") && good;
+            good = compare_with(op, text, &c, &a, c.graph, 2, "fold,simplify,cse,fuse,region,schedule,place",
+                                "passes off") && good;
             if (mf_graph_encode(c.graph, &bytes, &len) != MF_OK || mf_graph_new(&again) != MF_OK ||
                 mf_graph_decode(again, bytes, len) != MF_OK) {
                 mf_complain(op, text, "encoding: %s", mf_error_message());
@@ -225,12 +226,21 @@ static bool close_enough(const mf_op *op, const char *text, int input, const mf_
 {
     const double symbolic = dx ? mf_tensor_float_at(dx, k) : 0;
 
-    if (fabs(symbolic - numeric) <= tol * (1 + fabs(numeric)) ||
-        (isnan(symbolic) && isnan(numeric)))
+    /* Where the function overflows, differences say nothing. */
+    if (!isfinite(numeric) || fabs(symbolic - numeric) <= tol * (1 + fabs(numeric)))
         return true;
     mf_complain(op, text, "gradient of input %d, element %lld: %.9g, differences give %.9g", input,
                 (long long)k, symbolic, numeric);
     return false;
+}
+
+static bool outputs_are_wide(const mf_node *n)
+{
+    for (int i = 0; i < n->n_outputs; i++) {
+        if (mf_dtype_is_float(n->out_types[i]) && n->out_types[i] != MF_DTYPE_F64)
+            return false;
+    }
+    return true;
 }
 
 /* One input by central differences. */
@@ -238,7 +248,7 @@ static bool check_input(const mf_op *op, const char *text, const mf_case *c, mf_
                         const mf_tensor *dx)
 {
     mf_tensor *x = &s->in[i].value;
-    const bool wide = x->dtype == MF_DTYPE_F64;
+    const bool wide = x->dtype == MF_DTYPE_F64 && outputs_are_wide(c->node);
     const double eps = wide ? 1e-6 : 1e-2, tol = wide ? 1e-5 : 2e-2;
 
     for (int64_t k = 0; k < x->count; k++) {

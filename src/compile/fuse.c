@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fuse.c - pass: trees of elementwise ops of one shape become one op that runs tile by tile in cache.
+ *
+ * Exact: the fused op runs the same loops on the same values. A node is taken into the tree of its
+ * consumer when that is its only use, its shape is the tree's, and nothing waits for it or makes it
+ * wait. Small tensors are left alone: one call more or less does not matter there, and a tree would
+ * hide the nodes from traces. */
+#include "compile/compile.h"
+#include "compile/context.h"
+
+#include <string.h>
+
+enum { MAX_STEPS = 32, MAX_INPUTS = 16, MIN_ELEMENTS = 256, MIN_RUN = 32 };
+
+typedef struct fuser {
+    mf_compile *c;
+    mf_contexts *contexts;
+    int *uses;     /* by node id: data and control uses */
+    bool *taken;   /* by node id: part of a tree already */
+} fuser;
+
+/* A tree under construction. Steps are in order of execution, the root last. */
+typedef struct tree {
+    mf_node *steps[MAX_STEPS];
+    int n_steps;
+    mf_output inputs[MAX_INPUTS];
+    int n_inputs;
+} tree;
+
+static const mf_shape *shape_of(const fuser *f, mf_output o)
+{
+    return &mf_compile_facts(f->c, o.node)->shapes[o.port];
+}
+
+static bool has_loop(const fuser *f, const mf_node *n)
+{
+    mf_dtype last;
+
+    if (!n->op || !n->op->loop || n->n_inputs != n->op->loop->arity || n->n_outputs != 1 ||
+        n->n_controls > 0 || n->def->is_stateful || n->id >= f->c->n_facts)
+        return false;
+    last = n->in_types[n->n_inputs - 1];
+    return mf_dtype_is_valid((int)last) && n->op->loop->fn[last] &&
+           mf_dtype_is_plain(n->out_types[0]) && !mf_type_is_ref(n->out_types[0]);
+}
+
+static bool worth_it(const fuser *f, const mf_node *n)
+{
+    const mf_shape *s = shape_of(f, (mf_output){ (mf_node *)(uintptr_t)n, 0 });
+    int64_t count;
+
+    return mf_shape_is_static(s) && mf_shape_count(s, &count) == MF_OK && count >= MIN_ELEMENTS &&
+           s->rank > 0 && s->dims[s->rank - 1] >= MIN_RUN;
+}
+
+static bool joins(const fuser *f, const mf_node *p, const mf_node *root)
+{
+    return has_loop(f, p) && !f->taken[p->id] && f->uses[p->id] == 1 &&
+           mf_shape_equal(shape_of(f, (mf_output){ (mf_node *)(uintptr_t)p, 0 }),
+                          shape_of(f, (mf_output){ (mf_node *)(uintptr_t)root, 0 })) &&
+           mf_context_of_node(f->contexts, p) == mf_context_of_node(f->contexts, root);
+}
+
+static bool is_step(const tree *t, const mf_node *n)
+{
+    for (int i = 0; i < t->n_steps; i++) {
+        if (t->steps[i] == n)
+            return true;
+    }
+    return false;
+}
+
+static int input_index(tree *t, mf_output o)
+{
+    for (int i = 0; i < t->n_inputs; i++) {
+        if (t->inputs[i].node == o.node && t->inputs[i].port == o.port)
+            return i;
+    }
+    if (t->n_inputs == MAX_INPUTS)
+        return -1;
+    t->inputs[t->n_inputs] = o;
+    return t->n_inputs++;
+}
+
+/* Grow from the root towards the inputs, nearest first, while steps and inputs fit. */
+static void grow(fuser *f, tree *t, mf_node *root)
+{
+    mf_node *found[MAX_STEPS];
+    int n = 0, leaves;
+
+    found[n++] = root;
+    leaves = root->n_inputs;
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < found[i]->n_inputs; k++) {
+            mf_node *p = found[i]->inputs[k].node;
+            const int more = p->n_inputs - 1;
+
+            if (n < MAX_STEPS && leaves + more <= MAX_INPUTS && joins(f, p, root)) {
+                found[n++] = p;
+                f->taken[p->id] = true; /* also keeps p from joining twice */
+                leaves += more;
+            }
+        }
+    }
+    /* Nearest first is consumers before producers: turn it round. */
+    for (int i = 0; i < n; i++)
+        t->steps[i] = found[n - 1 - i];
+    t->n_steps = n;
+}
+
+static int step_index(const tree *t, const mf_node *n)
+{
+    for (int i = 0; i < t->n_steps; i++) {
+        if (t->steps[i] == n)
+            return i;
+    }
+    return -1;
+}
+
+static mf_status build(fuser *f, tree *t, mf_node **out)
+{
+    mf_arena *arena = f->c->graph->arena;
+    mf_node *root = t->steps[t->n_steps - 1];
+    const int n = t->n_steps;
+    mf_attr ops = { .kind = MF_ATTR_STRING, .is_list = true, .n = n };
+    mf_attr types = { .kind = MF_ATTR_TYPE, .is_list = true, .n = n };
+    mf_attr args = { .kind = MF_ATTR_INT, .is_list = true };
+    mf_attr params = { .kind = MF_ATTR_FLOAT, .is_list = true, .n = n };
+    mf_node_spec spec = { .op = "_Fused", .device = root->device, .inputs = t->inputs };
+    mf_named_attr attrs[5];
+
+    ops.strings = MF_ARENA_ARRAY(arena, mf_bytes, n);
+    types.ints = MF_ARENA_ARRAY(arena, int64_t, n);
+    args.ints = MF_ARENA_ARRAY(arena, int64_t, n * 3);
+    params.floats = MF_ARENA_ARRAY(arena, float, n);
+    if (!ops.strings || !types.ints || !args.ints || !params.floats)
+        return MF_NOMEM("compiling");
+    for (int i = 0; i < n; i++) {
+        const mf_node *s = t->steps[i];
+
+        ops.strings[i] = (mf_bytes){ s->op->name, strlen(s->op->name) };
+        types.ints[i] = (int64_t)s->out_types[0];
+        params.floats[i] = s->op->loop->param ? mf_node_float(s, s->op->loop->param) : 0.0f;
+        for (int k = 0; k < s->n_inputs; k++) {
+            const mf_node *p = s->inputs[k].node;
+
+            args.ints[args.n++] =
+                is_step(t, p) ? -1 - step_index(t, p) : input_index(t, s->inputs[k]);
+        }
+    }
+    attrs[0] = (mf_named_attr){ "ops", ops };
+    attrs[1] = (mf_named_attr){ "types", types };
+    attrs[2] = (mf_named_attr){ "args", args };
+    attrs[3] = (mf_named_attr){ "params", params };
+    attrs[4] = (mf_named_attr){
+        "Tout", { .kind = MF_ATTR_TYPE, .n = 1, .type = root->out_types[0] }
+    };
+    spec.n_inputs = t->n_inputs;
+    spec.attrs = attrs;
+    spec.n_attrs = MF_COUNT(attrs);
+    spec.name = mf_graph_unique_name(f->c->graph, root->name);
+    return mf_graph_add(f->c->graph, &spec, out);
+}
+
+static void count_uses(const fuser *f)
+{
+    for (int64_t i = 0; i < f->c->graph->n_nodes; i++) {
+        const mf_node *n = f->c->graph->nodes[i];
+
+        for (int k = 0; k < n->n_inputs && !n->removed; k++)
+            f->uses[n->inputs[k].node->id]++;
+        for (int k = 0; k < n->n_controls && !n->removed; k++)
+            f->uses[n->controls[k]->id] += 2; /* somebody waits for it: it stays a node */
+    }
+    for (int i = 0; i < f->c->n_targets; i++)
+        f->uses[f->c->targets[i]->id] += 2;
+}
+
+static mf_status fuse_all(fuser *f, mf_node *const *order, int64_t n, mf_subst *s)
+{
+    for (int64_t i = n - 1; i >= 0; i--) {
+        mf_node *root = order[i], *node;
+        tree t = { 0 };
+
+        if (f->taken[root->id] || !has_loop(f, root) || !worth_it(f, root))
+            continue;
+        grow(f, &t, root);
+        if (t.n_steps < 2)
+            continue;
+        f->taken[root->id] = true;
+        MF_TRY(build(f, &t, &node));
+        MF_TRY(mf_subst_add(s, f->c, (mf_output){ root, 0 }, (mf_output){ node, 0 }));
+    }
+    return MF_OK;
+}
+
+mf_status mf_pass_fuse(mf_compile *c)
+{
+    fuser f = { .c = c };
+    mf_node **order = NULL;
+    mf_subst s = { 0 };
+    int64_t n;
+    mf_status st = mf_infer_graph(c);
+
+    f.uses = mf_calloc(c->graph->n_nodes, sizeof *f.uses);
+    f.taken = mf_calloc(c->graph->n_nodes, sizeof *f.taken);
+    if (st == MF_OK && (!f.uses || !f.taken))
+        st = MF_NOMEM("compiling");
+    if (st == MF_OK)
+        st = mf_compile_order(c, &order, &n);
+    if (st == MF_OK)
+        st = mf_contexts_new(c, order, n, &f.contexts);
+    if (st == MF_OK)
+        st = mf_subst_init(&s, c);
+    if (st == MF_OK) {
+        count_uses(&f);
+        st = fuse_all(&f, order, n, &s);
+    }
+    if (st == MF_OK)
+        st = mf_subst_apply(&s, c);
+    mf_subst_deinit(&s);
+    mf_contexts_free(f.contexts);
+    mf_free(order);
+    mf_free(f.uses);
+    mf_free(f.taken);
+    return st;
+}

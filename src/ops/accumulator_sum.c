@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accumulator_sum.c - adding up dense and sparse gradients, and dividing by how many there were. */
+#include "ops/accumulator.h"
+#include "ops/loop.h"
+
+#include <string.h>
+
+#define MEAN(x) ((x) / _Generic((x), double : param, default : (float)param))
+MF_EACH_FLOAT(MF_UNARY, mean, MEAN)
+static const mf_loop mean_loop = { .arity = 1, .fn = { MF_FN_FLOATS(mean) } };
+
+static mf_status find_add(mf_dtype dtype, mf_span_fn **add)
+{
+    const mf_op *op = mf_op_find("AddV2");
+
+    *add = op && op->loop ? op->loop->fn[dtype] : NULL;
+    if (!*add || !mean_loop.fn[dtype])
+        return MF_FAIL(MF_UNIMPLEMENTED, "no accumulator for type %s", mf_dtype_name(dtype));
+    return MF_OK;
+}
+
+static void add_to(mf_span_fn *add, void *sum, const void *x, int64_t n)
+{
+    const mf_span s = { .in = { sum, x }, .out = sum, .n = n };
+
+    add(&s);
+}
+
+static void divide(const mf_accumulator *a, void *sum, int64_t n, int64_t by)
+{
+    const mf_span s = { .in = { sum }, .out = sum, .n = n, .param = (double)by };
+
+    if (a->is_mean && by > 1)
+        mean_loop.fn[a->dtype](&s);
+}
+
+static mf_status check(const mf_accumulator *a, const mf_tensor *gradient, const mf_shape *shape)
+{
+    char want[MF_SHAPE_TEXT], have[MF_SHAPE_TEXT];
+
+    if (gradient->dtype != a->dtype)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "the accumulator is of type %s, the gradient of type %s",
+                       mf_dtype_name(a->dtype), mf_dtype_name(gradient->dtype));
+    if (!mf_shape_compatible(&a->shape, shape))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "Shape mismatch: expected %s, got %s",
+                       mf_shape_text(&a->shape, want), mf_shape_text(shape, have));
+    return MF_OK;
+}
+
+void mf_accumulator_reset(mf_accumulator *a)
+{
+    a->count = 0;
+    mf_tensor_clear(&a->sum);
+    a->sparse.n = 0;
+    mf_tensor_clear(&a->sparse.rows);
+}
+
+/* ---- dense: (handle, local_step, gradient) ---- */
+
+mf_status mf_accumulator_add(mf_accumulator *a, const mf_kernel *k)
+{
+    const mf_tensor *g = k->in[2];
+    char want[MF_SHAPE_TEXT], have[MF_SHAPE_TEXT];
+    mf_span_fn *add;
+
+    MF_TRY(check(a, g, &g->shape));
+    MF_TRY(find_add(a->dtype, &add));
+    if (a->count == 0)
+        return mf_tensor_clone(&a->sum, g);
+    if (!mf_shape_equal(&a->sum.shape, &g->shape))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "Shape mismatch: expected %s, got %s",
+                       mf_shape_text(&a->sum.shape, want), mf_shape_text(&g->shape, have));
+    add_to(add, a->sum.data, g->data, g->count);
+    return MF_OK;
+}
+
+mf_status mf_accumulator_put(mf_accumulator *a, mf_kernel *k)
+{
+    divide(a, a->sum.data, a->sum.count, a->count);
+    mf_kernel_set(k, 0, &a->sum);
+    mf_accumulator_reset(a);
+    return MF_OK;
+}
+
+/* ---- sparse: (handle, local_step, indices, values, shape) ---- */
+
+static mf_status check_sparse(const mf_accumulator *a, const mf_kernel *k)
+{
+    const mf_tensor *indices = k->in[2], *values = k->in[3], *shape = k->in[4];
+    const bool has_shape = mf_node_bool(k->node, "has_known_shape") && shape->count > 0;
+    mf_shape full = values->shape;
+
+    if (indices->shape.rank != 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "Input indices should be vector but has rank %d",
+                       indices->shape.rank);
+    if (values->shape.rank < 1 || values->shape.dims[0] != indices->count)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "there are %lld indices, and not as many slices of values",
+                       (long long)indices->count);
+    if (has_shape && shape->count != values->shape.rank)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "Shape mismatch: the shape says rank %lld, values have "
+                       "rank %d",
+                       (long long)shape->count, values->shape.rank);
+    full.dims[0] = has_shape ? mf_tensor_int_at(shape, 0) : MF_UNKNOWN_DIM;
+    for (int64_t i = 0; i < indices->count; i++) {
+        const int64_t at = mf_tensor_int_at(indices, i);
+        const int64_t end = full.dims[0] >= 0   ? full.dims[0]
+                            : a->shape.rank > 0 ? a->shape.dims[0]
+                                                : MF_UNKNOWN_DIM;
+
+        if (at < 0 || (end >= 0 && at >= end))
+            return MF_FAIL(MF_INVALID_ARGUMENT, "indices[%lld] = %lld is not in [0, %lld)",
+                           (long long)i, (long long)at, (long long)end);
+    }
+    return check(a, values, &full);
+}
+
+/* Room for `more` rows of the shape that `values` has. */
+static mf_status sparse_reserve(mf_sparse_sum *s, const mf_tensor *values, int64_t more)
+{
+    const int64_t have = s->rows.dtype ? s->rows.shape.dims[0] : 0;
+    mf_shape shape = values->shape;
+    mf_tensor rows = { 0 };
+    int64_t cap;
+
+    if (!mf_add_i64(s->n, more, &shape.dims[0]))
+        return MF_NOMEM("a sparse accumulator");
+    cap = s->cap;
+    MF_TRY(mf_grow(&s->index, &cap, shape.dims[0], sizeof(int64_t)));
+    cap = s->cap;
+    MF_TRY(mf_grow(&s->slot, &cap, shape.dims[0], sizeof(int64_t)));
+    cap = s->cap;
+    MF_TRY(mf_grow(&s->times, &cap, shape.dims[0], sizeof(int64_t)));
+    s->cap = cap;
+    if (s->rows.dtype && shape.dims[0] <= have)
+        return MF_OK;
+    if (shape.dims[0] < 2 * have)
+        shape.dims[0] = 2 * have;
+    MF_TRY(mf_tensor_alloc(&rows, values->dtype, &shape));
+    if (s->n > 0) /* rows 0..n-1 are in use */
+        memcpy(rows.data, s->rows.data,
+               (size_t)(s->n * mf_shape_span(&shape, 1, shape.rank)) * mf_dtype_size(rows.dtype));
+    mf_tensor_move(&s->rows, &rows);
+    return MF_OK;
+}
+
+/* The position of `index`, or where it belongs. */
+static int64_t sparse_find(const mf_sparse_sum *s, int64_t index)
+{
+    int64_t lo = 0, hi = s->n;
+
+    while (lo < hi) {
+        const int64_t mid = lo + (hi - lo) / 2;
+
+        if (s->index[mid] < index)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static void sparse_insert(mf_sparse_sum *s, int64_t at, int64_t index)
+{
+    int64_t *const lists[] = { s->index, s->slot, s->times };
+
+    for (int i = 0; i < MF_COUNT(lists); i++)
+        memmove(lists[i] + at + 1, lists[i] + at, (size_t)(s->n - at) * sizeof(int64_t));
+    s->index[at] = index;
+    s->slot[at] = s->n++;
+    s->times[at] = 0;
+}
+
+mf_status mf_accumulator_add_sparse(mf_accumulator *a, const mf_kernel *k)
+{
+    const mf_tensor *indices = k->in[2], *values = k->in[3];
+    const int64_t len = mf_shape_span(&values->shape, 1, values->shape.rank);
+    const size_t row = (size_t)len * mf_dtype_size(a->dtype);
+    mf_sparse_sum *s = &a->sparse;
+    mf_span_fn *add;
+
+    MF_TRY(check_sparse(a, k));
+    MF_TRY(find_add(a->dtype, &add));
+    if (s->rows.dtype && (s->rows.shape.rank != values->shape.rank ||
+                          memcmp(s->rows.shape.dims + 1, values->shape.dims + 1,
+                                 (size_t)(values->shape.rank - 1) * sizeof(int64_t)) != 0))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "Shape mismatch: the slices differ in shape from those "
+                                            "accumulated before");
+    MF_TRY(sparse_reserve(s, values, indices->count));
+    for (int64_t i = 0; i < indices->count; i++) {
+        const int64_t index = mf_tensor_int_at(indices, i), at = sparse_find(s, index);
+        const char *from = (const char *)values->data + (size_t)i * row;
+
+        if (at == s->n || s->index[at] != index)
+            sparse_insert(s, at, index);
+        char *to = (char *)s->rows.data + (size_t)s->slot[at] * row;
+
+        if (s->times[at]++ == 0)
+            memcpy(to, from, row);
+        else
+            add_to(add, to, from, len);
+    }
+    return MF_OK;
+}
+
+mf_status mf_accumulator_put_sparse(mf_accumulator *a, mf_kernel *k)
+{
+    mf_sparse_sum *s = &a->sparse;
+    mf_shape shape = s->rows.shape;
+    const int64_t len = mf_shape_span(&shape, 1, shape.rank);
+    const size_t row = (size_t)len * mf_dtype_size(a->dtype);
+    mf_tensor *index, *values, *dims;
+
+    shape.dims[0] = s->n;
+    MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(s->n), &index));
+    MF_TRY(mf_kernel_out(k, 1, &shape, &values));
+    MF_TRY(mf_kernel_out(k, 2, &MF_SHAPE(shape.rank), &dims));
+    for (int64_t i = 0; i < s->n; i++) {
+        char *to = (char *)values->data + (size_t)i * row;
+
+        ((int64_t *)index->data)[i] = s->index[i];
+        memcpy(to, (const char *)s->rows.data + (size_t)s->slot[i] * row, row);
+        divide(a, to, len, s->times[i]);
+    }
+    memcpy(dims->data, shape.dims, (size_t)shape.rank * sizeof(int64_t));
+    *(int64_t *)dims->data = a->shape.rank > 0 ? a->shape.dims[0] : MF_UNKNOWN_DIM;
+    mf_accumulator_reset(a);
+    return MF_OK;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "formats/bundle.h"
+
+#include "base/file.h"
+#include "mf_test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/mf-bundle-XXXXXX";
+static char prefix[64];
+
+static void begin(void)
+{
+    T_TRUE(mkdtemp(dir) != NULL);
+    (void)snprintf(prefix, sizeof prefix, "%s/x", dir);
+}
+
+static void end(void)
+{
+    char command[128];
+
+    (void)snprintf(command, sizeof command, "rm -r %s", dir);
+    T_EQ(system(command), 0);
+}
+
+/* first, first + 1, ... */
+static mf_tensor iota(mf_shape shape, float first)
+{
+    mf_tensor t = { 0 };
+
+    T_OK(mf_tensor_alloc(&t, MF_DTYPE_F32, &shape));
+    for (int64_t i = 0; i < t.count; i++)
+        ((float *)t.data)[i] = first + (float)i;
+    return t;
+}
+
+static void add(mf_bundle_writer *w, const char *name, mf_tensor t, const char *spec)
+{
+    mf_shape full;
+    mf_slice slice;
+
+    if (spec)
+        T_OK(mf_slice_parse(spec, strlen(spec), &full, &slice));
+    T_OK(
+        mf_bundle_writer_add(w, name, strlen(name), &t, spec ? &full : NULL, spec ? &slice : NULL));
+    mf_tensor_clear(&t);
+}
+
+/* Element i of a tensor, or of a slice of it. */
+static double get(const char *name, const char *spec, int64_t count, int64_t i)
+{
+    mf_tensor t = { 0 };
+    mf_bundle *b;
+    mf_shape full;
+    mf_slice slice;
+    double v;
+
+    T_OK(mf_bundle_open(prefix, &b));
+    if (spec)
+        T_OK(mf_slice_parse(spec, strlen(spec), &full, &slice));
+    T_OK(mf_bundle_read(b, name, strlen(name), spec ? &slice : NULL, &t));
+    T_EQ(t.count, count);
+    v = mf_tensor_float_at(&t, i);
+    mf_tensor_clear(&t);
+    mf_bundle_close(b);
+    return v;
+}
+
+MF_TEST(bundle_keeps_tensors_strings_and_empty_ones)
+{
+    mf_tensor s = { 0 }, back = { 0 };
+    mf_bundle_writer *w;
+    mf_bundle *b;
+
+    begin();
+    T_OK(mf_bundle_writer_new(prefix, &w));
+    add(w, "w", iota(MF_SHAPE(3, 4), 1), NULL);
+    add(w, "empty", iota(MF_SHAPE(0, 4), 1), NULL);
+    add(w, "scalar", iota(MF_SCALAR, 5), NULL);
+    T_OK(mf_tensor_alloc(&s, MF_DTYPE_STRING, &MF_SHAPE(2)));
+    T_OK(mf_string_set((mf_string *)s.data + 1, "a\0b", 3));
+    T_OK(mf_bundle_writer_add(w, "s", 1, &s, NULL, NULL));
+    T_OK(mf_bundle_writer_finish(w));
+    mf_bundle_writer_free(w);
+    T_EQ_F(get("w", NULL, 12, 11), 12);
+    T_EQ_F(get("scalar", NULL, 1, 0), 5);
+    T_EQ_F(get("w", "3 4 1,2:2,1", 2, 1), 11);
+    T_OK(mf_bundle_open(prefix, &b));
+    T_EQ(mf_bundle_count(b), 4);
+    T_OK(mf_bundle_read(b, "s", 1, NULL, &back));
+    T_EQ(((mf_string *)back.data)[1].len, 3);
+    T_EQ(memcmp(((mf_string *)back.data)[1].data, "a\0b", 3), 0);
+    T_FAILS(MF_NOT_FOUND, "Key nope not found in checkpoint",
+            mf_bundle_read(b, "nope", 4, NULL, &back));
+    mf_bundle_close(b);
+    mf_tensor_clear(&s);
+    mf_tensor_clear(&back);
+    end();
+}
+
+MF_TEST(bundle_puts_slices_together)
+{
+    mf_bundle_writer *w;
+
+    begin();
+    T_OK(mf_bundle_writer_new(prefix, &w));
+    add(w, "w", iota(MF_SHAPE(2, 3), 0), "5 3 0,2:-");
+    add(w, "w", iota(MF_SHAPE(3, 3), 6), "5 3 2,3:-");
+    T_OK(mf_bundle_writer_finish(w));
+    mf_bundle_writer_free(w);
+    for (int i = 0; i < 15; i++)
+        T_EQ_F(get("w", NULL, 15, i), i);
+    T_EQ_F(get("w", "5 3 1,2:1,2", 4, 2), 7);
+    end();
+}
+
+MF_TEST(bundle_that_was_not_finished_leaves_nothing_behind)
+{
+    mf_bundle_writer *w;
+
+    begin();
+    T_OK(mf_bundle_writer_new(prefix, &w));
+    add(w, "w", iota(MF_SHAPE(5), 0), NULL);
+    mf_bundle_writer_free(w);
+    T_EQ(rmdir(dir), 0);
+}
+
+MF_TEST(bundle_refuses_a_name_given_twice)
+{
+    mf_bundle_writer *w;
+
+    begin();
+    T_OK(mf_bundle_writer_new(prefix, &w));
+    add(w, "w", iota(MF_SHAPE(5), 0), NULL);
+    add(w, "w", iota(MF_SHAPE(5), 0), NULL);
+    T_FAILS(MF_INVALID_ARGUMENT, "'w' occurs twice", mf_bundle_writer_finish(w));
+    mf_bundle_writer_free(w);
+    end();
+}
+
+MF_TEST(bundle_merges)
+{
+    char part[2][80];
+    const char *parts[2] = { part[0], part[1] };
+
+    begin();
+    for (int i = 0; i < 2; i++) {
+        mf_bundle_writer *w;
+        char name[] = "w0";
+
+        name[1] = (char)('0' + i);
+        (void)snprintf(part[i], sizeof part[i], "%s/part%d", dir, i);
+        T_OK(mf_bundle_writer_new(part[i], &w));
+        add(w, name, iota(MF_SHAPE(2), (float)i), NULL);
+        add(w, "p", iota(MF_SHAPE(2), (float)(2 * i)), i ? "4 2,2" : "4 0,2");
+        T_OK(mf_bundle_writer_finish(w));
+        mf_bundle_writer_free(w);
+    }
+    T_OK(mf_bundle_merge(parts, 2, prefix, true, false));
+    T_EQ_F(get("w1", NULL, 2, 1), 2);
+    for (int i = 0; i < 4; i++)
+        T_EQ_F(get("p", NULL, 4, i), i);
+    end();
+}
+
+/* Every single byte of both files matters, or is refused, or changes nothing. */
+MF_TEST(bundle_finds_flipped_bits)
+{
+    const char *const files[] = { ".index", ".data-00000-of-00001" };
+    char path[96];
+    mf_bundle_writer *w;
+
+    begin();
+    T_OK(mf_bundle_writer_new(prefix, &w));
+    add(w, "w", iota(MF_SHAPE(3, 4), 1), NULL);
+    T_OK(mf_bundle_writer_finish(w));
+    mf_bundle_writer_free(w);
+    for (int f = 0; f < 2; f++) {
+        char *data;
+        size_t len;
+
+        (void)snprintf(path, sizeof path, "%s%s", prefix, files[f]);
+        T_OK(mf_file_read(path, 1 << 20, &data, &len));
+        for (size_t i = 0; i < len; i++) {
+            mf_tensor t = { 0 };
+            mf_bundle *b = NULL;
+            mf_status st;
+
+            data[i] ^= 4;
+            T_OK(mf_file_write(path, data, len));
+            st = mf_bundle_open(prefix, &b);
+            if (st == MF_OK)
+                st = mf_bundle_read(b, "w", 1, NULL, &t);
+            if (st == MF_OK) { /* padding of the footer, or the unused metaindex */
+                T_EQ(f, 0);
+                T_EQ_F(mf_tensor_float_at(&t, 11), 12);
+            }
+            mf_tensor_clear(&t);
+            mf_bundle_close(b);
+            data[i] ^= 4;
+        }
+        T_OK(mf_file_write(path, data, len));
+        mf_free(data);
+    }
+    end();
+}
+
+MF_TEST(bundle_slice_texts)
+{
+    const char *const bad[] = { "4",
+                                "4 ",
+                                "4 0,2:",
+                                "4 0,5",
+                                "4 2 0,2",
+                                "4 -1,2",
+                                "x",
+                                "4 0,2 ",
+                                "99999999999999999999 -",
+                                "1 1 1 1 1 1 1 1 1 -:-:-:-:-:-:-:-:-" };
+    mf_shape full, part;
+    mf_slice slice;
+
+    T_OK(mf_slice_parse("4 2 1,3:-", 9, &full, &slice));
+    T_OK(mf_slice_shape(&slice, &full, &part));
+    T_TRUE(mf_shape_equal(&part, &MF_SHAPE(3, 2)));
+    T_TRUE(!mf_slice_is_full(&slice, &full));
+    T_OK(mf_slice_parse("4 2 0,4:-", 9, &full, &slice));
+    T_TRUE(mf_slice_is_full(&slice, &full));
+    for (int i = 0; i < MF_COUNT(bad); i++)
+        T_FAILS(MF_INVALID_ARGUMENT, "", mf_slice_parse(bad[i], strlen(bad[i]), &full, &slice));
+}
