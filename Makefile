@@ -94,7 +94,7 @@ sizes: ## print sizes of files and functions
 
 train: release ## run the example
 	@echo "train: training comes with a later capability"
-	@if [ -e examples/hello.pbtxt ]; then build/meshflow graph run examples/hello.pbtxt; fi
+	@build/meshflow graph run examples/hello.pbtxt --feed 'x=[[1,2,3]]' --fetch y
 
 clean: ## remove what was built, keep build/venv
 	@if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} +; fi

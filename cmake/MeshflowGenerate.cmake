@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Code written by the build, into gen/: protobuf-c messages, the table of ops, the table of tests.
+# Code written by the build, into gen/: protobuf-c messages, the tables of ops, tunables and tests.
 
 # Object library `target` from src/proto/*.proto, PROTO_OBJECTS for linking it, and the target
 # mf_proto_headers for whoever includes "proto/x.pb-c.h".
@@ -40,6 +40,14 @@ macro(meshflow_op_table out)
             COMMENT "table of ops")
     endif()
 endmacro()
+
+# `out`: the table of the tunables that the given sources declare.
+function(meshflow_param_table out)
+    add_custom_command(OUTPUT ${out}
+        COMMAND ${PROJECT_SOURCE_DIR}/tools/gen_param_table.sh ${out} ${ARGN}
+        DEPENDS ${ARGN} ${PROJECT_SOURCE_DIR}/tools/gen_param_table.sh
+        COMMENT "table of tunables")
+endfunction()
 
 # `out`: the table of MF_TEST functions in the given sources.
 function(meshflow_test_table out)

@@ -9,7 +9,7 @@ import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-from tensorflow.python.framework import dtypes, op_def_registry  # noqa: E402
+from tensorflow.python.framework import dtypes, op_def_registry, tensor_util  # noqa: E402
 from tensorflow.python import ops as _ops  # noqa: E402,F401  (registers Python-side ops)
 
 INTS = {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
@@ -37,6 +37,12 @@ def shape_text(shape):
     return "shape[%s]" % ",".join("?" if d.size < 0 else str(d.size) for d in shape.dim)
 
 
+def tensor_text(proto):
+    array = tensor_util.MakeNdarray(proto)
+    return "%s[%s]{%s}" % (type_name(proto.dtype), ",".join(map(str, array.shape)),
+                           ",".join("%.9g" % v for v in array.reshape(-1)))
+
+
 def value_text(value):
     kind = value.WhichOneof("value")
     if kind == "list":
@@ -48,7 +54,8 @@ def value_text(value):
     return {"s": lambda: quote(value.s.decode("latin1")), "i": lambda: str(value.i),
             "f": lambda: "%.9g" % value.f, "b": lambda: str(value.b).lower(),
             "type": lambda: type_name(value.type), "shape": lambda: shape_text(value.shape),
-            "func": lambda: "@" + value.func.name, "tensor": lambda: "tensor"}[kind]()
+            "func": lambda: "@" + value.func.name,
+            "tensor": lambda: tensor_text(value.tensor)}[kind]()
 
 
 def arg_text(arg):

@@ -10,12 +10,13 @@
 #include "base/pool.h"
 
 #include "base/mem.h"
+#include "base/param.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 
-enum { SPIN_ROUNDS = 4000 };
+MF_PARAM_INT(pool_spin_rounds, 4000, "times an idle thread looks for work before it sleeps");
 
 typedef struct parallel_job {
     void (*fn)(void *ctx, int64_t piece);
@@ -92,10 +93,10 @@ static mf_task *take_task(mf_pool *pool)
 static void wait_for_work(mf_pool *pool)
 {
     const unsigned seen = atomic_load(&pool->signal);
+    int64_t rounds = MF_PARAM(pool_spin_rounds);
 
     pthread_mutex_unlock(&pool->lock);
-    for (int i = 0; i < SPIN_ROUNDS && atomic_load_explicit(&pool->signal, memory_order_acquire) == seen;
-         i++)
+    while (rounds-- > 0 && atomic_load_explicit(&pool->signal, memory_order_acquire) == seen)
         pause_briefly();
     pthread_mutex_lock(&pool->lock);
     if (atomic_load(&pool->signal) == seen && !pool->stopping) {
@@ -141,6 +142,7 @@ mf_status mf_pool_new(int threads, mf_pool **out)
     mf_pool *pool;
 
     *out = NULL;
+    mf_params_load();
     pool = mf_calloc(1, sizeof *pool + (size_t)started * sizeof(pthread_t));
     if (!pool)
         return MF_NOMEM("a thread pool");
@@ -219,8 +221,8 @@ static void job_remove(mf_pool *pool, parallel_job *job)
     }
     pthread_mutex_unlock(&pool->lock);
     /* A helper is inside one last piece; it needs its core more than we need ours. */
-    for (int spins = 0; atomic_load_explicit(&job->helpers, memory_order_acquire) > 0; spins++) {
-        if (spins < SPIN_ROUNDS)
+    for (int64_t spins = 0; atomic_load_explicit(&job->helpers, memory_order_acquire) > 0; spins++) {
+        if (spins < MF_PARAM(pool_spin_rounds))
             pause_briefly();
         else
             sched_yield();

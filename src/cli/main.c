@@ -1,9 +1,114 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <meshflow/meshflow.h>
-#include <stdio.h>
+/* main.c - the program `meshflow`: finds the command, runs it, says what went wrong. */
+#include "base/param.h"
+#include "cli/command.h"
 
-int main(void)
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+/* A program started with standard streams closed would find its files under their numbers. */
+static void hold_standard_streams(void)
 {
-    printf("meshflow %s\n", mf_version());
-    return 0;
+    for (int fd = 0; fd <= 2; fd++) {
+        /* The wrong direction for each, so that using it fails as it should. */
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0)
+            return;
+    }
+}
+
+static mf_status set_params(mf_args *args)
+{
+    const char *assignment;
+    int64_t at = 0;
+
+    mf_params_load();
+    while ((assignment = mf_args_next(args, "param", &at)) != NULL) {
+        const mf_status st = mf_param_set(assignment);
+
+        if (st != MF_OK) {
+            args->usage = true;
+            return st;
+        }
+    }
+    return MF_OK;
+}
+
+static mf_status print_help(const mf_args *args)
+{
+    mf_buf text = { 0 };
+
+    if (args->command)
+        mf_help_command(args->command, &text);
+    else if (args->n_words > 0)
+        mf_help_group(args->words[0], &text);
+    else
+        mf_help_program(&text);
+    return mf_cli_print(&text);
+}
+
+static mf_status run(mf_args *args, int argc, char *const *argv)
+{
+    MF_TRY(mf_args_parse(args, argc, argv));
+    MF_TRY(set_params(args));
+    if (mf_args_has(args, "help"))
+        return print_help(args);
+    if (mf_args_has(args, "version")) {
+        mf_buf text = { 0 };
+
+        mf_cli_version(&text);
+        return mf_cli_print(&text);
+    }
+    if (args->command)
+        return args->command->run(args);
+    if (args->n_words > 0)
+        return mf_args_wrong(args, "meshflow %s: name what to do", args->words[0]);
+    return mf_args_wrong(args, "name a command");
+}
+
+/* Messages may have lines for the nodes they are about; here all stand in one. */
+static void print_message(const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\n')
+            text += strspn(text, "\n\t ") - 1, (void)fputc(' ', stderr);
+        else
+            (void)fputc((unsigned char)*text < 0x20 ? '?' : *text, stderr);
+    }
+    (void)fputc('\n', stderr);
+}
+
+static void report(const mf_args *args, mf_status st)
+{
+    (void)fputs("meshflow: ", stderr);
+    print_message(mf_error_message());
+    if (args->hint[0])
+        (void)fprintf(stderr, "hint: %s\n", args->hint);
+    if (args->usage && args->command)
+        (void)fprintf(stderr, "usage: `meshflow %s --help`\n", args->command->name);
+    else if (args->usage)
+        (void)fprintf(stderr, "usage: `meshflow --help`\n");
+    if (mf_args_has(args, "verbose"))
+        (void)fprintf(stderr, "%s\n%s", mf_status_name(st), mf_error_trace());
+}
+
+int main(int argc, char **argv)
+{
+    mf_args args = { 0 };
+    int code = EXIT_DONE;
+    mf_status st;
+
+    hold_standard_streams();
+    (void)signal(SIGPIPE, SIG_IGN);
+    st = run(&args, argc - 1, argv + 1);
+    if (st != MF_OK) {
+        report(&args, st);
+        code = args.usage ? EXIT_USAGE : EXIT_FAILED;
+    }
+    mf_args_deinit(&args);
+    return code;
 }

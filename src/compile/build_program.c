@@ -212,7 +212,8 @@ static mf_status add_region_item(builder *b, int r, mf_node **nodes, int64_t n)
     char *seen;
     mf_status st;
 
-    MF_TRY(mf_region_schedule(b->c, nodes, n));
+    if (mf_pass_is_on(b->c, "schedule"))
+        MF_TRY(mf_region_schedule(b->c, nodes, n));
     MF_TRY(mf_plan_build(b->c, nodes, n, b->leaves, b->states, b->program->arena, &plan, ends));
     item = add_item(b, MF_ITEM_REGION, nodes[0], ends->n_inputs, ends->n_outputs);
     if (!item)
@@ -437,7 +438,10 @@ static mf_status build(builder *b)
     MF_TRY(mf_compile_order(b->c, &b->order, &b->n_order));
     MF_TRY(mf_contexts_new(b->c, b->order, b->n_order, &b->contexts));
     MF_TRY(add_frames(b));
-    MF_TRY(mf_regions_find(b->c, b->contexts, b->order, b->n_order, b->region, &b->n_regions));
+    for (int64_t i = 0; i < n_nodes; i++)
+        b->region[i] = -1;
+    if (mf_pass_is_on(b->c, "region"))
+        MF_TRY(mf_regions_find(b->c, b->contexts, b->order, b->n_order, b->region, &b->n_regions));
     b->ends = mf_calloc(b->n_regions, sizeof *b->ends);
     b->region_item = mf_calloc(b->n_regions, sizeof *b->region_item);
     b->program->items = MF_ARENA_ARRAY(b->program->arena, mf_item, n_nodes);

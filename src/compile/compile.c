@@ -7,8 +7,12 @@
 static const mf_pass passes[] = {
     { "inline", "calls and functional control flow become nodes", true, mf_pass_inline },
     { "fold", "ops on constants become constants", true, mf_pass_fold },
+    { "simplify", "ops that change nothing are taken out", true, mf_pass_simplify },
     { "cse", "equal ops on equal inputs become one", true, mf_pass_cse },
     { "fuse", "trees of elementwise ops run tile by tile in cache", true, mf_pass_fuse },
+    { "region", "straight runs of the graph become plans", true, NULL },
+    { "schedule", "inside a plan, writes to variables come last", true, NULL },
+    { "place", "values of a plan share one block of memory", true, NULL },
 };
 
 const mf_pass *mf_passes(int *n)
@@ -35,7 +39,7 @@ mf_status mf_passes_parse(const char *names, uint64_t *disabled)
 
         if (i < 0)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "there is no pass '%.*s'; `meshflow graph optimize --help` lists them",
+                           "there is no pass '%.*s'; `meshflow graph optimize --list` lists them",
                            (int)n, names);
         if (strcmp(passes[i].name, "inline") == 0)
             return MF_FAIL(MF_INVALID_ARGUMENT, "the pass 'inline' cannot be switched off");
@@ -45,10 +49,15 @@ mf_status mf_passes_parse(const char *names, uint64_t *disabled)
     return MF_OK;
 }
 
+bool mf_pass_is_on(const mf_compile *c, const char *name)
+{
+    return !(c->disabled >> pass_find(name, strlen(name)) & 1);
+}
+
 mf_status mf_compile_passes(mf_compile *c)
 {
     for (int i = 0; i < MF_COUNT(passes); i++) {
-        if (c->disabled >> i & 1)
+        if (c->disabled >> i & 1 || !passes[i].run)
             continue;
         MF_TRY(passes[i].run(c));
 #ifdef MF_DEBUG

@@ -42,13 +42,15 @@ typedef struct mf_pass {
     const char *name;
     const char *about;
     bool exact; /* switching it off changes no bit; else results may round differently */
-    mf_status (*run)(mf_compile *c);
+    mf_status (*run)(mf_compile *c); /* NULL: done while the program is built, see mf_pass_is_on() */
 } mf_pass;
 
 /* All passes in the order they run; `n` is their number. */
 const mf_pass *mf_passes(int *n);
 /* "fuse,cse" -> bit set. INVALID_ARGUMENT naming an unknown pass and the known ones. */
 MF_MUST mf_status mf_passes_parse(const char *names, uint64_t *disabled);
+
+bool mf_pass_is_on(const mf_compile *c, const char *name);
 
 /* The passes, a file each. */
 MF_MUST mf_status mf_pass_inline(mf_compile *c);
@@ -86,6 +88,8 @@ typedef struct mf_subst {
 } mf_subst;
 MF_MUST mf_status mf_subst_init(mf_subst *s, const mf_compile *c);
 MF_MUST mf_status mf_subst_add(mf_subst *s, mf_compile *c, mf_output from, mf_output to);
+/* What stands for `o` now: replacements of replacements are followed. */
+mf_output mf_subst_resolve(const mf_subst *s, mf_output o);
 /* Redirect all uses; nodes nobody needs any more are removed afterwards. */
 MF_MUST mf_status mf_subst_apply(mf_subst *s, mf_compile *c);
 void mf_subst_deinit(mf_subst *s);

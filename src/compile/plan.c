@@ -13,7 +13,8 @@
 typedef struct value_info {
     int root;      /* value whose storage this is a view of; itself when none */
     int born, dies; /* entries; dies counts views too */
-    bool leaves;
+    bool leaves;    /* it is an output of the plan */
+    bool escapes;   /* it or a view of it is: its storage must outlive the plan's block */
 } value_info;
 
 typedef struct planner {
@@ -119,7 +120,7 @@ static bool placeable(const planner *p, const mf_node *n, int port)
     const mf_shape *s = &p->c->facts[n->id].shapes[port];
     int64_t count;
 
-    return !(n->op->flags & (MF_OP_HEAP | MF_OP_VIEW)) && !mf_type_is_ref(n->out_types[port]) &&
+    return mf_pass_is_on(p->c, "place") && !(n->op->flags & (MF_OP_HEAP | MF_OP_VIEW)) && !mf_type_is_ref(n->out_types[port]) &&
            mf_dtype_is_plain(n->out_types[port]) && mf_shape_is_static(s) &&
            mf_shape_count(s, &count) == MF_OK;
 }
@@ -146,7 +147,7 @@ static mf_status add_outputs(planner *p, const mf_node *n, mf_plan_entry *e, int
                            sizeof(mf_output)));
             p->ends->outputs[p->ends->n_outputs++] = (mf_output){ (mf_node *)(uintptr_t)n, i };
             p->info[value].leaves = true;
-            p->info[p->info[value].root].leaves = true;
+            p->info[p->info[value].root].escapes = true;
         }
     }
     return MF_OK;
@@ -304,7 +305,7 @@ static mf_status place_all(planner *p, block *b, int *first, int *next, bool *ta
     for (int64_t i = 0; i < p->plan->n_entries; i++)
         first[i] = -1;
     for (int v = 0; v < p->n_values; v++) {
-        if (p->values[v].kind == MF_VALUE_ARENA && p->info[v].leaves)
+        if (p->values[v].kind == MF_VALUE_ARENA && p->info[v].escapes)
             p->values[v].kind = MF_VALUE_HEAP;
         if (p->values[v].kind == MF_VALUE_ARENA) {
             next[v] = first[p->info[v].dies];

@@ -45,8 +45,7 @@ mf_status mf_subst_add(mf_subst *s, mf_compile *c, mf_output from, mf_output to)
     return MF_OK;
 }
 
-/* Follow replacements of replacements. */
-static mf_output resolve(const mf_subst *s, mf_output o)
+mf_output mf_subst_resolve(const mf_subst *s, mf_output o)
 {
     while (o.node && o.node->id < s->n && s->to[o.node->id] && s->to[o.node->id][o.port].node)
         o = s->to[o.node->id][o.port];
@@ -59,7 +58,7 @@ mf_status mf_subst_apply(mf_subst *s, mf_compile *c)
         mf_node *n = c->graph->nodes[i];
 
         for (int k = 0; k < n->n_inputs && !n->removed; k++)
-            n->inputs[k] = resolve(s, n->inputs[k]);
+            n->inputs[k] = mf_subst_resolve(s, n->inputs[k]);
     }
     return mf_compile_sweep(c);
 }

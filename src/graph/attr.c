@@ -140,17 +140,9 @@ static mf_status parse_type(const char **p, int64_t *out)
     return MF_OK;
 }
 
-/* shape? | shape[2,?,3] | shape(unknown) */
-static mf_status parse_shape(const char **p, mf_shape *out)
+/* [2,?,3] */
+static mf_status parse_dims(const char **p, mf_shape *out)
 {
-    if (strncmp(*p, "shape", 5) != 0)
-        return bad_value(*p, MF_ATTR_SHAPE);
-    *p += 5;
-    if (**p == '?') {
-        ++*p;
-        *out = MF_SHAPE_UNKNOWN;
-        return MF_OK;
-    }
     if (**p != '[')
         return bad_value(*p, MF_ATTR_SHAPE);
     ++*p;
@@ -171,6 +163,51 @@ static mf_status parse_shape(const char **p, mf_shape *out)
         else if (**p != ']')
             return bad_value(*p, MF_ATTR_SHAPE);
     }
+    ++*p;
+    return MF_OK;
+}
+
+/* shape? | shape[2,?,3] */
+static mf_status parse_shape(const char **p, mf_shape *out)
+{
+    if (strncmp(*p, "shape", 5) != 0)
+        return bad_value(*p, MF_ATTR_SHAPE);
+    *p += 5;
+    if (**p == '?') {
+        ++*p;
+        *out = MF_SHAPE_UNKNOWN;
+        return MF_OK;
+    }
+    return parse_dims(p, out);
+}
+
+/* uint8[4]{255,0,0,255}. Its storage lives as long as the process: only definitions have such values. */
+static mf_status parse_tensor(const char **p, mf_arena *arena, mf_tensor **out)
+{
+    mf_shape shape;
+    int64_t type = 0;
+
+    MF_TRY(parse_type(p, &type));
+    if (**p != '[')
+        return bad_value(*p, MF_ATTR_TENSOR);
+    MF_TRY(parse_dims(p, &shape));
+    *out = MF_ARENA_NEW(arena, mf_tensor);
+    if (!*out)
+        return MF_NOMEM("an attribute");
+    MF_TRY(mf_tensor_alloc(*out, (mf_dtype)type, &shape));
+    if (**p != '{')
+        return bad_value(*p, MF_ATTR_TENSOR);
+    ++*p;
+    for (int64_t i = 0; i < (*out)->count; i++) {
+        char *end;
+
+        mf_tensor_put(*out, i, strtod(*p, &end));
+        if (end == *p)
+            return bad_value(*p, MF_ATTR_TENSOR);
+        *p = end + (*end == ',');
+    }
+    if (**p != '}')
+        return bad_value(*p, MF_ATTR_TENSOR);
     ++*p;
     return MF_OK;
 }
@@ -212,6 +249,8 @@ static mf_status parse_single(const char **p, mf_attr_kind kind, mf_arena *arena
     case MF_ATTR_FUNC:
         out->func = MF_ARENA_NEW(arena, mf_func_ref);
         return out->func ? parse_func(p, arena, out->func) : MF_NOMEM("an attribute");
+    case MF_ATTR_TENSOR:
+        return parse_tensor(p, arena, &out->tensor);
     default:
         return bad_value(*p, kind);
     }
@@ -331,6 +370,21 @@ static void print_shape(const mf_shape *s, mf_buf *out)
     mf_buf_printf(out, "shape%s", s->rank < 0 ? "?" : mf_shape_text(s, text));
 }
 
+/* As parse_tensor() reads it, when it is small and of numbers. */
+static void print_tensor(const mf_tensor *t, mf_buf *out)
+{
+    char text[MF_SHAPE_TEXT];
+
+    if (t->count > 16 || !mf_dtype_is_plain(t->dtype) || mf_dtype_is_complex(t->dtype)) {
+        mf_tensor_print(t, 4, out);
+        return;
+    }
+    mf_buf_printf(out, "%s%s{", mf_dtype_name(t->dtype), mf_shape_text(&t->shape, text));
+    for (int64_t i = 0; i < t->count; i++)
+        mf_buf_printf(out, "%s%.9g", i ? "," : "", mf_tensor_float_at(t, i));
+    mf_buf_str(out, "}");
+}
+
 static void print_element(const mf_attr *a, int64_t i, mf_buf *out)
 {
     const bool l = a->is_list;
@@ -355,7 +409,7 @@ static void print_element(const mf_attr *a, int64_t i, mf_buf *out)
         print_shape(l ? &a->shapes[i] : a->shape, out);
         break;
     case MF_ATTR_TENSOR:
-        mf_tensor_print(l ? a->tensors[i] : a->tensor, 4, out);
+        print_tensor(l ? a->tensors[i] : a->tensor, out);
         break;
     case MF_ATTR_FUNC:
         mf_buf_printf(out, "@%s", l ? a->funcs[i].name : a->func->name);

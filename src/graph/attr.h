@@ -3,6 +3,7 @@
  *
  * The text stands in op definitions (defaults), in the builder and in op samples:
  *   true  3  -1.5  'text'  float  [1,2,3]  ['a','b']  [float,int32]  shape[2,?]  shape?  @function
+ *   uint8[3]{255,0,0}  (a tensor of numbers)
  * It is always read against an expected type, so "[]" or "3" are never ambiguous. */
 #ifndef MF_GRAPH_ATTR_H
 #define MF_GRAPH_ATTR_H

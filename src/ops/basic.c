@@ -247,7 +247,7 @@ const mf_op mf_ops_basic[] = {
       .prepare = ensure_shape_prepare,
       .run = ensure_shape_run,
       .samples =
-          MF_SAMPLES("f32[2,3] ; shape=shape[?,3]", "f32[4] ; shape=shape?",
+          MF_SAMPLES("f32[2,3] ; shape=shape[?,3]", "f32[4] ; shape=shape? !notf",
                      "f32[2,3] ; shape=shape[2,4] !fails", "f32[2] ; shape=shape[] !fails") },
     { .name = "NoOp",
       .def = "() -> () {}",

@@ -69,31 +69,53 @@ MF_EACH_UNSIGNED(MF_BINARY, mod, MOD_UNSIGNED)
 MF_EACH_FLOAT(MF_BINARY, floor_mod, FLOOR_MOD)
 MF_EACH_SIGNED(MF_BINARY, floor_mod, FLOOR_MOD_SIGNED)
 
+/* Reals are in the op's own loop, which may be fused; integers in a hidden one. */
 MF_LOOP_TABLE(real_div, 2, MF_FN_FLOATS_COMPLEX(div))
-MF_LOOP_TABLE(div, 2, MF_FN_FLOATS_COMPLEX(div), MF_FN_INTS(div))
-MF_LOOP_TABLE(trunc_div, 2, MF_FN_FLOATS(trunc_div), MF_FN_INTS(div))
-MF_LOOP_TABLE(floor_div, 2, MF_FN_FLOATS(floor_div), MF_FN_SIGNED(floor_div), MF_FN_UNSIGNED(div))
-MF_LOOP_TABLE(mod, 2, MF_FN_FLOATS(mod), MF_FN_INTS(mod))
-MF_LOOP_TABLE(floor_mod, 2, MF_FN_FLOATS(floor_mod), MF_FN_SIGNED(floor_mod), MF_FN_UNSIGNED(mod))
+MF_LOOP_TABLE(int_div, 2, MF_FN_INTS(div))
+MF_LOOP_TABLE(trunc_div, 2, MF_FN_FLOATS(trunc_div))
+MF_LOOP_TABLE(floor_div, 2, MF_FN_FLOATS(floor_div))
+MF_LOOP_TABLE(int_floor_div, 2, MF_FN_SIGNED(floor_div), MF_FN_UNSIGNED(div))
+MF_LOOP_TABLE(mod, 2, MF_FN_FLOATS(mod))
+MF_LOOP_TABLE(int_mod, 2, MF_FN_INTS(mod))
+MF_LOOP_TABLE(floor_mod, 2, MF_FN_FLOATS(floor_mod))
+MF_LOOP_TABLE(int_floor_mod, 2, MF_FN_SIGNED(floor_mod), MF_FN_UNSIGNED(mod))
 MF_LOOPS_FLOAT_COMPLEX(MF_BINARY, 2, div_no_nan, DIV_NO_NAN)
 MF_LOOPS_FLOAT_COMPLEX(MF_BINARY, 2, xdivy, XDIVY)
 
-/* Element i of the divisor counts only if it meets something: an empty numerator makes no
- * quotients. */
-static mf_status division_run(mf_kernel *k)
+/* A zero counts only if it meets something: an empty numerator makes no quotients. */
+static mf_status divide(mf_kernel *k, const mf_loop *ints)
 {
+    static const char zero[8];
     const mf_tensor *y = k->in[1];
+    const size_t cell = mf_dtype_cell(y->dtype);
 
-    if (mf_dtype_is_int(y->dtype) && k->in[0]->count > 0) {
-        const size_t cell = mf_dtype_cell(y->dtype);
-        static const char zero[8];
-
-        for (int64_t i = 0; i < y->count; i++) {
-            if (memcmp((const char *)y->data + (size_t)i * cell, zero, cell) == 0)
-                return MF_FAIL(MF_INVALID_ARGUMENT, "Integer division by zero");
-        }
+    if (!mf_dtype_is_int(y->dtype))
+        return mf_loop_run(k);
+    for (int64_t i = 0; k->in[0]->count > 0 && i < y->count; i++) {
+        if (memcmp((const char *)y->data + (size_t)i * cell, zero, cell) == 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "Integer division by zero");
     }
-    return mf_loop_run(k);
+    return mf_loop_run_hidden(k, ints);
+}
+
+static mf_status div_run(mf_kernel *k)
+{
+    return divide(k, &int_div_loop);
+}
+
+static mf_status floor_div_run(mf_kernel *k)
+{
+    return divide(k, &int_floor_div_loop);
+}
+
+static mf_status mod_run(mf_kernel *k)
+{
+    return divide(k, &int_mod_loop);
+}
+
+static mf_status floor_mod_run(mf_kernel *k)
+{
+    return divide(k, &int_floor_mod_loop);
 }
 
 /* (dy / y, dy * ((-x / y) / y)) with the quotient op of the node itself. */
@@ -127,10 +149,10 @@ static mf_status xdivy_grad(mf_grad *g)
     return MF_OK;
 }
 
-#define DIVISION_OP(NAME, DEF, LOOP, GRAD, ...)                                                    \
+#define DIVISION_OP(NAME, DEF, LOOP, RUN, GRAD, ...)                                               \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = MF_OP_INPLACE, .infer = mf_loop_infer, .grad = GRAD,    \
-        .run = division_run, .loop = &(LOOP), .samples = MF_SAMPLES(__VA_ARGS__)                   \
+        .run = RUN, .loop = &(LOOP), .samples = MF_SAMPLES(__VA_ARGS__)                            \
     }
 #define QUOTIENT_DEF                                                                               \
     "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,uint8,int8,uint16,int16,int32,"    \
@@ -145,24 +167,25 @@ const mf_op mf_ops_divide[] = {
                "f64[4] f64[4]@1:3", "f32[] f32[]{0} !nograd", "c64[3] c64[3]{1,2,3}",
                "bf16[3] bf16[3]@1:2", "f16[3] f16[]@1:2", "f32[0] f32[1]", "i32[2] i32[2] !fails",
                "f32[2] f32[3] !fails"),
-    DIVISION_OP("Div", QUOTIENT_DEF, div_loop, quotient_grad, "f32[2,3] f32[3]@0.5:2",
+    DIVISION_OP("Div", QUOTIENT_DEF, real_div_loop, div_run, quotient_grad, "f32[2,3] f32[3]@0.5:2",
                 "c128[2] c128[2]{1,3}", "u8[3]{250,7,9} u8[3]{7,2,3}", INT_SAMPLES),
-    DIVISION_OP("TruncateDiv", QUOTIENT_DEF, trunc_div_loop, mf_grad_none, "u16[3]@0:9 u16[]@1:3",
-                "f32[2]{-7.5,7.5} f32[2]{2,-2}", INT_SAMPLES),
-    DIVISION_OP("FloorDiv", QUOTIENT_DEF, floor_div_loop, mf_grad_none,
+    DIVISION_OP("TruncateDiv", QUOTIENT_DEF, trunc_div_loop, div_run, mf_grad_none,
+                "u16[3]@0:9 u16[]@1:3", "f32[2]{-7.5,7.5} f32[2]{2,-2}", INT_SAMPLES),
+    DIVISION_OP("FloorDiv", QUOTIENT_DEF, floor_div_loop, floor_div_run, mf_grad_none,
                 "f32[4]{-7.5,7.5,5,-6} f32[4]{2,-2,inf,3}", "f64[3] f64[]@1:2",
                 "i8[4]{-128,127,-7,5} i8[4]{3,-3,2,-2}", "u32[3]@0:99 u32[3]@1:9",
                 "f16[3] f16[3]@1:2", "bf16[2]{-3.328125,4} bf16[2]{0.6640625,3}", INT_SAMPLES),
-    DIVISION_OP("FloorMod", "(x:T, y:T) -> (z:T) {T:type in reals}", floor_mod_loop, floor_mod_grad,
-                "f32[4]{-7.5,7.5,5,-6} f32[4]{2,-2,-3,4}", "f64[3,1]@0.1:0.9 f64[2]@1:2",
-                "bf16[3] bf16[3]@1:2 !nograd", "u8[3]@0:99 u8[3]@1:9", INT_SAMPLES),
+    DIVISION_OP("FloorMod", "(x:T, y:T) -> (z:T) {T:type in reals}", floor_mod_loop, floor_mod_run,
+                floor_mod_grad, "f32[4]{-7.5,7.5,5,-6} f32[4]{2,-2,-3,4}",
+                "f64[3,1]@0.1:0.9 f64[2]@1:2", "bf16[3] bf16[3]@1:2 !nograd",
+                "u8[3]@0:99 u8[3]@1:9", INT_SAMPLES),
     DIVISION_OP("Mod",
                 "(x:T, y:T) -> (z:T) {T:type in [int32,int64,half,half,bfloat16,float,double]}",
-                mod_loop, mf_grad_missing, "f32[4]{-7.5,7.5,5,-6} f32[4]{2,-2,-3,3}",
+                mod_loop, mod_run, mf_grad_missing, "f32[4]{-7.5,7.5,5,-6} f32[4]{2,-2,-3,3}",
                 "f64[3] f64[]@1:2", INT_SAMPLES),
-    DIVISION_OP("TruncateMod",
-                "(x:T, y:T) -> (z:T) {T:type in [int32,int64,bfloat16,half,float,double]}",
-                mod_loop, mf_grad_missing, "f32[4]{-7.5,7.5,5,-6} f32[4]{2,-2,-3,3}", INT_SAMPLES),
+    DIVISION_OP(
+        "TruncateMod", "(x:T, y:T) -> (z:T) {T:type in [int32,int64,bfloat16,half,float,double]}",
+        mod_loop, mod_run, mf_grad_missing, "f32[4]{-7.5,7.5,5,-6} f32[4]{2,-2,-3,3}", INT_SAMPLES),
     MF_LOOP_OP("DivNoNan",
                "(x:T, y:T) -> (z:T) {T:type in [half,float,bfloat16,double,complex64,complex128]}",
                div_no_nan_loop, quotient_grad, "f32[2,3] f32[3]@0.5:2",

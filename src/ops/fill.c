@@ -376,7 +376,7 @@ const mf_op mf_ops_fill[] = {
           "i32[]{0} i32[]{7} i32[]{2}", "i64[]{5} i64[]{-3} i64[]{-2}",
           "f32[]{0} f32[]{1} f32[]{0.1} !nograd", "f64[]{3} f64[]{3} f64[]{1} !nograd",
           "bf16[]{0} bf16[]{50} bf16[]{0.3} !nograd", "f16[]{1} f16[]{40} f16[]{0.3} !nograd",
-          "i8[]{-5} i8[]{100} i8[]{3}", "u32[]{1} u32[]{9} u32[]{3} !notf",
+          "i8[]{-5} i8[]{100} i8[]{3} !notf", "u32[]{1} u32[]{9} u32[]{3} !notf",
           "i32[]{0} i32[]{5} i32[]{0} !fails", "i32[]{5} i32[]{0} i32[]{1} !fails") },
     { .name = "LinSpace",
       .def = "(start:T, stop:T, num:Tidx) -> (output:T) {T:type in floats, "

@@ -1,6 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/math_util.h"
 
+mf_status mf_loop_run_hidden(mf_kernel *k, const mf_loop *loop)
+{
+    mf_op op = *k->node->op;
+    mf_node node = *k->node;
+    mf_kernel inner = *k;
+
+    op.loop = loop;
+    node.op = &op;
+    inner.node = &node;
+    return mf_loop_run(&inner);
+}
+
 mf_status mf_same_shape_infer(mf_infer *in)
 {
     mf_shape shape = in->in[0];

@@ -58,6 +58,10 @@
 /* a * value, with the constant in a's type. */
 #define MF_GSCALE(a, value) MF_G2("Mul", a, mf_grad_scalar(g, a, value))
 
+/* mf_loop_run() with a loop that the op does not show. Fusion calls the loops that ops show without
+ * their run functions: what run has to check first must stay out of its sight. */
+MF_MUST mf_status mf_loop_run_hidden(mf_kernel *k, const mf_loop *loop);
+
 /* Inputs must have one shape: they are not broadcast. For ops that elementwise loops compute. */
 MF_MUST mf_status mf_same_shape_run(mf_kernel *k);
 MF_MUST mf_status mf_same_shape_infer(mf_infer *in);

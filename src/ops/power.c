@@ -40,7 +40,8 @@ static inline uint64_t power_of_int(uint64_t x, uint64_t exponent)
 
 MF_EACH_FLOAT_COMPLEX(MF_BINARY, power, POW)
 MF_EACH_SIGNED(MF_BINARY, power, POW_INT)
-MF_LOOP_TABLE(power, 2, MF_FN_FLOATS_COMPLEX(power), MF_FN_SIGNED(power))
+MF_LOOP_TABLE(power, 2, MF_FN_FLOATS_COMPLEX(power))
+MF_LOOP_TABLE(int_power, 2, MF_FN_SIGNED(power))
 MF_LOOPS_FLOAT_COMPLEX(MF_BINARY, 2, xlogy, XLOGY)
 MF_LOOPS_FLOAT_COMPLEX(MF_BINARY, 2, xlog1py, XLOG1PY)
 MF_LOOPS_FLOAT(MF_BINARY, 2, atan2, ATAN2)
@@ -49,14 +50,14 @@ static mf_status power_run(mf_kernel *k)
 {
     const mf_tensor *y = k->in[1];
 
-    if (mf_dtype_is_int(y->dtype) && k->in[0]->count > 0) {
-        for (int64_t i = 0; i < y->count; i++) {
-            if (mf_tensor_int_at(y, i) < 0)
-                return MF_FAIL(MF_INVALID_ARGUMENT,
-                               "Integers to negative integer powers are not allowed");
-        }
+    if (!mf_dtype_is_int(y->dtype))
+        return mf_loop_run(k);
+    for (int64_t i = 0; k->in[0]->count > 0 && i < y->count; i++) {
+        if (mf_tensor_int_at(y, i) < 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "Integers to negative integer powers are not allowed");
     }
-    return mf_loop_run(k);
+    return mf_loop_run_hidden(k, &int_power_loop);
 }
 
 /* x^y has the derivatives y x^(y-1) and x^y log(x); the logarithm of what has none counts as 0. */

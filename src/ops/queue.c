@@ -538,3 +538,36 @@ void mf_queue_clear(mf_queue *q)
     pthread_mutex_unlock(&q->lock);
     end_all(q, ended);
 }
+
+void mf_queue_shut(mf_queue *q)
+{
+    queue_wait *ended = NULL;
+
+    pthread_mutex_lock(&q->lock);
+    q->closed = true;
+    serve_lines(q, &ended);
+    pthread_mutex_unlock(&q->lock);
+    end_all(q, ended);
+}
+
+mf_status mf_queue_offer(mf_queue *q, mf_tensor *parts)
+{
+    queue_wait *ended = NULL;
+    mf_queue_row *row;
+    mf_status st;
+
+    pthread_mutex_lock(&q->lock);
+    row = mf_queue_row_new(q);
+    st = row ? mf_queue_reserve(q, 1) : MF_NOMEM("an element of a queue");
+    if (st == MF_OK) {
+        for (int i = 0; i < q->n_parts; i++)
+            mf_tensor_move(&row->parts[i], &parts[i]);
+        mf_queue_push(q, row);
+        serve_lines(q, &ended);
+    } else if (row) {
+        mf_queue_row_drop(q, row);
+    }
+    pthread_mutex_unlock(&q->lock);
+    end_all(q, ended);
+    return st;
+}

@@ -74,8 +74,11 @@ void mf_queue_enqueue(mf_kernel *k, mf_queue *q, int first, bool many);
 void mf_queue_dequeue(mf_kernel *k, mf_queue *q, int64_t n, bool up_to);
 void mf_queue_close(mf_kernel *k, mf_queue *q, bool cancel_pending);
 
-/* Forget all elements. */
+/* Without an op of their own: forget all elements; close; put in one element, moving its parts out
+ * of the array, whatever the capacity. */
 void mf_queue_clear(mf_queue *q);
+void mf_queue_shut(mf_queue *q);
+MF_MUST mf_status mf_queue_offer(mf_queue *q, mf_tensor *parts);
 
 /* The container itself (queue_rows.c); under the lock. */
 MF_MUST mf_status mf_queue_reserve(mf_queue *q, int64_t rows);

@@ -6,57 +6,18 @@
 #ifndef MF_OPS_ROW_MATH_H
 #define MF_OPS_ROW_MATH_H
 
+#include "ops/vmath.h"
+
 #include <math.h>
-#include <sleef.h>
 #include <stdint.h>
-#include <string.h>
 
 enum { ROW_LANES = 16, ROW_BLOCK = 1024 };
 
-/* e^x, within 1 ulp or so, as a straight line of operations: 2^n e^r with |r| <= ln(2)/2. NaN stays. */
-static inline float mf_row_exp_f32(float x)
-{
-    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
-    float t, n, r, p, scale_a, scale_b;
-    int32_t bits, half;
-
-    x = x < -104.0f ? -104.0f : x;
-    x = x > 89.0f ? 89.0f : x;
-    t = x * 1.44269504f + magic;
-    n = t - magic;
-    r = x - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
-    p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
-    memcpy(&bits, &t, 4);
-    bits = (bits & 0x7fffff) - 0x400000; /* n; meaningless, but harmless, for NaN */
-    half = bits >> 1; /* 2^n in two steps: n may be below the normal range */
-    bits = (bits - half + 127) << 23;
-    half = (half + 127) << 23;
-    memcpy(&scale_a, &bits, 4);
-    memcpy(&scale_b, &half, 4);
-    return p * scale_a * scale_b;
-}
-
-static inline double mf_row_exp_f64(double x)
-{
-    return Sleef_exp_u10(x);
-}
-
-static inline float mf_row_log_f32(float x)
-{
-    return Sleef_logf_u10(x);
-}
-
-static inline double mf_row_log_f64(double x)
-{
-    return Sleef_log_u10(x);
-}
+/* The functions of vmath.h by the suffixes used here. */
+#define mf_row_exp_f32 mf_expf
+#define mf_row_exp_f64 mf_exp
+#define mf_row_log_f32 mf_logf
+#define mf_row_log_f64 mf_log
 
 /* TERM(i) is what the sum is over. Leaves the result in `RESULT` (double). */
 #define MF_ROW_SUM(T, RESULT, n, TERM)                                                             \

@@ -289,7 +289,7 @@ const mf_op mf_ops_scatter_nd[] = {
                    "bad_indices_policy:string=''}",
                    update_grad, "f32[5] i32[2,1]{3,1} f32[2]", "f64[3,4] i64[2,1]{2,0} f64[2,4]",
                    "str[3] i32[1,1]{1} str[1]", "i32[3,3] i32[2,2]{0,1,2,2} i32[2]",
-                   "f32[3] i16[1,1]{1} f32[1] !nograd", "f32[3] i32[1,1]{3} f32[1] !fails",
+                   "f32[3] i16[1,1]{1} f32[1] !nograd !notf", "f32[3] i32[1,1]{3} f32[1] !fails",
                    "f32[3] i32[1,1]{0} f32[2] !fails"),
     TENSOR_SCATTER("TensorScatterAdd",
                    "(tensor:T, indices:Tindices, updates:T) -> (output:T) {T:type, "

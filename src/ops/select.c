@@ -86,7 +86,8 @@ static mf_status select_cells(mf_kernel *k)
 
 static mf_status select_run(mf_kernel *k)
 {
-    return mf_dtype_is_plain(k->in[1]->dtype) ? mf_loop_run(k) : select_cells(k);
+    return mf_dtype_is_plain(k->in[1]->dtype) ? mf_loop_run_hidden(k, &select_loop)
+                                              : select_cells(k);
 }
 
 /* ---- Select: no broadcasting, but a scalar condition or one element per row ---- */
@@ -168,8 +169,7 @@ const mf_op mf_ops_select[] = {
       .flags = MF_OP_INPLACE,
       .infer = select_v1_infer,
       .grad = select_grad,
-      .run = select_v1_run,
-      .loop = &select_loop,
+      .run = select_v1_run, /* its broadcasting is its own: not for fusion */
       .samples =
           MF_SAMPLES("bool[2,3] f32[2,3] f32[2,3]", "bool[2] f32[2,3] f32[2,3]",
                      "bool[] f32[2,3] f32[2,3]", "bool[3] f64[3] f64[3]", "bool[] i32[] i32[]",

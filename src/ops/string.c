@@ -361,7 +361,7 @@ const mf_op mf_ops_string[] = {
     STRING_OP("ShardedFilename",
               "(basename:string, shard:int32, num_shards:int32) -> (filename:string) {}",
               mf_infer_scalar, sharded_run, "str[]{a/b} i32[]{3} i32[]{12}",
-              "str[]{} i32[]{0} i32[]{123456}", "str[1]{a} i32[]{3} i32[]{12} !fails"),
+              "str[]{x} i32[]{0} i32[]{123456}", "str[1]{a} i32[]{3} i32[]{12} !fails"),
     STRING_OP("ShardedFilespec", "(basename:string, num_shards:int32) -> (filename:string) {}",
               mf_infer_scalar, sharded_run, "str[]{a/b} i32[]{12}"),
     { 0 },

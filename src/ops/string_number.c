@@ -240,7 +240,7 @@ const mf_op mf_ops_string_number[] = {
       .run = to_number_run,
       .samples = MF_SAMPLES("str[4]{1.5,-2,1e3,inf}", "str[2]{0.1,-7} ; out_type=double",
                             "str[2]{12,-7} ; out_type=int32", "str[]{99999999999} ; out_type=int64",
-                            "str[0]", "str[1]{zz} !fails", "str[1]{} !fails",
+                            "str[0]", "str[1]{zz} !fails", "str[2]{1,} !fails",
                             "str[1]{99999999999} ; out_type=int32 !fails",
                             "str[1]{-1} ; out_type=uint32 !fails") },
     { .name = "AsString",
@@ -266,7 +266,7 @@ const mf_op mf_ops_string_number[] = {
       .run = format_run,
       .samples =
           MF_SAMPLES("i32[2]{1,2} ; template='v={}' placeholder='{}'",
-                     "f32[2,3]{1,2,3,4,5,6} str[2]{a,b} ; template='{} and {}!' placeholder='{}'",
+                     "f32[2,3]{1,2,3,4,5,6} str[2]{a,b} ; template='{} and {}' placeholder='{}'",
                      "i32[20] ; summarize=2", "i32[7,2,2] ; summarize=-1", "bool[] ;", "f32[2,0] ;",
                      "f32[1] ; template='x' !fails") },
     { 0 },

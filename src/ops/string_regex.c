@@ -307,6 +307,6 @@ const mf_op mf_ops_string_regex[] = {
              "{replace_global:bool=true}",
              mf_grad_none, replace_run, "str[2]{foo,boo} str[]{o+} str[]{0}",
              "str[1]{abab} str[]{(a)(b)} str[]{\\2\\1}", "str[1]{ab} str[]{a} str[]{\\1}",
-             "str[1] str[]{a**} str[]{} !fails"),
+             "str[1] str[]{a**} str[]{x} !fails"),
     { 0 },
 };

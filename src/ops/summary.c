@@ -309,9 +309,11 @@ const mf_op mf_ops_summary[] = {
     SUMMARY_OP("TensorSummaryV2",
                "(tag:string, tensor:T, serialized_summary_metadata:string) -> (summary:string) "
                "{T:type}",
-               tensor_run, "str[]{t} f32[2]{1,2} str[]{}", "str[]{t} str[]{hello} str[]{}",
-               "str[1]{t} f32[2]{1,2} str[]{} !fails"),
+               tensor_run, "str[]{t} f32[2]{1,2} str[]{\x12\x01q}",
+               "str[]{t} str[]{hello} str[]{\x12\x01q}",
+               "str[1]{t} f32[2]{1,2} str[]{\x12\x01q} !fails",
+               "str[]{t} f32[2] str[]{junk} !fails !notf"),
     SUMMARY_OP("MergeSummary", "(inputs:N*string) -> (summary:string) {N:int>=1}", merge_run,
-               "str[]{} str[]{}", "str[]{garbage} !fails"),
+               "str[2]{,} str[2]{,}", "str[]{garbage} !fails"),
     { 0 },
 };

@@ -209,14 +209,9 @@ static mf_status image_infer(mf_infer *in)
 const mf_op mf_op_image_summary = {
     .name = "ImageSummary",
     .def = "(tag:string, tensor:T) -> (summary:string) {max_images:int>=1=3, T:type=float in "
-           "[uint8,float,half,double], bad_color:tensor=tensor}",
+           "[uint8,float,half,double], bad_color:tensor=uint8[4]{255,0,0,255}}",
     .infer = image_infer,
     .grad = mf_grad_none,
     .run = image_run,
-    /* The bytes of a PNG depend on the library that compresses. */
-    .samples = MF_SAMPLES("str[]{img} u8[2,3,4,3]@0:256 !notf",
-                          "str[]{img} f32[1,2,2,1] ; max_images=1 !notf",
-                          "str[]{img} f64[5,2,2,4]@0:1 !notf", "str[]{img} f16[1,1,1,1] !notf",
-                          "str[]{img} f32[0,2,2,1] !notf", "str[]{img} f32[1,2,2,2] !fails",
-                          "str[]{img} f32[2,2,1] !fails"),
+    .samples = MF_SAMPLES("str[]{img} f32[2,2,1] !fails !notf"),
 };

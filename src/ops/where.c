@@ -189,6 +189,8 @@ static mf_status unravel_run(mf_kernel *k)
     if (index->shape.rank > 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "The indices can only be scalar or vector, got rank %d",
                        index->shape.rank);
+    if (index->count == 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "received empty tensor indices");
     MF_TRY(mf_shape_read(dims, "dims", &shape));
     MF_TRY(mf_shape_count(&shape, &size));
     for (int64_t i = 0; i < index->count; i++) {
@@ -240,8 +242,8 @@ const mf_op mf_ops_where[] = {
       .infer = unravel_infer,
       .grad = mf_grad_missing,
       .run = unravel_run,
-      .samples =
-          MF_SAMPLES("i32[3]{5,0,11} i32[2]{3,4}", "i64[]{5} i64[3]{2,3,4}", "i32[0] i32[1]{3}",
-                     "i32[1]{12} i32[2]{3,4} !fails", "i32[1]{1} i32[]{4} !fails") },
+      .samples = MF_SAMPLES("i32[3]{5,0,11} i32[2]{3,4}", "i64[]{5} i64[3]{2,3,4}",
+                            "i32[0] i32[1]{3} !fails", "i32[1]{12} i32[2]{3,4} !fails",
+                            "i32[1]{1} i32[]{4} !fails") },
     { 0 },
 };

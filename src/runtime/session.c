@@ -7,6 +7,7 @@
 #include <meshflow/version.h>
 
 #include "base/clock.h"
+#include "base/param.h"
 #include "compile/compile.h"
 #include "runtime/executor.h"
 #include "runtime/session.h"
@@ -14,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CACHE_MAX = 128, SHAPES_MAX = 8 };
+MF_PARAM_INT(session_cache_runs, 128, "compiled runs a session keeps, the latest used ones");
+MF_PARAM_INT(session_cache_shapes, 8,
+             "shapes of the same feeds compiled one by one before one program serves them all");
 
 typedef struct names {
     const char *const *feeds, *const *fetches, *const *targets;
@@ -37,8 +40,8 @@ typedef struct compiled {
 struct mf_session {
     pthread_mutex_t lock;
     mf_graph *graph; /* guarded by lock */
-    compiled *cache[CACHE_MAX]; /* guarded by lock */
-    int n_cache;
+    compiled **cache; /* guarded by lock */
+    int64_t n_cache, cap_cache;
     int64_t clock;
     mf_pool *pool;
     bool owns_pool;
@@ -172,8 +175,9 @@ void mf_session_free(mf_session *session)
     while (s->running > 0)
         pthread_cond_wait(&s->idle, &s->lock);
     pthread_mutex_unlock(&s->lock);
-    for (int i = 0; i < s->n_cache; i++)
+    for (int64_t i = 0; i < s->n_cache; i++)
         compiled_free(s->cache[i]);
+    mf_free(s->cache);
     if (s->owns_pool)
         mf_pool_free(s->pool);
     if (s->owns_resources)
@@ -259,7 +263,7 @@ static compiled *cache_find(mf_session *s, uint64_t hash, uint64_t family, const
                             const mf_tensor *const *feeds, int *relatives)
 {
     *relatives = 0;
-    for (int i = 0; i < s->n_cache; i++) {
+    for (int64_t i = 0; i < s->n_cache; i++) {
         compiled *c = s->cache[i];
 
         if (c->family != family)
@@ -401,9 +405,9 @@ static mf_status compile(mf_session *s, const names *n, const mf_tensor *const *
 /* Make room by dropping the entry that was used longest ago and is not running. */
 static void cache_evict(mf_session *s)
 {
-    int oldest = -1;
+    int64_t oldest = -1;
 
-    for (int i = 0; i < s->n_cache; i++) {
+    for (int64_t i = 0; i < s->n_cache; i++) {
         if (s->cache[i]->users == 0 &&
             (oldest < 0 || s->cache[i]->used_at < s->cache[oldest]->used_at))
             oldest = i;
@@ -414,12 +418,27 @@ static void cache_evict(mf_session *s)
     s->cache[oldest] = s->cache[--s->n_cache];
 }
 
+static mf_status cache_add(mf_session *s, compiled *c)
+{
+    const int64_t max = MF_PARAM(session_cache_runs) > 0 ? MF_PARAM(session_cache_runs) : 1;
+
+    if (s->n_cache >= max)
+        cache_evict(s);
+    if (s->n_cache >= max)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "more than %lld different runs at the same time",
+                       (long long)max);
+    MF_TRY(mf_grow(&s->cache, &s->cap_cache, s->n_cache + 1, sizeof(compiled *)));
+    s->cache[s->n_cache++] = c;
+    return MF_OK;
+}
+
 static mf_status get_compiled(mf_session *s, const names *n, const mf_tensor *const *feeds,
                               compiled **out)
 {
     uint64_t family = hash_strings(n->feeds, n->n_feeds, 1), hash;
     int relatives;
     compiled *c;
+    mf_status st;
 
     family = hash_strings(n->fetches, n->n_fetches, family);
     family = hash_strings(n->targets, n->n_targets, family);
@@ -429,17 +448,14 @@ static mf_status get_compiled(mf_session *s, const names *n, const mf_tensor *co
                        hash + (uint64_t)feeds[i]->shape.rank);
     c = cache_find(s, hash, family, n, feeds, &relatives);
     if (!c) {
-        MF_TRY(compile(s, n, feeds, relatives < SHAPES_MAX, &c));
+        MF_TRY(compile(s, n, feeds, relatives < MF_PARAM(session_cache_shapes), &c));
         c->hash = hash;
         c->family = family;
-        if (s->n_cache == CACHE_MAX)
-            cache_evict(s);
-        if (s->n_cache == CACHE_MAX) {
+        st = cache_add(s, c);
+        if (st != MF_OK) {
             compiled_free(c);
-            return MF_FAIL(MF_RESOURCE_EXHAUSTED, "more than %d different runs at the same time",
-                           CACHE_MAX);
+            return st;
         }
-        s->cache[s->n_cache++] = c;
     }
     c->users++;
     c->used_at = ++s->clock;

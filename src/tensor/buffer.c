@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* buffer.c - the block pool. Sizes are rounded to four classes per power of two (at most a quarter
- * is wasted); a freed block waits in its class's list, up to CACHE_MAX bytes in all. */
+ * is wasted); a freed block waits in its class's list, up to buffer_cache_mib in all. */
 #include "tensor/buffer.h"
 
 #include "base/mem.h"
+#include "base/param.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
 
@@ -12,7 +13,9 @@
 #include <unistd.h>
 
 enum { MIN_SHIFT = 6, CLASSES = (48 - MIN_SHIFT) * 4, HEADER = 128 };
-#define CACHE_MAX ((int64_t)512 << 20)
+
+MF_PARAM_INT(buffer_cache_mib, 512, "MiB of freed tensor memory kept for reuse");
+MF_PARAM_INT(buffer_limit_mib, 0, "MiB that all tensors together may take; 0: the machine's memory");
 
 _Static_assert(sizeof(mf_buffer) <= HEADER, "the header stands in front of the data");
 
@@ -25,6 +28,11 @@ static struct {
 
 static atomic_llong limit; /* 0: not looked up yet */
 
+static int64_t mib_to_bytes(int64_t mib)
+{
+    return mib > INT64_MAX >> 20 ? INT64_MAX : mib << 20;
+}
+
 static int64_t memory_limit(void)
 {
     int64_t v = atomic_load_explicit(&limit, memory_order_relaxed);
@@ -32,7 +40,10 @@ static int64_t memory_limit(void)
     if (v == 0) {
         const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 
+        mf_params_load();
         v = pages > 0 && page > 0 ? pages * page : INT64_MAX;
+        if (MF_PARAM(buffer_limit_mib) > 0)
+            v = mib_to_bytes(MF_PARAM(buffer_limit_mib));
         atomic_store_explicit(&limit, v, memory_order_relaxed);
     }
     return v;
@@ -160,7 +171,7 @@ static bool put_cached(mf_buffer *b)
     bool kept;
 
     pthread_mutex_lock(&pool.lock);
-    kept = pool.cached + (int64_t)b->bytes <= CACHE_MAX;
+    kept = pool.cached + (int64_t)b->bytes <= mib_to_bytes(MF_PARAM(buffer_cache_mib));
     if (kept) {
         b->next_free = pool.free_list[b->size_class];
         pool.free_list[b->size_class] = b;

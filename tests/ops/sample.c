@@ -78,7 +78,7 @@ static mf_status fill_random(mf_tensor *t, double lo, double hi, mf_philox *rng)
 static mf_status fill_literal(mf_tensor *t, const char **p)
 {
     int64_t i = 0;
-    bool more = (*p)[1] != '}';
+    bool more = t->count > 0 || (*p)[1] != '}'; /* "{}" is one empty string */
 
     for (++*p; more; i++) {
         const size_t n = strcspn(*p, ",}");
@@ -174,7 +174,8 @@ mf_status mf_sample_parse(const char *text, uint64_t seed, mf_sample *out)
         if (*p == '!') {
             MF_TRY(parse_flag(&p, out));
         } else if (*p == ';') {
-            const size_t n = strcspn(p + 1, "!");
+            const char *flags = strstr(p + 1, " !");
+            const size_t n = flags ? (size_t)(flags - p - 1) : strlen(p + 1);
 
             (void)snprintf(out->attrs, sizeof out->attrs, "%.*s", (int)n, p + 1);
             p += 1 + n;

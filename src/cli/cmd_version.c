@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_version.c - `meshflow version`: what this build is made of. */
+#include "base/pool.h"
+#include "cli/command.h"
+
+#include <meshflow/version.h>
+
+#include <dnnl.h>
+#include <protobuf-c/protobuf-c.h>
+#include <sleef.h>
+#include <zip.h>
+
+#if defined(__clang__)
+#define COMPILER "clang " __clang_version__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
+static const char *instruction_set(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
+        return "AVX-512";
+    return __builtin_cpu_supports("avx2") ? "AVX2" : "without AVX2";
+#else
+    return "native";
+#endif
+}
+
+void mf_cli_version(mf_buf *out)
+{
+    const dnnl_version_t *dnnl = dnnl_version();
+
+    mf_buf_printf(out, "meshflow %s\n", mf_version());
+    mf_buf_printf(out, "built by %s, %s%s%s\n", COMPILER, MF_BUILD,
+                  MF_SANITIZERS[0] ? ", sanitizers: " : "", MF_SANITIZERS);
+    mf_buf_printf(out, "kernels for %s; this processor: %s, %d cores\n",
+                  MF_MARCH[0] ? MF_MARCH : "the compiler's default", instruction_set(),
+                  mf_usable_cores());
+    mf_buf_printf(out, "oneDNN %d.%d.%d, SLEEF %d.%d.%d, protobuf-c %s, libzip %s\n", dnnl->major,
+                  dnnl->minor, dnnl->patch, SLEEF_VERSION_MAJOR, SLEEF_VERSION_MINOR,
+                  SLEEF_VERSION_PATCHLEVEL, protobuf_c_version(), zip_libzip_version());
+}
+
+static mf_status version_run(mf_args *args)
+{
+    mf_buf text = { 0 };
+
+    (void)args;
+    mf_cli_version(&text);
+    return mf_cli_print(&text);
+}
+
+const mf_command mf_command_version = {
+    .name = "version",
+    .arguments = "",
+    .summary = "show versions of the program, its compiler and its libraries",
+    .about = "",
+    .run = version_run,
+};

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* command.h - what a command of the program is: one mf_command in one file, cmd_*.c. The table says
+ * what its arguments are; parsing, help and man pages come from there.
+ *
+ * Failing: run() returns the status of what failed. main() prints one line, "meshflow: <message>",
+ * and the hint if there is one. Exit codes: 0 done, 1 failed, 2 called wrongly. */
+#ifndef MF_CLI_COMMAND_H
+#define MF_CLI_COMMAND_H
+
+#include "base/buf.h"
+#include "base/status.h"
+
+typedef struct mf_option {
+    const char *name; /* without "--"; NULL ends a table */
+    const char *value; /* what its value is called in help ("FILE"); NULL: it takes none */
+    const char *help;
+    char letter; /* "-o" as well; 0: none */
+    bool many; /* may be given several times */
+} mf_option;
+
+typedef struct mf_args mf_args;
+
+typedef struct mf_command {
+    const char *name; /* "graph run" */
+    const char *arguments; /* "GRAPH"; "" */
+    const char *summary; /* for lists: no capital, no full stop */
+    const char *about; /* paragraphs, separated by an empty line; lines with two spaces in front
+                          are shown as they are */
+    const mf_option *options;
+    const char *const *examples; /* command lines, ended by NULL; or NULL */
+    int min_args, max_args; /* max_args -1: any number */
+    mf_status (*run)(mf_args *args);
+} mf_command;
+
+extern const mf_command *const mf_commands[]; /* in the order of the help; ended by NULL */
+extern const mf_option mf_global_options[]; /* that every command takes */
+
+/* ---- arguments (options.c) ---- */
+
+typedef struct mf_given {
+    const mf_option *option;
+    const char *value; /* "" for one that takes none */
+} mf_given;
+
+struct mf_args {
+    const mf_command *command; /* NULL: none was named */
+    mf_given *given; /* in the order of the command line */
+    const char **words; /* positional arguments */
+    int64_t n_given, n_words, cap_given, cap_words;
+    bool usage; /* the failure is a wrong call */
+    char hint[512]; /* what to do about the failure; "" */
+};
+
+/* Take a command line apart (without the program's name): first the command's words, anywhere among
+ * the options. `--help` and `--version` end the checks. Owns: strings are borrowed from argv.
+ * Fails: INVALID_ARGUMENT, with args->usage set. */
+MF_MUST mf_status mf_args_parse(mf_args *args, int argc, char *const *argv);
+void mf_args_deinit(mf_args *args);
+
+bool mf_args_has(const mf_args *args, const char *option);
+/* The last value given, or NULL. */
+const char *mf_args_value(const mf_args *args, const char *option);
+/* The values of a repeated option one after the other: start with *at = 0; NULL at the end. */
+const char *mf_args_next(const mf_args *args, const char *option, int64_t *at);
+/* A whole number in [min, max]; *out keeps its value when the option is absent. Fails as a wrong
+ * call. */
+MF_MUST mf_status mf_args_int(mf_args *args, const char *option, int64_t min, int64_t max,
+                              int64_t *out);
+/* "name=rest": *name is a fresh copy (mf_free), *rest borrowed. Fails as a wrong call. */
+MF_MUST mf_status mf_args_pair(mf_args *args, const char *option, const char *value, char **name,
+                               const char **rest);
+
+/* A wrong call: INVALID_ARGUMENT and exit code 2. */
+mf_status mf_args_wrong(mf_args *args, const char *fmt, ...) MF_PRINTF(2, 3);
+/* What to do about a failure, for its second line. The first hint stays. */
+void mf_args_hint(mf_args *args, const char *fmt, ...) MF_PRINTF(2, 3);
+
+/* NULL when there is none. */
+const mf_command *mf_command_find(const char *name);
+/* Commands "graph run", "graph print" ... exist, so "graph" alone is the name of a group. */
+bool mf_command_is_group(const char *name);
+
+/* ---- likely meant names (closest.c) ---- */
+
+typedef struct mf_closest {
+    const char *word; /* what was given */
+    const char *best; /* NULL: nothing is close */
+    int distance;
+} mf_closest;
+
+mf_closest mf_closest_to(const char *word);
+void mf_closest_try(mf_closest *c, const char *candidate);
+
+/* ---- help (help.c) ---- */
+
+void mf_help_program(mf_buf *out);
+void mf_help_group(const char *name, mf_buf *out);
+void mf_help_command(const mf_command *command, mf_buf *out);
+/* The same as a man page; NULL: of the program as a whole. */
+void mf_help_man(const mf_command *command, mf_buf *out);
+
+/* ---- output ---- */
+
+/* Write to standard output and free the buffer. A closed pipe is no failure.
+ * Fails: UNAVAILABLE, RESOURCE_EXHAUSTED (the text is incomplete). */
+MF_MUST mf_status mf_cli_print(mf_buf *text);
+/* The answer to --version. */
+void mf_cli_version(mf_buf *out);
+
+#endif

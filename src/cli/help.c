@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* help.c - help for the terminal and man pages, both from the tables of commands and options. */
+#include "cli/command.h"
+
+#include <meshflow/version.h>
+
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDTH = 80, HELP_COLUMN = 26 };
+
+static const char about_program[] =
+    "Meshflow runs TensorFlow graphs: it reads GraphDef files, checks and optimises them, and "
+    "computes what is asked for.";
+
+/* ---- for the terminal ---- */
+
+/* Append `text` broken between words, continuing at column `indent`; the cursor stands at `column`.
+ */
+static void wrap(mf_buf *out, const char *text, size_t indent, size_t column)
+{
+    while (*text) {
+        const size_t gap = strspn(text, " \n"), n = strcspn(text + gap, " \n");
+
+        if (n == 0)
+            break;
+        if (column + 1 + n > WIDTH) {
+            mf_buf_printf(out, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (column > indent) {
+            mf_buf_str(out, " ");
+            column++;
+        }
+        mf_buf_bytes(out, text + gap, n);
+        column += n;
+        text += gap + n;
+    }
+    mf_buf_str(out, "\n");
+}
+
+/* The next paragraph of *text, or the next block of lines to be shown as they are. */
+static bool next_paragraph(const char **text, char *out, size_t size, bool *verbatim)
+{
+    const char *end;
+    size_t n;
+
+    *text += strspn(*text, "\n");
+    if (!**text)
+        return false;
+    end = strstr(*text, "\n\n");
+    n = end ? (size_t)(end - *text) : strlen(*text);
+    *verbatim = **text == ' ';
+    (void)snprintf(out, size, "%.*s", (int)n, *text);
+    *text += n;
+    return true;
+}
+
+static void help_about(const char *text, mf_buf *out)
+{
+    char part[2048];
+    bool verbatim;
+
+    while (next_paragraph(&text, part, sizeof part, &verbatim)) {
+        mf_buf_str(out, "\n");
+        if (verbatim)
+            mf_buf_printf(out, "%s\n", part);
+        else
+            wrap(out, part, 0, 0);
+    }
+}
+
+static void option_text(const mf_option *o, char *text, size_t size)
+{
+    char letter[8] = "";
+
+    if (o->letter)
+        (void)snprintf(letter, sizeof letter, "-%c, ", o->letter);
+    (void)snprintf(text, size, "%s--%s%s%s%s", letter, o->name, o->value ? " " : "",
+                   o->value ? o->value : "", o->many ? " ..." : "");
+}
+
+static void help_line(const char *head, const char *text, mf_buf *out)
+{
+    const int n = (int)strlen(head) + 2;
+
+    if (n + 2 > HELP_COLUMN)
+        mf_buf_printf(out, "  %s\n%*s", head, HELP_COLUMN, "");
+    else
+        mf_buf_printf(out, "  %-*s", HELP_COLUMN - 2, head);
+    wrap(out, text, HELP_COLUMN, HELP_COLUMN);
+}
+
+static void help_options(const char *title, const mf_option *options, mf_buf *out)
+{
+    char text[128];
+
+    if (!options || !options->name)
+        return;
+    mf_buf_printf(out, "\n%s:\n", title);
+    for (const mf_option *o = options; o->name; o++) {
+        option_text(o, text, sizeof text);
+        help_line(text, o->help, out);
+    }
+}
+
+static void usage_line(const mf_command *c, mf_buf *out)
+{
+    mf_buf_printf(out, "meshflow %s", c->name);
+    if (c->arguments[0])
+        mf_buf_printf(out, " %s", c->arguments);
+    if (c->options && c->options->name)
+        mf_buf_str(out, " [OPTION]...");
+}
+
+void mf_help_command(const mf_command *c, mf_buf *out)
+{
+    mf_buf_str(out, "usage: ");
+    usage_line(c, out);
+    mf_buf_printf(out, "\n\nmeshflow %s - %s.\n", c->name, c->summary);
+    help_about(c->about, out);
+    help_options("options", c->options, out);
+    help_options("options of every command", mf_global_options, out);
+    if (c->examples)
+        mf_buf_str(out, "\nexamples:\n");
+    for (int i = 0; c->examples && c->examples[i]; i++)
+        mf_buf_printf(out, "  %s\n", c->examples[i]);
+}
+
+void mf_help_group(const char *name, mf_buf *out)
+{
+    const size_t n = strlen(name);
+
+    mf_buf_printf(out, "usage: meshflow %s COMMAND [ARGUMENT]...\n\ncommands:\n", name);
+    for (int i = 0; mf_commands[i]; i++) {
+        const mf_command *c = mf_commands[i];
+
+        if (strncmp(c->name, name, n) == 0 && c->name[n] == ' ')
+            help_line(c->name, c->summary, out);
+    }
+    mf_buf_printf(out, "\n`meshflow %s COMMAND --help` tells more.\n", name);
+}
+
+void mf_help_program(mf_buf *out)
+{
+    mf_buf_str(out, "usage: meshflow COMMAND [ARGUMENT]...\n\n");
+    wrap(out, about_program, 0, 0);
+    mf_buf_str(out, "\ncommands:\n");
+    for (int i = 0; mf_commands[i]; i++)
+        help_line(mf_commands[i]->name, mf_commands[i]->summary, out);
+    help_options("options of every command", mf_global_options, out);
+    mf_buf_str(out, "\n`meshflow COMMAND --help` tells more.\n");
+}
+
+/* ---- man pages ---- */
+
+/* Append text so that troff shows it letter by letter. */
+static void troff(const char *text, mf_buf *out)
+{
+    bool line_start = true;
+
+    for (; *text; text++) {
+        if (line_start && (*text == '.' || *text == '\''))
+            mf_buf_str(out, "\\&");
+        if (*text == '\\')
+            mf_buf_str(out, "\\e");
+        else if (*text == '-')
+            mf_buf_str(out, "\\-");
+        else
+            mf_buf_bytes(out, text, 1);
+        line_start = *text == '\n';
+    }
+}
+
+static void man_about(const char *text, mf_buf *out)
+{
+    char part[2048];
+    bool verbatim;
+
+    while (next_paragraph(&text, part, sizeof part, &verbatim)) {
+        mf_buf_str(out, verbatim ? ".PP\n.nf\n" : ".PP\n");
+        troff(part, out);
+        mf_buf_str(out, verbatim ? "\n.fi\n" : "\n");
+    }
+}
+
+static void man_options(const char *title, const mf_option *options, mf_buf *out)
+{
+    char text[128];
+
+    if (!options || !options->name)
+        return;
+    mf_buf_printf(out, ".SH %s\n", title);
+    for (const mf_option *o = options; o->name; o++) {
+        option_text(o, text, sizeof text);
+        mf_buf_str(out, ".TP\n.B ");
+        troff(text, out);
+        mf_buf_str(out, "\n");
+        troff(o->help, out);
+        mf_buf_str(out, "\n");
+    }
+}
+
+static void man_head(const char *name, const char *summary, mf_buf *out)
+{
+    mf_buf_str(out, ".\\\" Printed by `meshflow help --man`.\n.TH ");
+    for (const char *c = name; *c; c++)
+        mf_buf_printf(out, "%c", *c == ' ' ? '-' : *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+    mf_buf_printf(out, " 1 \"\" \"meshflow %s\" \"User Commands\"\n.SH NAME\n", mf_version());
+    for (const char *c = name; *c; c++)
+        mf_buf_str(out, *c == ' ' || *c == '-' ? "\\-" : (char[]){ *c, 0 });
+    mf_buf_str(out, " \\- ");
+    troff(summary, out);
+    mf_buf_str(out, "\n.SH SYNOPSIS\n.B ");
+}
+
+static void man_program(mf_buf *out)
+{
+    man_head("meshflow", "run, check and optimise TensorFlow graphs", out);
+    mf_buf_str(out, "meshflow COMMAND\n[ARGUMENT]...\n.SH DESCRIPTION\n");
+    troff(about_program, out);
+    mf_buf_str(out, "\n.SH COMMANDS\n");
+    for (int i = 0; mf_commands[i]; i++) {
+        const mf_command *c = mf_commands[i];
+
+        mf_buf_str(out, ".TP\n.B meshflow ");
+        troff(c->name, out);
+        mf_buf_str(out, "\n");
+        troff(c->summary, out);
+        mf_buf_str(out, "\n");
+    }
+    man_options("OPTIONS OF EVERY COMMAND", mf_global_options, out);
+    mf_buf_str(out, ".SH EXIT STATUS\n0: done; 1: failed; 2: called wrongly.\n"
+                    ".SH ENVIRONMENT\n.TP\n.B MESHFLOW_<NAME>\nsets the tunable NAME, as "
+                    "\\-\\-param does.\n");
+}
+
+void mf_help_man(const mf_command *c, mf_buf *out)
+{
+    char name[80];
+
+    if (!c) {
+        man_program(out);
+        return;
+    }
+    (void)snprintf(name, sizeof name, "meshflow %s", c->name);
+    man_head(name, c->summary, out);
+    usage_line(c, out);
+    mf_buf_str(out, "\n.SH DESCRIPTION\n");
+    man_about(c->about, out);
+    man_options("OPTIONS", c->options, out);
+    man_options("OPTIONS OF EVERY COMMAND", mf_global_options, out);
+    if (c->examples)
+        mf_buf_str(out, ".SH EXAMPLES\n.nf\n");
+    for (int i = 0; c->examples && c->examples[i]; i++) {
+        troff(c->examples[i], out);
+        mf_buf_str(out, "\n");
+    }
+    mf_buf_str(out, c->examples ? ".fi\n.SH SEE ALSO\n" : ".SH SEE ALSO\n");
+    mf_buf_str(out, ".BR meshflow (1)\n");
+}

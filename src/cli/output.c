@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+mf_status mf_cli_print(mf_buf *text)
+{
+    mf_status st = mf_buf_finish(text);
+
+    if (st == MF_OK && text->len > 0) {
+        const bool written = fwrite(text->data, 1, text->len, stdout) == text->len;
+
+        /* A reader that left early (`| head`) has what it wanted. */
+        if ((!written || fflush(stdout) != 0) && errno != EPIPE)
+            st = MF_FAIL(MF_UNAVAILABLE, "cannot write the output: %s", strerror(errno));
+    }
+    mf_buf_deinit(text);
+    return st;
+}

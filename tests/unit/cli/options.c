@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/command.h"
+#include "mf_test.h"
+
+#include <string.h>
+
+#define PARSE(args, ...)                                                                           \
+    mf_args_parse((args), (int)(sizeof((char *[]){ __VA_ARGS__ }) / sizeof(char *)),               \
+                  (char *[]){ __VA_ARGS__ })
+
+MF_TEST(options_may_stand_anywhere_in_both_spellings)
+{
+    mf_args a = { 0 };
+    int64_t at = 0;
+
+    T_OK(PARSE(&a, "--verbose", "graph", "--fetch", "a", "run", "--fetch=b", "g.pb"));
+    T_STREQ(a.command->name, "graph run");
+    T_EQ(a.n_words, 1);
+    T_STREQ(a.words[0], "g.pb");
+    T_STREQ(mf_args_next(&a, "fetch", &at), "a");
+    T_STREQ(mf_args_next(&a, "fetch", &at), "b");
+    T_STREQ(mf_args_next(&a, "fetch", &at), NULL);
+    T_TRUE(mf_args_has(&a, "verbose"));
+    T_TRUE(!mf_args_has(&a, "json"));
+    mf_args_deinit(&a);
+}
+
+MF_TEST(options_have_letters_with_and_without_a_space)
+{
+    mf_args a = { 0 }, b = { 0 };
+
+    T_OK(PARSE(&a, "graph", "optimize", "-o", "x.pb", "g.pb"));
+    T_STREQ(mf_args_value(&a, "output"), "x.pb");
+    T_OK(PARSE(&b, "graph", "optimize", "-ox.pb", "g.pb"));
+    T_STREQ(mf_args_value(&b, "output"), "x.pb");
+    mf_args_deinit(&a);
+    mf_args_deinit(&b);
+}
+
+MF_TEST(options_end_at_two_dashes)
+{
+    mf_args a = { 0 };
+
+    T_OK(PARSE(&a, "ops", "--json", "--", "--def", "--"));
+    T_EQ(a.n_words, 2);
+    T_STREQ(a.words[0], "--def");
+    T_TRUE(!mf_args_has(&a, "def"));
+    mf_args_deinit(&a);
+}
+
+MF_TEST(options_a_value_may_begin_with_a_dash)
+{
+    mf_args a = { 0 };
+    int64_t n = 5;
+
+    T_OK(PARSE(&a, "graph", "run", "g.pb", "--threads", "-3"));
+    T_FAILS(MF_INVALID_ARGUMENT, "from 0 to 64, not '-3'", mf_args_int(&a, "threads", 0, 64, &n));
+    T_TRUE(a.usage);
+    T_EQ(n, 5);
+    mf_args_deinit(&a);
+}
+
+MF_TEST(options_unknown_ones_are_named_with_the_closest)
+{
+    mf_args a = { 0 }, b = { 0 };
+
+    T_FAILS(MF_INVALID_ARGUMENT, "graph run has no option '--fetc'",
+            PARSE(&a, "graph", "run", "g.pb", "--fetc=a"));
+    T_STREQ(a.hint, "did you mean --fetch?");
+    T_TRUE(a.usage);
+    T_FAILS(MF_INVALID_ARGUMENT, "no command 'grpah'", PARSE(&b, "grpah", "run"));
+    mf_args_deinit(&a);
+    mf_args_deinit(&b);
+}
+
+MF_TEST(options_wrong_use_is_said)
+{
+    mf_args a[5] = { { 0 } };
+
+    T_FAILS(MF_INVALID_ARGUMENT, "--fetch needs a value",
+            PARSE(&a[0], "graph", "run", "g", "--fetch"));
+    T_FAILS(MF_INVALID_ARGUMENT, "--json takes no value", PARSE(&a[1], "ops", "--json=1"));
+    T_FAILS(MF_INVALID_ARGUMENT, "needs GRAPH", PARSE(&a[2], "graph", "print"));
+    T_FAILS(MF_INVALID_ARGUMENT, "unexpected argument 'b'",
+            PARSE(&a[3], "graph", "print", "a", "b"));
+    T_FAILS(MF_INVALID_ARGUMENT, "given twice",
+            PARSE(&a[4], "graph", "run", "g", "--threads=1", "--threads=2"));
+    for (int i = 0; i < 5; i++)
+        mf_args_deinit(&a[i]);
+}
+
+MF_TEST(options_help_needs_no_arguments)
+{
+    mf_args a = { 0 };
+
+    T_OK(PARSE(&a, "graph", "run", "--help"));
+    mf_args_deinit(&a);
+}
+
+/* The command line is split before the command is known: an option must mean the same everywhere.
+ */
+MF_TEST(options_of_the_same_name_agree_on_taking_a_value)
+{
+    for (int i = 0; mf_commands[i]; i++) {
+        for (const mf_option *o = mf_commands[i]->options; o && o->name; o++) {
+            for (int k = 0; mf_commands[k]; k++) {
+                for (const mf_option *p = mf_commands[k]->options; p && p->name; p++) {
+                    if (strcmp(o->name, p->name) == 0 || (o->letter && o->letter == p->letter))
+                        T_EQ(o->value != NULL, p->value != NULL);
+                }
+            }
+        }
+    }
+}
+
+MF_TEST(help_names_every_command_and_option)
+{
+    mf_buf all = { 0 };
+
+    mf_help_program(&all);
+    for (int i = 0; mf_commands[i]; i++) {
+        const mf_command *c = mf_commands[i];
+        mf_buf text = { 0 }, man = { 0 };
+
+        T_TRUE(strstr(all.data, c->name) != NULL);
+        mf_help_command(c, &text);
+        mf_help_man(c, &man);
+        for (const mf_option *o = c->options; o && o->name; o++)
+            T_TRUE(strstr(text.data, o->name));
+        T_TRUE(strstr(man.data, ".SH SYNOPSIS") != NULL);
+        for (const char *line = text.data; *line; line += strcspn(line, "\n") + 1)
+            T_TRUE(strcspn(line, "\n") <= 100);
+        mf_buf_deinit(&text);
+        mf_buf_deinit(&man);
+    }
+    mf_buf_deinit(&all);
+}
