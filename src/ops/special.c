@@ -116,6 +116,8 @@ static double zeta(double x, double q)
 
     if (!(x > 1))
         return x == 1 ? INFINITY : NAN;
+    if (q == INFINITY)
+        return 0;
     if (q <= 0 && q == floor(q))
         return INFINITY;
     if (q <= 0 && x != floor(x))

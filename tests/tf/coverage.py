@@ -1,2 +1,92 @@
-def stale(): return []
-def write(*a): pass
+# SPDX-License-Identifier: Apache-2.0
+"""The table of ops in docs/ops.md, from the outcomes of a run (run.py --table docs/ops.md), and the check
+that it lists the ops there are."""
+import os
+import re
+
+import oplist
+
+PATH = os.path.join(oplist.ROOT, "docs", "ops.md")
+TIERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ops_tiers.txt")
+ORDER = [2, 1, 19, 14, 6, 5, 3, 9, 4, 17, 22, 23, 10, 8, 18, 7, 20, 21]
+NAMES = {1: "f32", 2: "f64", 3: "i32", 4: "u8", 5: "i16", 6: "i8", 7: "str", 8: "c64", 9: "i64",
+         10: "bool", 14: "bf16", 17: "u16", 18: "c128", 19: "f16", 20: "resource", 21: "variant",
+         22: "u32", 23: "u64"}
+
+
+def tiers():
+    out, tier = {}, None
+    with open(TIERS, encoding="utf-8") as f:
+        for line in map(str.strip, f):
+            if line.startswith("["):
+                tier = line[1:-1]
+            elif line and not line.startswith("#"):
+                out[line] = tier
+    return out
+
+
+def _types(numbers):
+    return " ".join(NAMES[t] for t in ORDER if t in numbers)
+
+
+def _row(op, forward, gradient, tier):
+    if op.gradient == "none":
+        grad = "stops"
+    elif op.gradient == "missing":
+        grad = "none"
+    else:
+        grad = "yes, %d" % gradient.get("compared", 0) if gradient.get("compared") else "yes"
+    return "| %s | %s | %s | %s | %s | %s | %d | %s |" % (
+        op.name, tier or "", _types(forward.get("types", ())), _types(forward.get("lacking", ())),
+        _types(forward.get("missing", ())), grad, len(op.samples),
+        "%g" % forward["tolerance"] if forward.get("tolerance") else "")
+
+
+def write(path, results):
+    forward = {u["name"]: r for u, r in results if u["kind"] == "op"}
+    gradient = {u["name"]: r for u, r in results if u["kind"] == "gradient"}
+    graphs = sum(r.get("compared", 0) for u, r in results if u["kind"] == "graphs")
+    by_tier, ops = tiers(), oplist.ops()
+    have = {o.name for o in ops}
+    lines = [
+        "<!-- SPDX-License-Identifier: Apache-2.0 -->",
+        "<!-- Written by tests/tf/run.py --table; do not edit. -->",
+        "# Ops, and how they compare with TensorFlow 2.21", "",
+        "%d ops. In the run that wrote this table %d single ops, %d gradients and %d random graphs gave "
+        "TensorFlow's answers: integers, strings and data movement exactly, f64 within 1e-12, f32 1e-5, "
+        "f16 2e-3, bf16 2e-2 of the magnitude, or within the tolerance in the last column." % (
+            len(ops), sum(r.get("compared", 0) for r in forward.values()),
+            sum(r.get("compared", 0) for r in gradient.values()), graphs), "",
+        "| tier | ops | here |", "|---|---|---|"]
+    for tier in sorted(set(by_tier.values())):
+        names = [n for n, t in by_tier.items() if t == tier]
+        lines.append("| %s | %d | %d |" % (tier, len(names), sum(n in have for n in names)))
+    lines.append("| other | %d | %d |" % ((sum(o.name not in by_tier for o in ops),) * 2))
+    lines += ["", "*equal*: types in which answers were compared; *only here*: TensorFlow has no CPU "
+              "kernel; *only TensorFlow*: we have none. *gradient*: how many gradients were compared. "
+              "Ops without samples are tested in `tests/unit`.", "",
+              "| op | tier | equal | only here | only TensorFlow | gradient | samples | tolerance |",
+              "|---|---|---|---|---|---|---|---|"]
+    for op in ops:
+        lines.append(_row(op, forward.get(op.name, {}), gradient.get(op.name, {}),
+                          by_tier.get(op.name)))
+    for tier in sorted(set(by_tier.values())):
+        names = [n for n, t in by_tier.items() if t == tier and n not in have]
+        if names:
+            lines += ["", "## Tier %s, not here yet" % tier, "", ", ".join(names)]
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("\n".join(lines) + "\n")
+
+
+def stale():
+    """What the table in docs/ does not say of the ops there are."""
+    if not os.path.exists(PATH):
+        return ["docs/ops.md is missing: tests/tf/run.py --soak --table docs/ops.md writes it"]
+    with open(PATH, encoding="utf-8") as f:
+        listed = set(re.findall(r"^\| (\w+) \|(?:[^|]*\|){7}$", f.read(), re.M)) - {"op"}
+    have = {o.name for o in oplist.ops()}
+    if listed == have:
+        return []
+    return ["docs/ops.md lacks %s; has too many: %s (run.py --soak --table docs/ops.md writes it)" % (
+        sorted(have - listed), sorted(listed - have))]

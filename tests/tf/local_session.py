@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a client program with tf.compat.v1.Session on libmeshflow, in this process: the graph goes over
+as a GraphDef, grows through mf_session_extend(), and errors come back as tf.errors.
+
+Usage: local_session.py PROGRAM TARGET CLUSTER SCRATCH"""
+import ctypes
+import os
+import runpy
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+import numpy as np  # noqa: E402
+from tensorflow.core.protobuf import config_pb2  # noqa: E402
+from tensorflow.python.client import pywrap_tf_session as tf_session  # noqa: E402
+from tensorflow.python.client import session  # noqa: E402
+from tensorflow.python.framework import errors_impl  # noqa: E402
+
+import meshflow_lib as mf  # noqa: E402
+
+SCRATCH = sys.argv[4] if len(sys.argv) > 4 else ""
+
+
+def decode(graph_def):
+    graph = ctypes.c_void_p()
+    mf.check(mf.lib.mf_graph_new(ctypes.byref(graph)))
+    data = graph_def.SerializeToString()
+    try:
+        mf.check(mf.lib.mf_graph_decode(graph, data, ctypes.c_size_t(len(data))))
+    except mf.Error:
+        mf.lib.mf_graph_free(graph)
+        raise
+    return graph
+
+
+class Engine:
+    """The session behind one tf.compat.v1.Session."""
+
+    def __init__(self, graph):
+        self.graph, self.version, self.session = graph, -1, None
+
+    def extend(self):
+        if self.graph.version == self.version:
+            return
+        whole = self.graph.as_graph_def(add_shapes=False)
+        if self.session is None:
+            self.session = mf.Session(whole.SerializeToString(), allow_dirs=[SCRATCH])
+        else:
+            graph = decode(whole)  # nodes the session has already are left out
+            try:
+                mf.check(mf.lib.mf_session_extend(self.session.session, graph))
+            finally:
+                mf.lib.mf_graph_free(graph)
+        self.version = self.graph.version
+
+    def run(self, fetches, feeds, targets, timeout_ms):
+        self.extend()
+        return self.session.run(fetches, feeds, targets, timeout_ms=timeout_ms)
+
+    def close(self):
+        if self.session:
+            self.session.close()
+            self.session = None
+
+
+def fail(graph, e):
+    text = str(e)
+    name = text.rpartition("{{node ")[2].partition("}")[0] if "{{node " in text else None
+    op = None
+    if name:
+        try:
+            op = graph.get_operation_by_name(name)
+        except KeyError:
+            pass
+    cls = errors_impl.exception_type_from_error_code(e.code)
+    raise cls(op.node_def if op else None, op, text) from None
+
+
+base_init, base_close = session.BaseSession.__init__, session.BaseSession.close
+
+
+def init(self, target="", graph=None, config=None):
+    base_init(self, "", graph, config)
+    self._engine = Engine(self._graph)
+    self._timeout = config.operation_timeout_in_ms if config else 0
+
+
+def close(self):
+    if getattr(self, "_engine", None):
+        self._engine.close()
+    base_close(self)
+
+
+def do_run(self, handle, target_list, fetch_list, feed_dict, options, run_metadata):
+    if handle is not None:
+        raise NotImplementedError("partial runs")
+    feeds = {t.deref().name: np.asarray(v) for t, v in feed_dict.items()}
+    timeout = self._timeout
+    if options:
+        given = config_pb2.RunOptions.FromString(tf_session.TF_GetBuffer(options))
+        timeout = given.timeout_in_ms or timeout
+    try:
+        out = self._engine.run([t.name for t in fetch_list], feeds, [o.name for o in target_list],
+                               timeout or 60000)
+    except mf.Error as e:
+        fail(self._graph, e)
+    # TensorFlow's own sessions give scalars as numpy scalars, scalar strings as bytes.
+    return [x[()] if x.ndim == 0 else x for x in out]
+
+
+session.BaseSession.__init__ = init
+session.BaseSession.close = close
+session.BaseSession._do_run = do_run
+session.BaseSession._extend_graph = lambda self: None
+
+if __name__ == "__main__":
+    program = os.path.abspath(sys.argv[1])
+    sys.argv = sys.argv[1:]
+    sys.path.insert(0, os.path.dirname(program))
+    runpy.run_path(program, run_name="__main__")
