@@ -16,6 +16,7 @@ lib.mf_tensor_data.argtypes = [P]
 lib.mf_tensor_dim.restype = ctypes.c_int64
 lib.mf_tensor_dim.argtypes = [P, ctypes.c_int]
 lib.mf_tensor_count.restype = ctypes.c_int64
+lib.mf_tensor_get_string.argtypes = [P, ctypes.c_int64, P, P]
 for name in ("mf_tensor_free", "mf_graph_free", "mf_session_free", "mf_tensor_rank",
              "mf_tensor_dtype", "mf_tensor_count"):
     getattr(lib, name).argtypes = [P]
@@ -81,12 +82,9 @@ def from_tensor(t):
         out = np.empty(shape, dtype=object)
         flat = []
         for i in range(lib.mf_tensor_count(t)):
-            data, size = ctypes.c_char_p(), ctypes.c_size_t()
-            raw = P()
-            check(lib.mf_tensor_get_string(t, ctypes.c_int64(i), ctypes.byref(raw),
-                                           ctypes.byref(size)))
-            flat.append(ctypes.string_at(raw, size.value))
-            del data
+            raw, size = P(), ctypes.c_size_t()
+            check(lib.mf_tensor_get_string(t, i, ctypes.byref(raw), ctypes.byref(size)))
+            flat.append(ctypes.string_at(raw, size.value) if size.value else b"")
         out[...] = np.array(flat + [None], dtype=object)[:-1].reshape(shape)
         return out
     out = np.empty(shape, dtype=NUMPY[number])
