@@ -5,10 +5,9 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 
 # What `pkg-config --static --libs meshflow` adds for users of libmeshflow.a.
-set(DEPS_PKGS libprotobuf-c libxsmm lapacke openblas libisal zlib libzip jansson sleef libpcre2-8 libpng)
+set(DEPS_PKGS libprotobuf-c libisal zlib libzip sleef libpcre2-8 libpng)
 set(DEPS_LIBS "-ldnnl -lgomp -lpthread -lm") # these bring no .pc file
 
-# libxsmm is a static library whose fallback GEMM is BLAS: it stands before openblas.
 foreach(pkg ${DEPS_PKGS})
     string(MAKE_C_IDENTIFIER ${pkg} id)
     pkg_check_modules(${id} REQUIRED IMPORTED_TARGET ${pkg})

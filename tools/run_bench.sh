@@ -5,6 +5,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 printf '# %s, %s cores\n' "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)"
+if [[ compare == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
+    echo "# against TensorFlow"
+    MESHFLOW_LIB=build/release/libmeshflow.so.0 build/venv/bin/python bench/compare.py
+fi
 for source in bench/*.c; do
     name=$(basename "$source" .c)
     [ -e "$source" ] && [[ $name == *${1:-}* ]] || continue

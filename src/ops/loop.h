@@ -95,10 +95,11 @@
     {                                                                                              \
         const MF_S_##kind *a = s->in[0];                                                           \
         MF_S_##okind *o = s->out;                                                                  \
+        const int64_t n = s->n; /* a byte written to o might be part of *s, for all gcc knows */   \
         const double param = s->param;                                                             \
         (void)param;                                                                               \
         MF_IVDEP                                                                                   \
-        for (int64_t i = 0; i < s->n; i++) {                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                          \
             const MF_C_##kind x = MF_LD_##kind(a, i);                                              \
             o[i] = MF_ST_##okind(EXPR(x));                                                         \
         }                                                                                          \
@@ -107,7 +108,7 @@
 
 #define MF_BINARY_CASE(kind, okind, EXPR, XI, YI)                                                  \
     MF_IVDEP                                                                                       \
-    for (int64_t i = 0; i < s->n; i++) {                                                           \
+    for (int64_t i = 0; i < n; i++) {                                                              \
         const MF_C_##kind x = XI, y = YI;                                                          \
         o[i] = MF_ST_##okind(EXPR(x, y));                                                          \
     }
@@ -118,6 +119,7 @@
     {                                                                                              \
         const MF_S_##kind *a = s->in[0], *b = s->in[1];                                            \
         MF_S_##okind *o = s->out;                                                                  \
+        const int64_t n = s->n;                                                                    \
         const double param = s->param;                                                             \
         (void)param;                                                                               \
         if (s->scalar[1] && !s->scalar[0]) {                                                       \

@@ -213,5 +213,10 @@ const mf_op mf_op_image_summary = {
     .infer = image_infer,
     .grad = mf_grad_none,
     .run = image_run,
-    .samples = MF_SAMPLES("str[]{img} f32[2,2,1] !fails !notf"),
+    /* The bytes of a PNG depend on the library that compresses: not compared with TensorFlow. */
+    .samples = MF_SAMPLES("str[]{img} u8[2,3,4,3]@0:256 !notf",
+                          "str[]{img} f32[1,2,2,1] ; max_images=1 !notf",
+                          "str[]{img} f64[5,2,2,4]@0:1 !notf", "str[]{img} f16[1,1,1,1] !notf",
+                          "str[]{img} f32[0,2,2,1] !notf", "str[]{img} f32[1,2,2,2] !fails",
+                          "str[]{img} f32[2,2,1] !fails"),
 };

@@ -62,6 +62,7 @@ mf_dtype mf_dtype_find(const char *name, size_t len)
     return MF_DTYPE_INVALID;
 }
 
+#ifndef __F16C__
 float mf_f16_to_f32(mf_f16 x)
 {
     const uint32_t sign = (uint32_t)(x.bits & 0x8000u) << 16;
@@ -119,3 +120,4 @@ mf_f16 mf_f16_from_f32(float f)
         return (mf_f16){ (uint16_t)(sign | q) };
     }
 }
+#endif

@@ -7,6 +7,9 @@
 
 #include <meshflow/tensor.h>
 #include <string.h>
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
 
 enum { MF_DTYPE_COUNT = 24, MF_DTYPE_REF = 100 }; /* a reference edge has dtype + 100 */
 
@@ -73,7 +76,19 @@ static inline mf_bf16 mf_bf16_from_f32(float f)
     return (mf_bf16){ (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16) };
 }
 
+/* Round to nearest even, overflow to infinity. Kernels have an instruction for it. */
+#ifdef __F16C__
+static inline float mf_f16_to_f32(mf_f16 x)
+{
+    return _cvtsh_ss(x.bits);
+}
+static inline mf_f16 mf_f16_from_f32(float f)
+{
+    return (mf_f16){ _cvtss_sh(f, 0) };
+}
+#else
 float mf_f16_to_f32(mf_f16 x);
-mf_f16 mf_f16_from_f32(float f); /* round to nearest even, overflow to infinity */
+mf_f16 mf_f16_from_f32(float f);
+#endif
 
 #endif

@@ -8,9 +8,10 @@ import sys
 import oplist
 
 sys.path.insert(0, os.path.join(oplist.ROOT, "tools"))
+import numpy as np  # noqa: E402
 import tf_opdef  # noqa: E402  (imports TensorFlow)
 from tensorflow.core.framework import attr_value_pb2  # noqa: E402
-from tensorflow.python.framework import dtypes, op_def_registry  # noqa: E402
+from tensorflow.python.framework import dtypes, op_def_registry, tensor_util  # noqa: E402
 
 FLAGS = ("is_commutative", "is_aggregate", "is_stateful", "allows_uninitialized_input",
          "is_distributed_communication")
@@ -89,9 +90,21 @@ class Reader:
         elif kind == "func":
             out.func.name = self.next()
         elif kind == "tensor":
-            out.tensor.SetInParent()
+            self._tensor(token, out.tensor)
         else:
             raise ValueError("unknown kind " + kind)
+
+    def _tensor(self, token, out):
+        """uint8[4]{255,0,0,255}"""
+        shape, values = [], []
+        for into, begin, end in ((shape, "[", "]"), (values, "{", "}")):
+            self.need(begin)
+            while not self.eat(end):
+                into.append(float(self.next()))
+                self.eat(",")
+        dtype = dtypes.as_dtype(type_number(token))
+        array = np.array(values, dtype.as_numpy_dtype).reshape([int(d) for d in shape])
+        out.CopyFrom(tensor_util.make_tensor_proto(array, dtype))
 
     def _shape(self, token, out):
         if token == "shape?":
@@ -183,8 +196,8 @@ def _tf_attr(attr):
         value = attr_value_pb2.AttrValue()
         value.CopyFrom(attr.default_value)
         if value.HasField("tensor"):
-            value.tensor.Clear()
-            value.tensor.SetInParent()
+            array = tensor_util.MakeNdarray(value.tensor)
+            value.tensor.CopyFrom(tensor_util.make_tensor_proto(array, value.tensor.dtype))
         default = value.SerializeToString(deterministic=True)
     if attr.allowed_values.list.type:
         known = {type_number(t) for t in tf_opdef.KNOWN}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ImageSummary: its bad_color is a tensor, which samples cannot write. */
+/* ImageSummary: what is in the images, which samples cannot say. */
 #include "graph/graph.h"
 #include "mf_test.h"
 #include "proto/summary.pb-c.h"

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meshflow against TensorFlow on this machine, in one run: the same GraphDef, the same inputs.
+
+Rounds of both sides alternate; the median counts. TensorFlow runs as it comes (its optimizer on, as
+many threads as cores), except for the dispatch row, where both sides have elision switched off.
+
+Usage: build/venv/bin/python bench/compare.py [SUBJECT...]   (start size dispatch gemm conv chain)
+"""
+import ctypes
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+sys.path.insert(0, os.path.join(ROOT, "tests", "tf"))
+import numpy as np  # noqa: E402
+import tensorflow.compat.v1 as tf  # noqa: E402
+from tensorflow.python.util import deprecation  # noqa: E402
+
+import meshflow_lib as mf  # noqa: E402
+
+deprecation._PRINT_DEPRECATION_WARNINGS = False
+tf.disable_eager_execution()
+ROUNDS = 7
+ratios = {}
+
+
+def row(subject, size, ours, peer, unit, note=""):
+    ratio = peer / ours if ours else float("nan")
+    ratios.setdefault(subject, []).append(ratio)
+    print("%-10s %-28s %12.4f %12.4f %-6s %8.2f  %s" % (subject, size, ours, peer, unit, ratio, note),
+          flush=True)
+
+
+class Ours:
+    """A run whose feeds and result handles are made once: what is timed is mf_session_run."""
+
+    def __init__(self, graph, fetch, feeds, disable=""):
+        self.session = mf.Session(graph.as_graph_def().SerializeToString(), disable=disable)
+        self.feeds = [mf.to_tensor(v) for v in feeds.values()]
+        self.names = mf._names([k.name for k in feeds])
+        self.tensors = (mf.P * max(1, len(self.feeds)))(*self.feeds)
+        self.fetch = mf._names([fetch.name])
+        self.result = (mf.P * 1)()
+
+    def __call__(self):
+        mf.check(mf.lib.mf_session_run(self.session.session, None, self.names, self.tensors,
+                                       len(self.feeds), self.fetch, 1, None, 0, self.result))
+
+    def value(self):
+        return mf.from_tensor(self.result[0])
+
+
+class Theirs:
+    """The same through a TensorFlow callable, with feeds as its own tensors."""
+
+    def __init__(self, graph, fetch, feeds, config=None):
+        self.session = tf.Session(graph=graph, config=config)
+        self.run = self.session.make_callable(fetch, list(feeds))
+        self.args = list(feeds.values())
+
+    def __call__(self):
+        self.out = self.run(*self.args)
+
+    def value(self):
+        return self.out
+
+
+def time_once(run, target=0.15):
+    run()
+    n, spent = 1, 0.0
+    while True:
+        start = time.perf_counter()
+        for _ in range(n):
+            run()
+        spent = time.perf_counter() - start
+        if spent > target or n > 1 << 16:
+            return spent / n
+        n = max(n + 1, int(n * target / max(spent, 1e-6)))
+
+
+def compare(subject, size, graph, fetch, feeds, unit=1e3, name="ms", tolerance=1e-3, disable="",
+            config=None, flops=None):
+    ours, peer = Ours(graph, fetch, feeds, disable), Theirs(graph, fetch, feeds, config)
+    ours(), peer()
+    a, b = np.asarray(ours.value(), np.float64), np.asarray(peer.value(), np.float64)
+    bad = np.max(np.abs(a - b) / (1 + np.abs(b))) if a.size else 0
+    if bad > tolerance:
+        print("%-10s %-28s answers differ by %g" % (subject, size, bad))
+    mine, theirs = [], []
+    for _ in range(ROUNDS):
+        mine.append(time_once(ours))
+        theirs.append(time_once(peer))
+    m, t = statistics.median(mine), statistics.median(theirs)
+    note = "%.0f GFLOP/s" % (flops / m / 1e9) if flops else ""
+    spread = (max(mine) - min(mine)) / m * 100
+    row(subject, size, m * unit, t * unit, name, ("%s spread %.0f%%" % (note, spread)).strip())
+
+
+def dispatch():
+    g = tf.Graph()
+    with g.as_default():
+        x, c = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
+        y = x
+        for _ in range(10000):
+            y = tf.add(y, c)
+        y = tf.identity(y)
+    config = tf.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = -1
+    compare("dispatch", "10,000 scalar adds", g, y, {x: np.float32(0), c: np.float32(1)},
+            disable="fold,simplify,cse,fuse", config=config)
+
+
+def gemm():
+    for m, k, n in ((32, 32, 32), (64, 64, 64), (128, 128, 128), (256, 256, 256), (512, 512, 512),
+                    (1024, 1024, 1024), (2048, 2048, 2048), (128, 784, 128), (32, 3136, 128),
+                    (128, 3136, 1024)):
+        g = tf.Graph()
+        with g.as_default():
+            a, b = tf.placeholder(tf.float32, [m, k]), tf.placeholder(tf.float32, [k, n])
+            y = tf.matmul(a, b)
+        rng = np.random.RandomState(1)
+        compare("gemm", "%dx%dx%d" % (m, k, n), g, y,
+                {a: rng.randn(m, k).astype("f"), b: rng.randn(k, n).astype("f")},
+                flops=2.0 * m * k * n)
+
+
+def conv():
+    for h, c, o, k in ((28, 1, 32, 3), (28, 1, 32, 5), (14, 32, 64, 3), (32, 16, 16, 3),
+                       (56, 64, 64, 3)):
+        for batch in (8, 32):
+            for what in ("forward", "input", "filter"):
+                g = tf.Graph()
+                rng = np.random.RandomState(1)
+                with g.as_default():
+                    x = tf.placeholder(tf.float32, [batch, h, h, c])
+                    w = tf.placeholder(tf.float32, [k, k, c, o])
+                    d = tf.placeholder(tf.float32, [batch, h, h, o])
+                    xv = rng.randn(batch, h, h, c).astype("f")
+                    wv = rng.randn(k, k, c, o).astype("f")
+                    dv = rng.randn(batch, h, h, o).astype("f")
+                    if what == "forward":
+                        y = tf.nn.conv2d(x, w, strides=1, padding="SAME")
+                        feeds = {x: xv, w: wv}
+                    elif what == "input":
+                        y = tf.nn.conv2d_backprop_input([batch, h, h, c], w, d, [1, 1, 1, 1],
+                                                        "SAME")
+                        feeds = {w: wv, d: dv}
+                    else:
+                        y = tf.nn.conv2d_backprop_filter(x, [k, k, c, o], d, [1, 1, 1, 1], "SAME")
+                        feeds = {x: xv, d: dv}
+                compare("conv", "%dx%dx%d->%d %dx%d B=%d %s" % (h, h, c, o, k, k, batch, what), g,
+                        y, feeds, flops=2.0 * batch * h * h * k * k * c * o)
+
+
+def chain():
+    for rows in (64, 1024, 4096):
+        g = tf.Graph()
+        with g.as_default():
+            x = tf.placeholder(tf.float32, [rows, 1024])
+            b = tf.placeholder(tf.float32, [1024])
+            y = x
+            for _ in range(3):
+                y = tf.nn.relu(y * 1.5 + b)
+                y = tf.square(y) - x
+                y = tf.maximum(y, -2.0) * 0.5
+        rng = np.random.RandomState(1)
+        compare("chain", "18 ops on %dx1024" % rows, g, y,
+                {x: rng.randn(rows, 1024).astype("f") * 0.5, b: rng.randn(1024).astype("f") * 0.5})
+
+
+FIRST_STEP = r"""
+import os, sys, time
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import numpy as np
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+g = tf.Graph()
+with g.as_default():
+    tf.import_graph_def(open(sys.argv[1], "rb").read() and
+                        tf.GraphDef.FromString(open(sys.argv[1], "rb").read()), name="")
+with tf.Session(graph=g) as s:
+    s.run("init")
+    s.run(["loss:0", "train"], {"x:0": np.ones((32, 64), "f")})
+import resource
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def training_graph():
+    g = tf.Graph()
+    with g.as_default():
+        x = tf.placeholder(tf.float32, [None, 64], name="x")
+        w = tf.Variable(tf.ones([64, 32]) * 0.01, use_resource=True)
+        v = tf.Variable(tf.ones([32, 10]) * 0.01, use_resource=True)
+        y = tf.matmul(tf.nn.relu(tf.matmul(x, w)), v)
+        loss = tf.reduce_mean(tf.square(y), name="loss")
+        tf.train.GradientDescentOptimizer(0.1).minimize(loss, name="train")
+        tf.group(tf.global_variables_initializer(), name="init")
+    return g
+
+
+def start():
+    path = os.path.join(ROOT, "build", "bench_start.pb")
+    feed = os.path.join(ROOT, "build", "bench_start.npy")
+    with open(path, "wb") as f:
+        f.write(training_graph().as_graph_def().SerializeToString())
+    np.save(feed, np.ones((32, 64), "f"))
+    program = os.path.join(ROOT, "build", "meshflow")
+    command = [program, "graph", "run", path, "--target", "init", "--target", "train", "--feed",
+               "x=" + feed, "--fetch", "loss:0"]
+    mine, theirs, rss_mine, rss_theirs = [], [], 0, 0
+    for _ in range(5):
+        begin = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        mine.append(time.perf_counter() - begin)
+        assert status == 0, status
+        rss_mine = usage.ru_maxrss * 1024
+    for _ in range(2):
+        begin = time.perf_counter()
+        out = subprocess.run([sys.executable, "-c", FIRST_STEP, path], check=True,
+                             capture_output=True, text=True).stdout
+        theirs.append(time.perf_counter() - begin)
+        rss_theirs = int(out.split()[-1])
+    row("start", "exec to end of first step", statistics.median(mine), statistics.median(theirs),
+        "s")
+    row("rss", "of that process", rss_mine / 1e6, rss_theirs / 1e6, "MB")
+
+
+def size():
+    stripped = os.path.join(ROOT, "build", "bench_stripped.so")
+    subprocess.run(["strip", "-o", stripped, os.path.join(ROOT, "build", "libmeshflow.so.0")],
+                   check=True)
+    total = 0
+    import tensorflow
+    base = os.path.dirname(tensorflow.__file__)
+    for name in os.listdir(base):
+        if ".so" in name:
+            total += os.path.getsize(os.path.join(base, name))
+    row("size", "own code, stripped", os.path.getsize(stripped) / 1e6, total / 1e6, "MB")
+    os.remove(stripped)
+
+
+SUBJECTS = {"start": start, "size": size, "dispatch": dispatch, "gemm": gemm, "conv": conv,
+            "chain": chain}
+
+
+def main():
+    with open("/proc/loadavg") as f:
+        load = f.read().split()[0]
+    print("# TensorFlow %s, %d cores, load %s, %s" % (tf.__version__, os.cpu_count(), load,
+                                                      time.strftime("%Y-%m-%d")))
+    print("%-10s %-28s %12s %12s %-6s %8s" % ("subject", "size", "ours", "peer", "unit", "ratio"))
+    for name in sys.argv[1:] or SUBJECTS:
+        SUBJECTS[name]()
+    for name, values in ratios.items():
+        print("# %s: geometric mean of %d ratios %.2f, least %.2f" %
+              (name, len(values), float(np.exp(np.mean(np.log(values)))), min(values)))
+    ctypes.CDLL(None).fflush(None)
+
+
+if __name__ == "__main__":
+    main()
