@@ -37,6 +37,13 @@ static void mark_output(marker *m, mf_output o)
     mark(m, o.node);
 }
 
+/* A fed placeholder has happened before the step begins; run, it would only ask to be fed. */
+static bool is_over(const marker *m, const mf_node *n)
+{
+    return m->has_feed[n->id] && n->op &&
+           (strcmp(n->op->name, "Placeholder") == 0 || strcmp(n->op->name, "PlaceholderV2") == 0);
+}
+
 static void mark_needed(marker *m)
 {
     const mf_signature *sig = m->sig;
@@ -52,8 +59,10 @@ static void mark_needed(marker *m)
 
         for (int i = 0; i < n->n_inputs; i++)
             mark_output(m, n->inputs[i]);
-        for (int i = 0; i < n->n_controls; i++)
-            mark(m, n->controls[i]);
+        for (int i = 0; i < n->n_controls; i++) {
+            if (!is_over(m, n->controls[i]))
+                mark(m, n->controls[i]);
+        }
     }
 }
 

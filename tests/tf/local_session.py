@@ -2,11 +2,16 @@
 """Runs a client program with tf.compat.v1.Session on libmeshflow, in this process: the graph goes over
 as a GraphDef, grows through mf_session_extend(), and errors come back as tf.errors.
 
-Usage: local_session.py PROGRAM TARGET CLUSTER SCRATCH"""
+Usage: local_session.py PROGRAM TARGET CLUSTER SCRATCH
+       local_session.py --serve    a line of JSON each, [PROGRAM, TARGET, CLUSTER, SCRATCH]: runs it in
+                                   a child, answers with its status. Importing TensorFlow takes longer
+                                   than most programs."""
 import ctypes
+import json
 import os
 import runpy
 import sys
+import traceback
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
@@ -17,9 +22,6 @@ from tensorflow.python.client import session  # noqa: E402
 from tensorflow.python.framework import errors_impl  # noqa: E402
 
 import meshflow_lib as mf  # noqa: E402
-
-SCRATCH = sys.argv[4] if len(sys.argv) > 4 else ""
-
 
 def decode(graph_def):
     graph = ctypes.c_void_p()
@@ -44,7 +46,7 @@ class Engine:
             return
         whole = self.graph.as_graph_def(add_shapes=False)
         if self.session is None:
-            self.session = mf.Session(whole.SerializeToString(), allow_dirs=[SCRATCH])
+            self.session = mf.Session(whole.SerializeToString(), allow_dirs=sys.argv[3:4])
         else:
             graph = decode(whole)  # nodes the session has already are left out
             try:
@@ -113,8 +115,39 @@ session.BaseSession.close = close
 session.BaseSession._do_run = do_run
 session.BaseSession._extend_graph = lambda self: None
 
-if __name__ == "__main__":
-    program = os.path.abspath(sys.argv[1])
-    sys.argv = sys.argv[1:]
+def run(argv):
+    program = os.path.abspath(argv[0])
+    sys.argv = argv
     sys.path.insert(0, os.path.dirname(program))
     runpy.run_path(program, run_name="__main__")
+
+
+def child(argv):
+    """Never returns. What the program prints goes to files in its scratch folder."""
+    status = 1
+    try:
+        for fd, name in ((1, "stdout"), (2, "stderr")):
+            os.dup2(os.open(os.path.join(argv[3], name), os.O_WRONLY | os.O_CREAT), fd)
+        run(argv)
+        status = 0
+    except BaseException:  # pylint: disable=broad-except
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def serve():
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            child(json.loads(line))
+        status = os.waitpid(pid, 0)[1]
+        print(json.dumps([pid, os.waitstatus_to_exitcode(status)]), flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--serve":
+        serve()
+    else:
+        run(sys.argv[1:])

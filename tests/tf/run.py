@@ -141,18 +141,19 @@ class Tally:
 
 
 def work(todo, tally):
-    worker = Worker()
+    worker, runner = Worker(), programs.Runner()
     while True:
         try:
             unit = todo.get_nowait()
         except queue.Empty:
             break
         if unit["kind"] == "program":
-            result = programs.run(unit["name"])
+            result = programs.run(unit["name"], runner)
         else:
             result = worker.do(unit)
         tally.add(unit, result)
     worker.stop()
+    runner.stop()
 
 
 def main():

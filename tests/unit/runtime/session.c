@@ -341,6 +341,26 @@ MF_TEST(runtime_many_threads_may_run_one_session_at_once)
     mf_session_free(s);
 }
 
+/* tf.tuple and tf.group make such edges: what waits for a placeholder has waited when it is fed. */
+MF_TEST(runtime_a_fed_placeholder_does_not_run_for_those_that_wait_for_it)
+{
+    mf_tensor *x = scalar(3), *y = NULL;
+    mf_output in, out;
+    mf_session *s;
+    mf_graph *g;
+
+    T_OK(mf_graph_new(&g));
+    in = mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=float name='x'");
+    out = mf_applyf(g, "Neg", MF_IN(in), "name='y'");
+    mf_control(g, out.node, in.node);
+    s = session_of(g, 1);
+    T_OK(run1(s, "x:0", x, "y:0", &y));
+    T_EQ(value(y), -3);
+    mf_tensor_free(x);
+    mf_tensor_free(y);
+    mf_session_free(s);
+}
+
 MF_TEST(runtime_errors_name_what_was_asked_for_wrongly)
 {
     mf_session *s = session_of(small_model(), 1);
