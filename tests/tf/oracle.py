@@ -74,7 +74,9 @@ def run_tf(graph, steps):
             for fetches, feeds, targets in steps:
                 r = s.run([list(fetches), list(targets)], feeds,
                           options=v1.RunOptions(timeout_in_ms=60000))
-                out.append([np.asarray(x) for x in r[0]])
+                # numpy's own strings lose the zero bytes at their end: keep bytes as objects.
+                out.append([np.array(x, object) if isinstance(x, bytes) else np.asarray(x)
+                            for x in r[0]])
             return out
     except tf.errors.OpError as e:
         return Failure(NAMES.get(e.error_code, "?"), " ".join(e.message.split()))
