@@ -61,7 +61,8 @@ static int intern(mf_contexts *x, int frame, const uint64_t *facts, int n)
     c->facts = MF_ARENA_ARRAY(x->arena, uint64_t, n + 1);
     if (!c->facts)
         return -1;
-    memcpy(c->facts, facts, (size_t)n * sizeof *facts);
+    if (n > 0)
+        memcpy(c->facts, facts, (size_t)n * sizeof *facts);
     return (int)x->n++;
 }
 

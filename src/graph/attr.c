@@ -181,20 +181,24 @@ static mf_status parse_shape(const char **p, mf_shape *out)
     return parse_dims(p, out);
 }
 
-/* uint8[4]{255,0,0,255}. Its storage lives as long as the process: only definitions have such values. */
+/* uint8[4]{255,0,0,255}, of plain numbers. Its elements live in the arena, not in counted storage. */
 static mf_status parse_tensor(const char **p, mf_arena *arena, mf_tensor **out)
 {
     mf_shape shape;
-    int64_t type = 0;
+    int64_t type = 0, count;
 
     MF_TRY(parse_type(p, &type));
-    if (**p != '[')
+    if (**p != '[' || !mf_dtype_is_plain((mf_dtype)type))
         return bad_value(*p, MF_ATTR_TENSOR);
     MF_TRY(parse_dims(p, &shape));
+    MF_TRY(mf_shape_count(&shape, &count));
     *out = MF_ARENA_NEW(arena, mf_tensor);
-    if (!*out)
+    if (!*out || count > 1 << 20)
         return MF_NOMEM("an attribute");
-    MF_TRY(mf_tensor_alloc(*out, (mf_dtype)type, &shape));
+    **out = (mf_tensor){ .dtype = (mf_dtype)type, .shape = shape, .count = count };
+    (*out)->data = mf_arena_alloc(arena, count, mf_dtype_size((mf_dtype)type));
+    if (!(*out)->data)
+        return MF_NOMEM("an attribute");
     if (**p != '{')
         return bad_value(*p, MF_ATTR_TENSOR);
     ++*p;
