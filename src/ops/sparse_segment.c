@@ -212,7 +212,8 @@ static mf_status sparse_grad(mf_grad *g)
         .infer = sparse_infer, .grad = mf_grad_missing, .run = sparse_grad_run,                    \
         .samples =                                                                                 \
             MF_SAMPLES("f32[4,3] i32[4]{4,0,0,2} i32[4]{0,0,1,3} i32[]{5}",                        \
-                       "f64[3] i64[2]{1,1} i64[2]{0,2} i32[]{2}", "f32[2] i32[0] i32[0] i32[]{3}", \
+                       "f64[3] i64[2]{1,1} i64[2]{0,2} i32[]{2}",                                  \
+                       "f32[2] i32[0] i32[0] i32[]{3} !notf", /* there it is uninitialised */      \
                        "f32[2] i32[1]{3} i32[1]{0} i32[]{3} !fails",                               \
                        "f32[2] i32[1]{0} i32[1]{2} i32[]{3} !fails")                               \
     }

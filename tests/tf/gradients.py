@@ -137,6 +137,8 @@ def answer(built, ys, xs, dys, feeds):
         graph, names = ours(built.graph.SerializeToString(), ys, xs, dys)
     except mf.Error as e:
         return oracle.Failure(e.name, str(e))
+    if not any(names):
+        return names
     init = [([], {}, ["init"])] if built.init else []
     out = oracle.run_mf(graph, init + [([n for n in names if n], feeds, [])])
     if isinstance(out, oracle.Failure):
@@ -184,6 +186,7 @@ UNREGISTERED = {
     **dict.fromkeys(["Case", "StatelessCase", "If", "StatelessIf", "While", "StatelessWhile", "Enter",
                      "Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"],
                     CONTROL_FLOW),
+    "EagerPyFunc": "runs Python, which a server does not",
 }
 # Ops whose gradient is not compared on samples, and why.
 NOT_COMPARED = {
