@@ -26,13 +26,13 @@ static mf_status no_python(mf_kernel *k)
 
 const mf_op mf_ops_client_only[] = {
     CLIENT_OP("GetSessionHandle", "(value:T) -> (handle:string) {T:type} is_stateful", mf_grad_none,
-              no_session_state, "f32[2] !fails"),
+              no_session_state, "f32[2] !fails !notf"),
     CLIENT_OP("GetSessionHandleV2", "(value:T) -> (handle:resource) {T:type} is_stateful",
-              mf_grad_none, no_session_state, "f32[2] !fails"),
+              mf_grad_none, no_session_state, "f32[2] !fails !notf"),
     CLIENT_OP("GetSessionTensor", "(handle:string) -> (value:dtype) {dtype:type} is_stateful",
-              mf_grad_none, no_session_state, "str[]{x} ; dtype=float !fails"),
+              mf_grad_none, no_session_state, "str[]{x} ; dtype=float !fails !notf"),
     CLIENT_OP("DeleteSessionTensor", "(handle:string) -> () {} is_stateful", mf_grad_none,
-              no_session_state, "str[]{x} !fails"),
+              no_session_state, "str[]{x} !fails !notf"),
     CLIENT_OP("PyFunc",
               "(input:*Tin) -> (output:*Tout) {token:string, Tin:list(type)>=0, "
               "Tout:list(type)>=0} is_stateful",

@@ -185,7 +185,7 @@ static mf_status sparse_grad(mf_grad *g)
         .infer = sparse_infer, .grad = sparse_grad, .run = sparse_run,                             \
         .samples = MF_SAMPLES(                                                                     \
             "f32[5,3] i32[4]{4,0,0,2} i32[4]{0,0,1,3}", "f64[4] i64[3]{1,1,3} i64[3]{1,2,2}",      \
-            "f32[3,2] i32[0] i32[0]", "f32[20,70] i32[9]@0:20 i32[9]{0,0,0,0,0,0,0,0,0}",          \
+            "f32[3,2] i32[0] i32[0] !notf", "f32[20,70] i32[9]@0:20 i32[9]{0,0,0,0,0,0,0,0,0}",  \
             "f16[4,2] i32[3]{1,1,3} i32[3]{0,0,0} !nograd",                                        \
             "f32[3] i32[2]{0,3} i32[2]{0,1} !fails", "f32[3] i32[2]{0,2} i32[2]{1,0} !fails",      \
             "f32[3] i32[2]{0,2} i32[1]{1} !fails")                                                 \
@@ -199,7 +199,7 @@ static mf_status sparse_grad(mf_grad *g)
                "sparse_gradient:bool=false}",                                                      \
         .infer = sparse_infer, .grad = sparse_grad, .run = sparse_run,                             \
         .samples = MF_SAMPLES("f32[5,3] i32[4]{4,0,0,2} i32[4]{0,0,1,3} i32[]{6}",                 \
-                              "f64[3,2] i32[0] i32[0] i64[]{2}",                                   \
+                              "f64[3,2] i32[0] i32[0] i64[]{2} !notf",                           \
                               "f32[3] i32[2]{0,1} i32[2]{0,2} i32[]{2} !fails",                    \
                               "f32[3] i32[2]{0,1} i32[2]{0,2} i32[]{-2} !fails")                   \
     }
@@ -210,12 +210,11 @@ static mf_status sparse_grad(mf_grad *g)
                "(output:T) {T:type in floats, Tidx:type=int32 in index, "                          \
                "Tsegmentids:type=int32 in index}",                                                 \
         .infer = sparse_infer, .grad = mf_grad_missing, .run = sparse_grad_run,                    \
-        .samples =                                                                                 \
-            MF_SAMPLES("f32[4,3] i32[4]{4,0,0,2} i32[4]{0,0,1,3} i32[]{5}",                        \
-                       "f64[3] i64[2]{1,1} i64[2]{0,2} i32[]{2}",                                  \
-                       "f32[2] i32[0] i32[0] i32[]{3} !notf", /* there it is uninitialised */      \
-                       "f32[2] i32[1]{3} i32[1]{0} i32[]{3} !fails",                               \
-                       "f32[2] i32[1]{0} i32[1]{2} i32[]{3} !fails")                               \
+        .samples = MF_SAMPLES("f32[4,3] i32[4]{4,0,0,2} i32[4]{0,0,1,3} i32[]{5}",                 \
+                              "f64[3] i64[2]{1,1} i64[2]{0,2} i32[]{2}",                           \
+                              "f32[2] i32[0] i32[0] i32[]{3} !notf",                               \
+                              "f32[2] i32[1]{3} i32[1]{0} i32[]{3} !fails",                        \
+                              "f32[2] i32[1]{0} i32[1]{2} i32[]{3} !fails")                        \
     }
 
 const mf_op mf_ops_sparse_segment[] = {

@@ -245,7 +245,8 @@ const mf_op mf_ops_special[] = {
     MF_LOOP_OP("Erfc", DEF, erfc_loop, erfc_grad, SAMPLES(""),
                "f32[6]{nan,inf,-inf,-0,9,-9} !nograd"),
     MF_LOOP_OP("Erfinv", DEF, erfinv_loop, erfinv_grad, SAMPLES("@-0.9:0.9"),
-               "f32[7]{nan,1,-1,2,-0,0.99999,-0.99} !nograd",
+               /* TensorFlow has 3.4655 for the sixth, 0.2 % too much */
+               "f32[7]{nan,1,-1,2,-0,0.999999,-0.999} !nograd !notf",
                "f64[4]{1e-12,0.5,0.75,0.9999999999} !nograd"),
     MF_LOOP_OP("Ndtri", DEF, ndtri_loop, ndtri_grad, SAMPLES("@0.1:0.9"),
                "f32[7]{nan,0,1,2,-1,1e-30,0.5} !nograd", "f64[3]{1e-200,0.25,0.999} !nograd"),

@@ -146,7 +146,7 @@ const mf_op mf_ops_stateless_random[] = {
     STATELESS_OP("StatelessRandomNormal", BY_SEED(FLOATS, "index"), normal_run, SEED_SAMPLES),
     STATELESS_OP("StatelessTruncatedNormal", BY_SEED(FLOATS, "index"), truncated_run, SEED_SAMPLES),
     STATELESS_OP("StatelessRandomUniformFullInt", BY_SEED(BITS, "[int32,int64,uint32,uint64]"),
-                 bits_run, "i32[1]{9} i32[2]{1,2} ; dtype=int32", "i32[2]{2,3} u64[2]{1,2}",
+                 bits_run, "i32[1]{9} i32[2]{1,2} ; dtype=int32", "i32[2]{2,3} u64[2]{1,2} !notf",
                  "i32[1]{3} i64[2]{1,2} ; dtype=uint32", "i32[1]{3} i64[2]{1,2} ; dtype=int64"),
     STATELESS_OP("StatelessRandomUniformInt",
                  "(shape:T, seed:Tseed, minval:dtype, maxval:dtype) -> (output:dtype) {dtype:type "

@@ -167,7 +167,7 @@ def main():
     p.add_argument("--graphs", type=int, help="random graphs")
     p.add_argument("--table", help="write the coverage table here")
     args = p.parse_args()
-    args.generated = args.generated if args.generated is not None else 400 if args.soak else 10
+    args.generated = args.generated if args.generated is not None else 400 if args.soak else 0
     args.graphs = args.graphs if args.graphs is not None else 4000 if args.soak else 60
     args.graphs_per_unit = 50 if args.soak else 10
     start = time.time()
