@@ -35,6 +35,10 @@ static mf_status tile_infer(mf_infer *in)
         MF_TRY(mf_ivec_read(in->in_value[1], MF_MAX_RANK, "multiples", &multiples));
         return tile_result(&in->in[0], &multiples, &in->out[0]);
     }
+    if (in->in[1].rank == 1 && in->in[1].dims[0] >= 0 && in->in[1].dims[0] != in->in[0].rank)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "Expected multiples argument to be a vector of length %d but got length %lld",
+                       in->in[0].rank, (long long)in->in[1].dims[0]);
     in->out[0].rank = in->in[0].rank;
     for (int d = 0; d < in->in[0].rank; d++)
         in->out[0].dims[d] = MF_UNKNOWN_DIM;
@@ -246,7 +250,7 @@ const mf_op mf_ops_broadcast[] = {
       .samples = MF_SAMPLES("f32[2,3] i32[2]{2,1}", "f64[3] i64[1]{4}", "f32[2,1,3] i32[3]{1,5,2}",
                             "f32[] i32[0]", "f32[2,3] i32[2]{0,2}", "str[2] i32[1]{2}",
                             "u8[2,2] i32[2]{3,3}", "f32[2] i32[1]{-1} !fails",
-                            "f32[2] i32[2]{1,1} !fails") },
+                            "f32[2] i32[2]{1,1} !fails", "f32[] i32[1]{2} !fails") },
     { .name = "BroadcastTo",
       .def = "(input:T, shape:Tidx) -> (output:T) {T:type, Tidx:type=int32 in index}",
       .infer = broadcast_to_infer,

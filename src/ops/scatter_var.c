@@ -185,17 +185,10 @@ static mf_status slice_prepare(mf_prepare *p)
 
 static mf_status slice_locked(const mf_kernel *k, const mf_tensor *var)
 {
-    const mf_tensor *value = k->in[4];
-    char want[MF_SHAPE_TEXT], have[MF_SHAPE_TEXT];
     mf_strided s;
 
     MF_TRY(mf_strided_of(&s, &var->shape, k->in[1], k->in[2], k->in[3], k->state));
-    if (!mf_shape_equal(&s.shape, &value->shape))
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "StridedSliceAssign: the slice has shape %s but the value has shape %s",
-                       mf_shape_text(&s.shape, want), mf_shape_text(&value->shape, have));
-    return mf_strided_write(k->step->pool, &s, &var->shape, var->dtype, var->data, value->data,
-                            false);
+    return mf_strided_assign(k->step->pool, &s, &var->shape, var->data, k->in[4]);
 }
 
 static mf_status slice_run(mf_kernel *k)
@@ -229,7 +222,7 @@ static mf_status read_by(mf_kernel *k, const char *op_name, int n_in)
     mf_status st;
 
     if (axis < 0)
-        axis += k->in[1]->shape.rank;
+        return MF_FAIL(MF_INVALID_ARGUMENT, "batch_dims is negative (%lld)", (long long)axis);
     axis_tensor = number(&axis);
     inner.in = in;
     inner.n_in = n_in;
@@ -264,10 +257,8 @@ static mf_status infer_by(mf_infer *in, const char *op_name, int n_in)
     const mf_tensor *const values[3] = { NULL, in->in_value[1], &axis_tensor };
     mf_infer inner = *in;
 
-    if (!op || (axis < 0 && in->in[1].rank < 0))
+    if (!op || axis < 0) /* which run() refuses */
         return MF_OK;
-    if (axis < 0)
-        axis += in->in[1].rank;
     inner.in = shapes;
     inner.in_value = values;
     inner.n_in = n_in;
@@ -390,6 +381,7 @@ const mf_op mf_ops_scatter_var[] = {
                             "var:f32[2,3] i32[2,2]{0,2,1,1} ; dtype=float batch_dims=1 !nograd",
                             "var:f32[5,3] i32[0] ; dtype=float !nograd",
                             "var:f32[5,3] i32[1]{5} ; dtype=float !fails",
+                            "var:f32[5,3] i32[1]{1} ; dtype=float batch_dims=-1 !fails",
                             "var:f32[5,3] i32[1]{0} ; dtype=double !fails") },
     { .name = "ResourceGatherNd",
       .def = "(resource:resource, indices:Tindices) -> (output:dtype) {dtype:type, Tindices:type "

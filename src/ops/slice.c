@@ -207,19 +207,20 @@ static mf_status update_run(mf_kernel *k)
     mf_strided s;
 
     MF_TRY(mf_strided_of(&s, &x->shape, k->in[1], k->in[2], k->in[3], k->state));
-    MF_TRY(check_slice_shape(&s, value, "value"));
     MF_TRY(mf_kernel_out(k, 0, &x->shape, &out));
     MF_TRY(mf_cells_copy(x->dtype, out->data, 0, x->data, 0, x->count));
-    return mf_strided_write(k->step->pool, &s, &x->shape, x->dtype, out->data, value->data, false);
+    return mf_strided_assign(k->step->pool, &s, &x->shape, out->data, value);
 }
 
 static mf_status update_grad(mf_grad *g)
 {
-    const mf_output zeros = MF_G1("ZerosLike", g->x[4]);
+    const mf_output zeros = MF_G1("ZerosLike", g->x[4]), shape = MF_G1("Shape", g->x[4]);
+    const mf_output dv = same_masks(g, "StridedSlice", MF_IN(g->dy[0], g->x[1], g->x[2], g->x[3]));
+    const mf_output axes = MF_G2("BroadcastGradientArgs", shape, MF_G1("Shape", dv));
 
     g->dx[0] = same_masks(g, "TensorStridedSliceUpdate",
                           MF_IN(g->dy[0], g->x[1], g->x[2], g->x[3], zeros));
-    g->dx[4] = same_masks(g, "StridedSlice", MF_IN(g->dy[0], g->x[1], g->x[2], g->x[3]));
+    g->dx[4] = MF_G2("Reshape", MF_G2("Sum", dv, axes), shape);
     return MF_OK;
 }
 
@@ -284,6 +285,8 @@ const mf_op mf_ops_slice[] = {
       .run = update_run,
       .samples = MF_SAMPLES("f32[4,5] i32[2]{1,0} i32[2]{3,5} i32[2]{1,2} f32[2,3]",
                             "str[3] i32[1]{1} i32[1]{0} i32[1]{1} str[] ; shrink_axis_mask=1",
+                            "f32[4,5] i32[2]{1,0} i32[2]{3,5} i32[2]{1,2} f32[2,1]",
+                            "f32[4] i32[1]{1} i32[1]{3} i32[1]{1} f32[]",
                             "f32[4] i32[1]{1} i32[1]{3} i32[1]{1} f32[3] !fails") },
     { 0 },
 };

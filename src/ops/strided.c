@@ -238,3 +238,46 @@ mf_status mf_strided_write(mf_pool *pool, const mf_strided *s, const mf_shape *i
     m.dst = mf_cell_at(dtype, x, at);
     return mf_move_run(pool, &m);
 }
+
+/* `value` repeated to the slice's shape. */
+static mf_status spread(mf_pool *pool, const mf_strided *s, const mf_tensor *value, mf_tensor *out)
+{
+    char have[MF_SHAPE_TEXT], want[MF_SHAPE_TEXT];
+    int64_t from[MF_MAX_RANK], to[MF_MAX_RANK];
+    mf_move m = { .dtype = value->dtype, .src = value->data };
+    const int shift = s->shape.rank - value->shape.rank;
+
+    mf_strides_of(&value->shape, from);
+    mf_strides_of(&s->shape, to);
+    for (int d = shift < 0 ? shift : 0; d < s->shape.rank; d++) {
+        const int64_t size = d - shift < 0 ? 1 : value->shape.dims[d - shift];
+
+        if (size != 1 && (d < 0 || size != s->shape.dims[d]))
+            return MF_FAIL(MF_INVALID_ARGUMENT, "Cannot broadcast a value of shape %s into %s",
+                           mf_shape_text(&value->shape, have), mf_shape_text(&s->shape, want));
+        if (d >= 0)
+            mf_move_add(&m, s->shape.dims[d], to[d], size == 1 ? 0 : from[d - shift]);
+    }
+    MF_TRY(mf_tensor_alloc(out, value->dtype, &s->shape));
+    m.dst = out->data;
+    return mf_move_run(pool, &m);
+}
+
+mf_status mf_strided_assign(mf_pool *pool, const mf_strided *s, const mf_shape *input, void *x,
+                            const mf_tensor *value)
+{
+    mf_tensor whole = { 0 };
+    int64_t count;
+    mf_status st;
+
+    MF_TRY(mf_shape_count(&s->shape, &count));
+    if (count == 0)
+        return MF_OK;
+    if (mf_shape_equal(&s->shape, &value->shape))
+        return mf_strided_write(pool, s, input, value->dtype, x, value->data, false);
+    st = spread(pool, s, value, &whole);
+    if (st == MF_OK)
+        st = mf_strided_write(pool, s, input, value->dtype, x, whole.data, false);
+    mf_tensor_clear(&whole);
+    return st;
+}

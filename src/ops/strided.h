@@ -43,5 +43,9 @@ MF_MUST mf_status mf_strided_read(mf_pool *pool, const mf_strided *s, const mf_s
 /* Copy dense memory to the slice of x; `repeat`: it is one element for all of the slice. */
 MF_MUST mf_status mf_strided_write(mf_pool *pool, const mf_strided *s, const mf_shape *input,
                                    mf_dtype dtype, void *x, const void *dense, bool repeat);
+/* x[slice] = value, which is repeated to the slice's shape; an empty slice takes any value.
+ * Fails: INVALID_ARGUMENT when it does not broadcast. */
+MF_MUST mf_status mf_strided_assign(mf_pool *pool, const mf_strided *s, const mf_shape *input, void *x,
+                                    const mf_tensor *value);
 
 #endif

@@ -137,9 +137,9 @@ def answer(built, ys, xs, dys, feeds):
         graph, names = ours(built.graph.SerializeToString(), ys, xs, dys)
     except mf.Error as e:
         return oracle.Failure(e.name, str(e))
-    init = [([], {}, ["init"])] if built.init else []
     if not any(names):
-        return [None for _ in names]
+        return names
+    init = [([], {}, ["init"])] if built.init else []
     out = oracle.run_mf(graph, init + [([n for n in names if n], feeds, [])])
     if isinstance(out, oracle.Failure):
         return out

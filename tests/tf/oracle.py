@@ -64,6 +64,14 @@ def tf_graph(graph_def):
     return g
 
 
+def _array(x):
+    if isinstance(x, (bytes, str)):  # numpy's own strings lose zeros at their end
+        out = np.empty((), object)
+        out[()] = x
+        return out
+    return np.asarray(x)
+
+
 def run_tf(graph, steps):
     """steps: [(fetches, feeds, targets)], one session. The results of each, or the first Failure."""
     if isinstance(graph, Failure):
@@ -74,9 +82,7 @@ def run_tf(graph, steps):
             for fetches, feeds, targets in steps:
                 r = s.run([list(fetches), list(targets)], feeds,
                           options=v1.RunOptions(timeout_in_ms=60000))
-                # numpy's own strings lose the zero bytes at their end: keep bytes as objects.
-                out.append([np.array(x, object) if isinstance(x, bytes) else np.asarray(x)
-                            for x in r[0]])
+                out.append([_array(x) for x in r[0]])
             return out
     except tf.errors.OpError as e:
         return Failure(NAMES.get(e.error_code, "?"), " ".join(e.message.split()))
@@ -112,7 +118,7 @@ def close(ours, theirs, tolerance=None, terms=1, loosen=1.0):
         return _where(np.flatnonzero(ours.reshape(-1) != theirs.reshape(-1)), ours, theirs)
     a, b = wide(ours).reshape(-1), wide(theirs).reshape(-1)
     tol = max(tolerance or 0, TOLERANCE[theirs.dtype]) * loosen
-    floor = max(FLOOR.get(theirs.dtype, 0.02), 0.3 * np.sqrt(terms) if terms >= 8 else 0)
+    floor = max(FLOOR.get(theirs.dtype, 0.02), 0.5 * np.sqrt(terms) if terms >= 8 else 0)
     if np.iscomplexobj(a):
         # An infinite or undefined part makes a complex number that; which part is a convention.
         good = np.where(np.isfinite(b), _near(a, b, tol, floor), ~np.isfinite(a))
