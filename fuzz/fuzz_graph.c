@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_graph.c - a GraphDef all the way to a program: nodes against their signatures, attributes,
- * functions inlined, shapes inferred (small constant ops are computed for that), passes, plans. Nothing
- * is run. What is written out again must be readable. */
+ * functions inlined, shapes inferred (small constant ops are computed for that), passes, plans.
+ * Nothing is run. What is written out again must be readable. */
 #include "base/log.h"
 #include "compile/compile.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_opdef.c - the text of signatures and attributes. What can be read must print to something that
- * reads the same. */
+/* fuzz_opdef.c - the text of signatures and attributes. What can be read must print to something
+ * that reads the same. */
 #include "graph/opdef.h"
 
 #include <stddef.h>

@@ -13,6 +13,7 @@
 #define MESHFLOW_GRAPH_H
 
 #include <meshflow/tensor.h>
+
 #include <stdbool.h>
 
 #ifdef __cplusplus
@@ -43,15 +44,16 @@ typedef struct mf_output {
 MF_API MF_MUST mf_status mf_graph_new(mf_graph **out);
 MF_API void mf_graph_free(mf_graph *graph);
 
-/* The first failure of building this graph, with its message as the thread's error; MF_OK if none. */
+/* The first failure of building this graph, with its message as the thread's error; MF_OK if none.
+ */
 MF_API MF_MUST mf_status mf_graph_status(const mf_graph *graph);
 
 /* Add a node with these inputs (MF_IN(...), ended by MF_END; NULL: none). Returns its first output;
  * port k is (mf_output){r.node, k}. */
 MF_API mf_output mf_apply(mf_graph *graph, const char *op, const mf_output *inputs);
 
-/* The same with attributes, as printf-like text: "strides=[1,2,2,1] padding='SAME' T=float". Unnamed
- * ones take their default or follow from the inputs. The special attributes name='...' and
+/* The same with attributes, as printf-like text: "strides=[1,2,2,1] padding='SAME' T=float".
+ * Unnamed ones take their default or follow from the inputs. The special attributes name='...' and
  * device='...' set the node's name and device. */
 MF_API mf_output mf_applyf(mf_graph *graph, const char *op, const mf_output *inputs,
                            const char *attributes, ...) __attribute__((format(printf, 4, 5)));
@@ -73,8 +75,8 @@ MF_API mf_node *mf_graph_find(const mf_graph *graph, const char *name);
 MF_API const char *mf_node_name(const mf_node *node);
 
 /* d(sum of ys)/dx for each x, added to the graph. dys: gradients arriving at ys, or NULL for ones.
- * dxs[i].node is NULL where nothing reaches xs[i]. Fails: UNIMPLEMENTED naming an op on the way that
- * has no gradient. */
+ * dxs[i].node is NULL where nothing reaches xs[i]. Fails: UNIMPLEMENTED naming an op on the way
+ * that has no gradient. */
 MF_API MF_MUST mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys,
                                       const mf_output *xs, int n_xs, const mf_output *dys,
                                       mf_output *dxs);

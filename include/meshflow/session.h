@@ -15,15 +15,15 @@ extern "C" {
 typedef struct mf_session mf_session;
 
 typedef struct mf_session_options {
-    int threads;              /* 0: as many as there are cores */
-    const char *disable;      /* passes to leave out, comma-separated ("fuse,cse"); NULL: none */
+    int threads; /* 0: as many as there are cores */
+    const char *disable; /* passes to leave out, comma-separated ("fuse,cse"); NULL: none */
     const char *const *allow_dirs; /* where graph ops may read and write files; NULL: nowhere */
     int n_allow_dirs;
 } mf_session_options;
 
 typedef struct mf_run_options {
-    int64_t timeout_ms;      /* 0: none. After it the run ends with DEADLINE_EXCEEDED */
-    const char *trace_path;  /* write a Chrome trace of this run; NULL: none */
+    int64_t timeout_ms; /* 0: none. After it the run ends with DEADLINE_EXCEEDED */
+    const char *trace_path; /* write a Chrome trace of this run; NULL: none */
 } mf_run_options;
 
 /* options may be NULL. The graph is copied: later additions need mf_session_extend(). */
@@ -36,8 +36,8 @@ MF_API void mf_session_free(mf_session *session);
 MF_API MF_MUST mf_status mf_session_extend(mf_session *session, const mf_graph *graph);
 
 /* Run what `fetches` ("node:port") and `targets` ("node") need, with `feeds` replacing outputs.
- * Owns: borrows feeds. results[i] is NULL or a tensor handle of the caller's (from an earlier run, say),
- * which is then used again; in the end the caller frees it. On failure results keep no value.
+ * Owns: borrows feeds. results[i] is NULL or a tensor handle of the caller's (from an earlier run,
+ * say), which is then used again; in the end the caller frees it. On failure results keep no value.
  * Fails with the failing node's status; the message ends in "[[{{node NAME}}]]". */
 MF_API MF_MUST mf_status mf_session_run(mf_session *session, const mf_run_options *options,
                                         const char *const *feed_names,

@@ -7,6 +7,7 @@
 #define MESHFLOW_TENSOR_H
 
 #include <meshflow/status.h>
+
 #include <stddef.h>
 #include <stdint.h>
 

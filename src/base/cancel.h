@@ -11,14 +11,14 @@
 /* Intrusive; lives in the waiter's memory from add until removed or called. */
 typedef struct mf_cancel_hook {
     void (*fn)(struct mf_cancel_hook *hook); /* called once, by the thread that cancels, unlocked */
-    struct mf_cancel_hook *prev, *next;      /* guarded by the lock of mf_cancel */
+    struct mf_cancel_hook *prev, *next; /* guarded by the lock of mf_cancel */
     bool queued;
 } mf_cancel_hook;
 
 typedef struct mf_cancel {
     pthread_mutex_t lock;
     mf_cancel_hook *hooks; /* guarded by lock */
-    int calling;           /* hooks being called right now; guarded by lock */
+    int calling; /* hooks being called right now; guarded by lock */
     pthread_cond_t idle;
     atomic_bool raised;
 } mf_cancel;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock.h - time and entropy from the system, in one place so that a simulation can replace them. */
+/* clock.h - time and entropy from the system, in one place so that a simulation can replace them.
+ */
 #ifndef MF_BASE_CLOCK_H
 #define MF_BASE_CLOCK_H
 

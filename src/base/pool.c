@@ -22,8 +22,8 @@ typedef struct parallel_job {
     void (*fn)(void *ctx, int64_t piece);
     void *ctx;
     int64_t pieces;
-    atomic_llong next;          /* first piece nobody took */
-    atomic_int helpers;         /* threads inside, besides the caller */
+    atomic_llong next; /* first piece nobody took */
+    atomic_int helpers; /* threads inside, besides the caller */
     struct parallel_job *older; /* guarded by lock */
 } parallel_job;
 
@@ -31,7 +31,7 @@ struct mf_pool {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     mf_task *first, *last; /* guarded by lock */
-    parallel_job *jobs;    /* newest first; guarded by lock */
+    parallel_job *jobs; /* newest first; guarded by lock */
     atomic_uint signal;
     int sleepers; /* guarded by lock */
     bool stopping;
@@ -154,8 +154,8 @@ mf_status mf_pool_new(int threads, mf_pool **out)
 
         if (err != 0) {
             mf_pool_free(pool);
-            return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start thread %d of %d of the pool",
-                           i + 1, started);
+            return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start thread %d of %d of the pool", i + 1,
+                           started);
         }
         pool->started++;
     }
@@ -221,7 +221,8 @@ static void job_remove(mf_pool *pool, parallel_job *job)
     }
     pthread_mutex_unlock(&pool->lock);
     /* A helper is inside one last piece; it needs its core more than we need ours. */
-    for (int64_t spins = 0; atomic_load_explicit(&job->helpers, memory_order_acquire) > 0; spins++) {
+    for (int64_t spins = 0; atomic_load_explicit(&job->helpers, memory_order_acquire) > 0;
+         spins++) {
         if (spins < MF_PARAM(pool_spin_rounds))
             pause_briefly();
         else

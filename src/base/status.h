@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status.h - making and passing errors inside the library. See <meshflow/status.h> for the rules. */
+/* status.h - making and passing errors inside the library. See <meshflow/status.h> for the rules.
+ */
 #ifndef MF_BASE_STATUS_H
 #define MF_BASE_STATUS_H
 
 #include <meshflow/status.h>
+
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>

@@ -14,7 +14,7 @@ typedef struct builder {
     mf_contexts *contexts;
     mf_node **order;
     int64_t n_order;
-    int *region;  /* by node id; -1: item of its own */
+    int *region; /* by node id; -1: item of its own */
     int n_regions;
     int *item_of; /* by node id; -1: constant, or gone */
     void **states; /* by node id */
@@ -90,12 +90,9 @@ static mf_item *add_item(builder *b, mf_item_kind kind, const mf_node *n, int n_
 {
     mf_item *item = &b->program->items[b->program->n_items];
 
-    *item = (mf_item){ .kind = kind,
-                       .node = n,
-                       .n_in = n_in,
-                       .n_out = n_out,
-                       .child = -1,
-                       .frame = frame_of(b, n) };
+    *item = (mf_item){
+        .kind = kind, .node = n, .n_in = n_in, .n_out = n_out, .child = -1, .frame = frame_of(b, n)
+    };
     item->in = MF_ARENA_ARRAY(b->program->arena, mf_item_input, n_in);
     item->edges_end = MF_ARENA_ARRAY(b->program->arena, int32_t, n_out + 1);
     if (!item->in || !item->edges_end)
@@ -150,7 +147,8 @@ static mf_status add_node_item(builder *b, mf_node *n)
     if (kind == MF_ITEM_FEED || kind == MF_ITEM_FETCH)
         item->index = (int)mf_node_int(n, "index");
     if (kind == MF_ITEM_ENTER) {
-        item->child = mf_context_frame(b->contexts, mf_context_of(b->contexts, (mf_output){ n, 0 }));
+        item->child =
+            mf_context_frame(b->contexts, mf_context_of(b->contexts, (mf_output){ n, 0 }));
         item->constant_enter = mf_node_bool(n, "is_constant");
         b->program->frames[item->child].enters++;
         b->program->frames[item->child].parent = frames[item->child].parent;

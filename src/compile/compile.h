@@ -11,7 +11,7 @@
 
 typedef struct mf_signature {
     const mf_output *feeds, *fetches; /* outputs of the source graph */
-    const mf_shape *feed_shapes;      /* may be unknown */
+    const mf_shape *feed_shapes; /* may be unknown */
     mf_node *const *targets;
     int n_feeds, n_fetches, n_targets;
 } mf_signature;
@@ -30,7 +30,7 @@ typedef struct mf_compile {
     int n_feeds, n_fetches, n_targets;
     mf_facts *facts; /* by node id, valid after mf_infer_graph() */
     int64_t n_facts;
-    uint64_t disabled;     /* bit set over mf_passes() */
+    uint64_t disabled; /* bit set over mf_passes() */
     struct mf_inliner *inliner; /* of inline.c, while it runs */
     mf_resources *session; /* for kernels that keep state */
     mf_pool *pool;
@@ -42,7 +42,8 @@ typedef struct mf_pass {
     const char *name;
     const char *about;
     bool exact; /* switching it off changes no bit; else results may round differently */
-    mf_status (*run)(mf_compile *c); /* NULL: done while the program is built, see mf_pass_is_on() */
+    mf_status (*run)(
+        mf_compile *c); /* NULL: done while the program is built, see mf_pass_is_on() */
 } mf_pass;
 
 /* All passes in the order they run; `n` is their number. */

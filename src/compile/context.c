@@ -3,8 +3,9 @@
  *
  * A context is a frame and a set of facts ("predicate p came out true", "Merge m fired"). A node's
  * context is the union over its inputs. Switch adds its predicate; a Merge of both sides of one
- * predicate takes it away again; other Merges become a fact of their own. All variables of a loop are
- * alive together when everything that enters it has one context, which is how loops are written. */
+ * predicate takes it away again; other Merges become a fact of their own. All variables of a loop
+ * are alive together when everything that enters it has one context, which is how loops are
+ * written. */
 #include "compile/context.h"
 
 #include <stdlib.h>
@@ -17,7 +18,7 @@ typedef struct context {
 
 typedef struct frame_entry {
     mf_frame_info info;
-    int outside;  /* context of what enters; -1: nothing entered yet */
+    int outside; /* context of what enters; -1: nothing entered yet */
     bool uniform; /* everything enters under one context */
 } frame_entry;
 
@@ -35,8 +36,8 @@ struct mf_contexts {
 /* A fact in 64 bits: what kind, which node, which port and side. */
 static uint64_t predicate_fact(mf_output p, int side)
 {
-    return (uint64_t)1 << 62 | (uint64_t)(uint32_t)p.node->id << 16 | (uint64_t)(p.port & 0x7fff) << 1 |
-           (uint64_t)(side & 1);
+    return (uint64_t)1 << 62 | (uint64_t)(uint32_t)p.node->id << 16 |
+           (uint64_t)(p.port & 0x7fff) << 1 | (uint64_t)(side & 1);
 }
 
 static uint64_t node_fact(const mf_node *n)
@@ -159,13 +160,13 @@ static int find_frame(mf_contexts *x, const mf_node *enter, int parent)
     }
     if (mf_grow(&x->frames, &x->cap_frames, x->n_frames + 1, sizeof *x->frames) != MF_OK)
         return -1;
-    x->frames[x->n_frames] = (frame_entry){
-        .info = { .name = name,
-                  .parent = parent,
-                  .parallel_iterations = parallel > 0 && parallel < 1024 ? (int)parallel : 10 },
-        .outside = -1,
-        .uniform = true
-    };
+    x->frames[x->n_frames] =
+        (frame_entry){ .info = { .name = name,
+                                 .parent = parent,
+                                 .parallel_iterations =
+                                     parallel > 0 && parallel < 1024 ? (int)parallel : 10 },
+                       .outside = -1,
+                       .uniform = true };
     return (int)x->n_frames++;
 }
 
@@ -247,9 +248,9 @@ static mf_status node_contexts(mf_contexts *x, const mf_node *n)
         const frame_entry *f = &x->frames[x->list[ctx].frame];
         const uint64_t fact = node_fact(n);
 
-        of[0] = f->outside >= 0 && f->uniform ? f->outside
-                                              : intern(x, f->info.parent < 0 ? 0 : f->info.parent,
-                                                       &fact, 1);
+        of[0] = f->outside >= 0 && f->uniform
+                    ? f->outside
+                    : intern(x, f->info.parent < 0 ? 0 : f->info.parent, &fact, 1);
         of[1] = of[0];
         break;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* context.h - under which circumstances an output exists: in which loop frame, and behind which
- * decisions. Two outputs of the same context are always alive together or dead together, and live in
- * the same iterations, so ops of one context may run as one region. */
+ * decisions. Two outputs of the same context are always alive together or dead together, and live
+ * in the same iterations, so ops of one context may run as one region. */
 #ifndef MF_COMPILE_CONTEXT_H
 #define MF_COMPILE_CONTEXT_H
 

@@ -2,8 +2,8 @@
 /* fold.c - pass: an op whose inputs are all constants becomes a constant.
  *
  * Exact: the same kernel computes the value, now instead of in every step. Large results are left
- * alone (a Fill of a gigabyte is better made than kept), and so are ops that fail: their error belongs
- * to the run. */
+ * alone (a Fill of a gigabyte is better made than kept), and so are ops that fail: their error
+ * belongs to the run. */
 #include "compile/compile.h"
 #include "compile/context.h"
 
@@ -85,8 +85,8 @@ static mf_status replace(mf_compile *c, mf_node *n, mf_subst *s)
     return MF_OK;
 }
 
-/* A constant is always alive and in no loop. An op with effects that got its cue (run now, run in each
- * iteration, do not run) only from this node must keep it. */
+/* A constant is always alive and in no loop. An op with effects that got its cue (run now, run in
+ * each iteration, do not run) only from this node must keep it. */
 static void find_cues(const mf_compile *c, const mf_contexts *contexts, bool *cue)
 {
     for (int64_t i = 0; i < c->graph->n_nodes; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse.c - pass: trees of elementwise ops of one shape become one op that runs tile by tile in cache.
+/* fuse.c - pass: trees of elementwise ops of one shape become one op that runs tile by tile in
+ * cache.
  *
  * Exact: the fused op runs the same loops on the same values. A node is taken into the tree of its
  * consumer when that is its only use, its shape is the tree's, and nothing waits for it or makes it
@@ -15,8 +16,8 @@ enum { MAX_STEPS = 32, MAX_INPUTS = 16, MIN_ELEMENTS = 256, MIN_RUN = 32 };
 typedef struct fuser {
     mf_compile *c;
     mf_contexts *contexts;
-    int *uses;     /* by node id: data and control uses */
-    bool *taken;   /* by node id: part of a tree already */
+    int *uses; /* by node id: data and control uses */
+    bool *taken; /* by node id: part of a tree already */
 } fuser;
 
 /* A tree under construction. Steps are in order of execution, the root last. */
@@ -152,9 +153,8 @@ static mf_status build(fuser *f, tree *t, mf_node **out)
     attrs[1] = (mf_named_attr){ "types", types };
     attrs[2] = (mf_named_attr){ "args", args };
     attrs[3] = (mf_named_attr){ "params", params };
-    attrs[4] = (mf_named_attr){
-        "Tout", { .kind = MF_ATTR_TYPE, .n = 1, .type = root->out_types[0] }
-    };
+    attrs[4] =
+        (mf_named_attr){ "Tout", { .kind = MF_ATTR_TYPE, .n = 1, .type = root->out_types[0] } };
     spec.n_inputs = t->n_inputs;
     spec.attrs = attrs;
     spec.n_attrs = MF_COUNT(attrs);

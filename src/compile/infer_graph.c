@@ -2,8 +2,8 @@
 /* infer_graph.c - what is known about every output before anything runs: its shape, and its value
  * where it is small and follows from constants and shapes.
  *
- * Loops: a loop variable is first believed to keep the shape it enters with; where an iteration turns
- * out to change it, it is marked unknown and everything is inferred again. */
+ * Loops: a loop variable is first believed to keep the shape it enters with; where an iteration
+ * turns out to change it, it is marked unknown and everything is inferred again. */
 #include "compile/compile.h"
 
 #include <stdio.h>

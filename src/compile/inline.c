@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inline.c - pass: calls of functions and functional control flow become nodes of the graph. Exact: the
- * same kernels run. It cannot be switched off: the executor knows no calls.
+/* inline.c - pass: calls of functions and functional control flow become nodes of the graph. Exact:
+ * the same kernels run. It cannot be switched off: the executor knows no calls.
  *
  * A function that reaches itself is refused, and so is a graph that grows beyond NODES_MAX (a few
  * functions that call each other twice can ask for any number of nodes). */
@@ -143,8 +143,8 @@ static mf_status copy_node(copier *k, const mf_node *n)
                        NODES_MAX);
     spec.name = mf_graph_unique_name(k->c->graph, name);
     MF_TRY(mf_graph_add(k->c->graph, &spec, &twin));
-    MF_TRY(mf_grow(&k->c->inliner->from, &k->c->inliner->cap, k->c->graph->n_nodes,
-                   sizeof(chain *)));
+    MF_TRY(
+        mf_grow(&k->c->inliner->from, &k->c->inliner->cap, k->c->graph->n_nodes, sizeof(chain *)));
     k->c->inliner->from[twin->id] = k->c->inliner->current;
     for (int i = 0; i <= n->n_outputs; i++) /* one more: the node itself, for control edges */
         k->twin[n->id][i] = (mf_output){ twin, i };

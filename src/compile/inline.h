@@ -5,20 +5,21 @@
 
 #include "compile/compile.h"
 
-/* A body to be put in: which function, what its arguments are, and what must have happened first. */
+/* A body to be put in: which function, what its arguments are, and what must have happened first.
+ */
 typedef struct mf_inline_call {
     const mf_function *function;
     const mf_named_attr *attrs;
     int n_attrs;
     const mf_output *args;
     int n_args;
-    mf_node *pivot;   /* nodes without a cue of their own wait for it; NULL: none needed */
+    mf_node *pivot; /* nodes without a cue of their own wait for it; NULL: none needed */
     const char *name; /* prefix of the new names */
     const char *device;
 } mf_inline_call;
 
-/* What came out: one output per result, each with a cue (never a bare constant when there is a pivot),
- * and the nodes whose effects must have happened before the call counts as done. */
+/* What came out: one output per result, each with a cue (never a bare constant when there is a
+ * pivot), and the nodes whose effects must have happened before the call counts as done. */
 typedef struct mf_inline_result {
     mf_output *outs; /* in the graph's arena */
     int n_outs;
@@ -35,8 +36,8 @@ MF_MUST mf_status mf_inline_node(mf_compile *c, const char *prefix, const char *
                                  const mf_output *in, int n_in, const mf_named_attr *attrs,
                                  int n_attrs, mf_node **out);
 
-/* Replace functional control flow by Switch, Merge and loops (lower.c). outs has one output per output
- * of the node; *done stands for the node in control edges. */
+/* Replace functional control flow by Switch, Merge and loops (lower.c). outs has one output per
+ * output of the node; *done stands for the node in control edges. */
 MF_MUST mf_status mf_lower_if(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
 MF_MUST mf_status mf_lower_case(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
 MF_MUST mf_status mf_lower_while(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);

@@ -168,8 +168,8 @@ mf_status mf_lower_if(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done
     return join(c, n, &f, &yes, &no, outs, n->n_outputs, done);
 }
 
-/* Case is a chain of ifs: branch 0 when the index is 0, else the rest. An index out of range takes the
- * last branch. */
+/* Case is a chain of ifs: branch 0 when the index is 0, else the rest. An index out of range takes
+ * the last branch. */
 static mf_status lower_branches(mf_compile *c, mf_node *n, const mf_attr *branches, int64_t k,
                                 const mf_output *in, int n_in, mf_node *pivot, mf_output *outs,
                                 mf_node **done)
@@ -212,8 +212,9 @@ mf_status mf_lower_case(mf_compile *c, mf_node *n, mf_output *outs, mf_node **do
     mf_output pivot = { 0 };
 
     if (branches->n > 256)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}} has %lld branches; at most 256 are supported",
-                       n->name, (long long)branches->n);
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "{{node %s}} has %lld branches; at most 256 are supported", n->name,
+                       (long long)branches->n);
     MF_TRY(add1(c, n, "Identity", n->inputs[0], &pivot));
     give_cue(c, n, pivot.node);
     return lower_branches(c, n, branches, 0, n->inputs, n->n_inputs, pivot.node, outs, done);
@@ -280,8 +281,8 @@ static mf_status loop_body(mf_compile *c, mf_node *n, loop *l, mf_output cond, m
         MF_TRY(add1(c, n, "Exit", port(sw, 0), &outs[i]));
         MF_TRY(add1(c, n, "Identity", port(sw, 1), &l->body_in[i]));
     }
-    MF_TRY(call_branch(c, n, mf_node_attr(n, "body")->func, l->body_in, l->n, l->body_in[0].node,
-                       &r));
+    MF_TRY(
+        call_branch(c, n, mf_node_attr(n, "body")->func, l->body_in, l->n, l->body_in[0].node, &r));
     MF_TRY(count_results(n, &r, l->n));
     for (int i = 0; i < l->n; i++) {
         mf_output next = { 0 };

@@ -2,19 +2,20 @@
 /* plan.c - from the nodes of a region, in order, to a plan: values, entries, and memory.
  *
  * A value is one output of a node (or an input of the region). Values with a known shape that stay
- * inside are placed in one block: lifetimes are intervals of entries, and a free list sorted by offset
- * is walked once (best fit). An in-place op takes over the place of an input that dies with it. All
- * other values are made by their kernels from the buffer pool and dropped after their last use. */
+ * inside are placed in one block: lifetimes are intervals of entries, and a free list sorted by
+ * offset is walked once (best fit). An in-place op takes over the place of an input that dies with
+ * it. All other values are made by their kernels from the buffer pool and dropped after their last
+ * use. */
 #include "compile/region.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct value_info {
-    int root;      /* value whose storage this is a view of; itself when none */
+    int root; /* value whose storage this is a view of; itself when none */
     int born, dies; /* entries; dies counts views too */
-    bool leaves;    /* it is an output of the plan */
-    bool escapes;   /* it or a view of it is: its storage must outlive the plan's block */
+    bool leaves; /* it is an output of the plan */
+    bool escapes; /* it or a view of it is: its storage must outlive the plan's block */
 } value_info;
 
 typedef struct planner {
@@ -120,9 +121,9 @@ static bool placeable(const planner *p, const mf_node *n, int port)
     const mf_shape *s = &p->c->facts[n->id].shapes[port];
     int64_t count;
 
-    return mf_pass_is_on(p->c, "place") && !(n->op->flags & (MF_OP_HEAP | MF_OP_VIEW)) && !mf_type_is_ref(n->out_types[port]) &&
-           mf_dtype_is_plain(n->out_types[port]) && mf_shape_is_static(s) &&
-           mf_shape_count(s, &count) == MF_OK;
+    return mf_pass_is_on(p->c, "place") && !(n->op->flags & (MF_OP_HEAP | MF_OP_VIEW)) &&
+           !mf_type_is_ref(n->out_types[port]) && mf_dtype_is_plain(n->out_types[port]) &&
+           mf_shape_is_static(s) && mf_shape_count(s, &count) == MF_OK;
 }
 
 static mf_status add_outputs(planner *p, const mf_node *n, mf_plan_entry *e, int at,
@@ -162,8 +163,11 @@ static mf_status add_entries(planner *p, bool *const *leaves, void *const *state
         const mf_node *n = p->nodes[i];
         mf_plan_entry *e = &p->plan->entries[i];
 
-        *e = (mf_plan_entry){ .node = n, .run = n->op->run, .state = states[n->id],
-                              .n_in = n->n_inputs, .n_out = n->n_outputs };
+        *e = (mf_plan_entry){ .node = n,
+                              .run = n->op->run,
+                              .state = states[n->id],
+                              .n_in = n->n_inputs,
+                              .n_out = n->n_outputs };
         e->in = MF_ARENA_ARRAY(p->arena, int32_t, n->n_inputs);
         e->out = MF_ARENA_ARRAY(p->arena, int32_t, n->n_outputs);
         if (!e->in || !e->out)
@@ -210,8 +214,7 @@ static int64_t take_hole(block *b, int64_t bytes)
     b->holes[best].offset += bytes;
     b->holes[best].bytes -= bytes;
     if (b->holes[best].bytes == 0) {
-        memmove(&b->holes[best], &b->holes[best + 1],
-                (size_t)(b->n - best - 1) * sizeof *b->holes);
+        memmove(&b->holes[best], &b->holes[best + 1], (size_t)(b->n - best - 1) * sizeof *b->holes);
         b->n--;
     }
     return offset;
@@ -333,8 +336,8 @@ static mf_status place(planner *p)
     int *first = mf_calloc(p->plan->n_entries, sizeof *first);
     int *next = mf_calloc(p->n_values, sizeof *next);
     bool *taken = mf_calloc(p->n_values, sizeof *taken);
-    mf_status st = first && next && taken ? place_all(p, &b, first, next, taken)
-                                          : MF_NOMEM("a plan");
+    mf_status st =
+        first && next && taken ? place_all(p, &b, first, next, taken) : MF_NOMEM("a plan");
 
     mf_free(b.holes);
     mf_free(first);

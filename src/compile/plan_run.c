@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_run.c - running a plan: a flat array of kernel calls whose inputs and outputs are bound once,
- * when an instance is made. A steady step allocates nothing here. */
-#include "compile/program.h"
-
+/* plan_run.c - running a plan: a flat array of kernel calls whose inputs and outputs are bound
+ * once, when an instance is made. A steady step allocates nothing here. */
 #include "base/clock.h"
+#include "compile/program.h"
 #include "compile/trace.h"
 
 #include <string.h>

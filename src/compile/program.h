@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* program.h - a compiled step: what the executor runs.
  *
- * Items pass tokens (a tensor, or dead) along edges. An item belongs to a frame: the root, or the body
- * of a loop; each iteration of a frame has its own slots, one per input of its items. A region is one
- * item with a plan inside: a straight run of kernel calls with fixed shapes and memory. Programs do not
- * change while they run; any number of steps may run one at the same time. */
+ * Items pass tokens (a tensor, or dead) along edges. An item belongs to a frame: the root, or the
+ * body of a loop; each iteration of a frame has its own slots, one per input of its items. A region
+ * is one item with a plan inside: a straight run of kernel calls with fixed shapes and memory.
+ * Programs do not change while they run; any number of steps may run one at the same time. */
 #ifndef MF_COMPILE_PROGRAM_H
 #define MF_COMPILE_PROGRAM_H
 
 #include "graph/op.h"
 
 typedef enum mf_item_kind {
-    MF_ITEM_OP,     /* run a kernel */
-    MF_ITEM_ASYNC,  /* start a kernel, which ends later */
+    MF_ITEM_OP, /* run a kernel */
+    MF_ITEM_ASYNC, /* start a kernel, which ends later */
     MF_ITEM_REGION, /* run a plan */
     MF_ITEM_FEED,
     MF_ITEM_FETCH,
@@ -26,7 +26,7 @@ typedef enum mf_item_kind {
 
 /* Where a token goes. */
 typedef struct mf_edge {
-    int32_t item;  /* in program->items */
+    int32_t item; /* in program->items */
     int32_t input; /* its input, or -1: control */
 } mf_edge;
 
@@ -42,18 +42,18 @@ typedef struct mf_plan mf_plan;
 typedef struct mf_item {
     mf_item_kind kind;
     const mf_node *node; /* of a region: its first */
-    void *state;         /* what prepare made */
-    mf_plan *plan;       /* regions */
+    void *state; /* what prepare made */
+    mf_plan *plan; /* regions */
     mf_item_input *in;
     int n_in, n_out;
-    mf_edge *edges;     /* of port 0, then port 1, ..., then control edges */
+    mf_edge *edges; /* of port 0, then port 1, ..., then control edges */
     int32_t *edges_end; /* n_out + 1 ends into edges; the last is for control edges */
-    int frame;          /* the frame it runs in */
-    int local;          /* index among the frame's items */
-    int pending;        /* tokens to wait for: slot inputs and control inputs */
-    int controls;       /* of these, control inputs */
-    int child;          /* ENTER: the frame entered; EXIT, NEXT: the frame left or iterated */
-    int index;          /* FEED, FETCH: which */
+    int frame; /* the frame it runs in */
+    int local; /* index among the frame's items */
+    int pending; /* tokens to wait for: slot inputs and control inputs */
+    int controls; /* of these, control inputs */
+    int child; /* ENTER: the frame entered; EXIT, NEXT: the frame left or iterated */
+    int index; /* FEED, FETCH: which */
     bool constant_enter;
 } mf_item;
 
@@ -71,10 +71,10 @@ typedef struct mf_program {
     mf_graph *graph; /* owns nodes, names, constants */
     mf_item *items;
     mf_frame_def *frames; /* [0] is the root */
-    int32_t *roots;       /* items that wait for nothing */
+    int32_t *roots; /* items that wait for nothing */
     int n_items, n_frames, n_roots, n_feeds, n_fetches;
     int max_in, max_out; /* of any item */
-    int n_regions;       /* regions and plan entries, for people */
+    int n_regions; /* regions and plan entries, for people */
     int64_t n_planned;
     void **states; /* what prepare made, by node id; released with the program */
     /* Idle step states, reused; guarded by lock. */
@@ -93,7 +93,7 @@ typedef enum mf_value_kind {
     MF_VALUE_CONST, /* tensor shared by all instances */
     MF_VALUE_INPUT, /* given by the executor */
     MF_VALUE_ARENA, /* placed in the plan's block */
-    MF_VALUE_HEAP,  /* made by its kernel */
+    MF_VALUE_HEAP, /* made by its kernel */
 } mf_value_kind;
 
 typedef struct mf_plan_value {
@@ -104,7 +104,8 @@ typedef struct mf_plan_value {
     const mf_tensor *constant;
 } mf_plan_value;
 
-/* A plain input fed by a reference: the variable is read into a value of its own before the call. */
+/* A plain input fed by a reference: the variable is read into a value of its own before the call.
+ */
 typedef struct mf_plan_read {
     int32_t handle, value; /* values */
 } mf_plan_read;
@@ -138,8 +139,8 @@ typedef struct mf_plan_instance mf_plan_instance;
 MF_MUST mf_status mf_plan_take(mf_plan *plan, mf_plan_instance **out);
 void mf_plan_give(mf_plan *plan, mf_plan_instance *instance);
 void mf_plan_free_instances(mf_plan *plan);
-/* Inputs are moved in (they come back empty), outputs are moved out. On failure *failed is the node.
- * Stops with CANCELLED between entries once the step is cancelled. `trace` may be NULL. */
+/* Inputs are moved in (they come back empty), outputs are moved out. On failure *failed is the
+ * node. Stops with CANCELLED between entries once the step is cancelled. `trace` may be NULL. */
 typedef struct mf_trace mf_trace;
 MF_MUST mf_status mf_plan_run(mf_plan_instance *instance, const mf_step *step, mf_tensor *const *in,
                               mf_tensor *out, mf_trace *trace, const mf_node **failed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prune.c - the part of a graph that a run needs, cut at what is fed. Feeding replaces an output, not
- * a node: other outputs of the same node may still be computed. */
+/* prune.c - the part of a graph that a run needs, cut at what is fed. Feeding replaces an output,
+ * not a node: other outputs of the same node may still be computed. */
 #include "compile/compile.h"
 
 #include <stdio.h>

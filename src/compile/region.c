@@ -2,9 +2,10 @@
 /* region.c - grouping nodes into regions.
  *
  * Nodes of one context are alive together, so they may run as one straight piece, unless something
- * outside lies between them. Every node gets a level: an edge that leaves a group (other context, op
- * that waits, control flow) raises it by one, other edges keep it. A region is a context and a level.
- * Edges between regions then always go up, so regions cannot wait for each other in a ring. */
+ * outside lies between them. Every node gets a level: an edge that leaves a group (other context,
+ * op that waits, control flow) raises it by one, other edges keep it. A region is a context and a
+ * level. Edges between regions then always go up, so regions cannot wait for each other in a ring.
+ */
 #include "compile/region.h"
 
 #include <stdlib.h>
@@ -66,7 +67,8 @@ static void sink(levels *l, mf_node *const *order, int64_t n, int top)
         const int limit = l->limit[node->id] == INT32_MAX ? top : l->limit[node->id];
 
         if (can_plan(node) && limit > l->level[node->id] &&
-            (l->limit[node->id] != INT32_MAX || mf_context_of_node(l->contexts, node) == MF_CONTEXT_ROOT))
+            (l->limit[node->id] != INT32_MAX ||
+             mf_context_of_node(l->contexts, node) == MF_CONTEXT_ROOT))
             l->level[node->id] = limit;
         for (int k = 0; k < node->n_inputs + node->n_controls; k++) {
             const mf_node *from = input_at(node, k);
@@ -146,7 +148,7 @@ static bool is_write(const mf_node *n)
 typedef struct scheduler {
     mf_node **nodes; /* given order */
     int64_t n;
-    int *at;      /* by node id: position in nodes + 1; 0: not in the region */
+    int *at; /* by node id: position in nodes + 1; 0: not in the region */
     int *waiting; /* by position: inputs not placed yet */
     int *users, *users_at; /* positions that use position p: users[users_at[p] .. users_at[p+1]) */
     mf_node **out;

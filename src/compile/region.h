@@ -6,17 +6,17 @@
 #include "compile/compile.h"
 #include "compile/context.h"
 
-/* Region of every node (by id): -1 when it is an item of its own. Regions are numbered 0..*n_regions-1.
- * `region` has room for all nodes. */
+/* Region of every node (by id): -1 when it is an item of its own. Regions are numbered
+ * 0..*n_regions-1. `region` has room for all nodes. */
 MF_MUST mf_status mf_regions_find(const mf_compile *c, const mf_contexts *contexts,
                                   mf_node *const *order, int64_t n, int *region, int *n_regions);
 
-/* The nodes of one region in the order they will run: inputs first, writes to variables last, so that
- * readers are done with the storage that is then updated in place. Sorts in place. */
+/* The nodes of one region in the order they will run: inputs first, writes to variables last, so
+ * that readers are done with the storage that is then updated in place. Sorts in place. */
 MF_MUST mf_status mf_region_schedule(const mf_compile *c, mf_node **nodes, int64_t n);
 
-/* A plan for these nodes, in this order. The plan's inputs and outputs come back as graph outputs; all
- * memory is in `arena`. `leaves[id]` tells which outputs are used outside (one bool per port).
+/* A plan for these nodes, in this order. The plan's inputs and outputs come back as graph outputs;
+ * all memory is in `arena`. `leaves[id]` tells which outputs are used outside (one bool per port).
  * states[id] is what prepare made. */
 typedef struct mf_plan_ends {
     mf_output *inputs, *outputs;

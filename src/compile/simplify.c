@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* simplify.c - pass: ops that change nothing are taken out, and chains of them are shortened.
  *
- * Exact: only rules whose result has the same bits. (x + 0 is not one of them: -0 + 0 is 0.) Gradient
- * graphs are full of such ops: a sum over no axes and a reshape to the same shape for every operand
- * that might have been broadcast. */
+ * Exact: only rules whose result has the same bits. (x + 0 is not one of them: -0 + 0 is 0.)
+ * Gradient graphs are full of such ops: a sum over no axes and a reshape to the same shape for
+ * every operand that might have been broadcast. */
 #include "compile/compile.h"
 
 #include <string.h>
@@ -93,8 +93,8 @@ static mf_output reshape_rule(simplifier *x, mf_node *n)
     if (same_shape(x, (mf_output){ n, 0 }, n->inputs[0]))
         return plain_input(n, 0);
     /* A reshape of a reshape needs only the last shape. */
-    if (is_op(in, "Reshape") && in->n_controls == 0 && mf_shape_is_static(shape_of(x, (mf_output){ n, 0 })) &&
-        plain_input(in, 0).node) {
+    if (is_op(in, "Reshape") && in->n_controls == 0 &&
+        mf_shape_is_static(shape_of(x, (mf_output){ n, 0 })) && plain_input(in, 0).node) {
         n->inputs[0] = in->inputs[0];
         return none();
     }
@@ -171,16 +171,26 @@ static const struct {
     const char *op;
     mf_output (*apply)(simplifier *x, mf_node *n);
 } rules[] = {
-    { "Identity", identity_rule },       { "StopGradient", identity_rule },
-    { "PreventGradient", identity_rule }, { "Snapshot", identity_rule },
-    { "EnsureShape", same_shape_rule },  { "Reshape", reshape_rule },
-    { "Squeeze", same_shape_rule },      { "ExpandDims", same_shape_rule },
-    { "BroadcastTo", same_shape_rule },  { "Tile", same_shape_rule },
-    { "Sum", reduction_rule },           { "Mean", reduction_rule },
-    { "Max", reduction_rule },           { "Min", reduction_rule },
-    { "Prod", reduction_rule },          { "Transpose", transpose_rule },
-    { "Cast", cast_rule },               { "Mul", times_one_rule },
-    { "RealDiv", times_one_rule },       { "AddN", add_n_rule },
+    { "Identity", identity_rule },
+    { "StopGradient", identity_rule },
+    { "PreventGradient", identity_rule },
+    { "Snapshot", identity_rule },
+    { "EnsureShape", same_shape_rule },
+    { "Reshape", reshape_rule },
+    { "Squeeze", same_shape_rule },
+    { "ExpandDims", same_shape_rule },
+    { "BroadcastTo", same_shape_rule },
+    { "Tile", same_shape_rule },
+    { "Sum", reduction_rule },
+    { "Mean", reduction_rule },
+    { "Max", reduction_rule },
+    { "Min", reduction_rule },
+    { "Prod", reduction_rule },
+    { "Transpose", transpose_rule },
+    { "Cast", cast_rule },
+    { "Mul", times_one_rule },
+    { "RealDiv", times_one_rule },
+    { "AddN", add_n_rule },
 };
 
 static mf_output simplified(simplifier *x, mf_node *n)

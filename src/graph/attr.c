@@ -10,10 +10,11 @@
 #include <string.h>
 
 static const char *const kind_names[] = {
-    [MF_ATTR_NONE] = "none",     [MF_ATTR_STRING] = "string", [MF_ATTR_INT] = "int",
-    [MF_ATTR_FLOAT] = "float",   [MF_ATTR_BOOL] = "bool",     [MF_ATTR_TYPE] = "type",
-    [MF_ATTR_SHAPE] = "shape",   [MF_ATTR_TENSOR] = "tensor", [MF_ATTR_FUNC] = "func",
-    [MF_ATTR_PLACEHOLDER] = "placeholder",
+    [MF_ATTR_NONE] = "none",   [MF_ATTR_STRING] = "string",
+    [MF_ATTR_INT] = "int",     [MF_ATTR_FLOAT] = "float",
+    [MF_ATTR_BOOL] = "bool",   [MF_ATTR_TYPE] = "type",
+    [MF_ATTR_SHAPE] = "shape", [MF_ATTR_TENSOR] = "tensor",
+    [MF_ATTR_FUNC] = "func",   [MF_ATTR_PLACEHOLDER] = "placeholder",
 };
 
 const char *mf_attr_kind_name(mf_attr_kind kind)
@@ -181,7 +182,8 @@ static mf_status parse_shape(const char **p, mf_shape *out)
     return parse_dims(p, out);
 }
 
-/* uint8[4]{255,0,0,255}, of plain numbers. Its elements live in the arena, not in counted storage. */
+/* uint8[4]{255,0,0,255}, of plain numbers. Its elements live in the arena, not in counted storage.
+ */
 static mf_status parse_tensor(const char **p, mf_arena *arena, mf_tensor **out)
 {
     mf_shape shape;

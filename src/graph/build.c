@@ -24,7 +24,8 @@ static mf_status parse_one(mf_graph *g, const mf_opdef *def, const char **p, giv
         return MF_NOMEM("an attribute");
     *p += n;
     if (**p != '=')
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: expected name=value at \"%.40s\"", def->name, name);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: expected name=value at \"%.40s\"", def->name,
+                       name);
     ++*p;
     if (strcmp(name, "name") == 0 || strcmp(name, "device") == 0) {
         MF_TRY(mf_attr_parse(p, MF_ATTR_STRING, false, g->arena, &value));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* codec.c - graphs from and to GraphDef.
  *
- * Two rounds: all nodes first, then their edges, because a GraphDef lists nodes in any order. Names of
- * inputs inside a FunctionDef ("node:output:index") are the business of function.c. */
+ * Two rounds: all nodes first, then their edges, because a GraphDef lists nodes in any order. Names
+ * of inputs inside a FunctionDef ("node:output:index") are the business of function.c. */
 #include "graph/codec.h"
 
 #include "base/file.h"
@@ -71,8 +71,8 @@ static mf_status decode_list(mf_graph *g, const Tensorflow__AttrValue__ListValue
         out->n = (int64_t)l->n_s;
         out->strings = MF_ARENA_ARRAY(g->arena, mf_bytes, out->n);
         for (int64_t i = 0; out->strings && i < out->n; i++) {
-            out->strings[i].data =
-                mf_arena_strndup(g->arena, l->s[i].len ? (const char *)l->s[i].data : "", l->s[i].len);
+            out->strings[i].data = mf_arena_strndup(
+                g->arena, l->s[i].len ? (const char *)l->s[i].data : "", l->s[i].len);
             out->strings[i].len = l->s[i].len;
             if (!out->strings[i].data)
                 return MF_NOMEM("an attribute");
@@ -224,16 +224,14 @@ static mf_status check_name(const char *name)
 
     for (const char *c = name; *c && ok; c++)
         ok = is_name_start(*c) || *c == '-' || *c == '/' || *c == '\\' || *c == '>';
-    return ok ? MF_OK
-              : MF_FAIL(MF_INVALID_ARGUMENT, "'%.200s' is not a valid node name", name);
+    return ok ? MF_OK : MF_FAIL(MF_INVALID_ARGUMENT, "'%.200s' is not a valid node name", name);
 }
 
 mf_status mf_node_decode(mf_graph *g, const Tensorflow__NodeDef *def, mf_node **out)
 {
-    mf_node_spec spec = { .name = def->name,
-                          .op = def->op,
-                          .device = def->device,
-                          .n_inputs = count_data_inputs(def) };
+    mf_node_spec spec = {
+        .name = def->name, .op = def->op, .device = def->device, .n_inputs = count_data_inputs(def)
+    };
     mf_named_attr *attrs;
     mf_status st;
 

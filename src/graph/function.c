@@ -119,7 +119,8 @@ static const mf_attr *call_attr(const body *b, const char *name)
     return NULL;
 }
 
-/* How many tensors a signature's argument stands for, and the type of each, under these attributes. */
+/* How many tensors a signature's argument stands for, and the type of each, under these attributes.
+ */
 static mf_status arg_types(const body *b, const mf_argdef *a, mf_dtype *types, int max, int *n)
 {
     const mf_attr *list = a->list_attr ? call_attr(b, a->list_attr) : NULL;
@@ -198,9 +199,8 @@ static mf_status substitute(const body *b, mf_named_attr *attrs, int n)
             const mf_attr *value = call_attr(b, a->s.data);
 
             if (!value)
-                return MF_FAIL(MF_INVALID_ARGUMENT,
-                               "function %s: no value for the attribute '$%s'", b->f->name,
-                               a->s.data);
+                return MF_FAIL(MF_INVALID_ARGUMENT, "function %s: no value for the attribute '$%s'",
+                               b->f->name, a->s.data);
             *a = *value;
         } else if (a->kind == MF_ATTR_FUNC && !a->is_list) {
             MF_TRY(substitute(b, a->func->attrs, a->func->n_attrs));

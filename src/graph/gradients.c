@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradients.c - reverse-mode differentiation: every op on a path from xs to ys is asked for the
- * gradients of its inputs, in reverse order; where several arrive they are summed, in a fixed order. */
+ * gradients of its inputs, in reverse order; where several arrive they are summed, in a fixed
+ * order. */
 #include "graph/op.h"
 
 #include <string.h>
@@ -14,8 +15,8 @@ typedef struct arrivals {
 typedef struct backward {
     mf_graph *g;
     int64_t n_nodes; /* before we began */
-    bool *wanted;    /* by node id: a path from some x leads here */
-    arrivals **at;   /* by node id, by port; NULL: none */
+    bool *wanted; /* by node id: a path from some x leads here */
+    arrivals **at; /* by node id, by port; NULL: none */
 } backward;
 
 static mf_status arrive(backward *b, mf_output to, mf_output dy)
@@ -65,7 +66,8 @@ static bool differentiable(mf_dtype t)
            t == MF_DTYPE_VARIANT;
 }
 
-static void mark_wanted(backward *b, mf_node *const *order, int64_t n, const mf_output *xs, int n_xs)
+static void mark_wanted(backward *b, mf_node *const *order, int64_t n, const mf_output *xs,
+                        int n_xs)
 {
     for (int i = 0; i < n_xs; i++)
         b->wanted[xs[i].node->id] = true;
@@ -104,8 +106,9 @@ static mf_status node_grad(backward *b, mf_node *n, const mf_output *dy)
     for (int i = 0; i < n->n_outputs; i++)
         y[i] = (mf_output){ n, i };
     if (!n->op)
-        return MF_FAIL(MF_UNIMPLEMENTED, "no gradient through the call of function %s ({{node %s}})",
-                       n->op_name, n->name);
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "no gradient through the call of function %s ({{node %s}})", n->op_name,
+                       n->name);
     MF_TRY(n->op->grad(&g));
     MF_TRY(mf_graph_status(b->g));
     for (int i = 0; i < n->n_inputs; i++) {
@@ -160,8 +163,7 @@ static mf_status walk(backward *b, mf_node *const *order, int64_t n, const mf_ou
 static mf_status seed(backward *b, const mf_output *ys, int n_ys, const mf_output *dys)
 {
     for (int i = 0; i < n_ys; i++) {
-        const mf_output dy =
-            dys && dys[i].node ? dys[i] : mf_apply(b->g, "OnesLike", MF_IN(ys[i]));
+        const mf_output dy = dys && dys[i].node ? dys[i] : mf_apply(b->g, "OnesLike", MF_IN(ys[i]));
 
         MF_TRY(mf_graph_status(b->g));
         MF_TRY(arrive(b, ys[i], dy));
@@ -179,8 +181,8 @@ static void backward_deinit(backward *b)
     mf_free(b->wanted);
 }
 
-mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys, const mf_output *xs, int n_xs,
-                       const mf_output *dys, mf_output *dxs)
+mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys, const mf_output *xs,
+                       int n_xs, const mf_output *dys, mf_output *dxs)
 {
     backward b = { .g = graph, .n_nodes = graph->n_nodes };
     mf_node **order = mf_calloc(graph->n_nodes, sizeof *order);

@@ -211,8 +211,8 @@ static mf_status copy_node(const mf_node *src, mf_graph *dst, mf_node **out)
     n->controls = MF_ARENA_ARRAY(dst->arena, mf_node *, src->n_controls);
     n->in_types = MF_ARENA_ARRAY(dst->arena, mf_dtype, src->n_inputs);
     n->out_types = MF_ARENA_ARRAY(dst->arena, mf_dtype, src->n_outputs);
-    n->unknown.data = mf_arena_strndup(dst->arena, src->unknown.len ? src->unknown.data : "",
-                                       src->unknown.len);
+    n->unknown.data =
+        mf_arena_strndup(dst->arena, src->unknown.len ? src->unknown.data : "", src->unknown.len);
     if (!n->name || !n->device || !n->inputs || !n->controls || !n->in_types || !n->out_types ||
         !n->unknown.data)
         return MF_NOMEM("a graph");

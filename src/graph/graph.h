@@ -20,7 +20,7 @@ struct mf_node {
     const char *name;
     const char *op_name;
     const char *device; /* "" when unset */
-    const mf_op *op;    /* NULL: a call of `function` */
+    const mf_op *op; /* NULL: a call of `function` */
     mf_function *function;
     const mf_opdef *def;
     mf_output *inputs;
@@ -29,14 +29,14 @@ struct mf_node {
     mf_dtype *in_types, *out_types; /* reference edges have MF_DTYPE_REF added */
     int n_inputs, n_controls, n_attrs, n_outputs;
     mf_bytes unknown; /* wire bytes of fields we do not know, written out again */
-    bool removed;     /* by a pass; skipped everywhere */
+    bool removed; /* by a pass; skipped everywhere */
 };
 
 struct mf_function {
     const char *name;
     const mf_opdef *def;
     const void *proto; /* Tensorflow__FunctionDef in the graph's arena */
-    mf_bytes bytes;    /* as received, written out again */
+    mf_bytes bytes; /* as received, written out again */
 };
 
 typedef struct mf_graph_tensor {
@@ -48,9 +48,9 @@ struct mf_graph {
     mf_arena *arena;
     mf_node **nodes;
     int64_t n_nodes, cap_nodes;
-    mf_map names;     /* name -> mf_node */
+    mf_map names; /* name -> mf_node */
     mf_map functions; /* name -> mf_function */
-    mf_map unique;    /* base name -> int64_t counter, for new names */
+    mf_map unique; /* base name -> int64_t counter, for new names */
     mf_graph_tensor *tensors;
     const char *scope; /* "" or "a/b/" */
     mf_bytes unknown, gradients; /* GraphDef's and its library's unknown fields; GradientDefs */
@@ -82,8 +82,8 @@ const char *mf_graph_unique_name(mf_graph *graph, const char *base);
 /* Keep a reference to tensor storage until the graph ends; returns the kept header or NULL. */
 mf_tensor *mf_graph_own_tensor(mf_graph *graph, const mf_tensor *tensor);
 
-/* The inputs of `node` are checked against its signature; types and counts are worked out. Used when
- * inputs are known only later (decoding). */
+/* The inputs of `node` are checked against its signature; types and counts are worked out. Used
+ * when inputs are known only later (decoding). */
 MF_MUST mf_status mf_node_set_inputs(mf_graph *graph, mf_node *node, const mf_output *inputs,
                                      int n_inputs, mf_node *const *controls, int n_controls);
 
@@ -115,7 +115,8 @@ MF_MUST mf_status mf_graph_add_function(mf_graph *graph, const void *data, size_
 MF_MUST mf_status mf_graph_order(const mf_graph *graph, mf_node **order, int64_t *n);
 /* All that must hold between nodes: references exist, types agree, no cycles. */
 MF_MUST mf_status mf_graph_verify(const mf_graph *graph);
-/* A copy with its own arena; unneeded nodes may be left out by `keep` (indexed by id; NULL: all). */
+/* A copy with its own arena; unneeded nodes may be left out by `keep` (indexed by id; NULL: all).
+ */
 MF_MUST mf_status mf_graph_copy(const mf_graph *src, const bool *keep, mf_graph **out);
 /* Add to `dst` the nodes and functions of `src` whose names it lacks, connected as in src.
  * INVALID_ARGUMENT when a function of the same name differs. */

@@ -12,8 +12,9 @@ static const mf_tensor *reusable_input(const mf_kernel *k, mf_dtype dtype, int64
     for (int i = 0; i < k->n_in && i < 64; i++) {
         const mf_tensor *in = k->in[i];
 
-        if (k->reuse >> i & 1 && in->dtype == dtype && in->count == count && in->buffer && in->buffer->size_class >= 0 &&
-            in->data == in->buffer->data && mf_buffer_is_sole(in->buffer))
+        if (k->reuse >> i & 1 && in->dtype == dtype && in->count == count && in->buffer &&
+            in->buffer->size_class >= 0 && in->data == in->buffer->data &&
+            mf_buffer_is_sole(in->buffer))
             return in;
     }
     return NULL;
@@ -84,7 +85,8 @@ mf_status mf_kernel_set_object(mf_kernel *k, int i, mf_object *object)
     return MF_OK;
 }
 
-/* The directory part of `path` with links resolved: a file that does not exist yet has none itself. */
+/* The directory part of `path` with links resolved: a file that does not exist yet has none itself.
+ */
 static bool real_location(const char *path, char out[PATH_MAX])
 {
     char parent[PATH_MAX];

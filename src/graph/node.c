@@ -158,11 +158,10 @@ static mf_status check_attr(const mf_node *n, const mf_attrdef *d, const mf_attr
                        "{{node %s}}: attr '%s' is the placeholder '$%s' outside a function",
                        n->name, d->name, a->s.data);
     if (a->is_list != d->is_list || (a->kind != d->kind && !empty_list))
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "{{node %s}}: attr '%s' of op %s must be %s%s%s, but is %s%s", n->name,
-                       d->name, n->op_name, d->is_list ? "list(" : "", mf_attr_kind_name(d->kind),
-                       d->is_list ? ")" : "", a->is_list ? "a list of " : "",
-                       mf_attr_kind_name(a->kind));
+        return MF_FAIL(
+            MF_INVALID_ARGUMENT, "{{node %s}}: attr '%s' of op %s must be %s%s%s, but is %s%s",
+            n->name, d->name, n->op_name, d->is_list ? "list(" : "", mf_attr_kind_name(d->kind),
+            d->is_list ? ")" : "", a->is_list ? "a list of " : "", mf_attr_kind_name(a->kind));
     if (d->has_minimum) {
         const int64_t v = a->is_list ? a->n : a->i;
 
@@ -193,8 +192,9 @@ static mf_dtype input_type(const mf_node_spec *spec, int i)
 {
     const mf_output o = spec->inputs[i];
 
-    return o.node && o.port >= 0 && o.port < o.node->n_outputs ? mf_type_base(o.node->out_types[o.port])
-                                                               : MF_DTYPE_INVALID;
+    return o.node && o.port >= 0 && o.port < o.node->n_outputs
+               ? mf_type_base(o.node->out_types[o.port])
+               : MF_DTYPE_INVALID;
 }
 
 /* How many inputs argument `arg` takes, if the attributes do not say: what the others leave over,
@@ -221,8 +221,8 @@ static int leftover(const mf_opdef *def, int arg, const mf_node *n, int n_inputs
     return (n_inputs - others) % sharers == 0 ? (n_inputs - others) / sharers : -1;
 }
 
-static mf_status infer_list_attr(mf_graph *g, mf_node *n, const mf_node_spec *spec, const char *attr,
-                                 int at, int count)
+static mf_status infer_list_attr(mf_graph *g, mf_node *n, const mf_node_spec *spec,
+                                 const char *attr, int at, int count)
 {
     mf_attr list = { .kind = MF_ATTR_TYPE, .is_list = true, .n = count };
 
@@ -248,9 +248,9 @@ static mf_status infer_attrs(mf_graph *g, mf_node *n, const mf_node_spec *spec)
         if (counter) {
             const mf_attr *given = mf_node_attr(n, counter);
 
-            count = !given              ? leftover(def, i, n, spec->n_inputs)
-                    : given->is_list    ? (int)given->n
-                                        : (int)given->i;
+            count = !given           ? leftover(def, i, n, spec->n_inputs)
+                    : given->is_list ? (int)given->n
+                                     : (int)given->i;
             if (count < 0 || at + count > spec->n_inputs)
                 return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}} (op %s): %d inputs are too few",
                                n->name, n->op_name, spec->n_inputs);
@@ -262,8 +262,9 @@ static mf_status infer_attrs(mf_graph *g, mf_node *n, const mf_node_spec *spec)
         }
         if (a->type_attr && !mf_node_attr(n, a->type_attr) && count > 0 && at < spec->n_inputs &&
             input_type(spec, at) != MF_DTYPE_INVALID)
-            MF_TRY(add_attr(g, n, a->type_attr,
-                            (mf_attr){ .kind = MF_ATTR_TYPE, .n = 1, .type = input_type(spec, at) }));
+            MF_TRY(
+                add_attr(g, n, a->type_attr,
+                         (mf_attr){ .kind = MF_ATTR_TYPE, .n = 1, .type = input_type(spec, at) }));
         at += count;
     }
     return MF_OK;
@@ -328,7 +329,7 @@ static mf_status expand_args(mf_graph *g, const mf_node *n, const mf_argdef *arg
         const int64_t c = arg_count(n, &args[i]);
 
         for (int64_t k = 0; k < c; k++) {
-            const mf_dtype t = list                  ? (mf_dtype)list->ints[k]
+            const mf_dtype t = list                ? (mf_dtype)list->ints[k]
                                : args[i].type_attr ? mf_node_type(n, args[i].type_attr)
                                                    : args[i].type;
 
@@ -351,7 +352,8 @@ void mf_node_arg_range(const mf_node *node, bool output, int arg, int *first, in
 
 static const char *type_text(mf_dtype t, char text[32])
 {
-    (void)snprintf(text, 32, "%s%s", mf_dtype_name(mf_type_base(t)), mf_type_is_ref(t) ? "_ref" : "");
+    (void)snprintf(text, 32, "%s%s", mf_dtype_name(mf_type_base(t)),
+                   mf_type_is_ref(t) ? "_ref" : "");
     return text;
 }
 

@@ -18,22 +18,23 @@
 typedef struct mf_infer {
     const mf_node *node;
     int n_in, n_out;
-    const mf_shape *in;             /* what is known of the inputs */
+    const mf_shape *in; /* what is known of the inputs */
     const mf_tensor *const *in_value; /* NULL, or the input's value where it is known and small */
-    mf_shape *out;                  /* to be filled; unknown rank on entry */
-    mf_tensor *out_value;           /* one per output; fill with mf_infer_value() where possible */
+    mf_shape *out; /* to be filled; unknown rank on entry */
+    mf_tensor *out_value; /* one per output; fill with mf_infer_value() where possible */
 } mf_infer;
 
 /* Ready-made infer functions. */
-MF_MUST mf_status mf_infer_unknown(mf_infer *in);   /* nothing is known */
-MF_MUST mf_status mf_infer_same(mf_infer *in);      /* every output like input 0 */
-MF_MUST mf_status mf_infer_scalar(mf_infer *in);    /* every output a scalar */
-MF_MUST mf_status mf_infer_none(mf_infer *in);      /* no outputs */
+MF_MUST mf_status mf_infer_unknown(mf_infer *in); /* nothing is known */
+MF_MUST mf_status mf_infer_same(mf_infer *in); /* every output like input 0 */
+MF_MUST mf_status mf_infer_scalar(mf_infer *in); /* every output a scalar */
+MF_MUST mf_status mf_infer_none(mf_infer *in); /* no outputs */
 MF_MUST mf_status mf_infer_broadcast(mf_infer *in); /* output 0: inputs 0 and 1 broadcast */
 /* Helpers. Ranks and dimensions that are unknown pass every check. */
 MF_MUST mf_status mf_infer_rank(const mf_infer *in, int input, int rank);
 MF_MUST mf_status mf_infer_rank_at_least(const mf_infer *in, int input, int rank);
-/* Input i read as a shape: its value if known, else rank from its length; -1 elements are unknown. */
+/* Input i read as a shape: its value if known, else rank from its length; -1 elements are unknown.
+ */
 MF_MUST mf_status mf_infer_shape_input(const mf_infer *in, int input, mf_shape *out);
 /* Input i is a known integer scalar. */
 bool mf_infer_int_input(const mf_infer *in, int input, int64_t *out);
@@ -42,13 +43,13 @@ void mf_infer_value(mf_infer *in, int output, const mf_tensor *value);
 
 /* ---- gradients ---- */
 
-/* dy[i].node is NULL where no gradient arrives; at least one does. dx[i] stays empty where none flows.
- * Graph-building errors are sticky, so a gradient needs no checks of its own. */
+/* dy[i].node is NULL where no gradient arrives; at least one does. dx[i] stays empty where none
+ * flows. Graph-building errors are sticky, so a gradient needs no checks of its own. */
 typedef struct mf_grad {
     mf_graph *graph;
     mf_node *node;
     const mf_output *x, *y, *dy; /* inputs, outputs, gradients of the outputs */
-    mf_output *dx;               /* to be filled, one per input */
+    mf_output *dx; /* to be filled, one per input */
     int n_in, n_out;
 } mf_grad;
 
@@ -67,10 +68,10 @@ typedef struct mf_kernel mf_kernel;
 struct mf_step {
     mf_pool *pool;
     mf_resources *resources; /* by container and name; outlive steps and sessions */
-    mf_resources *local;     /* of this step: stacks, tensor arrays */
-    mf_cancel *cancel;       /* waiting ops register here */
+    mf_resources *local; /* of this step: stacks, tensor arrays */
+    mf_cancel *cancel; /* waiting ops register here */
     int64_t id;
-    int64_t deadline_ns;           /* mf_clock_ns() time, or 0 */
+    int64_t deadline_ns; /* mf_clock_ns() time, or 0 */
     const char *const *allow_dirs; /* mf_step_file() checks against these */
     int n_allow_dirs;
 };
@@ -79,21 +80,22 @@ struct mf_step {
  * several runs at once, so run() must not change it (or lock). */
 typedef struct mf_prepare {
     const mf_node *node;
-    mf_arena *arena;        /* lives as long as the compiled node */
-    const mf_shape *in;     /* shapes, possibly unknown */
-    mf_resources *session;  /* state that nodes keep from step to step, by node name */
-    void *state;            /* out: becomes k->state */
+    mf_arena *arena; /* lives as long as the compiled node */
+    const mf_shape *in; /* shapes, possibly unknown */
+    mf_resources *session; /* state that nodes keep from step to step, by node name */
+    void *state; /* out: becomes k->state */
 } mf_prepare;
 
 struct mf_kernel {
     const mf_node *node; /* reading attributes is slow: do it in prepare */
     void *state;
     mf_step *step;
-    const mf_tensor *const *in; /* plain inputs hold values; resource and reference inputs a handle */
+    const mf_tensor *const
+        *in; /* plain inputs hold values; resource and reference inputs a handle */
     mf_tensor *const *out;
     int n_in, n_out;
     uint64_t reuse; /* bit i: this is the last use of input i, its storage may become an output's */
-    void *owner;    /* executor's own */
+    void *owner; /* executor's own */
 };
 
 /* Memory for output i. With MF_OP_INPLACE the block of an input that nobody else reads may be
@@ -153,17 +155,18 @@ typedef void mf_span_fn(const mf_span *s);
 typedef struct mf_loop {
     int arity;
     mf_span_fn *fn[MF_DTYPE_COUNT]; /* by the type of the last input; NULL: unsupported */
-    const char *param;              /* the attribute behind mf_span.param, or NULL */
+    const char *param; /* the attribute behind mf_span.param, or NULL */
 } mf_loop;
 
 /* ---- the op ---- */
 
 enum mf_op_flag {
     MF_OP_INPLACE = 1 << 0, /* outputs may overwrite inputs of the same size */
-    MF_OP_VIEW = 1 << 1,    /* output 0 is input 0's storage */
-    MF_OP_HEAP = 1 << 2,    /* outputs come from elsewhere (variables): never placed by a plan */
-    MF_OP_UNPLANNED = 1 << 3, /* never inside a plan. Every op that keeps a reference to an input tensor
-                                 (queues, stacks) needs this: memory of a plan ends with the step */
+    MF_OP_VIEW = 1 << 1, /* output 0 is input 0's storage */
+    MF_OP_HEAP = 1 << 2, /* outputs come from elsewhere (variables): never placed by a plan */
+    MF_OP_UNPLANNED =
+        1 << 3, /* never inside a plan. Every op that keeps a reference to an input tensor
+                   (queues, stacks) needs this: memory of a plan ends with the step */
     MF_OP_SEES_DEAD = 1 << 4, /* runs on dead inputs too (Merge and friends) */
 };
 
@@ -176,23 +179,24 @@ typedef enum mf_control_op {
     MF_CONTROL_EXIT,
     MF_CONTROL_NEXT,
     MF_CONTROL_TRIGGER, /* ControlTrigger: alive even when its inputs are dead */
-    MF_CONTROL_ARG,     /* _Arg, _Retval of function bodies: gone after inlining */
-    MF_CONTROL_CALL,    /* gone after inlining: PartitionedCall, If, While, Case */
+    MF_CONTROL_ARG, /* _Arg, _Retval of function bodies: gone after inlining */
+    MF_CONTROL_CALL, /* gone after inlining: PartitionedCall, If, While, Case */
 } mf_control_op;
 
 struct mf_op {
     const char *name; /* TensorFlow's: the identity on the wire and in files */
-    const char *def;  /* signature, see opdef.h; parsed on first use */
+    const char *def; /* signature, see opdef.h; parsed on first use */
     unsigned flags;
     mf_control_op control;
     mf_status (*infer)(mf_infer *in);
     mf_grad_fn *grad;
     mf_status (*prepare)(mf_prepare *p); /* optional */
-    void (*release)(void *state);        /* optional: what the arena does not free */
-    mf_status (*run)(mf_kernel *k);      /* computes and returns */
-    void (*start)(mf_kernel *k);         /* instead of run, for ops that wait */
-    const mf_loop *loop;                 /* elementwise ops */
-    /* Inputs and attributes to test with, NULL-terminated; see tests/ops/sample.h for the syntax. */
+    void (*release)(void *state); /* optional: what the arena does not free */
+    mf_status (*run)(mf_kernel *k); /* computes and returns */
+    void (*start)(mf_kernel *k); /* instead of run, for ops that wait */
+    const mf_loop *loop; /* elementwise ops */
+    /* Inputs and attributes to test with, NULL-terminated; see tests/ops/sample.h for the syntax.
+     */
     const char *const *samples;
 };
 

@@ -4,7 +4,8 @@
  *   (x: T, y: T) -> (z: T) {T: type in [float,double], N: int >= 1, keep: bool = false} is_stateful
  *
  * Arguments: T (an attribute or a type), N*T (N of them), *Tl (one per type in the list Tl),
- * "ref T" (a reference). {numbers}, {reals}, {floats} and {any} abbreviate TensorFlow's type sets. */
+ * "ref T" (a reference). {numbers}, {reals}, {floats} and {any} abbreviate TensorFlow's type sets.
+ */
 #ifndef MF_GRAPH_OPDEF_H
 #define MF_GRAPH_OPDEF_H
 
@@ -12,7 +13,7 @@
 
 typedef struct mf_argdef {
     const char *name;
-    mf_dtype type;         /* fixed type, or INVALID */
+    mf_dtype type; /* fixed type, or INVALID */
     const char *type_attr; /* attribute giving the type */
     const char *number_attr;
     const char *list_attr; /* attribute giving all types */
@@ -25,7 +26,7 @@ typedef struct mf_attrdef {
     bool is_list;
     bool has_default, has_minimum;
     mf_attr default_value;
-    int64_t minimum;        /* of an int, or of a list's length */
+    int64_t minimum; /* of an int, or of a list's length */
     uint32_t allowed_types; /* bit set; 0: all */
     const char **allowed_strings;
     int n_allowed_strings; /* 0: all */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resource.c - named objects. A key is "container/name"; both may hold slashes, so the length of the
- * container stands in front. */
+/* resource.c - named objects. A key is "container/name"; both may hold slashes, so the length of
+ * the container stands in front. */
 #include "graph/resource.h"
 
 #include "base/map.h"

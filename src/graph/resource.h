@@ -36,8 +36,8 @@ uint64_t mf_resources_generation(const mf_resources *resources);
 typedef struct mf_variable {
     mf_object object;
     pthread_mutex_t lock;
-    mf_tensor value;  /* guarded by lock; INVALID dtype: uninitialised */
-    mf_dtype dtype;   /* of every value */
+    mf_tensor value; /* guarded by lock; INVALID dtype: uninitialised */
+    mf_dtype dtype; /* of every value */
     mf_shape declared; /* may be partly unknown */
     char *name;
 } mf_variable;
@@ -62,7 +62,8 @@ MF_MUST mf_status mf_variable_assign(mf_variable *v, const mf_tensor *value, boo
 void mf_variable_reset(mf_variable *v); /* back to uninitialised */
 
 /* Lock several variables (any order, duplicates allowed) and make each value writable: storage that
- * a reader holds is copied first. On failure nothing is locked. Uninitialised ones fail as in read. */
+ * a reader holds is copied first. On failure nothing is locked. Uninitialised ones fail as in read.
+ */
 enum { MF_UPDATE_MAX = 8 };
 MF_MUST mf_status mf_variables_begin(mf_variable *const *v, int n);
 void mf_variables_end(mf_variable *const *v, int n);

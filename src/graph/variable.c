@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* variable.c - variables: a value behind a lock. Readers take a counted reference to the storage and
- * never see it change; writers write in place when no reader holds it, else into a copy. */
+/* variable.c - variables: a value behind a lock. Readers take a counted reference to the storage
+ * and never see it change; writers write in place when no reader holds it, else into a copy. */
 #include "base/mem.h"
 #include "graph/resource.h"
 

@@ -2,7 +2,8 @@
 /* batch_norm.c - batch normalisation and its gradient. Everything computes in float, statistics are
  * summed in short blocks of float and further in double.
  *
- * Data are [outer][channels][inner]: channels last has inner = 1, channels first has outer = batch. */
+ * Data are [outer][channels][inner]: channels last has inner = 1, channels first has outer = batch.
+ */
 #include "base/mem.h"
 #include "ops/grad_util.h"
 #include "ops/row_math.h"
@@ -16,9 +17,9 @@ typedef struct norm_state {
 } norm_state;
 
 typedef enum norm_sums {
-    SUM_X,      /* x */
+    SUM_X, /* x */
     SUM_SQUARE, /* (x - mean)^2 */
-    SUM_GRAD,   /* dy, and dy * (x - mean) */
+    SUM_GRAD, /* dy, and dy * (x - mean) */
 } norm_sums;
 
 typedef struct norm_job {
@@ -119,8 +120,8 @@ static void sum_piece(void *ctx, int64_t piece)
 {
     const norm_job *job = ctx;
     const int64_t from = piece * job->outer_per_piece;
-    const int64_t to = from + job->outer_per_piece < job->outer ? from + job->outer_per_piece
-                                                                : job->outer;
+    const int64_t to =
+        from + job->outer_per_piece < job->outer ? from + job->outer_per_piece : job->outer;
     double *sum0 = job->partial + piece * 2 * job->channels, *sum1 = sum0 + job->channels;
 
     memset(sum0, 0, (size_t)(2 * job->channels) * sizeof *sum0);
@@ -157,8 +158,8 @@ static void apply_piece(void *ctx, int64_t piece)
 {
     const norm_job *job = ctx;
     const int64_t from = piece * job->outer_per_piece, inner = job->inner;
-    const int64_t to = from + job->outer_per_piece < job->outer ? from + job->outer_per_piece
-                                                                : job->outer;
+    const int64_t to =
+        from + job->outer_per_piece < job->outer ? from + job->outer_per_piece : job->outer;
 
     if (inner > 1) {
         for (int64_t i = from * job->channels; i < to * job->channels; i++) {
@@ -216,10 +217,11 @@ static mf_status check_vector(const mf_shape *s, const char *what, int64_t *chan
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s must be 1-dimensional: %s", what,
                        mf_shape_text(s, text));
     if (s->rank == 1 && s->dims[0] >= 0 && *channels >= 0 && s->dims[0] != *channels)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "%s must have the same number of elements as the channels of x, got %lld and "
-                       "%lld",
-                       what, (long long)s->dims[0], (long long)*channels);
+        return MF_FAIL(
+            MF_INVALID_ARGUMENT,
+            "%s must have the same number of elements as the channels of x, got %lld and "
+            "%lld",
+            what, (long long)s->dims[0], (long long)*channels);
     if (s->rank == 1 && *channels < 0)
         *channels = s->dims[0];
     return MF_OK;
@@ -235,8 +237,8 @@ static mf_status check_norm(const mf_node *node, const mf_shape *const in[5], in
     *channels = -1;
     MF_TRY(check_x(node, in[0]));
     if (in[0]->rank > 0)
-        *channels = in[0]->dims[channel_axis(mf_node_string(node, "data_format")[1] == 'C',
-                                             in[0]->rank)];
+        *channels =
+            in[0]->dims[channel_axis(mf_node_string(node, "data_format")[1] == 'C', in[0]->rank)];
     MF_TRY(check_vector(in[1], "scale", channels));
     MF_TRY(check_vector(in[2], "offset", channels));
     if (!training || factor != 1.0f) {
@@ -270,12 +272,13 @@ static mf_status check_grad(const mf_node *node, const mf_shape *const in[5], in
     *channels = -1;
     MF_TRY(check_x(node, in[1]));
     if (!mf_shape_compatible(in[0], in[1]))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "x and y_backprop must have same shape, but x has shape "
-                       "%s and y_backprop has shape %s", mf_shape_text(in[1], a),
-                       mf_shape_text(in[0], b));
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "x and y_backprop must have same shape, but x has shape "
+                       "%s and y_backprop has shape %s",
+                       mf_shape_text(in[1], a), mf_shape_text(in[0], b));
     if (in[1]->rank > 0)
-        *channels = in[1]->dims[channel_axis(mf_node_string(node, "data_format")[1] == 'C',
-                                             in[1]->rank)];
+        *channels =
+            in[1]->dims[channel_axis(mf_node_string(node, "data_format")[1] == 'C', in[1]->rank)];
     MF_TRY(check_vector(in[2], "scale", channels));
     MF_TRY(check_vector(in[3], "saved mean", channels));
     return check_vector(in[4], "saved variance", channels);
@@ -495,7 +498,7 @@ static mf_status norm_grad(mf_grad *g)
     const bool training = mf_node_bool(g->node, "is_training");
     const mf_output mean = training ? (mf_output){ g->node, 3 } : g->x[3];
     const mf_output variance = training ? (mf_output){ g->node, 4 } : g->x[4];
-    const char *op = g->n_out == 6 ? "FusedBatchNormGradV3"
+    const char *op = g->n_out == 6                                       ? "FusedBatchNormGradV3"
                      : strcmp(g->node->op_name, "FusedBatchNormV2") == 0 ? "FusedBatchNormGradV2"
                                                                          : "FusedBatchNormGrad";
     mf_output in[7] = { g->dy[0], g->x[0], g->x[1], mean, variance, MF_END, MF_END };
@@ -514,7 +517,8 @@ static mf_status norm_grad(mf_grad *g)
 }
 
 #define FORMAT4 "data_format:string='NHWC' in ['NHWC','NCHW'], is_training:bool=true}"
-#define FORMAT5 "data_format:string='NHWC' in ['NHWC','NCHW','NDHWC','NCDHW'], is_training:bool=true}"
+#define FORMAT5                                                                                    \
+    "data_format:string='NHWC' in ['NHWC','NCHW','NDHWC','NCDHW'], is_training:bool=true}"
 #define EPSILON "epsilon:float=9.99999975e-05, "
 #define AVERAGE "exponential_avg_factor:float=1, "
 #define NORM_OP(NAME, DEF, INFER, RUN, GRAD, ...)                                                  \
@@ -525,19 +529,20 @@ static mf_status norm_grad(mf_grad *g)
 
 /* TensorFlow leaves the saved statistics uninitialised when it does not train: !unordered. */
 const mf_op mf_ops_batch_norm[] = {
-    NORM_OP("FusedBatchNorm",
-            "(x:T, scale:T, offset:T, mean:T, variance:T) -> (y:T, batch_mean:T, batch_variance:T, "
-            "reserve_space_1:T, reserve_space_2:T) {T:type in [float], " EPSILON AVERAGE FORMAT4,
-            norm_infer, norm_run, norm_grad,
-            "f32[2,3,4,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd",
-            "f32[2,3,4,3] f32[3] f32[3] f32[3]~ f32[3]@0.5:2~ ; is_training=false !nograd !unordered",
-            "f32[2,3,4,3] f32[2] f32[3] f32[0] f32[0] !fails"),
-    NORM_OP("FusedBatchNormV2",
-            "(x:T, scale:U, offset:U, mean:U, variance:U) -> (y:T, batch_mean:U, batch_variance:U, "
-            "reserve_space_1:U, reserve_space_2:U) {T:type in [half,bfloat16,float], U:type in "
-            "[float], " EPSILON AVERAGE FORMAT4,
-            norm_infer, norm_run, norm_grad, "f32[2,3,4,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd",
-            "f16[2,3,4,3] f32[3] f32[3] f32[3]~ f32[3]@0.5:2~ ; is_training=false !nograd !unordered"),
+    NORM_OP(
+        "FusedBatchNorm",
+        "(x:T, scale:T, offset:T, mean:T, variance:T) -> (y:T, batch_mean:T, batch_variance:T, "
+        "reserve_space_1:T, reserve_space_2:T) {T:type in [float], " EPSILON AVERAGE FORMAT4,
+        norm_infer, norm_run, norm_grad, "f32[2,3,4,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd",
+        "f32[2,3,4,3] f32[3] f32[3] f32[3]~ f32[3]@0.5:2~ ; is_training=false !nograd !unordered",
+        "f32[2,3,4,3] f32[2] f32[3] f32[0] f32[0] !fails"),
+    NORM_OP(
+        "FusedBatchNormV2",
+        "(x:T, scale:U, offset:U, mean:U, variance:U) -> (y:T, batch_mean:U, batch_variance:U, "
+        "reserve_space_1:U, reserve_space_2:U) {T:type in [half,bfloat16,float], U:type in "
+        "[float], " EPSILON AVERAGE FORMAT4,
+        norm_infer, norm_run, norm_grad, "f32[2,3,4,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd",
+        "f16[2,3,4,3] f32[3] f32[3] f32[3]~ f32[3]@0.5:2~ ; is_training=false !nograd !unordered"),
     NORM_OP("FusedBatchNormV3",
             "(x:T, scale:U, offset:U, mean:U, variance:U) -> (y:T, batch_mean:U, batch_variance:U, "
             "reserve_space_1:U, reserve_space_2:U, reserve_space_3:U) {T:type in [half,bfloat16,"
@@ -558,22 +563,24 @@ const mf_op mf_ops_batch_norm[] = {
             "[float], " EPSILON FORMAT4,
             norm_grad_infer, norm_grad_run, mf_grad_missing,
             "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 !nograd"),
-    NORM_OP("FusedBatchNormGradV2",
-            "(y_backprop:T, x:T, scale:float, reserve_space_1:U, reserve_space_2:U) -> "
-            "(x_backprop:T, scale_backprop:U, offset_backprop:U, reserve_space_3:U, "
-            "reserve_space_4:U) {T:type in [half,bfloat16,float], U:type in [float], " EPSILON FORMAT4,
-            norm_grad_infer, norm_grad_run, mf_grad_missing,
-            "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 !nograd"),
-    NORM_OP("FusedBatchNormGradV3",
-            "(y_backprop:T, x:T, scale:float, reserve_space_1:U, reserve_space_2:U, "
-            "reserve_space_3:U) -> (x_backprop:T, scale_backprop:U, offset_backprop:U, "
-            "reserve_space_4:U, reserve_space_5:U) {T:type in [half,bfloat16,float], U:type in "
-            "[float], " EPSILON FORMAT5,
-            norm_grad_infer, norm_grad_run, mf_grad_missing,
-            "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] !nograd",
-            "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] ; is_training=false !nograd",
-            "f32[2,3,4,5] f32[2,3,4,5] f32[3] f32[3] f32[3]@0.5:2 f32[] ; data_format='NCHW' !nograd "
-            "!notf",
-            "f32[2,3,4,3] f32[2,3,4,2] f32[3] f32[3] f32[3] f32[] !fails"),
+    NORM_OP(
+        "FusedBatchNormGradV2",
+        "(y_backprop:T, x:T, scale:float, reserve_space_1:U, reserve_space_2:U) -> "
+        "(x_backprop:T, scale_backprop:U, offset_backprop:U, reserve_space_3:U, "
+        "reserve_space_4:U) {T:type in [half,bfloat16,float], U:type in [float], " EPSILON FORMAT4,
+        norm_grad_infer, norm_grad_run, mf_grad_missing,
+        "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 !nograd"),
+    NORM_OP(
+        "FusedBatchNormGradV3",
+        "(y_backprop:T, x:T, scale:float, reserve_space_1:U, reserve_space_2:U, "
+        "reserve_space_3:U) -> (x_backprop:T, scale_backprop:U, offset_backprop:U, "
+        "reserve_space_4:U, reserve_space_5:U) {T:type in [half,bfloat16,float], U:type in "
+        "[float], " EPSILON FORMAT5,
+        norm_grad_infer, norm_grad_run, mf_grad_missing,
+        "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] !nograd",
+        "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] ; is_training=false !nograd",
+        "f32[2,3,4,5] f32[2,3,4,5] f32[3] f32[3] f32[3]@0.5:2 f32[] ; data_format='NCHW' !nograd "
+        "!notf",
+        "f32[2,3,4,3] f32[2,3,4,2] f32[3] f32[3] f32[3] f32[] !fails"),
     { 0 },
 };

@@ -11,7 +11,8 @@ typedef struct bias_job {
     void (*run)(const struct bias_job *job, int64_t from, int64_t to);
     const void *value, *bias;
     void *out;
-    int64_t rows, channels, inner, rows_per_piece; /* a row: [channels] or, with inner > 1, [inner] */
+    int64_t rows, channels, inner,
+        rows_per_piece; /* a row: [channels] or, with inner > 1, [inner] */
 } bias_job;
 
 /* A row is all channels when they are innermost, else one channel's plane. */
@@ -24,17 +25,17 @@ typedef struct bias_job {
                                                                                                    \
         for (int64_t r = from; r < to; r++) {                                                      \
             const MF_S_##KIND *xr = x + r * n;                                                     \
-            MF_S_##KIND *y = o + r * n;                                                           \
+            MF_S_##KIND *y = o + r * n;                                                            \
                                                                                                    \
             if (job->inner > 1) {                                                                  \
                 const MF_C_##KIND v = MF_LD_##KIND(b, r % job->channels);                          \
                 MF_IVDEP                                                                           \
                 for (int64_t i = 0; i < n; i++)                                                    \
-                    y[i] = MF_ST_##KIND(ADD(MF_LD_##KIND(xr, i), v));                            \
+                    y[i] = MF_ST_##KIND(ADD(MF_LD_##KIND(xr, i), v));                              \
             } else {                                                                               \
                 MF_IVDEP                                                                           \
                 for (int64_t i = 0; i < n; i++)                                                    \
-                    y[i] = MF_ST_##KIND(ADD(MF_LD_##KIND(xr, i), MF_LD_##KIND(b, i)));           \
+                    y[i] = MF_ST_##KIND(ADD(MF_LD_##KIND(xr, i), MF_LD_##KIND(b, i)));             \
             }                                                                                      \
         }                                                                                          \
     }
@@ -45,12 +46,8 @@ MF_EACH_COMPLEX(BIAS_ROWS, bias, PLUS)
 
 /* Signed integers add like unsigned ones. */
 static void (*const rows_fn[MF_DTYPE_COUNT])(const bias_job *, int64_t, int64_t) = {
-    MF_FN_FLOATS(bias),
-    MF_FN_UNSIGNED(bias),
-    MF_FN_COMPLEX(bias),
-    [MF_DTYPE_I8] = bias_u8,
-    [MF_DTYPE_I16] = bias_u16,
-    [MF_DTYPE_I32] = bias_u32,
+    MF_FN_FLOATS(bias),        MF_FN_UNSIGNED(bias),      MF_FN_COMPLEX(bias),
+    [MF_DTYPE_I8] = bias_u8,   [MF_DTYPE_I16] = bias_u16, [MF_DTYPE_I32] = bias_u32,
     [MF_DTYPE_I64] = bias_u64,
 };
 
@@ -203,11 +200,11 @@ const mf_op mf_ops_bias[] = {
       .infer = bias_infer,
       .grad = bias_grad,
       .run = bias_run,
-      .samples = MF_SAMPLES("f32[3,5] f32[5]", "f32[2,3,4,5] f32[3] ; data_format='NCHW'",
-                            "f64[2,3,5] f64[5]", "f16[2,5] f16[5]", "bf16[2,3,2,2] bf16[2]",
-                            "i32[2,3] i32[3]", "i8[2,3] i8[3]", "c64[2,3] c64[3]", "f32[0,5] f32[5]",
-                            "f32[5000,7] f32[7] !nograd", "f32[2,5] f32[4] !fails",
-                            "f32[5] f32[5] !fails", "f32[2,5] f32[1,5] !fails") },
+      .samples = MF_SAMPLES(
+          "f32[3,5] f32[5]", "f32[2,3,4,5] f32[3] ; data_format='NCHW'", "f64[2,3,5] f64[5]",
+          "f16[2,5] f16[5]", "bf16[2,3,2,2] bf16[2]", "i32[2,3] i32[3]", "i8[2,3] i8[3]",
+          "c64[2,3] c64[3]", "f32[0,5] f32[5]", "f32[5000,7] f32[7] !nograd",
+          "f32[2,5] f32[4] !fails", "f32[5] f32[5] !fails", "f32[2,5] f32[1,5] !fails") },
     { .name = "BiasAddV1",
       .def = "(value:T, bias:T) -> (output:T) {T:type in numbers}",
       .flags = MF_OP_INPLACE,
@@ -222,8 +219,9 @@ const mf_op mf_ops_bias[] = {
       .infer = sum_infer,
       .grad = sum_grad,
       .run = sum_run,
-      .samples = MF_SAMPLES("f32[3,5]", "f32[2,3,4,5] ; data_format='NCHW'", "f64[2,3,5]", "f16[2,5]",
-                            "bf16[2,3,2,2] !notf", /* TensorFlow adds up in bfloat16 */ "i32[2,3]", "c64[2,3]", "f32[0,5]", "f32[3000,7] !nograd",
-                            "f32[5] !fails") },
+      .samples =
+          MF_SAMPLES("f32[3,5]", "f32[2,3,4,5] ; data_format='NCHW'", "f64[2,3,5]", "f16[2,5]",
+                     "bf16[2,3,2,2] !notf", /* TensorFlow adds up in bfloat16 */ "i32[2,3]",
+                     "c64[2,3]", "f32[0,5]", "f32[3000,7] !nograd", "f32[5] !fails") },
     { 0 },
 };

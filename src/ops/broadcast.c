@@ -36,9 +36,10 @@ static mf_status tile_infer(mf_infer *in)
         return tile_result(&in->in[0], &multiples, &in->out[0]);
     }
     if (in->in[1].rank == 1 && in->in[1].dims[0] >= 0 && in->in[1].dims[0] != in->in[0].rank)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "Expected multiples argument to be a vector of length %d but got length %lld",
-                       in->in[0].rank, (long long)in->in[1].dims[0]);
+        return MF_FAIL(
+            MF_INVALID_ARGUMENT,
+            "Expected multiples argument to be a vector of length %d but got length %lld",
+            in->in[0].rank, (long long)in->in[1].dims[0]);
     in->out[0].rank = in->in[0].rank;
     for (int d = 0; d < in->in[0].rank; d++)
         in->out[0].dims[d] = MF_UNKNOWN_DIM;

@@ -125,8 +125,8 @@ static mf_status read_sizes(const conv_state *s, const mf_tensor *sizes, const m
     int64_t dims[MF_MAX_RANK];
     int64_t count;
 
-    if (sizes->shape.rank != 1 || (sizes->count != s->attrs.nd + 2 &&
-                                   !(filter && s->attrs.nd == 2 && sizes->count == 2)))
+    if (sizes->shape.rank != 1 ||
+        (sizes->count != s->attrs.nd + 2 && !(filter && s->attrs.nd == 2 && sizes->count == 2)))
         return MF_FAIL(MF_INVALID_ARGUMENT, "the sizes must be a vector of %d integers",
                        s->attrs.nd + 2);
     for (int i = 0; i < sizes->count; i++)
@@ -262,7 +262,8 @@ static mf_status filter_grad(mf_grad *g)
 }
 
 #define ATTRS_2D                                                                                   \
-    "strides:list(int), use_cudnn_on_gpu:bool=true, padding:string in ['SAME','VALID','EXPLICIT'], " \
+    "strides:list(int), use_cudnn_on_gpu:bool=true, padding:string in "                            \
+    "['SAME','VALID','EXPLICIT'], "                                                                \
     "explicit_paddings:list(int)=[], data_format:string='NHWC' in ['NHWC','NCHW'], "               \
     "dilations:list(int)=[1,1,1,1]}"
 #define ATTRS_3D                                                                                   \
@@ -276,8 +277,8 @@ static mf_status filter_grad(mf_grad *g)
 
 const mf_op mf_ops_conv[] = {
     CONV_OP("Conv2D",
-            "(input:T, filter:T) -> (output:T) {T:type in [half,bfloat16,float,double,int32], "
-            ATTRS_2D,
+            "(input:T, filter:T) -> (output:T) {T:type in "
+            "[half,bfloat16,float,double,int32], " ATTRS_2D,
             conv_infer, conv_run, conv_grad,
             "f32[2,5,6,3] f32[3,3,3,4] ; strides=[1,1,1,1] padding='SAME'",
             "f32[2,5,6,3] f32[3,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
@@ -312,41 +313,43 @@ const mf_op mf_ops_conv[] = {
             "i32[4]{0,5,6,3} f32[3,3,3,4] f32[0,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
             "i32[4]{2,5,6,3} f32[3,3,3,4] f32[2,5,5,4] ; strides=[1,1,1,1] padding='SAME' !fails",
             "i32[4]{2,5,-6,3} f32[3,3,3,4] f32[2,5,5,4] ; strides=[1,1,1,1] padding='SAME' !fails"),
-    CONV_OP("Conv2DBackpropFilter",
-            "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T) {T:type in floats, "
-            ATTRS_2D,
-            backprop_infer, backprop_run, filter_grad,
-            "f32[2,5,6,3] i32[4]{3,3,3,4} f32[2,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
-            "f32[2,5,6,8] i32[4]{3,2,8,4} f32[2,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
-            "f64[2,5,6,3] i32[4]{3,3,3,4} f64[2,3,3,4] ; strides=[1,2,2,1] padding='SAME'",
-            "f32[2,3,5,6] i32[4]{3,3,3,4} f32[2,4,5,6] ; strides=[1,1,1,1] padding='SAME' "
-            "data_format='NCHW' !notf",
-            "f32[70,9,9,8] i32[4]{3,3,8,8} f32[70,9,9,8] ; strides=[1,1,1,1] padding='SAME' !nograd "
-            "!tol:1e-3",
-            "f32[0,5,6,3] i32[4]{3,3,3,4} f32[0,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
-            "f32[2,5,6,3] i32[4]{3,3,3,4} f32[2,5,6,5] ; strides=[1,1,1,1] padding='SAME' !fails",
-            "f32[2,5,6,3] i32[3]{3,3,3} f32[2,5,6,5] ; strides=[1,1,1,1] padding='SAME' !fails"),
-    CONV_OP("Conv3D", "(input:T, filter:T) -> (output:T) {T:type in floats, " ATTRS_3D "}",
-            conv_infer, conv_run, conv_grad,
-            "f32[1,3,4,5,2] f32[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME'",
-            "f64[1,3,4,5,2] f64[2,2,2,2,3] ; strides=[1,2,1,2,1] padding='VALID'",
-            "f32[1,2,3,4,5] f32[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME' data_format='NCDHW' "
-            "!notf",
-            "f16[1,3,4,5,2] f16[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME'",
-            "f32[1,3,4,5,2] f32[2,2,2,3,3] ; strides=[1,1,1,1,1] padding='SAME' !fails"),
-    CONV_OP("Conv3DBackpropInputV2",
-            "(input_sizes:Tshape, filter:T, out_backprop:T) -> (output:T) {T:type in floats, "
-            ATTRS_3D ", Tshape:type=int32 in index}",
-            backprop_infer, backprop_run, input_grad,
-            "i32[5]{1,3,4,5,2} f32[2,2,2,2,3] f32[1,3,4,5,3] ; strides=[1,1,1,1,1] padding='SAME'",
-            "i64[5]{1,3,4,5,2} f64[2,2,2,2,3] f64[1,2,3,4,3] ; strides=[1,1,1,1,1] padding='VALID'",
-            "i32[5]{1,3,4,5,2} f32[2,2,2,2,3] f32[1,3,4,4,3] ; strides=[1,1,1,1,1] padding='SAME' "
-            "!fails"),
-    CONV_OP("Conv3DBackpropFilterV2",
-            "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T) {T:type in floats, "
-            ATTRS_3D "}",
-            backprop_infer, backprop_run, filter_grad,
-            "f32[1,3,4,5,2] i32[5]{2,2,2,2,3} f32[1,3,4,5,3] ; strides=[1,1,1,1,1] padding='SAME'",
-            "f64[1,3,4,5,2] i32[5]{2,2,2,2,3} f64[1,2,3,4,3] ; strides=[1,1,1,1,1] padding='VALID'"),
+    CONV_OP(
+        "Conv2DBackpropFilter",
+        "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_2D,
+        backprop_infer, backprop_run, filter_grad,
+        "f32[2,5,6,3] i32[4]{3,3,3,4} f32[2,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
+        "f32[2,5,6,8] i32[4]{3,2,8,4} f32[2,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
+        "f64[2,5,6,3] i32[4]{3,3,3,4} f64[2,3,3,4] ; strides=[1,2,2,1] padding='SAME'",
+        "f32[2,3,5,6] i32[4]{3,3,3,4} f32[2,4,5,6] ; strides=[1,1,1,1] padding='SAME' "
+        "data_format='NCHW' !notf",
+        "f32[70,9,9,8] i32[4]{3,3,8,8} f32[70,9,9,8] ; strides=[1,1,1,1] padding='SAME' !nograd "
+        "!tol:1e-3",
+        "f32[0,5,6,3] i32[4]{3,3,3,4} f32[0,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
+        "f32[2,5,6,3] i32[4]{3,3,3,4} f32[2,5,6,5] ; strides=[1,1,1,1] padding='SAME' !fails",
+        "f32[2,5,6,3] i32[3]{3,3,3} f32[2,5,6,5] ; strides=[1,1,1,1] padding='SAME' !fails"),
+    CONV_OP(
+        "Conv3D", "(input:T, filter:T) -> (output:T) {T:type in floats, " ATTRS_3D "}", conv_infer,
+        conv_run, conv_grad, "f32[1,3,4,5,2] f32[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME'",
+        "f64[1,3,4,5,2] f64[2,2,2,2,3] ; strides=[1,2,1,2,1] padding='VALID'",
+        "f32[1,2,3,4,5] f32[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME' data_format='NCDHW' "
+        "!notf",
+        "f16[1,3,4,5,2] f16[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME'",
+        "f32[1,3,4,5,2] f32[2,2,2,3,3] ; strides=[1,1,1,1,1] padding='SAME' !fails"),
+    CONV_OP(
+        "Conv3DBackpropInputV2",
+        "(input_sizes:Tshape, filter:T, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_3D
+        ", Tshape:type=int32 in index}",
+        backprop_infer, backprop_run, input_grad,
+        "i32[5]{1,3,4,5,2} f32[2,2,2,2,3] f32[1,3,4,5,3] ; strides=[1,1,1,1,1] padding='SAME'",
+        "i64[5]{1,3,4,5,2} f64[2,2,2,2,3] f64[1,2,3,4,3] ; strides=[1,1,1,1,1] padding='VALID'",
+        "i32[5]{1,3,4,5,2} f32[2,2,2,2,3] f32[1,3,4,4,3] ; strides=[1,1,1,1,1] padding='SAME' "
+        "!fails"),
+    CONV_OP(
+        "Conv3DBackpropFilterV2",
+        "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_3D
+        "}",
+        backprop_infer, backprop_run, filter_grad,
+        "f32[1,3,4,5,2] i32[5]{2,2,2,2,3} f32[1,3,4,5,3] ; strides=[1,1,1,1,1] padding='SAME'",
+        "f64[1,3,4,5,2] i32[5]{2,2,2,2,3} f64[1,2,3,4,3] ; strides=[1,1,1,1,1] padding='VALID'"),
     { 0 },
 };

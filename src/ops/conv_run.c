@@ -10,8 +10,8 @@
 
 enum {
     MAX_PIECES = 16,
-    SUM_GRAIN = 4096,  /* elements of the filter's gradient in a piece of adding up */
-    FEW_CHANNELS = 4   /* so few channels in: oneDNN's input gradient computes mostly padding */
+    SUM_GRAIN = 4096, /* elements of the filter's gradient in a piece of adding up */
+    FEW_CHANNELS = 4 /* so few channels in: oneDNN's input gradient computes mostly padding */
 };
 #define PIECE_WORK ((double)(2 << 20)) /* multiply-adds of a piece, at least */
 
@@ -22,11 +22,11 @@ typedef struct conv_job {
     size_t cell;
     char *x, *w, *y;
     int64_t x_image, y_image, w_count; /* elements */
-    int64_t per_piece, pieces;         /* images in a piece */
-    mf_conv_plan *plan, *last_plan;    /* of a piece, and of the last one, which may be smaller */
-    mf_tensor packed;                  /* filter in oneDNN's layout */
-    mf_tensor partial;                 /* the filter's gradient, of each piece */
-    size_t partial_bytes;              /* of one */
+    int64_t per_piece, pieces; /* images in a piece */
+    mf_conv_plan *plan, *last_plan; /* of a piece, and of the last one, which may be smaller */
+    mf_tensor packed; /* filter in oneDNN's layout */
+    mf_tensor partial; /* the filter's gradient, of each piece */
+    size_t partial_bytes; /* of one */
     atomic_int status;
 } conv_job;
 
@@ -35,10 +35,10 @@ typedef struct conv_job {
 typedef struct columns {
     const mf_window *w;
     int64_t channels, step_channel; /* of one group; distance of channels in x */
-    int64_t step[MF_WINDOW_DIMS];   /* distance of neighbours in x along each dimension */
-    int64_t step_tap;               /* distance of taps along the last dimension */
-    bool runs;                      /* all channels of neighbouring taps lie in a row */
-    int64_t pixels, length;         /* rows (output positions) and columns (window x channels) */
+    int64_t step[MF_WINDOW_DIMS]; /* distance of neighbours in x along each dimension */
+    int64_t step_tap; /* distance of taps along the last dimension */
+    bool runs; /* all channels of neighbouring taps lie in a row */
+    int64_t pixels, length; /* rows (output positions) and columns (window x channels) */
 } columns;
 
 static void columns_init(columns *c, const mf_conv *conv)
@@ -97,8 +97,8 @@ static tap_row row_at(const columns *c, const int64_t *o, int64_t row)
     return r;
 }
 
-/* cols[pixels][taps][channels] = windows of x, or (scatter) x += cols. A row of taps is often a run of
- * x itself. */
+/* cols[pixels][taps][channels] = windows of x, or (scatter) x += cols. A row of taps is often a run
+ * of x itself. */
 #define MOVE_COLUMNS(NAME, T)                                                                      \
     static void gather_##NAME(const columns *c, const T *x, T *cols)                               \
     {                                                                                              \
@@ -192,8 +192,9 @@ static mf_status image_product(const conv_job *job, const columns *c, const mf_k
     const mf_conv *conv = job->conv;
     const int64_t out = conv->out_channels / conv->groups, all = conv->out_channels;
     const bool first = conv->window.channels_first;
-    mf_gemm_side y_side = { .data = y, .type = job->type, .row = first ? 1 : all,
-                            .col = first ? c->pixels : 1 };
+    mf_gemm_side y_side = {
+        .data = y, .type = job->type, .row = first ? 1 : all, .col = first ? c->pixels : 1
+    };
     mf_gemm g = { .c_type = job->type };
 
     if (conv->kind == MF_CONV_INPUT) {
@@ -280,9 +281,9 @@ static mf_status images_by_plan(const conv_job *job, int64_t piece, int64_t from
     mf_status st;
 
     MF_TRY_TO(done, mf_tensor_alloc(&scratch, MF_DTYPE_U8, &MF_SHAPE(scratch_bytes)));
-    MF_TRY_TO(done, mf_conv_plan_run(plan, job->x + (size_t)(from * job->x_image) * job->cell, w,
-                                     job->y + (size_t)(from * job->y_image) * job->cell,
-                                     scratch.data));
+    MF_TRY_TO(done,
+              mf_conv_plan_run(plan, job->x + (size_t)(from * job->x_image) * job->cell, w,
+                               job->y + (size_t)(from * job->y_image) * job->cell, scratch.data));
 done:
     mf_tensor_clear(&scratch);
     return st;
@@ -369,8 +370,13 @@ static mf_status find_plans(conv_job *job, mf_conv_plans *plans, const mf_conv *
 mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *conv,
                       const mf_tensor *x, const mf_tensor *w, const mf_tensor *y)
 {
-    conv_job job = { .k = k, .conv = conv, .type = x->dtype, .cell = mf_dtype_cell(x->dtype),
-                     .x = x->data, .w = w->data, .y = y->data };
+    conv_job job = { .k = k,
+                     .conv = conv,
+                     .type = x->dtype,
+                     .cell = mf_dtype_cell(x->dtype),
+                     .x = x->data,
+                     .w = w->data,
+                     .y = y->data };
     mf_tensor scratch = { 0 };
     mf_status st;
 
@@ -396,8 +402,8 @@ mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *c
         MF_TRY_TO(done, mf_tensor_alloc(&job.partial, MF_DTYPE_U8,
                                         &MF_SHAPE(job.pieces, (int64_t)job.partial_bytes)));
     } else if (job.plan) {
-        MF_TRY_TO(done, mf_tensor_alloc(&job.packed, MF_DTYPE_U8,
-                                        &MF_SHAPE((int64_t)job.partial_bytes)));
+        MF_TRY_TO(done,
+                  mf_tensor_alloc(&job.packed, MF_DTYPE_U8, &MF_SHAPE((int64_t)job.partial_bytes)));
         MF_TRY_TO(done, mf_conv_plan_pack(job.plan, w->data, job.packed.data, scratch.data));
     }
     if (job.pieces == 1)

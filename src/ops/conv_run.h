@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv_run.h - carrying out a convolution: pieces of a few images each, computed by oneDNN or, where
- * that has nothing, as a product with the matrix of all windows. */
+/* conv_run.h - carrying out a convolution: pieces of a few images each, computed by oneDNN or,
+ * where that has nothing, as a product with the matrix of all windows. */
 #ifndef MF_OPS_CONV_RUN_H
 #define MF_OPS_CONV_RUN_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* depthwise.c - convolutions in which every channel has filters of its own, and their gradients.
  *
- * input[batch][height][width][channels], filter[height][width][channels][multiplier], output channel
- * = channel * multiplier + m. Loops run over channels, so they vectorise when multiplier is 1. */
+ * input[batch][height][width][channels], filter[height][width][channels][multiplier], output
+ * channel = channel * multiplier + m. Loops run over channels, so they vectorise when multiplier
+ * is 1. */
 #include "base/mem.h"
 #include "ops/grad_util.h"
 #include "ops/widen.h"

@@ -115,7 +115,8 @@ static mf_status gather(mf_dtype type, const walk *outer, const walk *inner, con
         gather_c128(outer, inner, from->data, to->data);
         return MF_OK;
     default:
-        return MF_FAIL(MF_UNIMPLEMENTED, "op Einsum has no kernel for type %s", mf_dtype_name(type));
+        return MF_FAIL(MF_UNIMPLEMENTED, "op Einsum has no kernel for type %s",
+                       mf_dtype_name(type));
     }
 }
 
@@ -137,7 +138,13 @@ static void scatter(mf_dtype type, const walk *outer, const void *from, void *to
 
 /* ---- labels and strides ---- */
 
-typedef enum label_kind { LABEL_BATCH, LABEL_FREE_A, LABEL_FREE_B, LABEL_INNER, LABEL_KINDS } label_kind;
+typedef enum label_kind {
+    LABEL_BATCH,
+    LABEL_FREE_A,
+    LABEL_FREE_B,
+    LABEL_INNER,
+    LABEL_KINDS
+} label_kind;
 
 typedef struct einsum_job {
     mf_labels in[MF_EINSUM_INPUTS], out;
@@ -433,7 +440,8 @@ done:
 
 /* ---- gradient ---- */
 
-/* Text of subscripts. Leaves out labels of `skip`; once: later repetitions too; lead: "..." first. */
+/* Text of subscripts. Leaves out labels of `skip`; once: later repetitions too; lead: "..." first.
+ */
 static void write_side(char *text, const mf_subscripts *s, const bool *skip, bool once, bool lead)
 {
     bool seen[MF_EINSUM_ELLIPSIS + 1] = { false };
@@ -464,7 +472,8 @@ static mf_output einsum_apply(mf_grad *g, const char *equation, const mf_output 
 }
 
 /* The gradient for input `i`, in steps: a contraction with the other input over all that it shares;
- * labels that were summed are repeated; "..." that was broadcast is summed; diagonals are put back. */
+ * labels that were summed are repeated; "..." that was broadcast is summed; diagonals are put back.
+ */
 static mf_output input_grad(mf_grad *g, const mf_equation *eq, int i)
 {
     const mf_subscripts *x = &eq->in[i], *other = eq->n_in == 2 ? &eq->in[1 - i] : NULL;
@@ -554,20 +563,23 @@ const mf_op mf_op_einsum = {
     .prepare = einsum_prepare,
     .run = einsum_run,
     .samples = MF_SAMPLES(
-        "f32[3,4] f32[4,5] ; equation='ab,bc->ac'", "f32[2,3,4] f32[2,4,5] ; equation='abc,acd->abd'",
-        "f64[3,4] f64[5,4] ; equation='ab,cb->ca'", "f32[2,3,4,5] f32[5,4,6] ; equation='abcd,dce->abe'",
-        "f32[3] f32[4] ; equation='a,b->ab'", "f32[3] f32[3] ; equation='a,a->'",
-        "f32[3,4] ; equation='ab->ba'", "f32[3,4] ; equation='ab->b'", "f32[3,3] ; equation='aa->a'",
-        "f32[3,3] ; equation='aa->'", "f32[3] ; equation='a->aa'", "f32[2,3,4] ; equation='abc->ca'",
+        "f32[3,4] f32[4,5] ; equation='ab,bc->ac'",
+        "f32[2,3,4] f32[2,4,5] ; equation='abc,acd->abd'",
+        "f64[3,4] f64[5,4] ; equation='ab,cb->ca'",
+        "f32[2,3,4,5] f32[5,4,6] ; equation='abcd,dce->abe'", "f32[3] f32[4] ; equation='a,b->ab'",
+        "f32[3] f32[3] ; equation='a,a->'", "f32[3,4] ; equation='ab->ba'",
+        "f32[3,4] ; equation='ab->b'", "f32[3,3] ; equation='aa->a'", "f32[3,3] ; equation='aa->'",
+        "f32[3] ; equation='a->aa'", "f32[2,3,4] ; equation='abc->ca'",
         "f32[2,3,4] f32[4,5] ; equation='...ab,bc->...ac'",
         "f32[2,1,3,4] f32[5,4,6] ; equation='...ab,...bc->...ac'",
-        "f32[3,2] f32[2,4] ; equation='a...,...b->a...b'", "f32[2,3,4] f32[3] ; equation='abc,b->ca'",
-        "f32[2,3] f32[3,4] ; equation='ab,bc->a'", "f32[2,3,3] f32[3,4] ; equation='abb,bc->ac'",
-        "f16[3,4] f16[4,5] ; equation='ab,bc->ac'", "bf16[3,4] bf16[4,5] ; equation='ab,bc->ac'",
-        "c64[3,4] c64[4,5] ; equation='ab,bc->ac'", "c128[3,4] ; equation='ab->ba'",
-        "i32[3,4] i32[4,5] ; equation='ab,bc->ac'", "i64[3,4] ; equation='ab->a'",
-        "f32[3,0] f32[0,5] ; equation='ab,bc->ac'", "f32[0,4] f32[4,5] ; equation='ab,bc->ac'",
-        "f32[] f32[3] ; equation=',a->a'", "f32[2,3,4] ; equation='...a->a...'",
-        "f32[3,4] f32[5,6] ; equation='ab,bc->ac' !fails", "f32[3,4] ; equation='ab->c' !fails",
-        "f32[3,4] ; equation='abc->a' !fails", "f32[3,4] ; equation='ab' !fails"),
+        "f32[3,2] f32[2,4] ; equation='a...,...b->a...b'",
+        "f32[2,3,4] f32[3] ; equation='abc,b->ca'", "f32[2,3] f32[3,4] ; equation='ab,bc->a'",
+        "f32[2,3,3] f32[3,4] ; equation='abb,bc->ac'", "f16[3,4] f16[4,5] ; equation='ab,bc->ac'",
+        "bf16[3,4] bf16[4,5] ; equation='ab,bc->ac'", "c64[3,4] c64[4,5] ; equation='ab,bc->ac'",
+        "c128[3,4] ; equation='ab->ba'", "i32[3,4] i32[4,5] ; equation='ab,bc->ac'",
+        "i64[3,4] ; equation='ab->a'", "f32[3,0] f32[0,5] ; equation='ab,bc->ac'",
+        "f32[0,4] f32[4,5] ; equation='ab,bc->ac'", "f32[] f32[3] ; equation=',a->a'",
+        "f32[2,3,4] ; equation='...a->a...'", "f32[3,4] f32[5,6] ; equation='ab,bc->ac' !fails",
+        "f32[3,4] ; equation='ab->c' !fails", "f32[3,4] ; equation='abc->a' !fails",
+        "f32[3,4] ; equation='ab' !fails"),
 };

@@ -104,9 +104,10 @@ static mf_status measure(const mf_labels *l, const mf_shape *shape, int input, i
         if (*s == -1 || (broadcasts && *s == 1)) {
             *s = dim < 0 && *s == 1 ? -1 : dim;
         } else if (dim >= 0 && dim != *s && !(broadcasts && dim == 1)) {
-            return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "einsum: dimension %d of input %d ('%c') is %lld, but it is %lld elsewhere",
-                           d, input, mf_label_char(l->label[d]), (long long)dim, (long long)*s);
+            return MF_FAIL(
+                MF_INVALID_ARGUMENT,
+                "einsum: dimension %d of input %d ('%c') is %lld, but it is %lld elsewhere", d,
+                input, mf_label_char(l->label[d]), (long long)dim, (long long)*s);
         }
     }
     return MF_OK;

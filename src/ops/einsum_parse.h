@@ -7,8 +7,9 @@
 
 enum {
     MF_EINSUM_INPUTS = 2,
-    MF_EINSUM_LETTERS = 52,                              /* a-z, A-Z */
-    MF_EINSUM_LABELS = MF_EINSUM_LETTERS + MF_MAX_RANK,  /* then the dimensions of "...", from the right */
+    MF_EINSUM_LETTERS = 52, /* a-z, A-Z */
+    MF_EINSUM_LABELS =
+        MF_EINSUM_LETTERS + MF_MAX_RANK, /* then the dimensions of "...", from the right */
     MF_EINSUM_ELLIPSIS = 255
 };
 

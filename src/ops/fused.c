@@ -4,8 +4,9 @@
  * The steps are the loops of the ops themselves, run one after another on a tile that stays in the
  * cache, so memory is read and written once and the bits are those of the single ops.
  *
- * Attributes: ops[i] is the name of step i, args its operands, flat: operand k >= 0 is input k of the
- * node, k < 0 is the result of step -1-k; types[i] is what step i makes, params[i] its attribute. */
+ * Attributes: ops[i] is the name of step i, args its operands, flat: operand k >= 0 is input k of
+ * the node, k < 0 is the result of step -1-k; types[i] is what step i makes, params[i] its
+ * attribute. */
 #include "ops/loop.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ typedef struct step {
     mf_span_fn *fn;
     int arity;
     int arg[3]; /* >= 0: input; < 0: result of step -1-arg */
-    int slot;   /* tile that takes the result; -1: the output itself */
+    int slot; /* tile that takes the result; -1: the output itself */
     size_t size; /* bytes of an element of the result */
     double param;
 } step;

@@ -13,13 +13,14 @@
 #endif
 
 enum {
-    MR = 6,                   /* rows in registers: 12 of 16 vectors are sums */
-    WIDE = 8, WIDE_ROWS = 2,  /* vectors of columns, when there are at most so many rows */
-    MAX_ROWS = 240,           /* of a tile: A's slice takes half of the second cache */
-    MAX_COLS = 512,           /* of a tile */
-    PANELS = 8,               /* of B packed at a time: they stay in the second cache too */
-    AHEAD = 8,                /* rows of B fetched before they are packed */
-    PIECES = 16,              /* wanted, when there is enough work */
+    MR = 6, /* rows in registers: 12 of 16 vectors are sums */
+    WIDE = 8,
+    WIDE_ROWS = 2, /* vectors of columns, when there are at most so many rows */
+    MAX_ROWS = 240, /* of a tile: A's slice takes half of the second cache */
+    MAX_COLS = 512, /* of a tile */
+    PANELS = 8, /* of B packed at a time: they stay in the second cache too */
+    AHEAD = 8, /* rows of B fetched before they are packed */
+    PIECES = 16, /* wanted, when there is enough work */
     SMALL_SCRATCH = 48 * 1024 /* bytes that may lie on the stack */
 };
 /* Multiply-adds worth handing to another thread, and worth a tile when there are a few already:
@@ -62,7 +63,7 @@ static inline float half_to_float(mf_f16 h)
 #define T float
 #define V v8f
 #define LANES 8
-#define NAME(x) f32_##x
+#define fn(x) f32_##x
 #if defined(__FMA__)
 #define SPLAT(s) ((v8f)_mm256_set1_ps(s))
 #define MULADD(c, a, b) ((v8f)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
@@ -79,7 +80,7 @@ static inline float half_to_float(mf_f16 h)
 #define T double
 #define V v4d
 #define LANES 4
-#define NAME(x) f64_##x
+#define fn(x) f64_##x
 #if defined(__FMA__)
 #define SPLAT(s) ((v4d)_mm256_set1_pd(s))
 #define MULADD(c, a, b) ((v4d)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
@@ -93,7 +94,7 @@ static inline float half_to_float(mf_f16 h)
 #define T uint32_t
 #define V v8u
 #define LANES 8
-#define NAME(x) u32_##x
+#define fn(x) u32_##x
 #define SPLAT(s) ((s) + (v8u){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
 #define PACK_TYPES(X)                                                                              \
@@ -108,7 +109,7 @@ static inline float half_to_float(mf_f16 h)
 #define T uint64_t
 #define V v4u
 #define LANES 4
-#define NAME(x) u64_##x
+#define fn(x) u64_##x
 #define SPLAT(s) ((s) + (v4u){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
 #define PACK_TYPES(X)                                                                              \
@@ -176,9 +177,7 @@ static int64_t tile_scratch(const mf_gemm *g, const gemm_tile *t)
 {
     const int64_t cols = round_up(t->n, f32_nr), most = PANELS * f32_nr;
     const int64_t packed = slice_of_k(t->k) * (round_up(t->m, MR) + (cols < most ? cols : most));
-    const int64_t parts = mf_dtype_is_complex(g->c_type) ? 2
-                          : mf_dtype_cell(g->c_type) < 4 ? 1
-                                                         : 0;
+    const int64_t parts = mf_dtype_is_complex(g->c_type) ? 2 : mf_dtype_cell(g->c_type) < 4 ? 1 : 0;
 
     return packed + parts * t->m * t->n;
 }
@@ -269,11 +268,11 @@ static void any_tile(const tile_job *j)
 
 typedef struct gemm_job {
     const mf_gemm *g;
-    int64_t batch;              /* matrices in all */
-    int64_t tile_m, tile_n;     /* size of a tile */
-    int64_t tiles_m, tiles_n;   /* tiles in one matrix */
-    int64_t batch_per_piece;    /* more than one: a tile is a whole matrix */
-    int64_t scratch;            /* bytes a tile needs */
+    int64_t batch; /* matrices in all */
+    int64_t tile_m, tile_n; /* size of a tile */
+    int64_t tiles_m, tiles_n; /* tiles in one matrix */
+    int64_t batch_per_piece; /* more than one: a tile is a whole matrix */
+    int64_t scratch; /* bytes a tile needs */
     atomic_int status;
 } gemm_job;
 
@@ -307,8 +306,8 @@ static void run_tiles(const gemm_job *job, int64_t piece, char *scratch)
         run_tile(job, piece / tiles, piece % tiles, scratch);
         return;
     }
-    for (int64_t b = piece * job->batch_per_piece, n = 0; n < job->batch_per_piece && b < job->batch;
-         b++, n++)
+    for (int64_t b = piece * job->batch_per_piece, n = 0;
+         n < job->batch_per_piece && b < job->batch; b++, n++)
         run_tile(job, b, 0, scratch);
 }
 
@@ -369,8 +368,8 @@ mf_status mf_gemm_run(const mf_kernel *k, const mf_gemm *g)
 
     if (type == MF_DTYPE_INVALID || compute_type(g->a.type) != type ||
         compute_type(g->b.type) != type)
-        return MF_FAIL(MF_UNIMPLEMENTED, "op %s cannot multiply %s by %s into %s",
-                       k->node->op_name, mf_dtype_name(g->a.type), mf_dtype_name(g->b.type),
+        return MF_FAIL(MF_UNIMPLEMENTED, "op %s cannot multiply %s by %s into %s", k->node->op_name,
+                       mf_dtype_name(g->a.type), mf_dtype_name(g->b.type),
                        mf_dtype_name(g->c_type));
     for (int d = 0; d < g->batch_rank; d++)
         job.batch *= g->batch_dims[d];
@@ -382,9 +381,8 @@ mf_status mf_gemm_run(const mf_kernel *k, const mf_gemm *g)
         job.batch_per_piece = PIECE_WORK / work;
     job.scratch = (int64_t)mf_dtype_cell(type) *
                   tile_scratch(g, &(gemm_tile){ 0, 0, job.tile_m, job.tile_n, g->k });
-    pieces = job.batch_per_piece > 1
-                 ? (job.batch + job.batch_per_piece - 1) / job.batch_per_piece
-                 : job.batch * job.tiles_m * job.tiles_n;
+    pieces = job.batch_per_piece > 1 ? (job.batch + job.batch_per_piece - 1) / job.batch_per_piece
+                                     : job.batch * job.tiles_m * job.tiles_n;
     if (pieces == 1)
         run_piece(&job, 0);
     else

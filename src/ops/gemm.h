@@ -4,8 +4,8 @@
  * C[b] = A[b] * B[b] for each b of a batch. A and B have any row and column strides (so transposing
  * costs nothing), C has rows of consecutive elements.
  *
- * An element of C is one chain of multiply-adds over k, cut into slices of at most MF_GEMM_K steps: its bits depend
- * neither on threads nor on how many rows and columns there are. */
+ * An element of C is one chain of multiply-adds over k, cut into slices of at most MF_GEMM_K steps:
+ * its bits depend neither on threads nor on how many rows and columns there are. */
 #ifndef MF_OPS_GEMM_H
 #define MF_OPS_GEMM_H
 
@@ -24,7 +24,7 @@ typedef struct mf_gemm {
     mf_gemm_side a, b; /* m x k, k x n */
     void *c;
     mf_dtype c_type;
-    int64_t c_row;                   /* stride of rows; batches follow each other, c_batch apart */
+    int64_t c_row; /* stride of rows; batches follow each other, c_batch apart */
     int64_t c_batch;
     int batch_rank;
     int64_t batch_dims[MF_MAX_RANK]; /* outermost first */

@@ -3,28 +3,30 @@
  * in, with
  *
  *   T, V, LANES        the type, a 32-byte vector of it and how many it holds
- *   NAME(x)            x with the type's suffix
+ *   fn(x)            x with the type's suffix
  *   SPLAT(s)           a vector of equal elements
  *   MULADD(c, a, b)    c + a * b
  *   PACK_TYPES(X)      X(dtype, storage type, load expression of p) for each type that packs into T
  *
- * The loop nest is the usual one: slices of MF_GEMM_K steps of k; B packed into panels of NR columns
- * that stay in the first cache, A into strips of MR rows in the second; a register block of MR x NR
- * in the middle. Packing is left out where it would not pay. */
+ * The loop nest is the usual one: slices of MF_GEMM_K steps of k; B packed into panels of NR
+ * columns that stay in the first cache, A into strips of MR rows in the second; a register block of
+ * MR x NR in the middle. Packing is left out where it would not pay. */
 
-enum { NAME(nr) = 2 * LANES };
+enum { fn(nr) = 2 * LANES };
 
 /* A matrix as the tile sees it. */
-typedef struct NAME(view) {
+typedef struct fn(view)
+{
     const void *data;
     mf_dtype type;
     int64_t row, col;
     bool negate;
-} NAME(view);
+}
+fn(view);
 
 /* n elements, `stride` apart, as T, `out_stride` apart. */
-static void NAME(gather)(const NAME(view) * v, int64_t at, int64_t stride, int64_t n, T *out,
-                         int64_t out_stride)
+static void fn(gather)(const fn(view) * v, int64_t at, int64_t stride, int64_t n, T *out,
+                       int64_t out_stride)
 {
     switch (v->type) {
 #define PACK_CASE(DTYPE, S, LOAD)                                                                  \
@@ -46,7 +48,7 @@ static void NAME(gather)(const NAME(view) * v, int64_t at, int64_t stride, int64
 }
 
 /* Four lines of `from`, n elements each, become four columns of `to`; both T. */
-static inline void NAME(weave)(const T *from, int64_t line, int64_t n, T *to, int64_t width)
+static inline void fn(weave)(const T *from, int64_t line, int64_t n, T *to, int64_t width)
 {
     typedef T quad __attribute__((vector_size(4 * sizeof(T))));
     int64_t i = 0;
@@ -76,8 +78,8 @@ static inline void NAME(weave)(const T *from, int64_t line, int64_t n, T *to, in
 
 /* `count` lines (rows of A, columns of B) of kc elements become packed[kc][width], filled up with
  * zeros. line and step: strides from line to line and along a line. */
-static void NAME(pack)(const NAME(view) * v, int64_t at, int64_t line, int64_t step, int64_t count,
-                       int64_t kc, int64_t width, T *packed)
+static void fn(pack)(const fn(view) * v, int64_t at, int64_t line, int64_t step, int64_t count,
+                     int64_t kc, int64_t width, T *packed)
 {
     const bool plain = !v->negate && mf_dtype_cell(v->type) == sizeof(T);
 
@@ -85,21 +87,22 @@ static void NAME(pack)(const NAME(view) * v, int64_t at, int64_t line, int64_t s
         memset(packed, 0, (size_t)(kc * width) * sizeof(T));
     if (plain && step == 1 && count >= 4) {
         for (int64_t j = 0; j < count; j += 4) {
-            const int64_t from = j + 4 <= count ? j : count - 4; /* the last ones may do some again */
+            const int64_t from =
+                j + 4 <= count ? j : count - 4; /* the last ones may do some again */
 
-            NAME(weave)((const T *)v->data + at + from * line, line, kc, packed + from, width);
+            fn(weave)((const T *)v->data + at + from * line, line, kc, packed + from, width);
         }
         return;
     }
     for (int64_t j = 0; j < count; j++)
-        NAME(gather)(v, at + j * line, step, kc, packed + j, width);
+        fn(gather)(v, at + j * line, step, kc, packed + j, width);
 }
 
 /* c[mr][nv vectors] (+)= a[mr][kc] * b[kc][nv vectors]. mr, nv and, where they are, strides are
  * constants in each call. */
 static inline __attribute__((always_inline)) void
-NAME(block)(const int mr, const int nv, int64_t kc, const T *a, int64_t a_row, int64_t a_col,
-            const T *b, int64_t b_row, T *c, int64_t c_row, bool add)
+fn(block)(const int mr, const int nv, int64_t kc, const T *a, int64_t a_row, int64_t a_col,
+          const T *b, int64_t b_row, T *c, int64_t c_row, bool add)
 {
     V sum[MR * 2];
 
@@ -137,15 +140,15 @@ NAME(block)(const int mr, const int nv, int64_t kc, const T *a, int64_t a_row, i
 }
 
 /* One row against WIDE vectors of columns: for products with few rows, which wait for B. */
-static void NAME(block_row)(int64_t kc, const T *a, int64_t a_col, const T *b, int64_t b_row, T *c,
-                            bool add)
+static void fn(block_row)(int64_t kc, const T *a, int64_t a_col, const T *b, int64_t b_row, T *c,
+                          bool add)
 {
-    NAME(block)(1, WIDE, kc, a, 0, a_col, b, b_row, c, 0, add);
+    fn(block)(1, WIDE, kc, a, 0, a_col, b, b_row, c, 0, add);
 }
 
 #define BLOCK_CASE(n, ROW, COL)                                                                    \
     case n:                                                                                        \
-        NAME(block)(n, 2, kc, a, ROW, COL, b, b_row, c, c_row, add);                                  \
+        fn(block)(n, 2, kc, a, ROW, COL, b, b_row, c, c_row, add);                                 \
         break;
 #define BLOCK_CASES(ROW, COL)                                                                      \
     BLOCK_CASE(1, ROW, COL)                                                                        \
@@ -156,16 +159,16 @@ static void NAME(block_row)(int64_t kc, const T *a, int64_t a_col, const T *b, i
     BLOCK_CASE(6, ROW, COL)
 
 /* The same for a strip packed by pack(). */
-static void NAME(block_packed)(int mr, int64_t kc, const T *a, const T *b, int64_t b_row, T *c,
-                               int64_t c_row, bool add)
+static void fn(block_packed)(int mr, int64_t kc, const T *a, const T *b, int64_t b_row, T *c,
+                             int64_t c_row, bool add)
 {
     switch (mr) {
         BLOCK_CASES(1, MR)
     }
 }
 
-static void NAME(block_direct)(int mr, int64_t kc, const T *a, int64_t a_row, int64_t a_col,
-                               const T *b, int64_t b_row, T *c, int64_t c_row, bool add)
+static void fn(block_direct)(int mr, int64_t kc, const T *a, int64_t a_row, int64_t a_col,
+                             const T *b, int64_t b_row, T *c, int64_t c_row, bool add)
 {
     switch (mr) {
         BLOCK_CASES(a_row, a_col)
@@ -175,39 +178,41 @@ static void NAME(block_direct)(int mr, int64_t kc, const T *a, int64_t a_row, in
 #undef BLOCK_CASE
 
 /* One slice of k over one panel of columns. */
-typedef struct NAME(panel) {
+typedef struct fn(panel)
+{
     int64_t m, n, kc; /* n: columns that exist, at most NR */
-    const T *a;       /* packed strips, or A itself */
+    const T *a; /* packed strips, or A itself */
     bool a_packed;
     int64_t a_row, a_col;
     const T *b;
     int64_t b_row;
     bool add;
-} NAME(panel);
+}
+fn(panel);
 
-static void NAME(run_panel)(const NAME(panel) * p, T *c, int64_t c_row)
+static void fn(run_panel)(const fn(panel) * p, T *c, int64_t c_row)
 {
-    T edge[MR * NAME(nr)];
-    const bool whole = p->n == NAME(nr);
+    T edge[MR * fn(nr)];
+    const bool whole = p->n == fn(nr);
 
     for (int64_t i = 0; i < p->m; i += MR) {
         const int mr = (int)(p->m - i < MR ? p->m - i : MR);
         T *out = whole ? c + i * c_row : edge;
-        const int64_t out_row = whole ? c_row : NAME(nr);
+        const int64_t out_row = whole ? c_row : fn(nr);
         const bool add = whole && p->add;
 
         if (p->a_packed)
-            NAME(block_packed)(mr, p->kc, p->a + i * p->kc, p->b, p->b_row, out, out_row, add);
+            fn(block_packed)(mr, p->kc, p->a + i * p->kc, p->b, p->b_row, out, out_row, add);
         else
-            NAME(block_direct)(mr, p->kc, p->a + i * p->a_row, p->a_row, p->a_col, p->b, p->b_row,
-                               out, out_row, add);
+            fn(block_direct)(mr, p->kc, p->a + i * p->a_row, p->a_row, p->a_col, p->b, p->b_row,
+                             out, out_row, add);
         if (whole)
             continue;
         for (int r = 0; r < mr; r++) {
             T *to = c + (i + r) * c_row;
 
             for (int64_t j = 0; j < p->n; j++)
-                to[j] = p->add ? to[j] + edge[r * NAME(nr) + j] : edge[r * NAME(nr) + j];
+                to[j] = p->add ? to[j] + edge[r * fn(nr) + j] : edge[r * fn(nr) + j];
         }
     }
 }
@@ -215,7 +220,7 @@ static void NAME(run_panel)(const NAME(panel) * p, T *c, int64_t c_row)
 /* kc lines of n elements each, `step` apart, cut into strips of `width` (a constant): line by line
  * through all strips, because lines may lie in different pages. */
 static inline __attribute__((always_inline)) void
-NAME(pack_lines)(const T *from, int64_t step, int64_t n, int64_t kc, const int64_t width, T *packed)
+fn(pack_lines)(const T *from, int64_t step, int64_t n, int64_t kc, const int64_t width, T *packed)
 {
     for (int64_t i = 0; i < kc; i++, from += step) {
         int64_t j = 0;
@@ -235,22 +240,23 @@ NAME(pack_lines)(const T *from, int64_t step, int64_t n, int64_t kc, const int64
 }
 
 /* kc steps of k for n lines (rows of A, columns of B), as strips of `width`. */
-static inline __attribute__((always_inline)) void
-NAME(pack_all)(const NAME(view) * v, int64_t at, int64_t line, int64_t step, int64_t n, int64_t kc,
-               const int64_t width, T *packed)
+static inline __attribute__((always_inline)) void fn(pack_all)(const fn(view) * v, int64_t at,
+                                                               int64_t line, int64_t step,
+                                                               int64_t n, int64_t kc,
+                                                               const int64_t width, T *packed)
 {
     if (line == 1 && !v->negate && mf_dtype_cell(v->type) == sizeof(T)) {
-        NAME(pack_lines)((const T *)v->data + at, step, n, kc, width, packed);
+        fn(pack_lines)((const T *)v->data + at, step, n, kc, width, packed);
         return;
     }
     for (int64_t j = 0; j < n; j += width)
-        NAME(pack)(v, at + j * line, line, step, n - j < width ? n - j : width, kc, width,
-                   packed + j * kc);
+        fn(pack)(v, at + j * line, line, step, n - j < width ? n - j : width, kc, width,
+                 packed + j * kc);
 }
 
 /* c[m][n] (+)= a[m][kc] * b[kc][n], one slice of k. */
-static void NAME(slice)(const gemm_tile *t, NAME(panel) * p, const NAME(view) * b, int64_t k0,
-                        bool pack_b, T *b_pack, T *c, int64_t c_row)
+static void fn(slice)(const gemm_tile *t, fn(panel) * p, const fn(view) * b, int64_t k0,
+                      bool pack_b, T *b_pack, T *c, int64_t c_row)
 {
     const T *direct = b->data;
     const int64_t at = k0 * b->row + t->j0 * b->col;
@@ -259,35 +265,34 @@ static void NAME(slice)(const gemm_tile *t, NAME(panel) * p, const NAME(view) * 
     for (; t->m <= WIDE_ROWS && !p->a_packed && !pack_b && j + WIDE * LANES <= t->n;
          j += WIDE * LANES)
         for (int64_t i = 0; i < t->m; i++)
-            NAME(block_row)(p->kc, p->a + i * p->a_row, p->a_col, direct + at + j, b->row,
-                            c + i * c_row + j, p->add);
+            fn(block_row)(p->kc, p->a + i * p->a_row, p->a_col, direct + at + j, b->row,
+                          c + i * c_row + j, p->add);
     for (int64_t width; j < t->n; j += width) {
-        const bool packed = pack_b || t->n - j < NAME(nr);
+        const bool packed = pack_b || t->n - j < fn(nr);
 
-        width = packed ? PANELS * NAME(nr) : NAME(nr);
+        width = packed ? PANELS * fn(nr) : fn(nr);
         width = t->n - j < width ? t->n - j : width;
         if (packed)
-            NAME(pack_all)(b, at + j * b->col, b->col, b->row, width, p->kc, NAME(nr), b_pack);
-        for (int64_t q = 0; q < width; q += NAME(nr)) {
+            fn(pack_all)(b, at + j * b->col, b->col, b->row, width, p->kc, fn(nr), b_pack);
+        for (int64_t q = 0; q < width; q += fn(nr)) {
             p->b = packed ? b_pack + q * p->kc : direct + at + j;
-            p->b_row = packed ? NAME(nr) : b->row;
-            p->n = width - q < NAME(nr) ? width - q : NAME(nr);
-            NAME(run_panel)(p, c + j + q, c_row);
+            p->b_row = packed ? fn(nr) : b->row;
+            p->n = width - q < fn(nr) ? width - q : fn(nr);
+            fn(run_panel)(p, c + j + q, c_row);
         }
     }
 }
 
 /* c[m][n] = a * b, or c += a * b. */
-static void NAME(tile)(const gemm_tile *t, const NAME(view) * a, const NAME(view) * b, T *c,
-                       int64_t c_row, bool add, T *scratch)
+static void fn(tile)(const gemm_tile *t, const fn(view) * a, const fn(view) * b, T *c,
+                     int64_t c_row, bool add, T *scratch)
 {
     const bool a_plain = !a->negate && mf_dtype_cell(a->type) == sizeof(T);
     const bool b_plain = !b->negate && mf_dtype_cell(b->type) == sizeof(T);
-    const bool pack_a =
-        !a_plain || (t->m > WIDE_ROWS && t->n > (a->col == 1 ? 8 : 2) * NAME(nr));
+    const bool pack_a = !a_plain || (t->m > WIDE_ROWS && t->n > (a->col == 1 ? 8 : 2) * fn(nr));
     const bool pack_b = !b_plain || b->col != 1 || t->m > 3 * MR;
     const int64_t step = slice_of_k(t->k);
-    NAME(panel) p = { .m = t->m, .a_packed = pack_a, .a_row = a->row, .a_col = a->col };
+    fn(panel) p = { .m = t->m, .a_packed = pack_a, .a_row = a->row, .a_col = a->col };
 
     for (int64_t i = 0; t->k == 0 && !add && i < t->m; i++)
         memset(c + i * c_row, 0, (size_t)t->n * sizeof(T));
@@ -299,17 +304,17 @@ static void NAME(tile)(const gemm_tile *t, const NAME(view) * a, const NAME(view
         p.add = add || k0 > 0;
         p.a = pack_a ? scratch : (const T *)a->data + a_at;
         if (pack_a) {
-            NAME(pack_all)(a, a_at, a->row, a->col, t->m, p.kc, MR, scratch);
+            fn(pack_all)(a, a_at, a->row, a->col, t->m, p.kc, MR, scratch);
             b_pack = scratch + round_up(t->m, MR) * p.kc;
         }
-        NAME(slice)(t, &p, b, k0, pack_b, b_pack, c, c_row);
+        fn(slice)(t, &p, b, k0, pack_b, b_pack, c, c_row);
     }
 }
 
 #undef T
 #undef V
 #undef LANES
-#undef NAME
+#undef fn
 #undef SPLAT
 #undef MULADD
 #undef PACK_TYPES

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loop.h - the loop generator of elementwise ops.
  *
- * An op gives a scalar expression per kind of type; the macros make one loop per type, MF_LOOP_FLOATS
- * and friends name them in a table, and mf_loop_run() is the kernel: it broadcasts, cuts the work into
- * pieces fixed by the shape and calls the loop on each. Fusion calls the same loops, so a fused chain
- * has the same bits.
+ * An op gives a scalar expression per kind of type; the macros make one loop per type,
+ * MF_LOOP_FLOATS and friends name them in a table, and mf_loop_run() is the kernel: it broadcasts,
+ * cuts the work into pieces fixed by the shape and calls the loop on each. Fusion calls the same
+ * loops, so a fused chain has the same bits.
  *
  * 16-bit floats compute in float. Integers wrap. The result type may differ (comparisons). */
 #ifndef MF_OPS_LOOP_H
@@ -180,7 +180,7 @@ enum { MF_LOOP_GRAIN = 8192 };
 /* How `n_in` inputs broadcast to `out`: dimensions that behave alike are merged. */
 enum { MF_BROADCAST_INPUTS = 16 };
 typedef struct mf_broadcast {
-    int rank;                  /* of the merged dimensions, >= 1 */
+    int rank; /* of the merged dimensions, >= 1 */
     int64_t dims[MF_MAX_RANK]; /* outermost first */
     int64_t stride[MF_BROADCAST_INPUTS][MF_MAX_RANK]; /* in elements; 0 where the input repeats */
 } mf_broadcast;

@@ -41,8 +41,8 @@ static mf_status l2_run(mf_kernel *k)
 
     MF_TRY(mf_kernel_out(k, 0, &MF_SCALAR, &out));
     MF_TRY(mf_widen(k, k->in[0], &x));
-    job.per_piece = x.count > (int64_t)GRAIN * MAX_PIECES ? (x.count + MAX_PIECES - 1) / MAX_PIECES
-                                                          : GRAIN;
+    job.per_piece =
+        x.count > (int64_t)GRAIN * MAX_PIECES ? (x.count + MAX_PIECES - 1) / MAX_PIECES : GRAIN;
     pieces = (x.count + job.per_piece - 1) / job.per_piece;
     if (pieces == 1)
         square_piece(&job, 0);
@@ -86,8 +86,8 @@ static mf_status top_infer(mf_infer *in)
     MF_TRY(top_shapes(&in->in[0], &in->in[1]));
     if (in->n_in == 3)
         MF_TRY(mf_infer_rank(in, 2, 0));
-    in->out[0] = in->in[1].rank == 1 ? in->in[1]
-                                     : MF_SHAPE(in->in[0].rank == 2 ? in->in[0].dims[0] : -1);
+    in->out[0] =
+        in->in[1].rank == 1 ? in->in[1] : MF_SHAPE(in->in[0].rank == 2 ? in->in[0].dims[0] : -1);
     return MF_OK;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lrn.c - local response normalisation over neighbouring channels, and its gradient:
- *   y[c] = x[c] / norm[c]^beta,   norm[c] = bias + alpha * sum of x^2 over c - radius .. c + radius */
+ *   y[c] = x[c] / norm[c]^beta,   norm[c] = bias + alpha * sum of x^2 over c - radius .. c + radius
+ */
 #include "base/mem.h"
 #include "ops/grad_util.h"
 #include "ops/row_math.h"
@@ -154,12 +155,11 @@ done:
 
 static mf_status lrn_grad(mf_grad *g)
 {
-    g->dx[0] = mf_applyf(g->graph, "LRNGrad", MF_IN(g->dy[0], g->x[0], g->y[0]),
-                         "depth_radius=%lld bias=%.9g alpha=%.9g beta=%.9g",
-                         (long long)mf_node_int(g->node, "depth_radius"),
-                         (double)mf_node_float(g->node, "bias"),
-                         (double)mf_node_float(g->node, "alpha"),
-                         (double)mf_node_float(g->node, "beta"));
+    g->dx[0] = mf_applyf(
+        g->graph, "LRNGrad", MF_IN(g->dy[0], g->x[0], g->y[0]),
+        "depth_radius=%lld bias=%.9g alpha=%.9g beta=%.9g",
+        (long long)mf_node_int(g->node, "depth_radius"), (double)mf_node_float(g->node, "bias"),
+        (double)mf_node_float(g->node, "alpha"), (double)mf_node_float(g->node, "beta"));
     return MF_OK;
 }
 
@@ -174,8 +174,9 @@ const mf_op mf_ops_lrn[] = {
       .grad = lrn_grad,
       .prepare = lrn_prepare,
       .run = lrn_run,
-      .samples = MF_SAMPLES("f32[1,2,3,7]", "f32[2,2,2,9] ; depth_radius=2 bias=2 alpha=0.1 beta=0.75",
-                            "f16[1,2,2,5]", "bf16[1,2,2,5] !notf", "f32[0,2,2,5]", "f32[2,3] !fails") },
+      .samples =
+          MF_SAMPLES("f32[1,2,3,7]", "f32[2,2,2,9] ; depth_radius=2 bias=2 alpha=0.1 beta=0.75",
+                     "f16[1,2,2,5]", "bf16[1,2,2,5] !notf", "f32[0,2,2,5]", "f32[2,3] !fails") },
     { .name = "LRNGrad",
       .def = "(input_grads:T, input_image:T, output_image:T) -> (output:T)" ATTRS,
       .infer = lrn_infer,

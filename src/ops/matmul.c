@@ -58,8 +58,8 @@ static mf_status product_shape(const mf_shape *a, const mf_shape *b, bool batch,
 
     for (int i = 0; i < 2; i++) {
         if (batch ? in[i]->rank < 2 : in[i]->rank != 2)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "In[%d] is not a matrix. Instead it has shape %s", i,
-                           mf_shape_text(in[i], text));
+            return MF_FAIL(MF_INVALID_ARGUMENT, "In[%d] is not a matrix. Instead it has shape %s",
+                           i, mf_shape_text(in[i], text));
     }
     MF_TRY(product_dims(a, b, ta, tb, &m, &n, k));
     for (int d = 0; d < a->rank - 2; d++)
@@ -101,8 +101,10 @@ static mf_status same_batch_infer(mf_infer *in)
     for (int d = 0; same && d < a->rank - 2 && b->rank >= 0; d++)
         same = a->dims[d] < 0 || b->dims[d] < 0 || a->dims[d] == b->dims[d];
     if (!same)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "In[0] and In[1] must have compatible batch dimensions: "
-                       "%s vs. %s", mf_shape_text(a, at), mf_shape_text(b, bt));
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "In[0] and In[1] must have compatible batch dimensions: "
+                       "%s vs. %s",
+                       mf_shape_text(a, at), mf_shape_text(b, bt));
     return matmul_infer(in);
 }
 
@@ -134,8 +136,8 @@ static mf_status matmul_run(mf_kernel *k)
     mf_shape shape;
     mf_tensor *out;
 
-    MF_TRY(product_shape(&k->in[0]->shape, &k->in[1]->shape, s->adjoint, s->ta, s->tb, &shape,
-                         &g.k));
+    MF_TRY(
+        product_shape(&k->in[0]->shape, &k->in[1]->shape, s->adjoint, s->ta, s->tb, &shape, &g.k));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     g.m = shape.dims[shape.rank - 2];
     g.n = shape.dims[shape.rank - 1];
@@ -159,8 +161,10 @@ static mf_status same_batch_run(mf_kernel *k)
     for (int d = 0; same && d < a->rank - 2; d++)
         same = a->dims[d] == b->dims[d];
     if (!same)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "In[0] and In[1] must have compatible batch dimensions: "
-                       "%s vs. %s", mf_shape_text(a, at), mf_shape_text(b, bt));
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "In[0] and In[1] must have compatible batch dimensions: "
+                       "%s vs. %s",
+                       mf_shape_text(a, at), mf_shape_text(b, bt));
     return matmul_run(k);
 }
 
@@ -244,12 +248,14 @@ const mf_op mf_ops_matmul[] = {
               "f32[5,3] f32[5,7] ; transpose_a=true", "f32[3,5] f32[7,5] ; transpose_b=true",
               "f64[5,3] f64[7,5] ; transpose_a=true transpose_b=true", "f32[1,1] f32[1,1]",
               "f32[19,300] f32[300,37] !nograd", "f32[130,70] f32[70,150] !nograd",
-              "f32[1,9] f32[9,200] !nograd", "f32[70,130] f32[150,70] ; transpose_a=true "
-              "transpose_b=true !nograd", "f32[0,3] f32[3,2]", "f32[3,0] f32[0,2]",
-              "f16[4,5] f16[5,6]", "bf16[4,5] bf16[5,6]", "i32[4,5] i32[5,6]", "i64[4,5] i64[5,6]",
-              "u8[4,5]@0:5 u8[5,6]@0:5 !notf", "u16[4,5]@0:5 u16[5,6]@0:5 !notf",
-              "c64[3,5] c64[5,4]", "c128[5,3] c128[5,4] ; transpose_a=true",
-              "f32[3,5] f32[4,7] !fails", "f32[3] f32[3,7] !fails"),
+              "f32[1,9] f32[9,200] !nograd",
+              "f32[70,130] f32[150,70] ; transpose_a=true "
+              "transpose_b=true !nograd",
+              "f32[0,3] f32[3,2]", "f32[3,0] f32[0,2]", "f16[4,5] f16[5,6]", "bf16[4,5] bf16[5,6]",
+              "i32[4,5] i32[5,6]", "i64[4,5] i64[5,6]", "u8[4,5]@0:5 u8[5,6]@0:5 !notf",
+              "u16[4,5]@0:5 u16[5,6]@0:5 !notf", "c64[3,5] c64[5,4]",
+              "c128[5,3] c128[5,4] ; transpose_a=true", "f32[3,5] f32[4,7] !fails",
+              "f32[3] f32[3,7] !fails"),
     MATMUL_OP("BatchMatMul",
               "(x:T, y:T) -> (output:T) {T:type in [bfloat16,half,float,double,int32,int64,"
               "complex64,complex128], adj_x:bool=false, adj_y:bool=false, grad_x:bool=false, "
@@ -262,8 +268,10 @@ const mf_op mf_ops_matmul[] = {
               "uint8,uint16,uint32,uint64,complex64,complex128], adj_x:bool=false, "
               "adj_y:bool=false, grad_x:bool=false, grad_y:bool=false}",
               matmul_infer, matmul_run, broadcast_batch_grad, "f32[2,3,5] f32[2,5,4]",
-              "f32[2,1,3,5] f32[3,5,4]", "f64[3,5] f64[2,5,4]", "f32[2,5,3] f32[2,4,5] ; adj_x=true "
-              "adj_y=true", "c64[2,3,5] c64[1,4,5] ; adj_y=true", "c128[2,5,3] c128[5,4] ; adj_x=true",
+              "f32[2,1,3,5] f32[3,5,4]", "f64[3,5] f64[2,5,4]",
+              "f32[2,5,3] f32[2,4,5] ; adj_x=true "
+              "adj_y=true",
+              "c64[2,3,5] c64[1,4,5] ; adj_y=true", "c128[2,5,3] c128[5,4] ; adj_x=true",
               "i16[2,3,5] i16[2,5,4] !notf", "f16[2,3,5] f16[2,5,4]", "f32[2,0,5] f32[2,5,4]",
               "f32[40,9,8] f32[40,8,7] !nograd", "f32[2,3,5] f32[3,5,4] !fails",
               "f32[5] f32[5,4] !fails"),
@@ -273,8 +281,8 @@ const mf_op mf_ops_matmul[] = {
               "uint8,int8,int16,int32,int64,complex64,complex128], Tout:type in [bfloat16,half,"
               "float,double,int16,int32,int64,complex64,complex128], adj_x:bool=false, "
               "adj_y:bool=false, grad_x:bool=false, grad_y:bool=false}",
-              matmul_infer, matmul_run, broadcast_batch_grad,
-              "f32[2,3,5] f32[2,5,4] ; Tout=float", "f32[2,1,3,5] f32[3,4,5] ; Tout=float adj_y=true",
+              matmul_infer, matmul_run, broadcast_batch_grad, "f32[2,3,5] f32[2,5,4] ; Tout=float",
+              "f32[2,1,3,5] f32[3,4,5] ; Tout=float adj_y=true",
               "i8[2,3,5] i8[2,5,4] ; Tout=int32 !notf", "f32[2,3] f32[4,2] ; Tout=float !fails"),
     { 0 },
 };

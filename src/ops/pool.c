@@ -28,13 +28,16 @@ static mf_status out_channels(const mf_window_attrs *a, const char *op, int64_t 
         return MF_OK;
     if (strncmp(op, "Avg", 3) == 0 || a->channels_first || a->size[0] != 1 || a->size[1] != 1 ||
         a->stride[0] != 1 || a->stride[1] != 1)
-        return MF_FAIL(MF_UNIMPLEMENTED, "%s supports exactly one of pooling across depth or "
-                       "pooling across width/height.", op);
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "%s supports exactly one of pooling across depth or "
+                       "pooling across width/height.",
+                       op);
     if (a->channel_size != a->channel_stride)
         return MF_FAIL(MF_UNIMPLEMENTED, "Depthwise max pooling requires the depth window to equal "
-                       "the depth stride.");
+                                         "the depth stride.");
     if (channels >= 0 && channels % a->channel_size != 0)
-        return MF_FAIL(MF_UNIMPLEMENTED, "Depthwise max pooling requires the depth window to evenly "
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "Depthwise max pooling requires the depth window to evenly "
                        "divide the input depth.");
     *out = channels < 0 ? -1 : channels / a->channel_size;
     return MF_OK;
@@ -69,8 +72,7 @@ static mf_status read_inputs(mf_window_attrs *a, const mf_tensor *ksize, const m
 
     for (int i = 0; i < 2; i++) {
         if (in[i]->count != 4 || in[i]->shape.rank != 1)
-            return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "Sliding window %s field must specify 4 dimensions",
+            return MF_FAIL(MF_INVALID_ARGUMENT, "Sliding window %s field must specify 4 dimensions",
                            i ? "stride" : "ksize");
         for (int d = 0; d < 4; d++)
             values[i][d] = mf_tensor_int_at(in[i], d);
@@ -223,7 +225,8 @@ static mf_status avg_grad_run(mf_kernel *k)
     mf_status st;
 
     if (sizes->shape.rank != 1 || sizes->count != 4)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "orig_input_shape must be 1-dimensional and 4 elements");
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "orig_input_shape must be 1-dimensional and 4 elements");
     for (int d = 0; d < 4; d++)
         dims[d] = mf_tensor_int_at(sizes, d);
     MF_TRY(mf_shape_from_dims(dims, 4, &in));
@@ -341,7 +344,8 @@ static mf_status avg_grad_grad(mf_grad *g)
 #define PAD3 "padding:string in ['SAME','VALID','EXPLICIT'], explicit_paddings:list(int)=[], "
 #define FORMAT2 "data_format:string='NHWC' in ['NHWC','NCHW']"
 #define FORMAT3 "data_format:string='NHWC' in ['NHWC','NCHW','NCHW_VECT_C']"
-#define MAX_TYPES "T:type=float in [half,bfloat16,float,double,int32,int64,uint8,int16,int8,uint16,qint8]"
+#define MAX_TYPES                                                                                  \
+    "T:type=float in [half,bfloat16,float,double,int32,int64,uint8,int16,int8,uint16,qint8]"
 #define POOL_OP(NAME, DEF, INFER, RUN, GRAD, ...)                                                  \
     {                                                                                              \
         .name = NAME, .def = DEF, .infer = INFER, .grad = GRAD, .prepare = pool_prepare,           \
@@ -349,24 +353,24 @@ static mf_status avg_grad_grad(mf_grad *g)
     }
 
 const mf_op mf_ops_pool[] = {
-    POOL_OP("MaxPool", "(input:T) -> (output:T) {" MAX_TYPES ", " WINDOW PAD3 FORMAT3 "}",
-            pool_infer, pool_run, max_grad,
-            "f32[2,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
-            "f32[1,5,6,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
-            "f32[1,5,6,70] ; ksize=[1,3,2,1] strides=[1,1,1,1] padding='SAME' !nograd",
-            "f32[2,3,5,6] ; ksize=[1,1,2,2] strides=[1,1,2,2] padding='VALID' data_format='NCHW' !notf",
-            "f32[1,5,5,2] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='EXPLICIT' "
-            "explicit_paddings=[0,0,1,1,0,1,0,0]",
-            "f32[2,3,3,6] ; ksize=[1,1,1,2] strides=[1,1,1,2] padding='SAME' !nograd",
-            "f64[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,1,1,1] padding='VALID'",
-            "f16[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
-            "bf16[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
-            "i32[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
-            "i8[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !notf",
-            "f32[0,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
-            "f32[4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !fails",
-            "f32[1,4,4,2] ; ksize=[2,2,2,1] strides=[1,2,2,1] padding='VALID' !fails",
-            "f32[1,4,4,2] ; ksize=[1,0,2,1] strides=[1,2,2,1] padding='VALID' !fails"),
+    POOL_OP(
+        "MaxPool", "(input:T) -> (output:T) {" MAX_TYPES ", " WINDOW PAD3 FORMAT3 "}", pool_infer,
+        pool_run, max_grad, "f32[2,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+        "f32[1,5,6,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
+        "f32[1,5,6,70] ; ksize=[1,3,2,1] strides=[1,1,1,1] padding='SAME' !nograd",
+        "f32[2,3,5,6] ; ksize=[1,1,2,2] strides=[1,1,2,2] padding='VALID' data_format='NCHW' !notf",
+        "f32[1,5,5,2] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='EXPLICIT' "
+        "explicit_paddings=[0,0,1,1,0,1,0,0]",
+        "f32[2,3,3,6] ; ksize=[1,1,1,2] strides=[1,1,1,2] padding='SAME' !nograd",
+        "f64[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,1,1,1] padding='VALID'",
+        "f16[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+        "bf16[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+        "i32[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+        "i8[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !notf",
+        "f32[0,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+        "f32[4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !fails",
+        "f32[1,4,4,2] ; ksize=[2,2,2,1] strides=[1,2,2,1] padding='VALID' !fails",
+        "f32[1,4,4,2] ; ksize=[1,0,2,1] strides=[1,2,2,1] padding='VALID' !fails"),
     POOL_OP("MaxPoolV2",
             "(input:T, ksize:int32, strides:int32) -> (output:T) {" MAX_TYPES ", " PAD2 FORMAT3 "}",
             pool_infer, pool_run, max_grad,
@@ -389,7 +393,7 @@ const mf_op mf_ops_pool[] = {
             "padding='VALID' !fails"),
     POOL_OP("MaxPoolGradV2",
             "(orig_input:T, orig_output:T, grad:T, ksize:int32, strides:int32) -> (output:T) {" PAD2
-            FORMAT2 ", T:type=float in reals}",
+                FORMAT2 ", T:type=float in reals}",
             grad_infer, max_grad_run, mf_grad_missing,
             "f32[2,4,6,3]~ f32[2,2,3,3]~ f32[2,2,3,3] i32[4]{1,2,2,1} i32[4]{1,2,2,1} ; "
             "padding='VALID' !nograd",
@@ -417,24 +421,27 @@ const mf_op mf_ops_pool[] = {
             "padding='VALID' !nograd",
             "f32[1,4,4,1]~ f32[1,2,2,1] i64[1,2,2,1]{0,1,2,16} ; ksize=[1,2,2,1] strides=[1,2,2,1] "
             "padding='VALID' !fails !notf"),
-    POOL_OP("AvgPool", "(value:T) -> (output:T) {" WINDOW PAD2 FORMAT2 ", T:type in floats}",
-            pool_infer, pool_run, avg_grad,
-            "f32[2,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
-            "f32[1,5,6,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
-            "f32[2,3,5,6] ; ksize=[1,1,2,2] strides=[1,1,2,2] padding='VALID' data_format='NCHW' !notf",
-            "f64[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,1,1,1] padding='VALID'",
-            "f16[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
-            "bf16[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
-            "f32[0,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
-            "f32[1,4,4,2] ; ksize=[1,1,1,2] strides=[1,1,1,2] padding='VALID' !fails"),
-    POOL_OP("AvgPoolGrad",
-            "(orig_input_shape:int32, grad:T) -> (output:T) {" WINDOW PAD2 FORMAT2
-            ", T:type in floats}",
-            avg_grad_infer, avg_grad_run, avg_grad_grad,
-            "i32[4]{2,5,6,3} f32[2,2,3,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
-            "i32[4]{1,5,6,3} f64[1,3,3,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
-            "i32[4]{1,5,6,3} f16[1,3,3,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
-            "i32[4]{1,5,6,3} f32[1,3,2,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' !fails !notf",
-            "i32[4]{1,-5,6,3} f32[1,3,2,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' !fails"),
+    POOL_OP(
+        "AvgPool", "(value:T) -> (output:T) {" WINDOW PAD2 FORMAT2 ", T:type in floats}",
+        pool_infer, pool_run, avg_grad,
+        "f32[2,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+        "f32[1,5,6,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
+        "f32[2,3,5,6] ; ksize=[1,1,2,2] strides=[1,1,2,2] padding='VALID' data_format='NCHW' !notf",
+        "f64[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,1,1,1] padding='VALID'",
+        "f16[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+        "bf16[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+        "f32[0,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+        "f32[1,4,4,2] ; ksize=[1,1,1,2] strides=[1,1,1,2] padding='VALID' !fails"),
+    POOL_OP(
+        "AvgPoolGrad",
+        "(orig_input_shape:int32, grad:T) -> (output:T) {" WINDOW PAD2 FORMAT2
+        ", T:type in floats}",
+        avg_grad_infer, avg_grad_run, avg_grad_grad,
+        "i32[4]{2,5,6,3} f32[2,2,3,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+        "i32[4]{1,5,6,3} f64[1,3,3,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
+        "i32[4]{1,5,6,3} f16[1,3,3,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
+        "i32[4]{1,5,6,3} f32[1,3,2,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' !fails "
+        "!notf",
+        "i32[4]{1,-5,6,3} f32[1,3,2,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' !fails"),
     { 0 },
 };

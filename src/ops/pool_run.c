@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool_run.c - see pool_run.h. Inner loops go over channels, so they vectorise. Windows are clipped at
- * the padding. Results that go into the input are made image by image, in the order of the outputs. */
+/* pool_run.c - see pool_run.h. Inner loops go over channels, so they vectorise. Windows are clipped
+ * at the padding. Results that go into the input are made image by image, in the order of the
+ * outputs. */
 #include "ops/pool_run.h"
 
 #include "ops/loop.h"
@@ -188,8 +189,7 @@ static inline range clip(const mf_window *w, int d, int64_t o)
     static void NAME##_grad_##KIND(const mf_pooling *p, int64_t n, int64_t oh, int64_t ow)         \
     {                                                                                              \
         WINDOW_LOCALS;                                                                             \
-        const MF_S_##KIND share =                                                                  \
-            1 / (MF_S_##KIND)((rh.to - rh.from) * (rw.to - rw.from));                              \
+        const MF_S_##KIND share = 1 / (MF_S_##KIND)((rh.to - rh.from) * (rw.to - rw.from));        \
         const MF_S_##KIND *dy = (const MF_S_##KIND *)p->dy + out;                                  \
                                                                                                    \
         EACH_TAP({                                                                                 \
@@ -214,8 +214,7 @@ AVG_POSITION(avg, f64, _)
 
 typedef void position_fn(const mf_pooling *p, int64_t n, int64_t oh, int64_t ow);
 
-#define GRAD_TYPES(NAME)                                                                           \
-    [MF_DTYPE_F32] = NAME##_f32, [MF_DTYPE_F64] = NAME##_f64, MF_FN_INTS(NAME)
+#define GRAD_TYPES(NAME) [MF_DTYPE_F32] = NAME##_f32, [MF_DTYPE_F64] = NAME##_f64, MF_FN_INTS(NAME)
 static position_fn *const fns[][MF_DTYPE_COUNT] = {
     [MF_POOL_MAX] = { MF_FN_FLOATS(max), MF_FN_INTS(max) },
     [MF_POOL_ARGMAX] = { GRAD_TYPES(argmax_grad) },
@@ -231,7 +230,7 @@ typedef struct pool_job {
     const mf_pooling *p;
     position_fn *fn;
     int64_t rows, rows_per_piece; /* rows of the output */
-    size_t image_bytes;           /* of dx, to be cleared; 0: not written */
+    size_t image_bytes; /* of dx, to be cleared; 0: not written */
 } pool_job;
 
 static void pool_piece(void *ctx, int64_t piece)

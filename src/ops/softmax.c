@@ -262,8 +262,7 @@ static mf_status sparse_shapes(const mf_shape *logits, const mf_shape *labels)
                        "and labels shape %s",
                        mf_shape_text(logits, a), mf_shape_text(labels, b));
     if (logits->rank == 2 && logits->dims[1] == 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "Must have at least one class, but got logits shape %s",
+        return MF_FAIL(MF_INVALID_ARGUMENT, "Must have at least one class, but got logits shape %s",
                        mf_shape_text(logits, a));
     return MF_OK;
 }
@@ -325,7 +324,8 @@ done:
 /* What flows back through both outputs: the second one is the softmax less the labels. */
 static mf_output logits_grad(mf_grad *g, mf_output column)
 {
-    const mf_output one = mf_scalar(g->graph, MF_DTYPE_I32, 1), two = mf_scalar(g->graph, MF_DTYPE_I32, 2);
+    const mf_output one = mf_scalar(g->graph, MF_DTYPE_I32, 1),
+                    two = mf_scalar(g->graph, MF_DTYPE_I32, 2);
     mf_output dx = { 0 }, softmax, dot;
 
     if (g->dy[0].node)
@@ -385,12 +385,12 @@ const mf_op mf_ops_softmax[] = {
       .infer = xent_infer,
       .grad = xent_grad,
       .run = xent_run,
-      .samples = MF_SAMPLES("f64[2,3] f64[2,3]{0.2,0.3,0.5,1,0,0}~", "f32[2,3] f32[2,3]{0.25,0.25,0.5,0,0,1}~",
-                            "f32[3,5] f32[3,5]@0:1~ !nograd", "f64[4,20] f64[4,20]@0:1~ !nograd",
-                            "f32[3,5] f32[1,5]@0:1~ !nograd", "f32[3,1] f32[3,5]@0:1~ !nograd",
-                            "f16[3,5] f16[3,5]@0:1~ !nograd", "bf16[3,5] bf16[3,5]@0:1~ !nograd",
-                            "f32[0,5] f32[0,5]", "f32[3,5] f32[2,5] !fails",
-                            "f32[5] f32[5] !fails") },
+      .samples = MF_SAMPLES(
+          "f64[2,3] f64[2,3]{0.2,0.3,0.5,1,0,0}~", "f32[2,3] f32[2,3]{0.25,0.25,0.5,0,0,1}~",
+          "f32[3,5] f32[3,5]@0:1~ !nograd", "f64[4,20] f64[4,20]@0:1~ !nograd",
+          "f32[3,5] f32[1,5]@0:1~ !nograd", "f32[3,1] f32[3,5]@0:1~ !nograd",
+          "f16[3,5] f16[3,5]@0:1~ !nograd", "bf16[3,5] bf16[3,5]@0:1~ !nograd", "f32[0,5] f32[0,5]",
+          "f32[3,5] f32[2,5] !fails", "f32[5] f32[5] !fails") },
     { .name = "SparseSoftmaxCrossEntropyWithLogits",
       .def = "(features:T, labels:Tlabels) -> (loss:T, backprop:T) {T:type in floats, "
              "Tlabels:type=int64 in index}",
@@ -398,8 +398,8 @@ const mf_op mf_ops_softmax[] = {
       .grad = sparse_grad,
       .run = sparse_run,
       .samples = MF_SAMPLES("f32[3,5] i32[3]@0:5", "f64[4,20] i64[4]@0:20", "f16[3,5] i32[3]@0:5",
-                            "bf16[3,5] i64[3]@0:5", "f32[0,5] i32[0]", "f32[2,5] i32[2]{1,5} !fails",
-                            "f32[2,5] i64[2]{-1,0} !fails", "f32[2,5] i32[3]@0:5 !fails",
-                            "f32[2] i32[2]@0:2 !fails") },
+                            "bf16[3,5] i64[3]@0:5", "f32[0,5] i32[0]",
+                            "f32[2,5] i32[2]{1,5} !fails", "f32[2,5] i64[2]{-1,0} !fails",
+                            "f32[2,5] i32[3]@0:5 !fails", "f32[2] i32[2]@0:2 !fails") },
     { 0 },
 };

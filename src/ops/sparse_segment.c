@@ -185,7 +185,7 @@ static mf_status sparse_grad(mf_grad *g)
         .infer = sparse_infer, .grad = sparse_grad, .run = sparse_run,                             \
         .samples = MF_SAMPLES(                                                                     \
             "f32[5,3] i32[4]{4,0,0,2} i32[4]{0,0,1,3}", "f64[4] i64[3]{1,1,3} i64[3]{1,2,2}",      \
-            "f32[3,2] i32[0] i32[0] !notf", "f32[20,70] i32[9]@0:20 i32[9]{0,0,0,0,0,0,0,0,0}",  \
+            "f32[3,2] i32[0] i32[0] !notf", "f32[20,70] i32[9]@0:20 i32[9]{0,0,0,0,0,0,0,0,0}",    \
             "f16[4,2] i32[3]{1,1,3} i32[3]{0,0,0} !nograd",                                        \
             "f32[3] i32[2]{0,3} i32[2]{0,1} !fails", "f32[3] i32[2]{0,2} i32[2]{1,0} !fails",      \
             "f32[3] i32[2]{0,2} i32[1]{1} !fails")                                                 \
@@ -199,7 +199,7 @@ static mf_status sparse_grad(mf_grad *g)
                "sparse_gradient:bool=false}",                                                      \
         .infer = sparse_infer, .grad = sparse_grad, .run = sparse_run,                             \
         .samples = MF_SAMPLES("f32[5,3] i32[4]{4,0,0,2} i32[4]{0,0,1,3} i32[]{6}",                 \
-                              "f64[3,2] i32[0] i32[0] i64[]{2} !notf",                           \
+                              "f64[3,2] i32[0] i32[0] i64[]{2} !notf",                             \
                               "f32[3] i32[2]{0,1} i32[2]{0,2} i32[]{2} !fails",                    \
                               "f32[3] i32[2]{0,1} i32[2]{0,2} i32[]{-2} !fails")                   \
     }

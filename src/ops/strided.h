@@ -45,7 +45,7 @@ MF_MUST mf_status mf_strided_write(mf_pool *pool, const mf_strided *s, const mf_
                                    mf_dtype dtype, void *x, const void *dense, bool repeat);
 /* x[slice] = value, which is repeated to the slice's shape; an empty slice takes any value.
  * Fails: INVALID_ARGUMENT when it does not broadcast. */
-MF_MUST mf_status mf_strided_assign(mf_pool *pool, const mf_strided *s, const mf_shape *input, void *x,
-                                    const mf_tensor *value);
+MF_MUST mf_status mf_strided_assign(mf_pool *pool, const mf_strided *s, const mf_shape *input,
+                                    void *x, const mf_tensor *value);
 
 #endif

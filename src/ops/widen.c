@@ -22,7 +22,8 @@ static void halves_to_floats(const mf_f16 *from, float *to, int64_t n)
 
 #if defined(__F16C__)
     for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
+        _mm256_storeu_ps(
+            to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
 #endif
     for (; i < n; i++)
         to[i] = mf_f16_to_f32(from[i]);

@@ -9,12 +9,16 @@ static mf_status ordered(const mf_window_attrs *a, const char *what, const int64
                          int64_t n, int64_t *batch, int64_t *spatial, int64_t *channels)
 {
     if (n != a->nd + 2)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "Sliding window %s field must specify %d dimensions, "
-                       "got %lld", what, a->nd + 2, (long long)n);
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "Sliding window %s field must specify %d dimensions, "
+                       "got %lld",
+                       what, a->nd + 2, (long long)n);
     for (int d = 0; d < a->nd + 2; d++) {
         if (values[d] < 1 || values[d] > INT32_MAX)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "Sliding window %s for dimension %d must be "
-                           "positive and fit 32 bits, got %lld", what, d, (long long)values[d]);
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "Sliding window %s for dimension %d must be "
+                           "positive and fit 32 bits, got %lld",
+                           what, d, (long long)values[d]);
     }
     *batch = values[0];
     *channels = values[mf_window_axis(a, a->nd + 1)];
@@ -29,20 +33,28 @@ static mf_status read_padding(const mf_node *node, mf_window_attrs *a)
     int64_t n;
     const int64_t *pads = mf_node_ints(node, "explicit_paddings", &n);
 
-    a->padding = padding[0] == 'S' ? MF_PAD_SAME : padding[0] == 'V' ? MF_PAD_VALID : MF_PAD_EXPLICIT;
+    a->padding = padding[0] == 'S'   ? MF_PAD_SAME
+                 : padding[0] == 'V' ? MF_PAD_VALID
+                                     : MF_PAD_EXPLICIT;
     if (a->padding != MF_PAD_EXPLICIT) {
         if (n != 0)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "explicit_paddings attribute must be empty if the "
-                           "padding attribute is not EXPLICIT, got %lld values", (long long)n);
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "explicit_paddings attribute must be empty if the "
+                           "padding attribute is not EXPLICIT, got %lld values",
+                           (long long)n);
         return MF_OK;
     }
     if (n != 2 * (a->nd + 2))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "explicit_paddings attribute must contain %d values, "
-                       "but got: %lld", 2 * (a->nd + 2), (long long)n);
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "explicit_paddings attribute must contain %d values, "
+                       "but got: %lld",
+                       2 * (a->nd + 2), (long long)n);
     for (int64_t i = 0; i < n; i++) {
         if (pads[i] < 0 || pads[i] > INT32_MAX)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "All elements of explicit_paddings must be "
-                           "nonnegative, got %lld", (long long)pads[i]);
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "All elements of explicit_paddings must be "
+                           "nonnegative, got %lld",
+                           (long long)pads[i]);
     }
     for (int d = 0; d < a->nd + 2; d++) {
         const int axis = mf_window_axis(a, d);
@@ -87,20 +99,21 @@ mf_status mf_window_read(const mf_node *node, int nd, mf_window_attrs *out)
     MF_TRY(read_padding(node, out));
     if (n_sizes > 0) {
         if (n_sizes != nd + 2 || n_strides != nd + 2)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "Sliding window ksize and strides fields must "
-                           "specify %d dimensions, got %lld and %lld", nd + 2, (long long)n_sizes,
-                           (long long)n_strides);
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "Sliding window ksize and strides fields must "
+                           "specify %d dimensions, got %lld and %lld",
+                           nd + 2, (long long)n_sizes, (long long)n_strides);
         return mf_window_set_pool(out, sizes, strides);
     }
     if (n_strides == 0 && !mf_node_attr(node, "strides"))
         return MF_OK; /* MaxPoolV2: they are inputs */
     MF_TRY(ordered(out, "strides", strides, n_strides, &batch, out->stride, &channels));
     if (n_dilations > 0)
-        MF_TRY(ordered(out, "dilations", dilations, n_dilations, &batch2, out->dilation,
-                       &channels2));
+        MF_TRY(
+            ordered(out, "dilations", dilations, n_dilations, &batch2, out->dilation, &channels2));
     if (batch != 1 || channels != 1 || batch2 != 1 || channels2 != 1)
         return MF_FAIL(MF_UNIMPLEMENTED, "Current implementation does not yet support strides and "
-                       "dilations in the batch and depth dimensions.");
+                                         "dilations in the batch and depth dimensions.");
     return MF_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window.h - the geometry of a window that slides over a feature map: what convolutions and poolings
- * share. Dimensions are 2 or 3 spatial ones, in the order of the data (height, width or depth,
- * height, width). */
+/* window.h - the geometry of a window that slides over a feature map: what convolutions and
+ * poolings share. Dimensions are 2 or 3 spatial ones, in the order of the data (height, width or
+ * depth, height, width). */
 #ifndef MF_OPS_WINDOW_H
 #define MF_OPS_WINDOW_H
 
@@ -13,13 +13,13 @@ typedef enum mf_padding { MF_PAD_SAME, MF_PAD_VALID, MF_PAD_EXPLICIT } mf_paddin
 
 /* What the attributes say. */
 typedef struct mf_window_attrs {
-    int nd;              /* spatial dimensions */
+    int nd; /* spatial dimensions */
     bool channels_first; /* NCHW, NCDHW */
     mf_padding padding;
     int64_t size[MF_WINDOW_DIMS]; /* of poolings */
     int64_t stride[MF_WINDOW_DIMS], dilation[MF_WINDOW_DIMS];
     int64_t pad_lo[MF_WINDOW_DIMS], pad_hi[MF_WINDOW_DIMS]; /* of MF_PAD_EXPLICIT */
-    int64_t channel_size, channel_stride;                   /* of poolings over channels; else 1 */
+    int64_t channel_size, channel_stride; /* of poolings over channels; else 1 */
 } mf_window_attrs;
 
 /* The window over one particular input. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* executor.c - threads that take ready items, run them, and pass tokens on.
  *
- * One lock per run guards all tokens; kernels run without it. A runner is the calling thread or a task
- * of the pool; it works until nothing is ready. Runners are counted from the moment they are submitted,
- * so the run's memory stays until the last one has left. Asynchronous kernels hold no runner: when they
- * end, from whatever thread, a runner is submitted for what became ready. */
+ * One lock per run guards all tokens; kernels run without it. A runner is the calling thread or a
+ * task of the pool; it works until nothing is ready. Runners are counted from the moment they are
+ * submitted, so the run's memory stays until the last one has left. Asynchronous kernels hold no
+ * runner: when they end, from whatever thread, a runner is submitted for what became ready. */
 #include "runtime/executor.h"
 
 #include "base/clock.h"
@@ -42,12 +42,12 @@ struct mf_run_state {
     mf_program *program;
     pthread_mutex_t lock;
     pthread_cond_t finished;
-    mf_frames frames;     /* guarded by lock */
+    mf_frames frames; /* guarded by lock */
     runner *idle_runners; /* guarded by lock */
     async_op *idle_async; /* guarded by lock */
-    int runners;          /* submitted or working, the caller not counted; guarded by lock */
+    int runners; /* submitted or working, the caller not counted; guarded by lock */
     int max_runners;
-    mf_error error;       /* first failure; guarded by lock */
+    mf_error error; /* first failure; guarded by lock */
     bool failed;
     mf_cancel cancel;
     mf_cancel_hook session_hook;
@@ -521,8 +521,9 @@ static void on_session_cancel(mf_cancel_hook *hook)
 
     pthread_mutex_lock(&run->lock);
     if (!run->failed)
-        record_failure(run, MF_FAIL(MF_CANCELLED, "Step was cancelled by an explicit call to "
-                                                  "`Session::Close()`."),
+        record_failure(run,
+                       MF_FAIL(MF_CANCELLED, "Step was cancelled by an explicit call to "
+                                             "`Session::Close()`."),
                        NULL);
     pthread_mutex_unlock(&run->lock);
     mf_cancel_raise(&run->cancel);

@@ -12,11 +12,11 @@ typedef struct mf_run_args {
     const char *const *allow_dirs;
     int n_allow_dirs;
     int64_t step_id;
-    int64_t deadline_ns;   /* mf_clock_ns() time; 0: none */
-    mf_cancel *cancel;     /* of the session: raising it ends the run with CANCELLED */
-    mf_trace *trace;       /* NULL: none */
+    int64_t deadline_ns; /* mf_clock_ns() time; 0: none */
+    mf_cancel *cancel; /* of the session: raising it ends the run with CANCELLED */
+    mf_trace *trace; /* NULL: none */
     const mf_tensor *const *feeds;
-    mf_tensor *results;    /* empty slots, one per fetch */
+    mf_tensor *results; /* empty slots, one per fetch */
 } mf_run_args;
 
 /* Runs to the end: the calling thread works too, then waits for what is asynchronous.

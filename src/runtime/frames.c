@@ -322,7 +322,8 @@ static mf_iteration *start_iteration(mf_frames *f, mf_frame *frame)
         f->out_of_memory = true;
         return NULL;
     }
-    frame->dead_exits.n = 0; /* the loop goes on: what was dead in earlier iterations is no result */
+    frame->dead_exits.n =
+        0; /* the loop goes on: what was dead in earlier iterations is no result */
     for (int64_t i = 0; i < frame->invariants.n; i++) {
         mf_tensor copy = { 0 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frames.h - the state of a run: frames, their iterations, and tokens that have arrived.
  *
- * A token is a tensor or dead. An item is ready when all its tokens are there (Merge: when one alive
- * token or all dead ones are). Rules of loops, as in TensorFlow:
+ * A token is a tensor or dead. An item is ready when all its tokens are there (Merge: when one
+ * alive token or all dead ones are). Rules of loops, as in TensorFlow:
  *   - a frame is made by the first Enter into it, for each iteration of its parent anew;
  *   - a constant Enter gives its token to every iteration;
  *   - NextIteration gives its token to the following iteration, a dead one to nobody;
@@ -21,8 +21,8 @@ typedef struct mf_frame mf_frame;
 /* What has arrived at an item in an iteration. */
 typedef struct mf_cell {
     int32_t pending; /* tokens missing; for Merge control tokens only */
-    int32_t dead;    /* dead tokens that came */
-    int32_t chosen;  /* Merge: the alive input + 1 */
+    int32_t dead; /* dead tokens that came */
+    int32_t chosen; /* Merge: the alive input + 1 */
     bool queued;
 } mf_cell;
 
@@ -32,7 +32,7 @@ typedef struct mf_iteration {
     mf_tensor *slots;
     mf_cell *cells;
     int outstanding; /* items queued or running */
-    int children;    /* frames entered from here that have not ended */
+    int children; /* frames entered from here that have not ended */
     struct mf_iteration *next; /* in the frame, by number; or in the free list */
 } mf_iteration;
 
@@ -55,7 +55,7 @@ struct mf_frame {
     int64_t made; /* iterations ever */
     int enters_left;
     mf_token_list invariants; /* constant Enters */
-    mf_token_list deferred;   /* NextIteration tokens over the limit */
+    mf_token_list deferred; /* NextIteration tokens over the limit */
     mf_token_list dead_exits;
     mf_frame *next, *prev; /* all frames of the run */
 };
@@ -83,8 +83,9 @@ MF_MUST mf_status mf_frames_start(mf_frames *f);
 void mf_frames_reset(mf_frames *f);
 /* NULL item (-1) when nothing is ready. */
 mf_ready mf_frames_pop(mf_frames *f);
-/* The item has run in its iteration: give its outputs (moved; empty tensors are dead) to whoever waits.
- * dead: the item itself did not run. With `discard` nothing is given on (a failed run winds down). */
+/* The item has run in its iteration: give its outputs (moved; empty tensors are dead) to whoever
+ * waits. dead: the item itself did not run. With `discard` nothing is given on (a failed run winds
+ * down). */
 void mf_frames_done(mf_frames *f, mf_ready what, mf_tensor *out, bool dead, bool discard);
 
 #endif

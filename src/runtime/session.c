@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* session.c - a graph, the state its ops keep, and a bounded cache of compiled runs.
  *
- * A run is known by the names it feeds, fetches and targets and by the types and shapes of its feeds.
- * Names whose shapes keep changing are compiled once more with unknown shapes and then stay so. */
-#include <meshflow/session.h>
-#include <meshflow/version.h>
+ * A run is known by the names it feeds, fetches and targets and by the types and shapes of its
+ * feeds. Names whose shapes keep changing are compiled once more with unknown shapes and then stay
+ * so. */
+#include "runtime/session.h"
 
 #include "base/clock.h"
 #include "base/param.h"
 #include "compile/compile.h"
 #include "runtime/executor.h"
-#include "runtime/session.h"
+
+#include <meshflow/session.h>
+#include <meshflow/version.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,14 +28,14 @@ typedef struct names {
 
 /* One compiled run. */
 typedef struct compiled {
-    uint64_t hash;   /* of names, types and shapes */
+    uint64_t hash; /* of names, types and shapes */
     uint64_t family; /* of names and types only */
-    names names;     /* in arena */
+    names names; /* in arena */
     mf_dtype *types;
     mf_shape *shapes; /* NULL: any */
     mf_program *program;
     mf_arena *arena;
-    int users;       /* guarded by the session's lock */
+    int users; /* guarded by the session's lock */
     int64_t used_at; /* for eviction */
 } compiled;
 
@@ -49,7 +51,7 @@ struct mf_session {
     bool owns_resources;
     mf_resources *node_state; /* generators and the like, by node */
     mf_cancel *cancel; /* guarded by lock: replaced when raised */
-    int running;       /* guarded by lock */
+    int running; /* guarded by lock */
     pthread_cond_t idle;
     uint64_t disabled;
     char **allow_dirs;

@@ -15,14 +15,15 @@
 enum { MIN_SHIFT = 6, CLASSES = (48 - MIN_SHIFT) * 4, HEADER = 128 };
 
 MF_PARAM_INT(buffer_cache_mib, 512, "MiB of freed tensor memory kept for reuse");
-MF_PARAM_INT(buffer_limit_mib, 0, "MiB that all tensors together may take; 0: the machine's memory");
+MF_PARAM_INT(buffer_limit_mib, 0,
+             "MiB that all tensors together may take; 0: the machine's memory");
 
 _Static_assert(sizeof(mf_buffer) <= HEADER, "the header stands in front of the data");
 
 static struct {
     pthread_mutex_t lock;
     mf_buffer *free_list[CLASSES]; /* guarded by lock */
-    int64_t cached;                /* bytes in the lists; guarded by lock */
+    int64_t cached; /* bytes in the lists; guarded by lock */
     atomic_llong live, heap_calls;
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
 

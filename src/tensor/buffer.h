@@ -9,6 +9,7 @@
 #include "base/status.h"
 
 #include <meshflow/tensor.h>
+
 #include <stdatomic.h>
 
 enum { MF_BUFFER_ALIGN = 64 };
@@ -17,7 +18,7 @@ typedef struct mf_buffer {
     atomic_int refs;
     mf_dtype dtype; /* of the elements, when they need releasing */
     int size_class; /* of a pooled block; -1: caller's memory */
-    size_t bytes;   /* usable */
+    size_t bytes; /* usable */
     void *data;
     void (*release)(void *data, void *ctx); /* caller's memory only */
     void *ctx;
@@ -47,7 +48,8 @@ static inline bool mf_buffer_is_sole(const mf_buffer *b)
 /* Bytes in live buffers now, and blocks ever taken from the heap (tests count them). */
 int64_t mf_buffer_live_bytes(void);
 int64_t mf_buffer_heap_calls(void);
-/* The most that live buffers may hold together; beyond it allocations fail. 0: the machine's memory. */
+/* The most that live buffers may hold together; beyond it allocations fail. 0: the machine's
+ * memory. */
 void mf_buffer_limit(int64_t bytes);
 /* Give cached blocks back to the system. */
 void mf_buffer_trim(void);

@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #include <meshflow/tensor.h>
+
 #include <string.h>
 #ifdef __F16C__
 #include <immintrin.h>

@@ -26,7 +26,8 @@ bool mf_shape_is_static(const mf_shape *s);
 bool mf_shape_equal(const mf_shape *a, const mf_shape *b);
 /* Could the same tensor have both shapes? */
 bool mf_shape_compatible(const mf_shape *a, const mf_shape *b);
-/* Elements of a static shape. INVALID_ARGUMENT when a dimension is unknown or the product overflows. */
+/* Elements of a static shape. INVALID_ARGUMENT when a dimension is unknown or the product
+ * overflows. */
 MF_MUST mf_status mf_shape_count(const mf_shape *s, int64_t *out);
 /* Product of dims[from..to) of a shape already known to be valid. */
 int64_t mf_shape_span(const mf_shape *s, int from, int to);

@@ -15,8 +15,7 @@ mf_status mf_tensor_alloc(mf_tensor *t, mf_dtype dtype, const mf_shape *shape)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%d is not a supported element type", (int)dtype);
     MF_TRY(mf_shape_count(shape, &count));
     if (mf_buffer_new(dtype, count, &buffer) != MF_OK)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                       "OOM when allocating tensor with shape%s and type %s",
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "OOM when allocating tensor with shape%s and type %s",
                        mf_shape_text(shape, text), mf_dtype_name(dtype));
     *t = (mf_tensor){
         .dtype = dtype, .shape = *shape, .count = count, .data = buffer->data, .buffer = buffer

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor.h - the tensor as the inside of the library sees it: a small value that refers to counted
- * storage. Copy with mf_tensor_set(), drop with mf_tensor_clear(); the public handle is one of these
- * on the heap. */
+ * storage. Copy with mf_tensor_set(), drop with mf_tensor_clear(); the public handle is one of
+ * these on the heap. */
 #ifndef MF_TENSOR_TENSOR_H
 #define MF_TENSOR_TENSOR_H
 
@@ -13,8 +13,8 @@
 struct mf_tensor {
     mf_dtype dtype; /* MF_DTYPE_INVALID: empty slot */
     mf_shape shape; /* static */
-    int64_t count;  /* elements */
-    void *data;     /* first element; usually buffer->data */
+    int64_t count; /* elements */
+    void *data; /* first element; usually buffer->data */
     mf_buffer *buffer; /* NULL: memory of a plan, which outlives every use */
 };
 

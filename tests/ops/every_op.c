@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* every_op.c - an op is tested by existing: what must hold for each one, on its own samples. To look at
- * one: OP=Relu make test T=every_op */
+/* every_op.c - an op is tested by existing: what must hold for each one, on its own samples. To
+ * look at one: OP=Relu make test T=every_op */
 #include "compile/compile.h"
 #include "mf_test.h"
 #include "op_harness.h"
@@ -35,8 +35,11 @@ static bool shapes_hold(const mf_op *op, const char *text, const mf_case *c, con
     mf_output outs[MF_CASE_OUTPUTS], feeds[MF_SAMPLE_INPUTS];
     mf_shape shapes[MF_SAMPLE_INPUTS];
     mf_compile work = { 0 };
-    mf_signature sig = { .feeds = feeds, .feed_shapes = shapes, .targets = (mf_node *[]){ c->node },
-                         .n_targets = 1, .fetches = outs };
+    mf_signature sig = { .feeds = feeds,
+                         .feed_shapes = shapes,
+                         .targets = (mf_node *[]){ c->node },
+                         .n_targets = 1,
+                         .fetches = outs };
     bool good = true;
 
     for (int i = 0; i < c->n_feeds; i++) {
@@ -107,8 +110,7 @@ static bool compare_with(const mf_op *op, const char *text, const mf_case *c, co
     const bool good = st == MF_OK && mf_answer_equal(a, &b);
 
     if (!good)
-        mf_complain(op, text, "%s: %s", what,
-                    st == MF_OK ? "the bits differ" : mf_error_message());
+        mf_complain(op, text, "%s: %s", what, st == MF_OK ? "the bits differ" : mf_error_message());
     mf_answer_deinit(&b);
     return good;
 }
@@ -125,8 +127,9 @@ static bool stable(const mf_op *op, const char *text, mf_sample *s)
     if (!s->fails && !s->unordered && mf_case_build(op, s, &c) == MF_OK) {
         if (mf_case_run(&c, c.graph, 1, NULL, &a) == MF_OK) {
             good = compare_with(op, text, &c, &a, c.graph, 4, NULL, "four threads");
-            good = compare_with(op, text, &c, &a, c.graph, 2, "fold,simplify,cse,fuse,region,schedule,place",
-                                "passes off") && good;
+            good = compare_with(op, text, &c, &a, c.graph, 2,
+                                "fold,simplify,cse,fuse,region,schedule,place", "passes off") &&
+                   good;
             if (mf_graph_encode(c.graph, &bytes, &len) != MF_OK || mf_graph_new(&again) != MF_OK ||
                 mf_graph_decode(again, bytes, len) != MF_OK) {
                 mf_complain(op, text, "encoding: %s", mf_error_message());
@@ -155,7 +158,8 @@ MF_TEST_TIMEOUT(every_op_gives_the_same_bits_for_any_threads_passes_and_after_en
 
 /* ---- gradients ---- */
 
-/* Samples in float are differentiated in double where the op has it: differences need the digits. */
+/* Samples in float are differentiated in double where the op has it: differences need the digits.
+ */
 static bool to_double(const mf_op *op, mf_sample *s)
 {
     const mf_opdef *def;
@@ -275,8 +279,7 @@ static bool check_input(const mf_op *op, const char *text, const mf_case *c, mf_
 }
 
 /* Gradients of every float input, fetched in one run. */
-static mf_status symbolic(const mf_case *c, const mf_sample *s, const mf_answer *y,
-                          mf_tensor **dx)
+static mf_status symbolic(const mf_case *c, const mf_sample *s, const mf_answer *y, mf_tensor **dx)
 {
     mf_output ys[MF_CASE_OUTPUTS], dys[MF_CASE_OUTPUTS], dxs[MF_SAMPLE_INPUTS];
     char names[MF_SAMPLE_INPUTS][128];
@@ -396,7 +399,8 @@ static bool answers(const mf_op *op, const char *text, const mf_sample *s, const
     return good;
 }
 
-static bool with_shape(const mf_op *op, const char *text, mf_sample *s, int i, const mf_shape *shape)
+static bool with_shape(const mf_op *op, const char *text, mf_sample *s, int i,
+                       const mf_shape *shape)
 {
     char what[64];
     mf_tensor keep = s->in[i].value, odd = { 0 };
@@ -453,8 +457,9 @@ static bool with_type(const mf_op *op, const char *text, mf_sample *s, int i, mf
 /* Integer attributes at their borders. */
 static bool with_attributes(const mf_op *op, const char *text, mf_sample *s)
 {
-    static const char *const values[] = { "-1", "0", "7", "2147483648", "9223372036854775807",
-                                          "-9223372036854775808" };
+    static const char *const values[] = {
+        "-1", "0", "7", "2147483648", "9223372036854775807", "-9223372036854775808"
+    };
     char keep[sizeof s->attrs];
     const mf_opdef *def;
     bool good = true;

@@ -20,10 +20,9 @@ static mf_output add_variable(mf_case *c, const mf_op *op, int i, const mf_tenso
 {
     char shape[MF_SHAPE_TEXT];
     const bool ref = takes_reference(op, i);
-    const mf_output v =
-        mf_applyf(c->graph, ref ? "VariableV2" : "VarHandleOp", MF_NO_IN,
-                  "dtype=%s shape=shape%s name='in%d'", mf_dtype_name(value->dtype),
-                  mf_shape_text(&value->shape, shape), i);
+    const mf_output v = mf_applyf(c->graph, ref ? "VariableV2" : "VarHandleOp", MF_NO_IN,
+                                  "dtype=%s shape=shape%s name='in%d'", mf_dtype_name(value->dtype),
+                                  mf_shape_text(&value->shape, shape), i);
     const mf_output assign = mf_apply(c->graph, ref ? "Assign" : "AssignVariableOp",
                                       MF_IN(v, mf_constant(c->graph, value, NULL)));
 

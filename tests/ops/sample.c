@@ -12,11 +12,11 @@ static const struct {
     const char *name;
     mf_dtype dtype;
 } types[] = {
-    { "f32", MF_DTYPE_F32 }, { "f64", MF_DTYPE_F64 },   { "f16", MF_DTYPE_F16 },
-    { "bf16", MF_DTYPE_BF16 }, { "i8", MF_DTYPE_I8 },   { "i16", MF_DTYPE_I16 },
-    { "i32", MF_DTYPE_I32 }, { "i64", MF_DTYPE_I64 },   { "u8", MF_DTYPE_U8 },
-    { "u16", MF_DTYPE_U16 }, { "u32", MF_DTYPE_U32 },   { "u64", MF_DTYPE_U64 },
-    { "bool", MF_DTYPE_BOOL }, { "c64", MF_DTYPE_C64 }, { "c128", MF_DTYPE_C128 },
+    { "f32", MF_DTYPE_F32 },    { "f64", MF_DTYPE_F64 }, { "f16", MF_DTYPE_F16 },
+    { "bf16", MF_DTYPE_BF16 },  { "i8", MF_DTYPE_I8 },   { "i16", MF_DTYPE_I16 },
+    { "i32", MF_DTYPE_I32 },    { "i64", MF_DTYPE_I64 }, { "u8", MF_DTYPE_U8 },
+    { "u16", MF_DTYPE_U16 },    { "u32", MF_DTYPE_U32 }, { "u64", MF_DTYPE_U64 },
+    { "bool", MF_DTYPE_BOOL },  { "c64", MF_DTYPE_C64 }, { "c128", MF_DTYPE_C128 },
     { "str", MF_DTYPE_STRING },
 };
 

@@ -13,9 +13,10 @@
  *   "; shape=shape[2] dtype=float"       no inputs
  *   "f32[1] !nograd"                     do not check the gradient on this sample
  *   "f32[3] !fails"                      must fail, with an error (not a crash)
- *   "f32[4] !tol:1e-3"                   tolerance against TensorFlow, when the default is too tight
- *   "f32[4] !notf"                       not compared with TensorFlow (TensorFlow cannot do it)
- *   "f32[2] !unordered"                  random or unordered output: only shape and type are compared
+ *   "f32[4] !tol:1e-3"                   tolerance against TensorFlow, when the default is too
+ * tight "f32[4] !notf"                       not compared with TensorFlow (TensorFlow cannot do it)
+ *   "f32[2] !unordered"                  random or unordered output: only shape and type are
+ * compared
  *
  * Types: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool c64 c128 str. */
 #ifndef MF_TESTS_OPS_SAMPLE_H

@@ -18,7 +18,7 @@ struct mf_conv_plan {
 struct mf_conv_plans {
     pthread_mutex_t lock;
     mf_conv_plan *first; /* guarded by lock */
-    int count;           /* guarded by lock */
+    int count; /* guarded by lock */
 };
 
 mf_status mf_conv_plans_new(mf_conv_plans **out)
@@ -49,8 +49,8 @@ void mf_conv_plans_free(mf_conv_plans *plans)
     mf_free(plans);
 }
 
-/* Layouts of input, filter and output as TensorFlow has them. oneDNN's order of dimensions is batch,
- * channels, spatial; strides say where they are in memory. */
+/* Layouts of input, filter and output as TensorFlow has them. oneDNN's order of dimensions is
+ * batch, channels, spatial; strides say where they are in memory. */
 static dnnl_status_t image_md(const mf_conv *c, int64_t channels, const int64_t *spatial,
                               dnnl_memory_desc_t *md)
 {
@@ -131,8 +131,8 @@ static dnnl_status_t make_pd(const mf_conv *c, const conv_mds *m, dnnl_engine_t 
         return s;
     }
     if (c->kind == MF_CONV_INPUT)
-        s = dnnl_dilated_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &m->x,
-                                                             &m->w, &m->y, strides, dilates, lo, hi);
+        s = dnnl_dilated_convolution_backward_data_desc_init(
+            &desc, dnnl_convolution_direct, &m->x, &m->w, &m->y, strides, dilates, lo, hi);
     else
         s = dnnl_dilated_convolution_backward_weights_desc_init(
             &desc, dnnl_convolution_direct, &m->x, &m->w, NULL, &m->y, strides, dilates, lo, hi);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv_plan.h - convolutions by oneDNN: float, some images at a time, on the calling thread.
  *
- * The filter is [spatial..., channels in per group, channels out]; oneDNN wants it in a layout of its
- * own, so a run packs it first (or unpacks the filter's gradient last). */
+ * The filter is [spatial..., channels in per group, channels out]; oneDNN wants it in a layout of
+ * its own, so a run packs it first (or unpacks the filter's gradient last). */
 #ifndef MF_OPS_CONV_PLAN_H
 #define MF_OPS_CONV_PLAN_H
 
@@ -10,7 +10,8 @@
 
 typedef enum mf_conv_kind { MF_CONV_FORWARD, MF_CONV_INPUT, MF_CONV_FILTER } mf_conv_kind;
 
-/* A convolution of `window.batch` images of window.channels. All bytes are compared: zero it first. */
+/* A convolution of `window.batch` images of window.channels. All bytes are compared: zero it first.
+ */
 typedef struct mf_conv {
     mf_window window;
     int64_t out_channels, groups;
@@ -31,8 +32,7 @@ MF_MUST mf_status mf_conv_plan_get(mf_conv_plans *plans, const mf_conv *conv, mf
 size_t mf_conv_plan_packed(const mf_conv_plan *plan);
 size_t mf_conv_plan_scratch(const mf_conv_plan *plan);
 /* Between our layout and oneDNN's: pack the filter, or (MF_CONV_FILTER) unpack its gradient. */
-MF_MUST mf_status mf_conv_plan_pack(mf_conv_plan *plan, const void *from, void *to,
-                                    void *scratch);
+MF_MUST mf_status mf_conv_plan_pack(mf_conv_plan *plan, const void *from, void *to, void *scratch);
 /* x: input or its gradient, w: packed filter or its gradient, y: output or its gradient. */
 MF_MUST mf_status mf_conv_plan_run(mf_conv_plan *plan, void *x, void *w, void *y, void *scratch);
 

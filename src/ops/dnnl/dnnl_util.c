@@ -201,8 +201,8 @@ mf_status mf_dnnl_prim_run(mf_dnnl_prim *prim, void *const *data, void *scratch)
     if (!c)
         MF_TRY(context_new(prim, &c));
     for (int i = 0; status == dnnl_success && i <= prim->n_args; i++)
-        status = dnnl_memory_set_data_handle_v2(
-            c->args[i].memory, i < prim->n_args ? data[i] : scratch, c->stream);
+        status = dnnl_memory_set_data_handle_v2(c->args[i].memory,
+                                                i < prim->n_args ? data[i] : scratch, c->stream);
     if (status == dnnl_success)
         status = dnnl_primitive_execute(prim->prim, c->stream, prim->n_args + 1, c->args);
     if (status == dnnl_success)

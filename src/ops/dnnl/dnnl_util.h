@@ -22,7 +22,8 @@ MF_MUST mf_status mf_dnnl_engine(dnnl_engine_t *out);
 /* MF_OK, or a failure that names what was being done. */
 mf_status mf_dnnl_status(dnnl_status_t status, const char *what);
 
-/* Takes `pd` over, also on failure. queries and args: the memory of each argument and its number. */
+/* Takes `pd` over, also on failure. queries and args: the memory of each argument and its number.
+ */
 MF_MUST mf_status mf_dnnl_prim_new(dnnl_primitive_desc_t pd, const char *what,
                                    const dnnl_query_t *queries, const int *args, int n_args,
                                    mf_dnnl_prim **out);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode.c - graphs from strangers: whatever is wrong is refused with the place, and nothing ends. */
+/* decode.c - graphs from strangers: whatever is wrong is refused with the place, and nothing ends.
+ */
 #include "base/buf.h"
 #include "graph/graph.h"
 #include "mf_test.h"
 
 #include <meshflow/session.h>
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -37,14 +39,14 @@ static void refuses(mf_status code, const char *part, const char *text)
 
 MF_TEST(graph_decode_names_an_unknown_op)
 {
-    refuses(MF_NOT_FOUND, "Op type not registered 'Nonsense'",
-            "node { name: 'n' op: 'Nonsense' }");
+    refuses(MF_NOT_FOUND, "Op type not registered 'Nonsense'", "node { name: 'n' op: 'Nonsense' }");
 }
 
 MF_TEST(graph_decode_names_an_unknown_input)
 {
-    refuses(MF_INVALID_ARGUMENT, "Unknown input node 'nope'",
-            "node { name: 'n' op: 'Relu' input: 'nope' attr { key: 'T' value { type: DT_FLOAT } } }");
+    refuses(
+        MF_INVALID_ARGUMENT, "Unknown input node 'nope'",
+        "node { name: 'n' op: 'Relu' input: 'nope' attr { key: 'T' value { type: DT_FLOAT } } }");
 }
 
 MF_TEST(graph_decode_refuses_two_nodes_of_one_name)
@@ -71,13 +73,15 @@ MF_TEST(graph_decode_refuses_types_that_do_not_fit)
 MF_TEST(graph_decode_refuses_wrong_counts_and_attributes)
 {
     refuses(MF_INVALID_ARGUMENT, "takes 2 inputs, not 1",
-            X "node { name: 'n' op: 'AddV2' input: 'x' attr { key: 'T' value { type: DT_FLOAT } } }");
+            X
+            "node { name: 'n' op: 'AddV2' input: 'x' attr { key: 'T' value { type: DT_FLOAT } } }");
     refuses(MF_INVALID_ARGUMENT, "missing attr 'T'", X "node { name: 'n' op: 'Relu' input: 'x' }");
     refuses(MF_INVALID_ARGUMENT, "mentions attr 'colour' not in op Relu",
             X "node { name: 'n' op: 'Relu' input: 'x' attr { key: 'T' value { type: DT_FLOAT } }"
               " attr { key: 'colour' value { i: 1 } } }");
-    refuses(MF_INVALID_ARGUMENT, "which has only 1",
-            X "node { name: 'n' op: 'Relu' input: 'x:1' attr { key: 'T' value { type: DT_FLOAT } } }");
+    refuses(
+        MF_INVALID_ARGUMENT, "which has only 1",
+        X "node { name: 'n' op: 'Relu' input: 'x:1' attr { key: 'T' value { type: DT_FLOAT } } }");
     refuses(MF_INVALID_ARGUMENT, "would stand for",
             "node { name: 'n' op: 'Pack' attr { key: 'T' value { type: DT_FLOAT } }"
             " attr { key: 'N' value { i: 4611686018427387904 } } }");
@@ -92,18 +96,18 @@ MF_TEST(graph_decode_refuses_bad_names)
 MF_TEST(graph_decode_refuses_impossible_constants)
 {
     static const char *const dims[] = { "size: 4611686018427387904 } dim { size: 4",
-                                        "size: 2147483648 } dim { size: 2147483648",
-                                        "size: -1" };
+                                        "size: 2147483648 } dim { size: 2147483648", "size: -1" };
 
     for (int i = 0; i < 3; i++) {
         mf_buf text = { 0 };
         mf_graph *g;
 
-        mf_buf_printf(&text,
-                      "node { name: 'c' op: 'Const' attr { key: 'dtype' value { type: DT_FLOAT } }"
-                      " attr { key: 'value' value { tensor { dtype: DT_FLOAT tensor_shape { dim { %s"
-                      " } } float_val: 1 } } } }",
-                      dims[i]);
+        mf_buf_printf(
+            &text,
+            "node { name: 'c' op: 'Const' attr { key: 'dtype' value { type: DT_FLOAT } }"
+            " attr { key: 'value' value { tensor { dtype: DT_FLOAT tensor_shape { dim { %s"
+            " } } float_val: 1 } } } }",
+            dims[i]);
         T_OK(mf_buf_finish(&text));
         T_OK(mf_graph_new(&g));
         T_TRUE(load(g, text.data) != MF_OK);
@@ -134,8 +138,9 @@ MF_TEST(graph_functions_that_call_each_other_are_refused)
     T_OK(load(g, text));
     T_OK(mf_session_new(g, NULL, &s));
     T_OK(mf_tensor_new(MF_DTYPE_F32, NULL, 0, &x));
-    T_FAILS(MF_INVALID_ARGUMENT, "calls itself",
-            mf_session_run(s, NULL, &feed, (const mf_tensor *const *)&x, 1, &fetch, 1, NULL, 0, &y));
+    T_FAILS(
+        MF_INVALID_ARGUMENT, "calls itself",
+        mf_session_run(s, NULL, &feed, (const mf_tensor *const *)&x, 1, &fetch, 1, NULL, 0, &y));
     mf_tensor_free(x);
     mf_session_free(s);
     mf_graph_free(g);
@@ -173,8 +178,9 @@ MF_TEST(graph_functions_that_multiply_without_end_are_refused)
     T_OK(load(g, text.data));
     T_OK(mf_session_new(g, NULL, &s));
     T_OK(mf_tensor_new(MF_DTYPE_F32, NULL, 0, &x));
-    T_FAILS(MF_RESOURCE_EXHAUSTED, "nodes",
-            mf_session_run(s, NULL, &feed, (const mf_tensor *const *)&x, 1, &fetch, 1, NULL, 0, &y));
+    T_FAILS(
+        MF_RESOURCE_EXHAUSTED, "nodes",
+        mf_session_run(s, NULL, &feed, (const mf_tensor *const *)&x, 1, &fetch, 1, NULL, 0, &y));
     mf_tensor_free(x);
     mf_session_free(s);
     mf_graph_free(g);

@@ -7,6 +7,7 @@
 #include "tensor/tensor.h"
 
 #include <meshflow/session.h>
+
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,8 +56,9 @@ static mf_graph *small_model(void)
     x = mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=float name='x'");
     w = mf_applyf(g, "VarHandleOp", MF_NO_IN, "dtype=float shape=shape[3,2] name='w'");
     (void)mf_applyf(g, "AssignVariableOp",
-                    MF_IN(w, mf_apply(g, "Fill", MF_IN(mf_ints(g, (const int64_t[]){ 3, 2 }, 2),
-                                                       mf_scalar(g, MF_DTYPE_F32, 0.5)))),
+                    MF_IN(w, mf_apply(g, "Fill",
+                                      MF_IN(mf_ints(g, (const int64_t[]){ 3, 2 }, 2),
+                                            mf_scalar(g, MF_DTYPE_F32, 0.5)))),
                     "name='init'");
     wv = mf_applyf(g, "ReadVariableOp", MF_IN(w), "dtype=float");
     y = mf_applyf(g, "Relu", MF_IN(mf_apply(g, "MatMul", MF_IN(x, wv))), "name='y'");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor.c - types, shapes, storage, the public handle. */
-#include "mf_test.h"
 #include "tensor/tensor.h"
+
+#include "mf_test.h"
 
 #include <string.h>
 
