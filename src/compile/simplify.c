@@ -167,6 +167,21 @@ static mf_output add_n_rule(simplifier *x, mf_node *n)
     return n->n_inputs == 1 ? plain_input(n, 0) : none();
 }
 
+/* Adding to the last dimension is adding with broadcasting, which can be fused. */
+static mf_output bias_rule(simplifier *x, mf_node *n)
+{
+    const mf_attr *format = mf_node_attr(n, "data_format");
+
+    if ((format && strcmp(mf_node_string(n, "data_format"), "NHWC") != 0) ||
+        !mf_shape_is_static(shape_of(x, n->inputs[0])) ||
+        !mf_shape_is_static(shape_of(x, n->inputs[1])) || !plain_input(n, 0).node ||
+        !plain_input(n, 1).node)
+        return none();
+    return mf_applyf(x->c->graph, "AddV2", MF_IN(n->inputs[0], n->inputs[1]),
+                     "name='%s' device='%s'", mf_graph_unique_name(x->c->graph, n->name),
+                     n->device);
+}
+
 static const struct {
     const char *op;
     mf_output (*apply)(simplifier *x, mf_node *n);
@@ -191,6 +206,8 @@ static const struct {
     { "Mul", times_one_rule },
     { "RealDiv", times_one_rule },
     { "AddN", add_n_rule },
+    { "BiasAdd", bias_rule },
+    { "BiasAddV1", bias_rule },
 };
 
 static mf_output simplified(simplifier *x, mf_node *n)

@@ -3,6 +3,7 @@
  * compute in float. */
 #include "base/mem.h"
 #include "ops/conv_run.h"
+#include "ops/fused.h"
 #include "ops/grad_util.h"
 #include "ops/widen.h"
 #include "ops/window_grad.h"
@@ -12,10 +13,10 @@ typedef struct conv_state {
     mf_conv_plans *plans;
 } conv_state;
 
-/* "Conv2D...", "Conv3D...": how many spatial dimensions. */
+/* How many spatial dimensions. */
 static int dims_of(const mf_node *node)
 {
-    return node->op_name[4] - '0';
+    return strstr(node->op_name, "3D") ? 3 : 2;
 }
 
 static mf_conv_kind kind_of(const mf_node *node)
@@ -269,17 +270,18 @@ static mf_status filter_grad(mf_grad *g)
 #define ATTRS_3D                                                                                   \
     "strides:list(int)>=5, padding:string in ['SAME','VALID'], data_format:string='NDHWC' in "     \
     "['NDHWC','NCDHW'], dilations:list(int)=[1,1,1,1,1]"
-#define CONV_OP(NAME, DEF, INFER, RUN, GRAD, ...)                                                  \
+#define CONV_OP(NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                           \
     {                                                                                              \
-        .name = NAME, .def = DEF, .infer = INFER, .grad = GRAD, .prepare = conv_prepare,           \
-        .release = conv_release, .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)                    \
+        .name = NAME, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,                    \
+        .prepare = conv_prepare, .release = conv_release, .run = RUN,                              \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 
 const mf_op mf_ops_conv[] = {
     CONV_OP("Conv2D",
             "(input:T, filter:T) -> (output:T) {T:type in "
             "[half,bfloat16,float,double,int32], " ATTRS_2D,
-            conv_infer, conv_run, conv_grad,
+            MF_OP_THEN, conv_infer, conv_run, conv_grad,
             "f32[2,5,6,3] f32[3,3,3,4] ; strides=[1,1,1,1] padding='SAME'",
             "f32[2,5,6,3] f32[3,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
             "f32[1,7,7,1] f32[3,3,1,5] ; strides=[1,1,1,1] padding='SAME' dilations=[1,2,2,1]",
@@ -302,7 +304,7 @@ const mf_op mf_ops_conv[] = {
     CONV_OP("Conv2DBackpropInput",
             "(input_sizes:int32, filter:T, out_backprop:T) -> (output:T) {T:type in [half,bfloat16,"
             "float,double,int32], " ATTRS_2D,
-            backprop_infer, backprop_run, input_grad,
+            0, backprop_infer, backprop_run, input_grad,
             "i32[4]{2,5,6,3} f32[3,3,3,4] f32[2,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
             "i32[4]{2,5,6,8} f32[3,2,8,4] f32[2,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
             "i32[4]{2,5,6,3} f64[3,3,3,4] f64[2,3,3,4] ; strides=[1,2,2,1] padding='SAME'",
@@ -316,7 +318,7 @@ const mf_op mf_ops_conv[] = {
     CONV_OP(
         "Conv2DBackpropFilter",
         "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_2D,
-        backprop_infer, backprop_run, filter_grad,
+        0, backprop_infer, backprop_run, filter_grad,
         "f32[2,5,6,3] i32[4]{3,3,3,4} f32[2,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
         "f32[2,5,6,8] i32[4]{3,2,8,4} f32[2,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
         "f64[2,5,6,3] i32[4]{3,3,3,4} f64[2,3,3,4] ; strides=[1,2,2,1] padding='SAME'",
@@ -328,8 +330,9 @@ const mf_op mf_ops_conv[] = {
         "f32[2,5,6,3] i32[4]{3,3,3,4} f32[2,5,6,5] ; strides=[1,1,1,1] padding='SAME' !fails",
         "f32[2,5,6,3] i32[3]{3,3,3} f32[2,5,6,5] ; strides=[1,1,1,1] padding='SAME' !fails"),
     CONV_OP(
-        "Conv3D", "(input:T, filter:T) -> (output:T) {T:type in floats, " ATTRS_3D "}", conv_infer,
-        conv_run, conv_grad, "f32[1,3,4,5,2] f32[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME'",
+        "Conv3D", "(input:T, filter:T) -> (output:T) {T:type in floats, " ATTRS_3D "}", 0,
+        conv_infer, conv_run, conv_grad,
+        "f32[1,3,4,5,2] f32[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME'",
         "f64[1,3,4,5,2] f64[2,2,2,2,3] ; strides=[1,2,1,2,1] padding='VALID'",
         "f32[1,2,3,4,5] f32[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME' data_format='NCDHW' "
         "!notf",
@@ -339,7 +342,7 @@ const mf_op mf_ops_conv[] = {
         "Conv3DBackpropInputV2",
         "(input_sizes:Tshape, filter:T, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_3D
         ", Tshape:type=int32 in index}",
-        backprop_infer, backprop_run, input_grad,
+        0, backprop_infer, backprop_run, input_grad,
         "i32[5]{1,3,4,5,2} f32[2,2,2,2,3] f32[1,3,4,5,3] ; strides=[1,1,1,1,1] padding='SAME'",
         "i64[5]{1,3,4,5,2} f64[2,2,2,2,3] f64[1,2,3,4,3] ; strides=[1,1,1,1,1] padding='VALID'",
         "i32[5]{1,3,4,5,2} f32[2,2,2,2,3] f32[1,3,4,4,3] ; strides=[1,1,1,1,1] padding='SAME' "
@@ -348,8 +351,25 @@ const mf_op mf_ops_conv[] = {
         "Conv3DBackpropFilterV2",
         "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_3D
         "}",
-        backprop_infer, backprop_run, filter_grad,
+        0, backprop_infer, backprop_run, filter_grad,
         "f32[1,3,4,5,2] i32[5]{2,2,2,2,3} f32[1,3,4,5,3] ; strides=[1,1,1,1,1] padding='SAME'",
         "f64[1,3,4,5,2] i32[5]{2,2,2,2,3} f64[1,2,3,4,3] ; strides=[1,1,1,1,1] padding='VALID'"),
+    { .name = "_Conv2DThen",
+      .def = "(input:T, filter:T, more:*Tmore) -> (output:T) {T:type in "
+             "[float,double], " MF_THEN_ATTRS ", " ATTRS_2D,
+      .infer = conv_infer,
+      .grad = mf_grad_missing,
+      .prepare = mf_then_prepare,
+      .release = mf_then_release,
+      .run = mf_then_run,
+      .samples = MF_SAMPLES(
+          "f32[2,5,6,3] f32[3,3,3,4] f32[4] ; strides=[1,1,1,1] padding='SAME' "
+          "ops=['AddV2','Relu'] types=[float,float] args=[0,1,-1] params=[0,0]",
+          "f64[2,5,6,3] f64[3,3,3,4] f64[2,5,6,4] ; strides=[1,1,1,1] padding='SAME' "
+          "ops=['AddV2'] types=[double] args=[0,1] params=[0]",
+          "f32[40,9,9,8] f32[3,3,8,8] f32[8] ; strides=[1,1,1,1] padding='SAME' "
+          "ops=['AddV2','Relu'] types=[float,float] args=[0,1,-1] params=[0,0]",
+          "f32[0,5,6,3] f32[3,3,3,4] f32[4] ; strides=[1,1,1,1] padding='SAME' ops=['AddV2'] "
+          "types=[float] args=[0,1] params=[0]") },
     { 0 },
 };

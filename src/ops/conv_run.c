@@ -244,6 +244,7 @@ static mf_status images_by_product(const conv_job *job, int64_t from, int64_t to
 
     step.pool = NULL; /* this is a piece already */
     k.step = &step;
+    k.then = NULL;
     columns_init(&c, conv);
     MF_TRY_TO(done, mf_tensor_alloc(&cols, job->type, &MF_SHAPE(c.pixels, c.length)));
     if (conv->kind == MF_CONV_FILTER)
@@ -305,6 +306,8 @@ static void run_piece(void *ctx, int64_t piece)
     st = job->plan ? images_by_plan(job, piece, from, w) : images_by_product(job, from, to, w);
     if (st != MF_OK)
         atomic_store(&job->status, (int)st);
+    else if (job->k->then)
+        job->k->then->run(job->k->then, from * job->y_image, to * job->y_image);
 }
 
 /* Adds up the gradients of all pieces into that of the first. */
@@ -385,6 +388,8 @@ mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *c
                                   : conv->kind == MF_CONV_INPUT ? x
                                                                 : w;
         memset(result->data, 0, (size_t)result->count * job.cell);
+        if (k->then && result->count > 0)
+            k->then->run(k->then, 0, result->count);
         return MF_OK;
     }
     job.x_image = x->count / conv->window.batch;
