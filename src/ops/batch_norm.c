@@ -209,13 +209,19 @@ static mf_status check_x(const mf_node *node, const mf_shape *x)
                    mf_shape_text(x, text));
 }
 
-static mf_status check_vector(const mf_shape *s, const char *what, int64_t *channels)
+static mf_status check_rank1(const mf_shape *s, const char *what)
 {
     char text[MF_SHAPE_TEXT];
 
-    if (s->rank >= 0 && s->rank != 1)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s must be 1-dimensional: %s", what,
-                       mf_shape_text(s, text));
+    if (s->rank < 0 || s->rank == 1)
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT, "%s must be 1-dimensional: %s", what,
+                   mf_shape_text(s, text));
+}
+
+static mf_status check_vector(const mf_shape *s, const char *what, int64_t *channels)
+{
+    MF_TRY(check_rank1(s, what));
     if (s->rank == 1 && s->dims[0] >= 0 && *channels >= 0 && s->dims[0] != *channels)
         return MF_FAIL(
             MF_INVALID_ARGUMENT,
@@ -227,8 +233,8 @@ static mf_status check_vector(const mf_shape *s, const char *what, int64_t *chan
     return MF_OK;
 }
 
-/* FusedBatchNorm: (x, scale, offset, mean, variance). Training without averaging ignores the last
- * two. */
+/* FusedBatchNorm: (x, scale, offset, mean, variance). Training without averaging ignores the values
+ * of the last two, and with them their lengths. */
 static mf_status check_norm(const mf_node *node, const mf_shape *const in[5], int64_t *channels)
 {
     const bool training = mf_node_bool(node, "is_training");
@@ -241,11 +247,12 @@ static mf_status check_norm(const mf_node *node, const mf_shape *const in[5], in
             in[0]->dims[channel_axis(mf_node_string(node, "data_format")[1] == 'C', in[0]->rank)];
     MF_TRY(check_vector(in[1], "scale", channels));
     MF_TRY(check_vector(in[2], "offset", channels));
-    if (!training || factor != 1.0f) {
-        MF_TRY(check_vector(in[3], "mean", channels));
-        MF_TRY(check_vector(in[4], "variance", channels));
-    }
-    return MF_OK;
+    MF_TRY(check_rank1(in[3], "estimated_mean"));
+    MF_TRY(check_rank1(in[4], "estimated_variance"));
+    if (training && factor == 1.0f)
+        return MF_OK;
+    MF_TRY(check_vector(in[3], "estimated_mean", channels));
+    return check_vector(in[4], "estimated_variance", channels);
 }
 
 static mf_status norm_infer(mf_infer *in)

@@ -145,31 +145,42 @@ static mf_status broadcast_to_grad(mf_grad *g)
 
 /* ---- BroadcastArgs, BroadcastGradientArgs ---- */
 
+static mf_status sizes_read(const mf_tensor *t, const char *what, mf_ivec *out)
+{
+    if (t->shape.rank == 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s must be a vector, got shape []", what);
+    return mf_ivec_read(t, MF_MAX_RANK, what, out);
+}
+
 /* The broadcast of two shapes given as vectors, and as bit sets the dimensions along which either
  * repeats. Dimensions of 1 in both count for both: summing over them does nothing. Equal shapes
- * reduce nothing at all. */
-static mf_status broadcast_vectors(const mf_tensor *s0, const mf_tensor *s1, mf_shape *out,
+ * reduce nothing at all. As in TensorFlow sizes are just numbers here, -1 among them. */
+static mf_status broadcast_vectors(const mf_tensor *s0, const mf_tensor *s1, mf_ivec *out,
                                    unsigned reduce[2])
 {
-    char t0[MF_SHAPE_TEXT], t1[MF_SHAPE_TEXT];
-    mf_shape a, b;
+    bool equal;
+    mf_ivec a, b;
 
-    MF_TRY(mf_shape_read(s0, "s0", &a));
-    MF_TRY(mf_shape_read(s1, "s1", &b));
+    MF_TRY(sizes_read(s0, "s0", &a));
+    MF_TRY(sizes_read(s1, "s1", &b));
     reduce[0] = reduce[1] = 0;
-    out->rank = a.rank > b.rank ? a.rank : b.rank;
-    for (int d = 0; d < out->rank; d++) {
-        const int da = d - (out->rank - a.rank), db = d - (out->rank - b.rank);
-        const int64_t x = da < 0 ? 1 : a.dims[da], y = db < 0 ? 1 : b.dims[db];
+    equal = a.n == b.n;
+    out->n = a.n > b.n ? a.n : b.n;
+    for (int d = 0; d < out->n; d++) {
+        const int da = d - (out->n - a.n), db = d - (out->n - b.n);
+        const int64_t x = da < 0 ? 1 : a.v[da], y = db < 0 ? 1 : b.v[db];
 
         if (x != y && x != 1 && y != 1)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "Incompatible shapes: %s vs. %s",
-                           mf_shape_text(&a, t0), mf_shape_text(&b, t1));
-        out->dims[d] = x == 1 ? y : x;
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "Incompatible shapes: sizes %" PRId64 " and %" PRId64
+                           " of dimension %d, counted from the last",
+                           x, y, d - out->n);
+        out->v[d] = x == 1 ? y : x;
         reduce[0] |= x == 1 ? 1u << d : 0;
         reduce[1] |= y == 1 ? 1u << d : 0;
+        equal = equal && x == y;
     }
-    if (mf_shape_equal(&a, &b))
+    if (equal)
         reduce[0] = reduce[1] = 0;
     return MF_OK;
 }
@@ -187,13 +198,13 @@ static mf_status args_infer(mf_infer *in)
 static mf_status args_run(mf_kernel *k)
 {
     unsigned reduce[2];
-    mf_shape shape;
+    mf_ivec sizes;
     mf_tensor *out;
 
-    MF_TRY(broadcast_vectors(k->in[0], k->in[1], &shape, reduce));
-    MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(shape.rank), &out));
-    for (int d = 0; d < shape.rank; d++)
-        mf_index_put(out, d, shape.dims[d]);
+    MF_TRY(broadcast_vectors(k->in[0], k->in[1], &sizes, reduce));
+    MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(sizes.n), &out));
+    for (int d = 0; d < sizes.n; d++)
+        mf_index_put(out, d, sizes.v[d]);
     return MF_OK;
 }
 
@@ -212,12 +223,14 @@ static mf_status gradient_args_infer(mf_infer *in)
 {
     int64_t axes[MF_MAX_RANK];
     unsigned reduce[2];
-    mf_shape shape;
+    mf_ivec sizes;
 
+    MF_TRY(mf_infer_rank(in, 0, 1));
+    MF_TRY(mf_infer_rank(in, 1, 1));
     in->out[0] = in->out[1] = MF_SHAPE(MF_UNKNOWN_DIM);
     if (!in->in_value[0] || !in->in_value[1])
         return MF_OK;
-    MF_TRY(broadcast_vectors(in->in_value[0], in->in_value[1], &shape, reduce));
+    MF_TRY(broadcast_vectors(in->in_value[0], in->in_value[1], &sizes, reduce));
     for (int i = 0; i < 2; i++)
         MF_TRY(mf_infer_ints(in, i, 1, axes, axes_of(reduce[i], axes)));
     return MF_OK;
@@ -227,10 +240,10 @@ static mf_status gradient_args_run(mf_kernel *k)
 {
     int64_t axes[MF_MAX_RANK];
     unsigned reduce[2];
-    mf_shape shape;
+    mf_ivec sizes;
     mf_tensor *out;
 
-    MF_TRY(broadcast_vectors(k->in[0], k->in[1], &shape, reduce));
+    MF_TRY(broadcast_vectors(k->in[0], k->in[1], &sizes, reduce));
     for (int i = 0; i < 2; i++) {
         const int n = axes_of(reduce[i], axes);
 
@@ -266,7 +279,8 @@ const mf_op mf_ops_broadcast[] = {
       .grad = mf_grad_missing,
       .run = args_run,
       .samples = MF_SAMPLES("i32[2]{2,1} i32[1]{3}", "i64[0] i64[2]{4,5}", "i32[1]{0} i32[1]{1}",
-                            "i32[1]{2} i32[1]{3} !fails") },
+                            "i32[2]{-1,1} i32[2]{1,-1}", "i32[1]{2} i32[1]{3} !fails",
+                            "i32[]{2} i32[1]{2} !fails") },
     { .name = "BroadcastGradientArgs",
       .def = "(s0:T, s1:T) -> (r0:T, r1:T) {T:type=int32 in index}",
       .infer = gradient_args_infer,
@@ -274,6 +288,7 @@ const mf_op mf_ops_broadcast[] = {
       .run = gradient_args_run,
       .samples = MF_SAMPLES("i32[2]{2,1} i32[1]{3}", "i64[3]{1,1,5} i64[2]{1,5}",
                             "i32[0] i32[2]{4,5}", "i32[2]{2,3} i32[2]{2,3}", "i32[1]{1} i32[1]{1}",
-                            "i32[0] i32[0]", "i32[1]{0} i32[1]{1}", "i32[1]{2} i32[1]{3} !fails") },
+                            "i32[0] i32[0]", "i32[1]{0} i32[1]{1}", "i32[1]{2} i32[1]{3} !fails",
+                            "i32[]{2} i32[1]{2} !fails") },
     { 0 },
 };

@@ -148,6 +148,7 @@ static mf_status pool_run(mf_kernel *k)
     const bool average = k->node->op_name[0] == 'A';
     mf_pooling p = { .kind = average ? MF_POOL_AVG : k->n_out == 2 ? MF_POOL_ARGMAX : MF_POOL_MAX };
     mf_tensor x = { 0 }, y = { 0 }, *out, *arg = NULL;
+    char text[MF_SHAPE_TEXT];
     mf_shape shape;
     mf_status st;
 
@@ -156,6 +157,9 @@ static mf_status pool_run(mf_kernel *k)
     MF_TRY(pool_window(k, &a, &k->in[0]->shape, &p.w, &shape));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     if (k->n_out == 2) {
+        if (k->in[0]->count == 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "tensor_in must not be empty: %s",
+                           mf_shape_text(&k->in[0]->shape, text));
         MF_TRY(mf_kernel_out(k, 1, &shape, &arg));
         p.arg = arg->data;
         p.arg_type = arg->dtype;
@@ -412,7 +416,7 @@ const mf_op mf_ops_pool[] = {
             "f32[2,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
             "f64[2,5,6,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' Targmax=int32 "
             "include_batch_in_index=true",
-            "f32[0,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !notf"),
+            "f32[0,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !fails"),
     POOL_OP("MaxPoolGradWithArgmax",
             "(input:T, grad:T, argmax:Targmax) -> (output:T) {" WINDOW PAD2
             "include_batch_in_index:bool=false, Targmax:type in index, T:type in reals}",

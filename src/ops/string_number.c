@@ -111,7 +111,7 @@ static mf_status check_format(const mf_node *node, mf_dtype type)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Fill argument not supported: \"%s\"", fill);
     if (scientific && shortest)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Cannot select both scientific and shortest notation");
-    if (!real && (scientific || shortest))
+    if (!real && type != MF_DTYPE_STRING && (scientific || shortest))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "scientific and shortest format not supported for datatype %s",
                        mf_dtype_name(type));
