@@ -5,6 +5,7 @@
  * Data are [outer][channels][inner]: channels last has inner = 1, channels first has outer = batch.
  */
 #include "base/mem.h"
+#include "ops/batch_norm_grad.h"
 #include "ops/grad_util.h"
 #include "ops/row_math.h"
 #include "ops/widen.h"
@@ -568,14 +569,14 @@ const mf_op mf_ops_batch_norm[] = {
             "(y_backprop:T, x:T, scale:T, reserve_space_1:T, reserve_space_2:T) -> (x_backprop:T, "
             "scale_backprop:T, offset_backprop:T, reserve_space_3:T, reserve_space_4:T) {T:type in "
             "[float], " EPSILON FORMAT4,
-            norm_grad_infer, norm_grad_run, mf_grad_missing,
+            norm_grad_infer, norm_grad_run, mf_batch_norm_grad_grad,
             "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 !nograd"),
     NORM_OP(
         "FusedBatchNormGradV2",
         "(y_backprop:T, x:T, scale:float, reserve_space_1:U, reserve_space_2:U) -> "
         "(x_backprop:T, scale_backprop:U, offset_backprop:U, reserve_space_3:U, "
         "reserve_space_4:U) {T:type in [half,bfloat16,float], U:type in [float], " EPSILON FORMAT4,
-        norm_grad_infer, norm_grad_run, mf_grad_missing,
+        norm_grad_infer, norm_grad_run, mf_batch_norm_grad_grad,
         "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 !nograd"),
     NORM_OP(
         "FusedBatchNormGradV3",
@@ -583,9 +584,10 @@ const mf_op mf_ops_batch_norm[] = {
         "reserve_space_3:U) -> (x_backprop:T, scale_backprop:U, offset_backprop:U, "
         "reserve_space_4:U, reserve_space_5:U) {T:type in [half,bfloat16,float], U:type in "
         "[float], " EPSILON FORMAT5,
-        norm_grad_infer, norm_grad_run, mf_grad_missing,
+        norm_grad_infer, norm_grad_run, mf_batch_norm_grad_grad,
         "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] !nograd",
-        "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] ; is_training=false !nograd",
+        "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3]~ f32[3]@0.5:2~ f32[]~ ; is_training=false",
+        "f16[2,3,4,3] f16[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] !nograd",
         "f32[2,3,4,5] f32[2,3,4,5] f32[3] f32[3] f32[3]@0.5:2 f32[] ; data_format='NCHW' !nograd "
         "!notf",
         "f32[2,3,4,3] f32[2,3,4,2] f32[3] f32[3] f32[3] f32[] !fails"),

@@ -68,19 +68,66 @@ static mf_status tile_run(mf_kernel *k)
     return mf_move_run(k->step->pool, &m);
 }
 
-/* dy seen as [multiple, dim] for each dimension, summed over the multiples. Ranks above 4 have no
- * such view here (it would need more than MF_MAX_RANK dimensions): Reshape says so. */
+/* The product of elements [from, from + n) of the vector of MF_MAX_RANK sizes, as a vector of one.
+ */
+static mf_output sizes_product(mf_grad *g, mf_output sizes, int from, int n)
+{
+    const mf_output at = mf_ints(g->graph, (int64_t[]){ from }, 1);
+    const mf_output length = mf_ints(g->graph, (int64_t[]){ n }, 1);
+    const mf_output zero = mf_ints(g->graph, (int64_t[]){ 0 }, 1);
+
+    return mf_applyf(g->graph, "Prod", MF_IN(MF_G3("Slice", sizes, at, length), zero),
+                     "keep_dims=true");
+}
+
+/* Dimensions [from, from + n) of dy, which are tiled, become those of x: seen as [.., multiple,
+ * size,
+ * .., ..] and summed over the multiples. All dimensions before are tiled still, none behind is. */
+static mf_output untile(mf_grad *g, mf_output dy, mf_output multiples, mf_output sizes, int from,
+                        int n)
+{
+    const mf_output axis = mf_scalar(g->graph, MF_DTYPE_I32, 0);
+    const mf_output at = mf_ints(g->graph, (int64_t[]){ from }, 1);
+    const mf_output length = mf_ints(g->graph, (int64_t[]){ n }, 1);
+    const mf_output flat = mf_ints(g->graph, (int64_t[]){ -1 }, 1);
+    const mf_output pairs = mf_applyf(
+        g->graph, "Pack",
+        MF_IN(MF_G3("Slice", multiples, at, length), MF_G3("Slice", sizes, at, length)), "axis=1");
+    const mf_output before = sizes_product(g, MF_G2("Mul", multiples, sizes), 0, from);
+    const mf_output behind = sizes_product(g, sizes, from + n, MF_MAX_RANK - from - n);
+    const mf_output view =
+        mf_apply(g->graph, "ConcatV2", MF_IN(before, MF_G2("Reshape", pairs, flat), behind, axis));
+    const mf_output axes = mf_ints(g->graph, (int64_t[]){ 1, 3, 5 }, n);
+
+    return MF_G2("Sum", MF_G2("Reshape", dy, view), axes);
+}
+
+/* `sizes` with ones in front, MF_MAX_RANK in all. */
+static mf_output padded_sizes(mf_grad *g, mf_output sizes)
+{
+    const mf_output rank = mf_scalar(g->graph, MF_DTYPE_I32, MF_MAX_RANK);
+    const mf_output one = mf_scalar(g->graph, MF_DTYPE_I32, 1);
+    const mf_output missing = MF_G2("Sub", rank, MF_G1("Size", sizes));
+    const mf_output ones =
+        MF_G2("Fill", MF_G2("Reshape", missing, mf_ints(g->graph, (int64_t[]){ 1 }, 1)), one);
+
+    return MF_G3("ConcatV2", ones, sizes, mf_scalar(g->graph, MF_DTYPE_I32, 0));
+}
+
+/* Three dimensions at a time, the last first: a view of all of them would have twice the rank. The
+ * rank need not be known; in front of it are dimensions of 1. */
 static mf_status tile_grad(mf_grad *g)
 {
-    const mf_output shape = mf_applyf(g->graph, "Shape", MF_IN(g->x[0]), "out_type=%s",
-                                      mf_dtype_name(mf_grad_type(g->x[1])));
-    const mf_output pairs = mf_applyf(g->graph, "Pack", MF_IN(g->x[1], shape), "axis=1");
-    const mf_output split = MF_G2("Reshape", pairs, mf_ints(g->graph, (int64_t[]){ -1 }, 1));
-    const mf_output axes = MF_G3("Range", mf_scalar(g->graph, MF_DTYPE_I32, 0),
-                                 MF_G1("Size", split), mf_scalar(g->graph, MF_DTYPE_I32, 2));
-    const mf_output sums = MF_G2("Sum", MF_G2("Reshape", g->dy[0], split), axes);
+    const mf_output shape = MF_G1("Shape", g->x[0]), sizes = padded_sizes(g, shape);
+    const mf_output given = mf_grad_type(g->x[1]) == MF_DTYPE_I32
+                                ? g->x[1]
+                                : mf_applyf(g->graph, "Cast", MF_IN(g->x[1]), "DstT=int32");
+    const mf_output multiples = padded_sizes(g, given);
+    mf_output dx = g->dy[0];
 
-    g->dx[0] = MF_G2("Reshape", sums, shape); /* fixes the static shape */
+    for (int end = MF_MAX_RANK; end > 0; end -= 3)
+        dx = untile(g, dx, multiples, sizes, end > 3 ? end - 3 : 0, end > 3 ? 3 : end);
+    g->dx[0] = MF_G2("Reshape", dx, shape);
     return MF_OK;
 }
 
@@ -261,10 +308,11 @@ const mf_op mf_ops_broadcast[] = {
       .infer = tile_infer,
       .grad = tile_grad,
       .run = tile_run,
-      .samples = MF_SAMPLES("f32[2,3] i32[2]{2,1}", "f64[3] i64[1]{4}", "f32[2,1,3] i32[3]{1,5,2}",
-                            "f32[] i32[0]", "f32[2,3] i32[2]{0,2}", "str[2] i32[1]{2}",
-                            "u8[2,2] i32[2]{3,3}", "f32[2] i32[1]{-1} !fails",
-                            "f32[2] i32[2]{1,1} !fails", "f32[] i32[1]{2} !fails") },
+      .samples =
+          MF_SAMPLES("f32[2,3] i32[2]{2,1}", "f64[3] i64[1]{4}", "f32[2,1,3] i32[3]{1,5,2}",
+                     "f32[1,2,1,3,1,2] i32[6]{2,2,1,1,3,2}", "f32[] i32[0]", "f32[2,3] i32[2]{0,2}",
+                     "str[2] i32[1]{2}", "u8[2,2] i32[2]{3,3}", "f32[2] i32[1]{-1} !fails",
+                     "f32[2] i32[2]{1,1} !fails", "f32[] i32[1]{2} !fails") },
     { .name = "BroadcastTo",
       .def = "(input:T, shape:Tidx) -> (output:T) {T:type, Tidx:type=int32 in index}",
       .infer = broadcast_to_infer,

@@ -35,8 +35,11 @@ WE_REFUSE = [
      "TensorFlow takes any gradient and reads it by its own idea of the shape"),
     (r"(Inv|Reciprocal|Sigmoid|Tanh|Sqrt|Rsqrt)Grad", r"not compatible|must be of the same shape",
      "TensorFlow reads both as flat arrays without looking at their shapes"),
-    (r"MaxPool(Grad|GradGrad)?V2", r"stride for dimension [03] must be positive",
-     "TensorFlow does not look at strides over batch and channels given as inputs"),
+    (r"MaxPool.*(V2|Argmax)", r"stride for dimension [03] must be positive",
+     "TensorFlow does not look at these strides over batch and channels"),
+    (r"ResourceGather", r"should be equal to indices.shape",
+     "TensorFlow reads on into another batch, or behind the end"),
+    (r"GatherV2", r"indices.* is not in \[0", "TensorFlow checks none where nothing is gathered"),
     (r"DepthwiseConv2dNativeBackprop(Input|Filter)", r"dilations", "TensorFlow ignores them"),
     (r"(Depthwise)?Conv[23]d.*|Conv[23]D.*", r"the window has size 0", "TensorFlow slides it over one position too many"),
     (r"MatrixDiagV[23]", r"diag_index is out of bound",
@@ -52,6 +55,8 @@ THEY_REFUSE = [
      "TensorFlow reads an axis of 16 bits as one of 32"),
     (r"Conv[23]D.*", r"filter_size does not have enough|must have the same number of channels. Got 0|"
      r"filter must not have zero elements", "nothing from nothing; TensorFlow does so elsewhere"),
+    (r"DepthwiseConv2dNative.*", r"only supports equal length strides",
+     "TensorFlow's kernels have one stride for both dimensions"),
     (r"Reverse", r"Invalid input first dimension. Found 0", "nothing reversed is nothing"),
     (r"Conv3D.*", r"dilat", "TensorFlow's CPU kernels of three dimensions have no dilations"),
 ]
@@ -71,6 +76,14 @@ def _is_empty(case):
     return any(0 in i.shape for i in case.inputs)
 
 
+def _is_dilated(case):
+    return "dilations" in case.attrs and set(case.attrs["dilations"].list.i) != {1}
+
+
+def _is_not_filled(case):
+    return "init" not in case.attrs or not case.attrs["init"].b
+
+
 def _has_infinity(case):
     return any("inf" in w for i in case.inputs for w in i.literal or () if i.dtype == 2)
 
@@ -84,6 +97,8 @@ def _no_statistics(case):
 WRONG = [
     (r"FusedBatchNorm(V2|V3)?", _no_statistics, {3, 4}, "uninitialised"),
     (r"(Depthwise)?Conv.*BackpropFilter.*", _is_empty, {0}, "uninitialised"),
+    (r"DepthwiseConv2dNativeBackprop.*", _is_dilated, {0}, "as if there were no dilations"),
+    (r"Empty", _is_not_filled, {0}, "uninitialised"),
     (r"Erf", _has_infinity, {0}, "of an infinite double it is 1, not NaN"),
     (r"Round", _is_integer, {0}, "an odd number becomes an even one: Round(1) is 0"),
 ]
