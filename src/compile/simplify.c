@@ -64,7 +64,8 @@ static mf_output same_shape_rule(simplifier *x, mf_node *n)
     return same_shape(x, (mf_output){ n, 0 }, n->inputs[0]) ? plain_input(n, 0) : none();
 }
 
-/* As above; or only dimensions of size one go, which is a reshape. */
+/* As above; or only dimensions of size one go, which is a reshape. Axes that are not known yet may
+ * turn out to be wrong. */
 static mf_output reduction_rule(simplifier *x, mf_node *n)
 {
     const mf_output out = { n, 0 };
@@ -72,6 +73,8 @@ static mf_output reduction_rule(simplifier *x, mf_node *n)
     int64_t dims[MF_MAX_RANK], a, b;
     mf_output shape;
 
+    if (!value_of(x, n->inputs[1]))
+        return none();
     if (same_shape(x, out, n->inputs[0]))
         return plain_input(n, 0);
     if (!mf_shape_is_static(from) || !mf_shape_is_static(to) || !plain_input(n, 0).node ||
