@@ -338,6 +338,11 @@ static mf_status build_body(body *b, const mf_graph *lib)
 
     for (const mf_map_entry *e; (e = mf_map_next(&lib->functions, &it)) != NULL;)
         MF_TRY(mf_map_set(&b->g->functions, e->key, e->value)); /* borrowed from lib */
+    it = 0;
+    for (const mf_map_entry *e; (e = mf_map_next(&lib->gradients, &it)) != NULL;)
+        MF_TRY(mf_map_set(&b->g->gradients, e->key, e->value));
+    b->g->body_of = b->f;
+    b->g->outer = lib;
     MF_TRY(add_args(b));
     b->nodes = MF_ARENA_ARRAY(b->g->arena, mf_node *, (int64_t)b->def->n_node_def);
     if (!b->nodes)

@@ -34,6 +34,7 @@ void mf_graph_free(mf_graph *graph)
     mf_map_deinit(&graph->names);
     mf_map_deinit(&graph->functions);
     mf_map_deinit(&graph->unique);
+    mf_map_deinit(&graph->gradients);
     mf_free(graph->nodes);
     mf_arena_free(graph->arena);
     mf_free(graph->failed);
@@ -234,7 +235,7 @@ static mf_status copy_node(const mf_node *src, mf_graph *dst, mf_node **out)
     return mf_map_set(&dst->names, n->name, n);
 }
 
-static mf_status copy_functions(const mf_graph *src, mf_graph *dst)
+mf_status mf_graph_copy_functions(mf_graph *dst, const mf_graph *src)
 {
     int64_t it = 0;
 
@@ -243,6 +244,18 @@ static mf_status copy_functions(const mf_graph *src, mf_graph *dst)
 
         if (!mf_map_find(&dst->functions, f->name))
             MF_TRY(mf_graph_add_function(dst, f->bytes.data, f->bytes.len));
+    }
+    it = 0;
+    for (const mf_map_entry *e; (e = mf_map_next(&src->gradients, &it)) != NULL;) {
+        char *of, *is;
+
+        if (mf_map_find(&dst->gradients, e->key))
+            continue;
+        of = mf_arena_strdup(dst->arena, e->key);
+        is = mf_arena_strdup(dst->arena, e->value);
+        if (!of || !is)
+            return MF_NOMEM("a function");
+        MF_TRY(mf_map_set(&dst->gradients, of, is));
     }
     return MF_OK;
 }
@@ -265,7 +278,7 @@ static void copy_edges(const mf_node *src, mf_node *dst, mf_node *const *twin)
 
 static mf_status copy_all(const mf_graph *src, const bool *keep, mf_graph *dst, mf_node **twin)
 {
-    MF_TRY(copy_functions(src, dst));
+    MF_TRY(mf_graph_copy_functions(dst, src));
     for (int64_t i = 0; i < src->n_nodes; i++) {
         if (!src->nodes[i]->removed && (!keep || keep[i]))
             MF_TRY(copy_node(src->nodes[i], dst, &twin[i]));
@@ -301,7 +314,7 @@ mf_status mf_graph_merge(mf_graph *dst, const mf_graph *src)
 {
     mf_node **twin = mf_calloc(src->n_nodes, sizeof *twin);
     bool *fresh = mf_calloc(src->n_nodes, sizeof *fresh);
-    mf_status st = twin && fresh ? copy_functions(src, dst) : MF_NOMEM("a graph");
+    mf_status st = twin && fresh ? mf_graph_copy_functions(dst, src) : MF_NOMEM("a graph");
 
     for (int64_t i = 0; st == MF_OK && i < src->n_nodes; i++) {
         if (src->nodes[i]->removed)

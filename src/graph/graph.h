@@ -53,9 +53,13 @@ struct mf_graph {
     mf_map unique; /* base name -> int64_t counter, for new names */
     mf_graph_tensor *tensors;
     const char *scope; /* "" or "a/b/" */
-    mf_bytes unknown, gradients; /* GraphDef's and its library's unknown fields; GradientDefs */
+    mf_map gradients; /* name of a function -> name of the function that is its gradient */
+    mf_bytes unknown; /* GraphDef's unknown fields */
     int32_t producer, min_consumer;
     mf_error *failed; /* first failure of building, or NULL */
+    const mf_function *body_of; /* of a function's body: the function, */
+    const mf_graph *outer; /* and the graph in whose library it stands */
+    int64_t differentiated; /* nodes of bodies that the gradients being built went through */
 };
 
 /* ---- nodes ---- */
@@ -87,6 +91,11 @@ mf_tensor *mf_graph_own_tensor(mf_graph *graph, const mf_tensor *tensor);
 MF_MUST mf_status mf_node_set_inputs(mf_graph *graph, mf_node *node, const mf_output *inputs,
                                      int n_inputs, mf_node *const *controls, int n_controls);
 
+/* `node` becomes what `spec` says, under its old name and id: what refers to its outputs still
+ * does, so those it had must keep their types. Fails as mf_graph_add(), leaving the node as it was.
+ */
+MF_MUST mf_status mf_node_become(mf_graph *graph, mf_node *node, const mf_node_spec *spec);
+
 /* ---- attributes of a verified node: present and of the right kind, zero otherwise ---- */
 
 const mf_attr *mf_node_attr(const mf_node *node, const char *name); /* NULL when absent */
@@ -109,6 +118,9 @@ void mf_node_arg_range(const mf_node *node, bool output, int arg, int *first, in
 
 /* Add one serialised FunctionDef; a second one of the same name must have the same bytes. */
 MF_MUST mf_status mf_graph_add_function(mf_graph *graph, const void *data, size_t len);
+
+/* Add the functions of src that dst lacks, and their registered gradients. */
+MF_MUST mf_status mf_graph_copy_functions(mf_graph *dst, const mf_graph *src);
 
 /* Nodes in an order where inputs come first; edges into Merge from NextIteration are left out.
  * `order` has room for n_nodes. INVALID_ARGUMENT naming a node on a cycle. */
