@@ -48,7 +48,7 @@ static mf_status parse_one(mf_graph *g, const mf_opdef *def, const char **p, giv
 static mf_status parse_all(mf_graph *g, const char *op, const char *text, given *out)
 {
     const mf_op *known = mf_op_find(op);
-    const mf_function *f = mf_map_find(&g->functions, op);
+    const mf_function *f = mf_graph_function(g, op);
     const mf_opdef *def = f ? f->def : NULL;
 
     if (known)
@@ -211,7 +211,7 @@ void mf_define(mf_graph *graph, const char *name, const mf_output *inputs, const
             st = MF_FAIL(MF_INVALID_ARGUMENT, "function %s: an input or output is empty", name);
     }
     if (st == MF_OK)
-        st = mf_function_define(graph, name, &cut);
+        st = mf_function_define(name, &cut);
     if (st != MF_OK)
         mf_graph_fail(graph, st);
 }

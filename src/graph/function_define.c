@@ -228,7 +228,7 @@ static mf_status prepare(cutter *c)
     return mf_graph_order(c->cut->from, c->order, &c->n);
 }
 
-mf_status mf_function_define(mf_graph *lib, const char *name, const mf_function_cut *cut)
+mf_status mf_function_define(const char *name, const mf_function_cut *cut)
 {
     cutter c = { .name = name, .cut = cut, .arena = mf_arena_new() };
     mf_buf bytes = { 0 };
@@ -240,20 +240,28 @@ mf_status mf_function_define(mf_graph *lib, const char *name, const mf_function_
         st = build_def(&c);
     if (st == MF_OK)
         st = mf_wire_encode(&c.def->base, &bytes);
-    if (st == MF_OK && cut->from != lib)
-        st = mf_graph_copy_functions(lib, cut->from);
     if (st == MF_OK)
-        st = mf_graph_add_function(lib, bytes.data, bytes.len);
+        st = mf_graph_add_function(cut->from, bytes.data, bytes.len);
     mf_buf_deinit(&bytes);
     mf_arena_free(c.arena);
     return st;
 }
 
-const char *mf_function_name(mf_graph *lib, const char *base, const char *what)
+const char *mf_function_name(mf_graph *graph, const char *base, const char *what)
 {
-    const char *name = mf_arena_printf(lib->arena, "%s_%s", base, what);
+    mf_graph *lib = graph->library;
+    const char *first = mf_arena_printf(lib->arena, "%s_%s", base, what), *name = first;
+    const char *key = mf_arena_printf(lib->arena, "function %s", first); /* no node is called so */
+    int64_t *counter = key ? mf_map_find(&lib->unique, key) : NULL;
 
-    for (int i = 1; name && (mf_map_find(&lib->functions, name) || mf_op_find(name)); i++)
-        name = mf_arena_printf(lib->arena, "%s_%s_%d", base, what, i);
+    if (!first || !key)
+        return NULL;
+    if (!counter) {
+        counter = MF_ARENA_NEW(lib->arena, int64_t);
+        if (!counter || mf_map_set(&lib->unique, key, counter) != MF_OK)
+            return NULL;
+    }
+    while (name && (mf_graph_function(lib, name) || mf_op_find(name)))
+        name = mf_arena_printf(lib->arena, "%s_%lld", first, (long long)++*counter);
     return name;
 }

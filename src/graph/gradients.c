@@ -220,7 +220,7 @@ mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys, const mf_
     int64_t n = 0;
     mf_status st = mf_graph_status(graph);
 
-    if (!graph->outer)
+    if (graph->library == graph)
         graph->differentiated = 0;
 
     b.wanted = mf_calloc(b.n_nodes, sizeof *b.wanted);

@@ -35,7 +35,6 @@ typedef struct mf_taken {
 
 /* Arrays live as long as the body. */
 typedef struct mf_diff {
-    mf_graph *lib; /* where the call stands: gets the new functions */
     const char *name; /* of the function */
     mf_graph *body;
     mf_output *args, *results;

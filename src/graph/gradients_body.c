@@ -21,17 +21,16 @@ static bool is_op(const mf_node *n, const char *name)
 /* A call of a function within itself, or one too deep, or bodies that multiply. */
 static mf_status check_nesting(const mf_graph *graph, const mf_function *f)
 {
-    int64_t depth = 0, nodes = 0;
+    int64_t depth = 0;
 
     for (const mf_graph *x = graph; x; x = x->outer, depth++) {
         if (x->body_of == f)
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "function '%s' calls itself; recursion is not supported", f->name);
-        nodes += x->differentiated;
     }
     if (depth > DEPTH_MAX)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "calls are nested more than %d deep", DEPTH_MAX);
-    if (nodes > NODES_MAX)
+    if (graph->library->differentiated > NODES_MAX)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "the bodies of all calls have more than %d nodes; the functions call each "
                        "other too often",
@@ -81,16 +80,16 @@ static mf_status find_ends(mf_diff *d)
 mf_status mf_diff_open(mf_graph *graph, const mf_node *call, const mf_func_ref *function,
                        int n_args, int n_results, mf_diff *d)
 {
-    const mf_function *f = mf_map_find(&graph->functions, function->name);
+    const mf_function *f = mf_graph_function(graph, function->name);
 
-    *d =
-        (mf_diff){ .lib = graph, .name = function->name, .n_args = n_args, .n_results = n_results };
+    *d = (mf_diff){ .name = function->name, .n_args = n_args, .n_results = n_results };
     if (!f)
         return MF_FAIL(MF_NOT_FOUND, "Function '%.200s' is not defined ({{node %s}})",
                        function->name, call->name);
     MF_TRY(check_nesting(graph, f));
     MF_TRY(mf_function_body(graph, f, function->attrs, function->n_attrs, &d->body));
     d->n_before = d->body->n_nodes;
+    graph->library->differentiated += d->n_before;
     if (count_op(d->body, "_Arg") != n_args || count_op(d->body, "_Retval") != n_results)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "{{node %s}}: function %s has %d arguments and %d results, not %d and %d",
@@ -101,22 +100,19 @@ mf_status mf_diff_open(mf_graph *graph, const mf_node *call, const mf_func_ref *
 
 void mf_diff_close(mf_diff *d)
 {
-    if (d->body)
-        d->lib->differentiated += d->body->differentiated + d->n_before;
     mf_graph_free(d->body);
     d->body = NULL;
 }
 
 mf_status mf_diff_explain(mf_status st, const mf_diff *d, const mf_node *call)
 {
-    char before[400];
+    char after[400];
 
     if (st == MF_OK)
         return MF_OK;
-    (void)snprintf(before, sizeof before,
-                   "gradient of function %.150s ({{node %.150s}}): ", d->name ? d->name : "?",
-                   call->name);
-    return mf_error_wrap(st, before, "");
+    (void)snprintf(after, sizeof after, "; in the gradient of function %.150s ({{node %.150s}})",
+                   d->name ? d->name : "?", call->name);
+    return mf_error_wrap(st, "", after);
 }
 
 /* ---- differentiating ---- */
@@ -145,7 +141,7 @@ static mf_status gradients(mf_diff *d, const bool *arrives, const bool *wants, m
         if (wants[i])
             d->dx[i] = dxs[at++];
     }
-    return mf_graph_copy_functions(d->lib, d->body);
+    return MF_OK;
 }
 
 mf_status mf_diff_run(mf_diff *d, const bool *arrives, const bool *wants)
@@ -296,11 +292,11 @@ void mf_diff_replace(mf_diff *d, mf_output from, mf_output to)
 
 mf_status mf_diff_define(mf_diff *d, const char *what, const mf_function_cut *cut, mf_func_ref *ref)
 {
-    *ref = (mf_func_ref){ .name = mf_function_name(d->lib, d->name, what) };
+    *ref = (mf_func_ref){ .name = mf_function_name(d->body, d->name, what) };
     if (!ref->name)
         return MF_NOMEM("gradients");
     MF_TRY(mf_graph_status(d->body));
-    return mf_function_define(d->lib, ref->name, cut);
+    return mf_function_define(ref->name, cut);
 }
 
 /* ---- shared ---- */
@@ -417,7 +413,7 @@ bool mf_call_is_stateful(const mf_graph *graph, const mf_func_ref *functions, in
     bool is = false;
 
     for (int i = 0; i < n; i++) {
-        const mf_function *f = mf_map_find(&graph->functions, functions[i].name);
+        const mf_function *f = mf_graph_function(graph, functions[i].name);
 
         is = is || (f && f->def->is_stateful);
     }

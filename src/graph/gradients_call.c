@@ -146,7 +146,7 @@ mf_status mf_grad_call(mf_grad *g)
     const mf_attr *attr = n->op ? mf_node_attr(n, "f") : NULL;
     const mf_func_ref direct = { .name = n->op_name, .attrs = n->attrs, .n_attrs = n->n_attrs };
     const mf_func_ref f = attr ? *attr->func : direct;
-    const char *registered = mf_map_find(&g->graph->gradients, f.name);
+    const char *registered = mf_map_find(&g->graph->library->gradients, f.name);
     mf_diff d = { 0 };
     mf_status st;
 

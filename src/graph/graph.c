@@ -17,6 +17,7 @@ mf_status mf_graph_new(mf_graph **out)
         return MF_NOMEM("a graph");
     g->arena = mf_arena_new();
     g->scope = "";
+    g->library = g;
     if (!g->arena) {
         mf_free(g);
         return MF_NOMEM("a graph");
@@ -222,7 +223,7 @@ static mf_status copy_node(const mf_node *src, mf_graph *dst, mf_node **out)
     if (src->op) {
         n->op_name = src->op->name;
     } else {
-        n->function = mf_map_find(&dst->functions, src->op_name);
+        n->function = mf_graph_function(dst, src->op_name);
         MF_ASSERT(n->function);
         n->op_name = n->function->name;
         n->def = n->function->def;
@@ -235,7 +236,7 @@ static mf_status copy_node(const mf_node *src, mf_graph *dst, mf_node **out)
     return mf_map_set(&dst->names, n->name, n);
 }
 
-mf_status mf_graph_copy_functions(mf_graph *dst, const mf_graph *src)
+static mf_status copy_functions(const mf_graph *src, mf_graph *dst)
 {
     int64_t it = 0;
 
@@ -278,7 +279,7 @@ static void copy_edges(const mf_node *src, mf_node *dst, mf_node *const *twin)
 
 static mf_status copy_all(const mf_graph *src, const bool *keep, mf_graph *dst, mf_node **twin)
 {
-    MF_TRY(mf_graph_copy_functions(dst, src));
+    MF_TRY(copy_functions(src, dst));
     for (int64_t i = 0; i < src->n_nodes; i++) {
         if (!src->nodes[i]->removed && (!keep || keep[i]))
             MF_TRY(copy_node(src->nodes[i], dst, &twin[i]));
@@ -314,7 +315,7 @@ mf_status mf_graph_merge(mf_graph *dst, const mf_graph *src)
 {
     mf_node **twin = mf_calloc(src->n_nodes, sizeof *twin);
     bool *fresh = mf_calloc(src->n_nodes, sizeof *fresh);
-    mf_status st = twin && fresh ? mf_graph_copy_functions(dst, src) : MF_NOMEM("a graph");
+    mf_status st = twin && fresh ? copy_functions(src, dst) : MF_NOMEM("a graph");
 
     for (int64_t i = 0; st == MF_OK && i < src->n_nodes; i++) {
         if (src->nodes[i]->removed)

@@ -49,7 +49,7 @@ struct mf_graph {
     mf_node **nodes;
     int64_t n_nodes, cap_nodes;
     mf_map names; /* name -> mf_node */
-    mf_map functions; /* name -> mf_function */
+    mf_map functions; /* name -> mf_function; empty in a function's body, see library */
     mf_map unique; /* base name -> int64_t counter, for new names */
     mf_graph_tensor *tensors;
     const char *scope; /* "" or "a/b/" */
@@ -57,8 +57,9 @@ struct mf_graph {
     mf_bytes unknown; /* GraphDef's unknown fields */
     int32_t producer, min_consumer;
     mf_error *failed; /* first failure of building, or NULL */
+    mf_graph *library; /* whose functions these nodes call: itself; of a body: its root's */
     const mf_function *body_of; /* of a function's body: the function, */
-    const mf_graph *outer; /* and the graph in whose library it stands */
+    const mf_graph *outer; /* and the graph that calls it */
     int64_t differentiated; /* nodes of bodies that the gradients being built went through */
 };
 
@@ -116,11 +117,11 @@ void mf_node_arg_range(const mf_node *node, bool output, int arg, int *first, in
 
 /* ---- whole graphs ---- */
 
-/* Add one serialised FunctionDef; a second one of the same name must have the same bytes. */
+/* The function of this name that nodes of the graph can call; NULL: none. */
+mf_function *mf_graph_function(const mf_graph *graph, const char *name);
+/* Add one serialised FunctionDef to the graph's library; a second one of the same name must have
+ * the same bytes. */
 MF_MUST mf_status mf_graph_add_function(mf_graph *graph, const void *data, size_t len);
-
-/* Add the functions of src that dst lacks, and their registered gradients. */
-MF_MUST mf_status mf_graph_copy_functions(mf_graph *dst, const mf_graph *src);
 
 /* Nodes in an order where inputs come first; edges into Merge from NextIteration are left out.
  * `order` has room for n_nodes. INVALID_ARGUMENT naming a node on a cycle. */

@@ -409,7 +409,7 @@ static mf_status find_op(mf_graph *g, const char *op, mf_node *n)
         n->op_name = n->op->name;
         return mf_op_def(n->op, &n->def);
     }
-    n->function = mf_map_find(&g->functions, op);
+    n->function = mf_graph_function(g, op);
     if (!n->function)
         return MF_FAIL(MF_NOT_FOUND, "Op type not registered '%s' ({{node %s}})", op, n->name);
     n->op_name = n->function->name;

@@ -180,12 +180,10 @@ def registered(name):
     return "yes" if fn is not None else "none"
 
 
-CONTROL_FLOW = "differentiated by whoever builds the graph; mf_gradients() stops at control flow"
 # Ops of which TensorFlow registers a gradient and we do not, and why.
 UNREGISTERED = {
-    **dict.fromkeys(["Case", "StatelessCase", "If", "StatelessIf", "While", "StatelessWhile", "Enter",
-                     "Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"],
-                    CONTROL_FLOW),
+    **dict.fromkeys(["Enter", "Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"],
+                    "loops of frames are differentiated by whoever builds them; While has a gradient"),
     "EagerPyFunc": "needs a Python interpreter",
     # Open, see ROADMAP.md.
     **dict.fromkeys(["FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3",

@@ -42,6 +42,9 @@ def run(unit):
     if kind == "gradient":
         import gradients
         return outcome(gradients.check(by_name[name], seed, start, progress))
+    if kind == "control":
+        import control_flow
+        return outcome(control_flow.check(name, progress))
     if kind == "graphs":
         import random_graphs
         return outcome(random_graphs.check(int(name), seed, unit["count"], start, progress))

@@ -514,7 +514,7 @@ MF_TEST(gradients_follow_variables_that_change_places)
     mf_graph *g = graph();
     mf_output x = x_of(g), i = arg(g, "int32"), a = arg(g, "double"), b = arg(g, "double"), y;
 
-    define_less(g, "less", 5, doubles, 2);
+    define_less(g, "less", 3, doubles, 2);
     mf_define(g, "step", MF_IN(i, a, b), MF_IN(next(g, i), b, op2(g, "Mul", a, b)));
     y = mf_applyf(g, "While", MF_IN(integer(g, 0), x, op1(g, "Exp", x)), "cond=@less body=@step");
     check(g, x, total(g, port(y, 1)), true);
