@@ -189,6 +189,7 @@ def theirs(tf, name):
     the result, its gradients, and the gradient of the sum of their squares."""
     import oracle
     graph = tf.Graph()
+    tf.compat.v1.enable_control_flow_v2()  # functional: If and While, not Switch and frames
     with graph.as_default():
         x = tf.compat.v1.placeholder(tf.float64, [3], name="x")
         y = tf.identity(MODELS[name](tf, x), name="y")
@@ -198,6 +199,7 @@ def theirs(tf, name):
         xs = [x] + [v.handle for v in variables]
         first = tf.gradients(y, xs)
         second = tf.gradients(square(tf, first), x)
+    tf.compat.v1.disable_control_flow_v2()
     fetches = [t.name for t in [y] + first + second]
     got = oracle.run_tf(graph, [([], {}, ["init"]), (fetches, {"x:0": X}, [])])
     return exported, [t.name for t in xs], got
