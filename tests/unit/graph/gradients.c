@@ -550,6 +550,83 @@ MF_TEST(gradients_of_a_variable_that_a_loop_reads)
     mf_graph_free(g);
 }
 
+/* ---- what is refused, and how ---- */
+
+MF_TEST(gradients_of_a_loop_of_frames_are_refused_with_its_name)
+{
+    mf_graph *g = graph();
+    mf_output x = x_of(g), enter, merge, cond, turn, next_x, leave, dx;
+
+    enter = mf_applyf(g, "Enter", MF_IN(x), "frame_name='around'");
+    merge = op2(g, "Merge", enter, enter);
+    cond = op1(g, "LoopCond", op2(g, "Less", total(g, merge), number(g, 9)));
+    turn = op2(g, "Switch", merge, cond);
+    next_x = op1(g, "NextIteration", op2(g, "AddV2", port(turn, 1), port(turn, 1)));
+    (void)next_x;
+    leave = op1(g, "Exit", turn);
+    T_FAILS(MF_UNIMPLEMENTED, "the loop 'around'", mf_gradients(g, &leave, 1, &x, 1, NULL, &dx));
+    mf_graph_free(g);
+}
+
+/* A chain of n functions, each calling the next. */
+static mf_status nested(int n)
+{
+    mf_graph *g = graph();
+    mf_output x = x_of(g), y, dx;
+    char name[16] = "Tanh";
+    mf_status st;
+
+    for (int i = 0; i < n; i++) {
+        const mf_output a = arg(g, "double");
+
+        y = op1(g, name, a);
+        (void)snprintf(name, sizeof name, "f%d", i);
+        mf_define(g, name, MF_IN(a), MF_IN(y));
+    }
+    y = op1(g, name, x);
+    T_OK(mf_graph_status(g));
+    st = mf_gradients(g, &y, 1, &x, 1, NULL, &dx);
+    mf_graph_free(g);
+    return st;
+}
+
+MF_TEST(gradients_refuse_calls_that_are_nested_too_deep)
+{
+    T_OK(nested(60));
+    T_FAILS(MF_RESOURCE_EXHAUSTED, "nested more than", nested(70));
+}
+
+static const char overridden[] =
+    "node { name: 'x' op: 'Placeholder' attr { key: 'dtype' value { type: DT_DOUBLE } } }"
+    "node { name: 'y' op: 'Sign' input: 'x' attr { key: 'T' value { type: DT_DOUBLE } }"
+    "  attr { key: '_gradient_op_type' value { s: '%s' } } }";
+
+static mf_status override(const char *name, mf_output *dx)
+{
+    char text[sizeof overridden + 64];
+    mf_graph *g;
+    mf_output x, y;
+    mf_status st;
+
+    (void)snprintf(text, sizeof text, overridden, name);
+    g = from_text(text);
+    x = (mf_output){ mf_graph_find(g, "x"), 0 };
+    y = (mf_output){ mf_graph_find(g, "y"), 0 };
+    st = mf_gradients(g, &y, 1, &x, 1, NULL, dx);
+    mf_graph_free(g);
+    return st;
+}
+
+/* The straight-through estimator: Sign has no gradient to speak of, Identity has. */
+MF_TEST(gradients_follow_an_override_that_names_an_op_and_refuse_others)
+{
+    mf_output dx;
+
+    T_OK(override("Identity", &dx));
+    T_TRUE(dx.node != NULL);
+    T_FAILS(MF_UNIMPLEMENTED, "CustomGradient-7", override("CustomGradient-7", &dx));
+}
+
 /* ---- defining functions ---- */
 
 MF_TEST(define_says_which_placeholder_is_not_an_input)
