@@ -89,7 +89,7 @@ MF_API const char *mf_node_name(const mf_node *node);
 
 /* d(sum of ys)/dx for each x, added to the graph. dys: gradients arriving at ys, or NULL for ones.
  * dxs[i].node is NULL where nothing reaches xs[i]. Calls of functions, branches and loops on the
- * way get more outputs, for what their gradients need: build gradients before a session.
+ * way get more outputs, for what their gradients need.
  * Fails: UNIMPLEMENTED naming an op on the way that has no gradient. */
 MF_API MF_MUST mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys,
                                       const mf_output *xs, int n_xs, const mf_output *dys,

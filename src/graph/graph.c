@@ -311,6 +311,28 @@ mf_status mf_graph_copy(const mf_graph *src, const bool *keep, mf_graph **out)
     return st;
 }
 
+/* A call that got more outputs in src. */
+static mf_status grow_node(mf_graph *dst, const mf_node *src, mf_node *old, mf_node *const *twin)
+{
+    mf_node like = *src;
+    mf_node_spec spec = { .op = src->op_name,
+                          .device = src->device,
+                          .n_inputs = src->n_inputs,
+                          .attrs = src->attrs,
+                          .n_attrs = src->n_attrs,
+                          .unknown = old->unknown };
+
+    like.inputs = MF_ARENA_ARRAY(dst->arena, mf_output, src->n_inputs);
+    like.controls = MF_ARENA_ARRAY(dst->arena, mf_node *, src->n_controls);
+    if (!like.inputs || !like.controls)
+        return MF_NOMEM("a graph");
+    copy_edges(src, &like, twin);
+    spec.inputs = like.inputs;
+    spec.controls = like.controls;
+    spec.n_controls = like.n_controls;
+    return mf_node_become(dst, old, &spec);
+}
+
 mf_status mf_graph_merge(mf_graph *dst, const mf_graph *src)
 {
     mf_node **twin = mf_calloc(src->n_nodes, sizeof *twin);
@@ -328,6 +350,8 @@ mf_status mf_graph_merge(mf_graph *dst, const mf_graph *src)
     for (int64_t i = 0; st == MF_OK && i < src->n_nodes; i++) {
         if (fresh[i])
             copy_edges(src->nodes[i], twin[i], twin);
+        else if (twin[i] && twin[i]->n_outputs < src->nodes[i]->n_outputs)
+            st = grow_node(dst, src->nodes[i], twin[i], twin);
     }
     if (st == MF_OK)
         st = mf_graph_verify(dst);

@@ -131,7 +131,8 @@ MF_MUST mf_status mf_graph_verify(const mf_graph *graph);
 /* A copy with its own arena; unneeded nodes may be left out by `keep` (indexed by id; NULL: all).
  */
 MF_MUST mf_status mf_graph_copy(const mf_graph *src, const bool *keep, mf_graph **out);
-/* Add to `dst` the nodes and functions of `src` whose names it lacks, connected as in src.
+/* Add to `dst` the nodes and functions of `src` whose names it lacks, connected as in src. Calls
+ * that have got more outputs in src, when gradients went through them, get them in dst too.
  * INVALID_ARGUMENT when a function of the same name differs. */
 MF_MUST mf_status mf_graph_merge(mf_graph *dst, const mf_graph *src);
 /* Record the thread's error as the graph's sticky one. */

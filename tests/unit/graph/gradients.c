@@ -550,6 +550,32 @@ MF_TEST(gradients_of_a_variable_that_a_loop_reads)
     mf_graph_free(g);
 }
 
+/* A session that knows the loop already gets the loop that remembers. */
+MF_TEST(gradients_built_later_reach_a_session_that_is_extended)
+{
+    mf_graph *g = graph();
+    mf_output x = x_of(g), i = arg(g, "int32"), h = arg(g, "double"), y, dx;
+    double before[MAX_X], after[MAX_X], d[MAX_X];
+    char name[128], dname[128];
+    mf_session *s;
+
+    define_less(g, "less", 3, doubles, 1);
+    mf_define(g, "step", MF_IN(i, h), MF_IN(next(g, i), op2(g, "Mul", h, h)));
+    y = port(mf_applyf(g, "While", MF_IN(integer(g, 0), x), "cond=@less body=@step"), 1);
+    s = session(g, true);
+    run(s, some, 3, name_of(y, name), before);
+    T_OK(mf_gradients(g, &y, 1, &x, 1, NULL, &dx));
+    T_OK(mf_session_extend(s, g));
+    run(s, some, 3, name, after);
+    run(s, some, 3, name_of(dx, dname), d);
+    for (int k = 0; k < 3; k++) {
+        T_EQ_F(after[k], before[k]);
+        T_NEAR(d[k], 8 * before[k] / some[k], 1e-12); /* x^8 */
+    }
+    mf_session_free(s);
+    mf_graph_free(g);
+}
+
 /* ---- what is refused, and how ---- */
 
 MF_TEST(gradients_of_a_loop_of_frames_are_refused_with_its_name)
