@@ -60,11 +60,42 @@ static mf_status assign_slots(fused *f)
     return MF_OK;
 }
 
+/* The type that an operand or result of an elementwise op has when its last operand is a `t`. */
+static mf_dtype type_of_arg(const mf_opdef *def, const mf_argdef *arg, mf_dtype t)
+{
+    static const mf_dtype partner[MF_DTYPE_COUNT] = { [MF_DTYPE_F32] = MF_DTYPE_C64,
+                                                      [MF_DTYPE_F64] = MF_DTYPE_C128,
+                                                      [MF_DTYPE_C64] = MF_DTYPE_F32,
+                                                      [MF_DTYPE_C128] = MF_DTYPE_F64 };
+    const char *last = def->in[def->n_in - 1].type_attr;
+
+    if (arg->type != MF_DTYPE_INVALID)
+        return arg->type;
+    return last && strcmp(arg->type_attr, last) == 0 ? t : partner[t];
+}
+
+/* Steps may come from a stranger's file: what does not fit the loop's types is read and written out
+ * of bounds. */
+static mf_status check_types(const mf_node *n, const step *s, const mf_opdef *def,
+                             const mf_dtype *made, mf_dtype last, mf_dtype result)
+{
+    bool good = type_of_arg(def, &def->out[0], last) == result;
+
+    for (int a = 0; a < s->arity; a++) {
+        const mf_dtype t = s->arg[a] >= 0 ? n->in_types[s->arg[a]] : made[-1 - s->arg[a]];
+
+        good = good && type_of_arg(def, &def->in[a], last) == t;
+    }
+    return good ? MF_OK
+                : MF_FAIL(MF_INVALID_ARGUMENT, "a step's types are not those of %s", def->name);
+}
+
 static mf_status read_step(const mf_node *n, int i, int *at, mf_dtype *made, step *s)
 {
     const mf_attr *ops = mf_node_attr(n, "ops"), *types = mf_node_attr(n, "types");
     const mf_attr *args = mf_node_attr(n, "args"), *params = mf_node_attr(n, "params");
     const mf_op *op = mf_op_find(ops->strings[i].data);
+    const mf_opdef *def;
     mf_dtype last = MF_DTYPE_INVALID;
 
     if (!op || !op->loop || *at + op->loop->arity > args->n)
@@ -83,7 +114,8 @@ static mf_status read_step(const mf_node *n, int i, int *at, mf_dtype *made, ste
     s->fn = mf_dtype_is_valid((int)last) ? op->loop->fn[last] : NULL;
     if (!s->fn || !mf_dtype_is_plain(made[i]))
         return MF_FAIL(MF_INVALID_ARGUMENT, "step %d (%s) has no loop for its type", i, op->name);
-    return MF_OK;
+    MF_TRY(mf_op_def(op, &def));
+    return check_types(n, s, def, made, last, made[i]);
 }
 
 static mf_status fused_prepare(mf_prepare *p)
@@ -102,6 +134,9 @@ static mf_status fused_prepare(mf_prepare *p)
                        (long long)ops->n, p->node->n_inputs);
     for (f->n_steps = 0; f->n_steps < ops->n; f->n_steps++)
         MF_TRY(read_step(p->node, f->n_steps, &at, made, &f->steps[f->n_steps]));
+    if (made[f->n_steps - 1] != p->node->out_types[0])
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the last step makes %s, not Tout",
+                       mf_dtype_name(made[f->n_steps - 1]));
     p->state = f;
     return assign_slots(f);
 }
@@ -217,6 +252,12 @@ const mf_op mf_op_fused = {
     .grad = mf_grad_missing,
     .prepare = fused_prepare,
     .run = fused_run,
-    .samples = MF_SAMPLES("f32[2,3] f32[3] ; Tout=float ops=['AddV2','Relu'] types=[float,float] "
-                          "args=[0,1,-1] params=[0,0]"),
+    .samples =
+        MF_SAMPLES("f32[2,3] f32[3] ; Tout=float ops=['AddV2','Relu'] types=[float,float] "
+                   "args=[0,1,-1] params=[0,0]",
+                   "bool[3] f32[3] ; Tout=float ops=['AddV2'] types=[float] args=[0,1] "
+                   "params=[0] !fails",
+                   "f32[3] ; Tout=double ops=['Relu'] types=[float] args=[0] params=[0] "
+                   "!fails",
+                   "f32[3] ; Tout=bool ops=['Relu'] types=[bool] args=[0] params=[0] !fails"),
 };
