@@ -9,6 +9,7 @@ static const mf_pass passes[] = {
     { "fold", "ops on constants become constants", true, mf_pass_fold },
     { "simplify", "ops that change nothing are taken out", true, mf_pass_simplify },
     { "cse", "equal ops on equal inputs become one", true, mf_pass_cse },
+    { "layout", "images keep their channels in blocks between convolutions", true, mf_pass_layout },
     { "fuse", "trees of elementwise ops run tile by tile in cache", true, mf_pass_fuse },
     { "region", "straight runs of the graph become plans", true, NULL },
     { "schedule", "inside a plan, writes to variables come last", true, NULL },

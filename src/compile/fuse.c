@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuse.c - pass: trees of elementwise ops of one shape become one op that runs tile by tile in
- * cache.
+ * cache; where one of its operands is a matrix product or a convolution, the tree follows that op
+ * piece by piece.
  *
  * Exact: the fused op runs the same loops on the same values. A node is taken into the tree of its
  * consumer when that is its only use, its shape is the tree's, and nothing waits for it or makes it
@@ -11,7 +12,7 @@
 
 #include <string.h>
 
-enum { MAX_STEPS = 32, MAX_INPUTS = 16, MIN_ELEMENTS = 256, MIN_RUN = 32 };
+enum { MAX_STEPS = 32, MAX_INPUTS = 15, MIN_ELEMENTS = 256 };
 
 typedef struct fuser {
     mf_compile *c;
@@ -26,6 +27,7 @@ typedef struct tree {
     int n_steps;
     mf_output inputs[MAX_INPUTS];
     int n_inputs;
+    mf_node *first; /* the op whose result the tree works on, piece by piece; or NULL */
 } tree;
 
 static const mf_shape *shape_of(const fuser *f, mf_output o)
@@ -50,8 +52,7 @@ static bool worth_it(const fuser *f, const mf_node *n)
     const mf_shape *s = shape_of(f, (mf_output){ (mf_node *)(uintptr_t)n, 0 });
     int64_t count;
 
-    return mf_shape_is_static(s) && mf_shape_count(s, &count) == MF_OK && count >= MIN_ELEMENTS &&
-           s->rank > 0 && s->dims[s->rank - 1] >= MIN_RUN;
+    return mf_shape_is_static(s) && mf_shape_count(s, &count) == MF_OK && count >= MIN_ELEMENTS;
 }
 
 static bool joins(const fuser *f, const mf_node *p, const mf_node *root)
@@ -62,24 +63,13 @@ static bool joins(const fuser *f, const mf_node *p, const mf_node *root)
            mf_context_of_node(f->contexts, p) == mf_context_of_node(f->contexts, root);
 }
 
-static bool is_step(const tree *t, const mf_node *n)
-{
-    for (int i = 0; i < t->n_steps; i++) {
-        if (t->steps[i] == n)
-            return true;
-    }
-    return false;
-}
-
 static int input_index(tree *t, mf_output o)
 {
     for (int i = 0; i < t->n_inputs; i++) {
         if (t->inputs[i].node == o.node && t->inputs[i].port == o.port)
             return i;
     }
-    if (t->n_inputs == MAX_INPUTS)
-        return -1;
-    t->inputs[t->n_inputs] = o;
+    t->inputs[t->n_inputs] = o; /* grow() has counted: there is room */
     return t->n_inputs++;
 }
 
@@ -118,48 +108,140 @@ static int step_index(const tree *t, const mf_node *n)
     return -1;
 }
 
-static mf_status build(fuser *f, tree *t, mf_node **out)
+static int uses_in_tree(const tree *t, const mf_node *p)
+{
+    int n = 0;
+
+    for (int i = 0; i < t->n_steps; i++) {
+        for (int k = 0; k < t->steps[i]->n_inputs; k++)
+            n += t->steps[i]->inputs[k].node == p;
+    }
+    return n;
+}
+
+/* An op that can be followed by the tree: nobody else needs its result, which has the tree's type
+ * and shape and so can become the tree's. */
+static bool can_be_first(const fuser *f, const tree *t, const mf_node *p)
+{
+    const mf_node *root = t->steps[t->n_steps - 1];
+    const mf_dtype type = root->out_types[0];
+
+    return p->op && p->op->flags & MF_OP_THEN && p->n_controls == 0 && !f->taken[p->id] &&
+           p->id < f->c->n_facts && p->out_types[0] == type &&
+           (type == MF_DTYPE_F32 || type == MF_DTYPE_F64) && f->uses[p->id] == uses_in_tree(t, p) &&
+           mf_shape_equal(shape_of(f, (mf_output){ (mf_node *)(uintptr_t)p, 0 }),
+                          shape_of(f, (mf_output){ (mf_node *)(uintptr_t)root, 0 })) &&
+           mf_context_of_node(f->contexts, p) == mf_context_of_node(f->contexts, root) &&
+           strcmp(p->device, root->device) == 0;
+}
+
+static void find_first(fuser *f, tree *t)
+{
+    for (int i = 0; i < t->n_steps; i++) {
+        for (int k = 0; k < t->steps[i]->n_inputs && !t->first; k++) {
+            mf_node *p = t->steps[i]->inputs[k].node;
+
+            if (can_be_first(f, t, p))
+                t->first = p;
+        }
+    }
+    if (t->first)
+        t->inputs[t->n_inputs++] = (mf_output){ t->first, 0 }; /* operand 0 */
+}
+
+/* ---- building ---- */
+
+typedef struct step_attrs {
+    mf_attr ops, types, args, params;
+} step_attrs;
+
+static mf_status describe_steps(fuser *f, tree *t, step_attrs *a)
 {
     mf_arena *arena = f->c->graph->arena;
-    mf_node *root = t->steps[t->n_steps - 1];
     const int n = t->n_steps;
-    mf_attr ops = { .kind = MF_ATTR_STRING, .is_list = true, .n = n };
-    mf_attr types = { .kind = MF_ATTR_TYPE, .is_list = true, .n = n };
-    mf_attr args = { .kind = MF_ATTR_INT, .is_list = true };
-    mf_attr params = { .kind = MF_ATTR_FLOAT, .is_list = true, .n = n };
-    mf_node_spec spec = { .op = "_Fused", .device = root->device, .inputs = t->inputs };
-    mf_named_attr attrs[5];
 
-    ops.strings = MF_ARENA_ARRAY(arena, mf_bytes, n);
-    types.ints = MF_ARENA_ARRAY(arena, int64_t, n);
-    args.ints = MF_ARENA_ARRAY(arena, int64_t, n * 3);
-    params.floats = MF_ARENA_ARRAY(arena, float, n);
-    if (!ops.strings || !types.ints || !args.ints || !params.floats)
+    *a = (step_attrs){ { .kind = MF_ATTR_STRING, .is_list = true, .n = n },
+                       { .kind = MF_ATTR_TYPE, .is_list = true, .n = n },
+                       { .kind = MF_ATTR_INT, .is_list = true },
+                       { .kind = MF_ATTR_FLOAT, .is_list = true, .n = n } };
+    a->ops.strings = MF_ARENA_ARRAY(arena, mf_bytes, n);
+    a->types.ints = MF_ARENA_ARRAY(arena, int64_t, n);
+    a->args.ints = MF_ARENA_ARRAY(arena, int64_t, n * 3);
+    a->params.floats = MF_ARENA_ARRAY(arena, float, n);
+    if (!a->ops.strings || !a->types.ints || !a->args.ints || !a->params.floats)
         return MF_NOMEM("compiling");
     for (int i = 0; i < n; i++) {
         const mf_node *s = t->steps[i];
 
-        ops.strings[i] = (mf_bytes){ s->op->name, strlen(s->op->name) };
-        types.ints[i] = (int64_t)s->out_types[0];
-        params.floats[i] = s->op->loop->param ? mf_node_float(s, s->op->loop->param) : 0.0f;
+        a->ops.strings[i] = (mf_bytes){ s->op->name, strlen(s->op->name) };
+        a->types.ints[i] = (int64_t)s->out_types[0];
+        a->params.floats[i] = s->op->loop->param ? mf_node_float(s, s->op->loop->param) : 0.0f;
         for (int k = 0; k < s->n_inputs; k++) {
-            const mf_node *p = s->inputs[k].node;
+            const int step = step_index(t, s->inputs[k].node);
 
-            args.ints[args.n++] =
-                is_step(t, p) ? -1 - step_index(t, p) : input_index(t, s->inputs[k]);
+            a->args.ints[a->args.n++] = step >= 0 ? -1 - step : input_index(t, s->inputs[k]);
         }
     }
-    attrs[0] = (mf_named_attr){ "ops", ops };
-    attrs[1] = (mf_named_attr){ "types", types };
-    attrs[2] = (mf_named_attr){ "args", args };
-    attrs[3] = (mf_named_attr){ "params", params };
-    attrs[4] =
-        (mf_named_attr){ "Tout", { .kind = MF_ATTR_TYPE, .n = 1, .type = root->out_types[0] } };
-    spec.n_inputs = t->n_inputs;
-    spec.attrs = attrs;
-    spec.n_attrs = MF_COUNT(attrs);
-    spec.name = mf_graph_unique_name(f->c->graph, root->name);
+    return MF_OK;
+}
+
+/* The tree alone. */
+static mf_status build_fused(fuser *f, tree *t, const step_attrs *a, mf_node **out)
+{
+    const mf_node *root = t->steps[t->n_steps - 1];
+    const mf_named_attr attrs[] = {
+        { "ops", a->ops },
+        { "types", a->types },
+        { "args", a->args },
+        { "params", a->params },
+        { "Tout", { .kind = MF_ATTR_TYPE, .n = 1, .type = root->out_types[0] } },
+    };
+    const mf_node_spec spec = { .op = "_Fused",
+                                .name = mf_graph_unique_name(f->c->graph, root->name),
+                                .device = root->device,
+                                .inputs = t->inputs,
+                                .n_inputs = t->n_inputs,
+                                .attrs = attrs,
+                                .n_attrs = MF_COUNT(attrs) };
+
     return mf_graph_add(f->c->graph, &spec, out);
+}
+
+/* The tree after an op: that op's inputs and attributes, then the tree's. */
+static mf_status build_then(fuser *f, tree *t, const step_attrs *a, mf_node **out)
+{
+    const mf_node *root = t->steps[t->n_steps - 1], *first = t->first;
+    mf_arena *arena = f->c->graph->arena;
+    const int n_in = first->n_inputs + t->n_inputs - 1;
+    mf_output *inputs = MF_ARENA_ARRAY(arena, mf_output, n_in);
+    mf_named_attr *attrs = MF_ARENA_ARRAY(arena, mf_named_attr, first->n_attrs + 4);
+    mf_node_spec spec = { .device = root->device, .n_inputs = n_in };
+
+    if (!inputs || !attrs)
+        return MF_NOMEM("compiling");
+    memcpy(inputs, first->inputs, (size_t)first->n_inputs * sizeof *inputs);
+    memcpy(inputs + first->n_inputs, t->inputs + 1, (size_t)(t->n_inputs - 1) * sizeof *inputs);
+    memcpy(attrs, first->attrs, (size_t)first->n_attrs * sizeof *attrs);
+    spec.n_attrs = first->n_attrs;
+    attrs[spec.n_attrs++] = (mf_named_attr){ "ops", a->ops };
+    attrs[spec.n_attrs++] = (mf_named_attr){ "types", a->types };
+    attrs[spec.n_attrs++] = (mf_named_attr){ "args", a->args };
+    attrs[spec.n_attrs++] = (mf_named_attr){ "params", a->params };
+    spec.op = mf_arena_printf(arena, "_%sThen", first->op->name);
+    spec.name = mf_graph_unique_name(f->c->graph, root->name);
+    spec.inputs = inputs;
+    spec.attrs = attrs;
+    if (!spec.op)
+        return MF_NOMEM("compiling");
+    return mf_graph_add(f->c->graph, &spec, out);
+}
+
+static mf_status build(fuser *f, tree *t, mf_node **out)
+{
+    step_attrs a;
+
+    MF_TRY(describe_steps(f, t, &a));
+    return t->first ? build_then(f, t, &a, out) : build_fused(f, t, &a, out);
 }
 
 static void count_uses(const fuser *f)
@@ -185,9 +267,12 @@ static mf_status fuse_all(fuser *f, mf_node *const *order, int64_t n, mf_subst *
         if (f->taken[root->id] || !has_loop(f, root) || !worth_it(f, root))
             continue;
         grow(f, &t, root);
-        if (t.n_steps < 2)
+        find_first(f, &t);
+        if (t.n_steps < 2 && !t.first)
             continue;
         f->taken[root->id] = true;
+        if (t.first)
+            f->taken[t.first->id] = true;
         MF_TRY(build(f, &t, &node));
         MF_TRY(mf_subst_add(s, f->c, (mf_output){ root, 0 }, (mf_output){ node, 0 }));
     }

@@ -64,7 +64,8 @@ static mf_output same_shape_rule(simplifier *x, mf_node *n)
     return same_shape(x, (mf_output){ n, 0 }, n->inputs[0]) ? plain_input(n, 0) : none();
 }
 
-/* As above; or only dimensions of size one go, which is a reshape. */
+/* As above; or only dimensions of size one go, which is a reshape. Axes that are not known yet may
+ * turn out to be wrong. */
 static mf_output reduction_rule(simplifier *x, mf_node *n)
 {
     const mf_output out = { n, 0 };
@@ -72,6 +73,8 @@ static mf_output reduction_rule(simplifier *x, mf_node *n)
     int64_t dims[MF_MAX_RANK], a, b;
     mf_output shape;
 
+    if (!value_of(x, n->inputs[1]))
+        return none();
     if (same_shape(x, out, n->inputs[0]))
         return plain_input(n, 0);
     if (!mf_shape_is_static(from) || !mf_shape_is_static(to) || !plain_input(n, 0).node ||
@@ -167,6 +170,21 @@ static mf_output add_n_rule(simplifier *x, mf_node *n)
     return n->n_inputs == 1 ? plain_input(n, 0) : none();
 }
 
+/* Adding to the last dimension is adding with broadcasting, which can be fused. */
+static mf_output bias_rule(simplifier *x, mf_node *n)
+{
+    const mf_attr *format = mf_node_attr(n, "data_format");
+
+    if ((format && strcmp(mf_node_string(n, "data_format"), "NHWC") != 0) ||
+        !mf_shape_is_static(shape_of(x, n->inputs[0])) ||
+        !mf_shape_is_static(shape_of(x, n->inputs[1])) || !plain_input(n, 0).node ||
+        !plain_input(n, 1).node)
+        return none();
+    return mf_applyf(x->c->graph, "AddV2", MF_IN(n->inputs[0], n->inputs[1]),
+                     "name='%s' device='%s'", mf_graph_unique_name(x->c->graph, n->name),
+                     n->device);
+}
+
 static const struct {
     const char *op;
     mf_output (*apply)(simplifier *x, mf_node *n);
@@ -191,6 +209,8 @@ static const struct {
     { "Mul", times_one_rule },
     { "RealDiv", times_one_rule },
     { "AddN", add_n_rule },
+    { "BiasAdd", bias_rule },
+    { "BiasAddV1", bias_rule },
 };
 
 static mf_output simplified(simplifier *x, mf_node *n)

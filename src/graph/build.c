@@ -13,6 +13,14 @@ typedef struct given {
     mf_named_attr attrs[MAX_GIVEN];
 } given;
 
+/* Attributes that no signature knows begin with an underscore; their kind shows in the value. */
+static mf_attr_kind kind_of_extra(const char *value)
+{
+    if (*value == '\'')
+        return MF_ATTR_STRING;
+    return *value == 't' || *value == 'f' ? MF_ATTR_BOOL : MF_ATTR_INT;
+}
+
 static mf_status parse_one(mf_graph *g, const mf_opdef *def, const char **p, given *out)
 {
     const size_t n = strcspn(*p, "= ");
@@ -36,11 +44,11 @@ static mf_status parse_one(mf_graph *g, const mf_opdef *def, const char **p, giv
         return MF_OK;
     }
     d = mf_opdef_find_attr(def, name);
-    if (!d)
+    if (!d && name[0] != '_')
         return MF_FAIL(MF_INVALID_ARGUMENT, "op %s has no attribute '%s'", def->name, name);
     if (out->spec.n_attrs == MAX_GIVEN)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: too many attributes", def->name);
-    MF_TRY(mf_attr_parse(p, d->kind, d->is_list, g->arena, &value));
+    MF_TRY(mf_attr_parse(p, d ? d->kind : kind_of_extra(*p), d && d->is_list, g->arena, &value));
     out->attrs[out->spec.n_attrs++] = (mf_named_attr){ name, value };
     return MF_OK;
 }

@@ -86,6 +86,12 @@ typedef struct mf_prepare {
     void *state; /* out: becomes k->state */
 } mf_prepare;
 
+/* What follows an op with MF_OP_THEN: called with each range of elements of output 0 as soon as
+ * they are final, once for every element, from any thread. */
+typedef struct mf_then {
+    void (*run)(const struct mf_then *then, int64_t from, int64_t to);
+} mf_then;
+
 struct mf_kernel {
     const mf_node *node; /* reading attributes is slow: do it in prepare */
     void *state;
@@ -95,6 +101,7 @@ struct mf_kernel {
     mf_tensor *const *out;
     int n_in, n_out;
     uint64_t reuse; /* bit i: this is the last use of input i, its storage may become an output's */
+    const mf_then *then; /* NULL: nothing */
     void *owner; /* executor's own */
 };
 
@@ -168,6 +175,9 @@ enum mf_op_flag {
         1 << 3, /* never inside a plan. Every op that keeps a reference to an input tensor
                    (queues, stacks) needs this: memory of a plan ends with the step */
     MF_OP_SEES_DEAD = 1 << 4, /* runs on dead inputs too (Merge and friends) */
+    MF_OP_THEN =
+        1 << 5, /* calls mf_kernel.then (float and double only); there is an op "_<Name>Then"
+                   of the same inputs, attributes and then those of MF_THEN_ATTRS */
 };
 
 /* Ops that the executor itself carries out. */

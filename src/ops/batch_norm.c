@@ -5,6 +5,7 @@
  * Data are [outer][channels][inner]: channels last has inner = 1, channels first has outer = batch.
  */
 #include "base/mem.h"
+#include "ops/batch_norm_grad.h"
 #include "ops/grad_util.h"
 #include "ops/row_math.h"
 #include "ops/widen.h"
@@ -209,13 +210,19 @@ static mf_status check_x(const mf_node *node, const mf_shape *x)
                    mf_shape_text(x, text));
 }
 
-static mf_status check_vector(const mf_shape *s, const char *what, int64_t *channels)
+static mf_status check_rank1(const mf_shape *s, const char *what)
 {
     char text[MF_SHAPE_TEXT];
 
-    if (s->rank >= 0 && s->rank != 1)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s must be 1-dimensional: %s", what,
-                       mf_shape_text(s, text));
+    if (s->rank < 0 || s->rank == 1)
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT, "%s must be 1-dimensional: %s", what,
+                   mf_shape_text(s, text));
+}
+
+static mf_status check_vector(const mf_shape *s, const char *what, int64_t *channels)
+{
+    MF_TRY(check_rank1(s, what));
     if (s->rank == 1 && s->dims[0] >= 0 && *channels >= 0 && s->dims[0] != *channels)
         return MF_FAIL(
             MF_INVALID_ARGUMENT,
@@ -227,8 +234,8 @@ static mf_status check_vector(const mf_shape *s, const char *what, int64_t *chan
     return MF_OK;
 }
 
-/* FusedBatchNorm: (x, scale, offset, mean, variance). Training without averaging ignores the last
- * two. */
+/* FusedBatchNorm: (x, scale, offset, mean, variance). Training without averaging ignores the values
+ * of the last two, and with them their lengths. */
 static mf_status check_norm(const mf_node *node, const mf_shape *const in[5], int64_t *channels)
 {
     const bool training = mf_node_bool(node, "is_training");
@@ -241,11 +248,12 @@ static mf_status check_norm(const mf_node *node, const mf_shape *const in[5], in
             in[0]->dims[channel_axis(mf_node_string(node, "data_format")[1] == 'C', in[0]->rank)];
     MF_TRY(check_vector(in[1], "scale", channels));
     MF_TRY(check_vector(in[2], "offset", channels));
-    if (!training || factor != 1.0f) {
-        MF_TRY(check_vector(in[3], "mean", channels));
-        MF_TRY(check_vector(in[4], "variance", channels));
-    }
-    return MF_OK;
+    MF_TRY(check_rank1(in[3], "estimated_mean"));
+    MF_TRY(check_rank1(in[4], "estimated_variance"));
+    if (training && factor == 1.0f)
+        return MF_OK;
+    MF_TRY(check_vector(in[3], "estimated_mean", channels));
+    return check_vector(in[4], "estimated_variance", channels);
 }
 
 static mf_status norm_infer(mf_infer *in)
@@ -561,14 +569,14 @@ const mf_op mf_ops_batch_norm[] = {
             "(y_backprop:T, x:T, scale:T, reserve_space_1:T, reserve_space_2:T) -> (x_backprop:T, "
             "scale_backprop:T, offset_backprop:T, reserve_space_3:T, reserve_space_4:T) {T:type in "
             "[float], " EPSILON FORMAT4,
-            norm_grad_infer, norm_grad_run, mf_grad_missing,
+            norm_grad_infer, norm_grad_run, mf_batch_norm_grad_grad,
             "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 !nograd"),
     NORM_OP(
         "FusedBatchNormGradV2",
         "(y_backprop:T, x:T, scale:float, reserve_space_1:U, reserve_space_2:U) -> "
         "(x_backprop:T, scale_backprop:U, offset_backprop:U, reserve_space_3:U, "
         "reserve_space_4:U) {T:type in [half,bfloat16,float], U:type in [float], " EPSILON FORMAT4,
-        norm_grad_infer, norm_grad_run, mf_grad_missing,
+        norm_grad_infer, norm_grad_run, mf_batch_norm_grad_grad,
         "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 !nograd"),
     NORM_OP(
         "FusedBatchNormGradV3",
@@ -576,9 +584,10 @@ const mf_op mf_ops_batch_norm[] = {
         "reserve_space_3:U) -> (x_backprop:T, scale_backprop:U, offset_backprop:U, "
         "reserve_space_4:U, reserve_space_5:U) {T:type in [half,bfloat16,float], U:type in "
         "[float], " EPSILON FORMAT5,
-        norm_grad_infer, norm_grad_run, mf_grad_missing,
+        norm_grad_infer, norm_grad_run, mf_batch_norm_grad_grad,
         "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] !nograd",
-        "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] ; is_training=false !nograd",
+        "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3]~ f32[3]@0.5:2~ f32[]~ ; is_training=false",
+        "f16[2,3,4,3] f16[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] !nograd",
         "f32[2,3,4,5] f32[2,3,4,5] f32[3] f32[3] f32[3]@0.5:2 f32[] ; data_format='NCHW' !nograd "
         "!notf",
         "f32[2,3,4,3] f32[2,3,4,2] f32[3] f32[3] f32[3] f32[] !fails"),

@@ -61,8 +61,10 @@ static mf_status channel_dim(const mf_node *node, const mf_shape *value, int *ou
 {
     char text[MF_SHAPE_TEXT];
 
-    if (value->rank < 2)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "Input tensor must be at least 2D: %s",
+    const int least = channels_first(node) ? 3 : 2;
+
+    if (value->rank < least)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "Input tensor must be at least %dD: %s", least,
                        mf_shape_text(value, text));
     *out = channels_first(node) ? 1 : value->rank - 1;
     return MF_OK;
@@ -200,11 +202,12 @@ const mf_op mf_ops_bias[] = {
       .infer = bias_infer,
       .grad = bias_grad,
       .run = bias_run,
-      .samples = MF_SAMPLES(
-          "f32[3,5] f32[5]", "f32[2,3,4,5] f32[3] ; data_format='NCHW'", "f64[2,3,5] f64[5]",
-          "f16[2,5] f16[5]", "bf16[2,3,2,2] bf16[2]", "i32[2,3] i32[3]", "i8[2,3] i8[3]",
-          "c64[2,3] c64[3]", "f32[0,5] f32[5]", "f32[5000,7] f32[7] !nograd",
-          "f32[2,5] f32[4] !fails", "f32[5] f32[5] !fails", "f32[2,5] f32[1,5] !fails") },
+      .samples =
+          MF_SAMPLES("f32[3,5] f32[5]", "f32[2,3,4,5] f32[3] ; data_format='NCHW'",
+                     "f64[2,3,5] f64[5]", "f16[2,5] f16[5]", "bf16[2,3,2,2] bf16[2]",
+                     "i32[2,3] i32[3]", "i8[2,3] i8[3]", "c64[2,3] c64[3]", "f32[0,5] f32[5]",
+                     "f32[5000,7] f32[7] !nograd", "f32[2,5] f32[4] !fails", "f32[5] f32[5] !fails",
+                     "f32[2,5] f32[1,5] !fails", "f32[2,5] f32[5] ; data_format='NCHW' !fails") },
     { .name = "BiasAddV1",
       .def = "(value:T, bias:T) -> (output:T) {T:type in numbers}",
       .flags = MF_OP_INPLACE,

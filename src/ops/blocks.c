@@ -133,6 +133,7 @@ static mf_status depth_grad(mf_grad *g)
 
 typedef struct batch_plan {
     int n; /* spatial dimensions: 1 .. n of the tensors */
+    bool nd; /* SpaceToBatchND, BatchToSpaceND: any rank */
     int64_t block[MF_MAX_RANK], blocks;
     mf_pairs pads; /* paddings, or crops on the way back */
 } batch_plan;
@@ -152,7 +153,7 @@ static mf_status batch_read(const mf_node *node, const mf_tensor *block_shape,
         MF_TRY(mf_ivec_read(block_shape, MF_MAX_RANK - 1, "block_shape", &block));
     else
         block.v[0] = block.v[1] = mf_node_int(node, "block_size");
-    *p = (batch_plan){ .n = block.n, .blocks = 1 };
+    *p = (batch_plan){ .n = block.n, .blocks = 1, .nd = block_shape != NULL };
     for (int d = 0; d < p->n; d++) {
         p->block[d] = block.v[d];
         if (block.v[d] < 1)
@@ -195,6 +196,8 @@ static mf_status batch_result(const mf_node *node, const batch_plan *p, const mf
 {
     const bool forward = to_batch(node);
 
+    if (!p->nd && x->rank != 4)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "input rank should be 4 instead of %d", x->rank);
     if (x->rank < p->n + 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "input rank should be >= %d instead of %d", p->n + 1,
                        x->rank);

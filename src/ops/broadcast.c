@@ -68,19 +68,66 @@ static mf_status tile_run(mf_kernel *k)
     return mf_move_run(k->step->pool, &m);
 }
 
-/* dy seen as [multiple, dim] for each dimension, summed over the multiples. Ranks above 4 have no
- * such view here (it would need more than MF_MAX_RANK dimensions): Reshape says so. */
+/* The product of elements [from, from + n) of the vector of MF_MAX_RANK sizes, as a vector of one.
+ */
+static mf_output sizes_product(mf_grad *g, mf_output sizes, int from, int n)
+{
+    const mf_output at = mf_ints(g->graph, (int64_t[]){ from }, 1);
+    const mf_output length = mf_ints(g->graph, (int64_t[]){ n }, 1);
+    const mf_output zero = mf_ints(g->graph, (int64_t[]){ 0 }, 1);
+
+    return mf_applyf(g->graph, "Prod", MF_IN(MF_G3("Slice", sizes, at, length), zero),
+                     "keep_dims=true");
+}
+
+/* Dimensions [from, from + n) of dy, which are tiled, become those of x: seen as [.., multiple,
+ * size,
+ * .., ..] and summed over the multiples. All dimensions before are tiled still, none behind is. */
+static mf_output untile(mf_grad *g, mf_output dy, mf_output multiples, mf_output sizes, int from,
+                        int n)
+{
+    const mf_output axis = mf_scalar(g->graph, MF_DTYPE_I32, 0);
+    const mf_output at = mf_ints(g->graph, (int64_t[]){ from }, 1);
+    const mf_output length = mf_ints(g->graph, (int64_t[]){ n }, 1);
+    const mf_output flat = mf_ints(g->graph, (int64_t[]){ -1 }, 1);
+    const mf_output pairs = mf_applyf(
+        g->graph, "Pack",
+        MF_IN(MF_G3("Slice", multiples, at, length), MF_G3("Slice", sizes, at, length)), "axis=1");
+    const mf_output before = sizes_product(g, MF_G2("Mul", multiples, sizes), 0, from);
+    const mf_output behind = sizes_product(g, sizes, from + n, MF_MAX_RANK - from - n);
+    const mf_output view =
+        mf_apply(g->graph, "ConcatV2", MF_IN(before, MF_G2("Reshape", pairs, flat), behind, axis));
+    const mf_output axes = mf_ints(g->graph, (int64_t[]){ 1, 3, 5 }, n);
+
+    return MF_G2("Sum", MF_G2("Reshape", dy, view), axes);
+}
+
+/* `sizes` with ones in front, MF_MAX_RANK in all. */
+static mf_output padded_sizes(mf_grad *g, mf_output sizes)
+{
+    const mf_output rank = mf_scalar(g->graph, MF_DTYPE_I32, MF_MAX_RANK);
+    const mf_output one = mf_scalar(g->graph, MF_DTYPE_I32, 1);
+    const mf_output missing = MF_G2("Sub", rank, MF_G1("Size", sizes));
+    const mf_output ones =
+        MF_G2("Fill", MF_G2("Reshape", missing, mf_ints(g->graph, (int64_t[]){ 1 }, 1)), one);
+
+    return MF_G3("ConcatV2", ones, sizes, mf_scalar(g->graph, MF_DTYPE_I32, 0));
+}
+
+/* Three dimensions at a time, the last first: a view of all of them would have twice the rank. The
+ * rank need not be known; in front of it are dimensions of 1. */
 static mf_status tile_grad(mf_grad *g)
 {
-    const mf_output shape = mf_applyf(g->graph, "Shape", MF_IN(g->x[0]), "out_type=%s",
-                                      mf_dtype_name(mf_grad_type(g->x[1])));
-    const mf_output pairs = mf_applyf(g->graph, "Pack", MF_IN(g->x[1], shape), "axis=1");
-    const mf_output split = MF_G2("Reshape", pairs, mf_ints(g->graph, (int64_t[]){ -1 }, 1));
-    const mf_output axes = MF_G3("Range", mf_scalar(g->graph, MF_DTYPE_I32, 0),
-                                 MF_G1("Size", split), mf_scalar(g->graph, MF_DTYPE_I32, 2));
-    const mf_output sums = MF_G2("Sum", MF_G2("Reshape", g->dy[0], split), axes);
+    const mf_output shape = MF_G1("Shape", g->x[0]), sizes = padded_sizes(g, shape);
+    const mf_output given = mf_grad_type(g->x[1]) == MF_DTYPE_I32
+                                ? g->x[1]
+                                : mf_applyf(g->graph, "Cast", MF_IN(g->x[1]), "DstT=int32");
+    const mf_output multiples = padded_sizes(g, given);
+    mf_output dx = g->dy[0];
 
-    g->dx[0] = MF_G2("Reshape", sums, shape); /* fixes the static shape */
+    for (int end = MF_MAX_RANK; end > 0; end -= 3)
+        dx = untile(g, dx, multiples, sizes, end > 3 ? end - 3 : 0, end > 3 ? 3 : end);
+    g->dx[0] = MF_G2("Reshape", dx, shape);
     return MF_OK;
 }
 
@@ -145,31 +192,42 @@ static mf_status broadcast_to_grad(mf_grad *g)
 
 /* ---- BroadcastArgs, BroadcastGradientArgs ---- */
 
+static mf_status sizes_read(const mf_tensor *t, const char *what, mf_ivec *out)
+{
+    if (t->shape.rank == 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s must be a vector, got shape []", what);
+    return mf_ivec_read(t, MF_MAX_RANK, what, out);
+}
+
 /* The broadcast of two shapes given as vectors, and as bit sets the dimensions along which either
  * repeats. Dimensions of 1 in both count for both: summing over them does nothing. Equal shapes
- * reduce nothing at all. */
-static mf_status broadcast_vectors(const mf_tensor *s0, const mf_tensor *s1, mf_shape *out,
+ * reduce nothing at all. As in TensorFlow sizes are just numbers here, -1 among them. */
+static mf_status broadcast_vectors(const mf_tensor *s0, const mf_tensor *s1, mf_ivec *out,
                                    unsigned reduce[2])
 {
-    char t0[MF_SHAPE_TEXT], t1[MF_SHAPE_TEXT];
-    mf_shape a, b;
+    bool equal;
+    mf_ivec a, b;
 
-    MF_TRY(mf_shape_read(s0, "s0", &a));
-    MF_TRY(mf_shape_read(s1, "s1", &b));
+    MF_TRY(sizes_read(s0, "s0", &a));
+    MF_TRY(sizes_read(s1, "s1", &b));
     reduce[0] = reduce[1] = 0;
-    out->rank = a.rank > b.rank ? a.rank : b.rank;
-    for (int d = 0; d < out->rank; d++) {
-        const int da = d - (out->rank - a.rank), db = d - (out->rank - b.rank);
-        const int64_t x = da < 0 ? 1 : a.dims[da], y = db < 0 ? 1 : b.dims[db];
+    equal = a.n == b.n;
+    out->n = a.n > b.n ? a.n : b.n;
+    for (int d = 0; d < out->n; d++) {
+        const int da = d - (out->n - a.n), db = d - (out->n - b.n);
+        const int64_t x = da < 0 ? 1 : a.v[da], y = db < 0 ? 1 : b.v[db];
 
         if (x != y && x != 1 && y != 1)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "Incompatible shapes: %s vs. %s",
-                           mf_shape_text(&a, t0), mf_shape_text(&b, t1));
-        out->dims[d] = x == 1 ? y : x;
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "Incompatible shapes: sizes %" PRId64 " and %" PRId64
+                           " of dimension %d, counted from the last",
+                           x, y, d - out->n);
+        out->v[d] = x == 1 ? y : x;
         reduce[0] |= x == 1 ? 1u << d : 0;
         reduce[1] |= y == 1 ? 1u << d : 0;
+        equal = equal && x == y;
     }
-    if (mf_shape_equal(&a, &b))
+    if (equal)
         reduce[0] = reduce[1] = 0;
     return MF_OK;
 }
@@ -187,13 +245,13 @@ static mf_status args_infer(mf_infer *in)
 static mf_status args_run(mf_kernel *k)
 {
     unsigned reduce[2];
-    mf_shape shape;
+    mf_ivec sizes;
     mf_tensor *out;
 
-    MF_TRY(broadcast_vectors(k->in[0], k->in[1], &shape, reduce));
-    MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(shape.rank), &out));
-    for (int d = 0; d < shape.rank; d++)
-        mf_index_put(out, d, shape.dims[d]);
+    MF_TRY(broadcast_vectors(k->in[0], k->in[1], &sizes, reduce));
+    MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(sizes.n), &out));
+    for (int d = 0; d < sizes.n; d++)
+        mf_index_put(out, d, sizes.v[d]);
     return MF_OK;
 }
 
@@ -212,12 +270,14 @@ static mf_status gradient_args_infer(mf_infer *in)
 {
     int64_t axes[MF_MAX_RANK];
     unsigned reduce[2];
-    mf_shape shape;
+    mf_ivec sizes;
 
+    MF_TRY(mf_infer_rank(in, 0, 1));
+    MF_TRY(mf_infer_rank(in, 1, 1));
     in->out[0] = in->out[1] = MF_SHAPE(MF_UNKNOWN_DIM);
     if (!in->in_value[0] || !in->in_value[1])
         return MF_OK;
-    MF_TRY(broadcast_vectors(in->in_value[0], in->in_value[1], &shape, reduce));
+    MF_TRY(broadcast_vectors(in->in_value[0], in->in_value[1], &sizes, reduce));
     for (int i = 0; i < 2; i++)
         MF_TRY(mf_infer_ints(in, i, 1, axes, axes_of(reduce[i], axes)));
     return MF_OK;
@@ -227,10 +287,10 @@ static mf_status gradient_args_run(mf_kernel *k)
 {
     int64_t axes[MF_MAX_RANK];
     unsigned reduce[2];
-    mf_shape shape;
+    mf_ivec sizes;
     mf_tensor *out;
 
-    MF_TRY(broadcast_vectors(k->in[0], k->in[1], &shape, reduce));
+    MF_TRY(broadcast_vectors(k->in[0], k->in[1], &sizes, reduce));
     for (int i = 0; i < 2; i++) {
         const int n = axes_of(reduce[i], axes);
 
@@ -248,10 +308,11 @@ const mf_op mf_ops_broadcast[] = {
       .infer = tile_infer,
       .grad = tile_grad,
       .run = tile_run,
-      .samples = MF_SAMPLES("f32[2,3] i32[2]{2,1}", "f64[3] i64[1]{4}", "f32[2,1,3] i32[3]{1,5,2}",
-                            "f32[] i32[0]", "f32[2,3] i32[2]{0,2}", "str[2] i32[1]{2}",
-                            "u8[2,2] i32[2]{3,3}", "f32[2] i32[1]{-1} !fails",
-                            "f32[2] i32[2]{1,1} !fails", "f32[] i32[1]{2} !fails") },
+      .samples =
+          MF_SAMPLES("f32[2,3] i32[2]{2,1}", "f64[3] i64[1]{4}", "f32[2,1,3] i32[3]{1,5,2}",
+                     "f32[1,2,1,3,1,2] i32[6]{2,2,1,1,3,2}", "f32[] i32[0]", "f32[2,3] i32[2]{0,2}",
+                     "str[2] i32[1]{2}", "u8[2,2] i32[2]{3,3}", "f32[2] i32[1]{-1} !fails",
+                     "f32[2] i32[2]{1,1} !fails", "f32[] i32[1]{2} !fails") },
     { .name = "BroadcastTo",
       .def = "(input:T, shape:Tidx) -> (output:T) {T:type, Tidx:type=int32 in index}",
       .infer = broadcast_to_infer,
@@ -266,7 +327,8 @@ const mf_op mf_ops_broadcast[] = {
       .grad = mf_grad_missing,
       .run = args_run,
       .samples = MF_SAMPLES("i32[2]{2,1} i32[1]{3}", "i64[0] i64[2]{4,5}", "i32[1]{0} i32[1]{1}",
-                            "i32[1]{2} i32[1]{3} !fails") },
+                            "i32[2]{-1,1} i32[2]{1,-1}", "i32[1]{2} i32[1]{3} !fails",
+                            "i32[]{2} i32[1]{2} !fails") },
     { .name = "BroadcastGradientArgs",
       .def = "(s0:T, s1:T) -> (r0:T, r1:T) {T:type=int32 in index}",
       .infer = gradient_args_infer,
@@ -274,6 +336,7 @@ const mf_op mf_ops_broadcast[] = {
       .run = gradient_args_run,
       .samples = MF_SAMPLES("i32[2]{2,1} i32[1]{3}", "i64[3]{1,1,5} i64[2]{1,5}",
                             "i32[0] i32[2]{4,5}", "i32[2]{2,3} i32[2]{2,3}", "i32[1]{1} i32[1]{1}",
-                            "i32[0] i32[0]", "i32[1]{0} i32[1]{1}", "i32[1]{2} i32[1]{3} !fails") },
+                            "i32[0] i32[0]", "i32[1]{0} i32[1]{1}", "i32[1]{2} i32[1]{3} !fails",
+                            "i32[]{2} i32[1]{2} !fails") },
     { 0 },
 };

@@ -3,19 +3,22 @@
  * compute in float. */
 #include "base/mem.h"
 #include "ops/conv_run.h"
+#include "ops/fused.h"
 #include "ops/grad_util.h"
+#include "ops/layout.h"
 #include "ops/widen.h"
 #include "ops/window_grad.h"
 
 typedef struct conv_state {
     mf_window_attrs attrs;
+    bool blocked; /* images have their channels in blocks */
     mf_conv_plans *plans;
 } conv_state;
 
-/* "Conv2D...", "Conv3D...": how many spatial dimensions. */
+/* How many spatial dimensions. */
 static int dims_of(const mf_node *node)
 {
-    return node->op_name[4] - '0';
+    return strstr(node->op_name, "3D") ? 3 : 2;
 }
 
 static mf_conv_kind kind_of(const mf_node *node)
@@ -32,6 +35,7 @@ static mf_status conv_prepare(mf_prepare *p)
     if (!s)
         return MF_NOMEM("a convolution");
     MF_TRY(mf_window_read(p->node, dims_of(p->node), &s->attrs));
+    s->blocked = mf_is_blocked(p->node);
     MF_TRY(mf_conv_plans_new(&s->plans));
     p->state = s;
     return MF_OK;
@@ -83,13 +87,44 @@ static mf_status check_rank(const mf_shape *s, int rank, const char *what)
     return MF_OK;
 }
 
-static mf_status conv_infer(mf_infer *in)
+/* Blocks are for two dimensions, channels last, float. */
+static mf_status check_blocked(const mf_node *node, const mf_window_attrs *a)
 {
-    mf_window_attrs a;
-    int64_t spatial[MF_WINDOW_DIMS], groups, out, lo, hi;
-    const mf_shape *x = &in->in[0], *w = &in->in[1];
+    if (a->nd != 2 || a->channels_first || mf_node_type(node, "T") != MF_DTYPE_F32)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "_blocked is for Conv2D of NHWC and float");
+    return MF_OK;
+}
 
-    MF_TRY(mf_window_read(in->node, dims_of(in->node), &a));
+/* The shape of an image as data_format has it; *b is the size of blocks, 0: none. */
+static mf_status image_shape(bool blocked, const mf_shape *s, mf_shape *plain, int64_t *b)
+{
+    *b = 0;
+    *plain = *s;
+    if (!blocked)
+        return MF_OK;
+    *b = s->rank == 5 ? s->dims[4] : -1;
+    return mf_unblocked_shape(s, plain);
+}
+
+/* And back. */
+static mf_status block_shape(mf_shape *s, int64_t b)
+{
+    char text[MF_SHAPE_TEXT];
+
+    if (b > 0 && s->rank == 4 && s->dims[3] >= 0 && s->dims[3] % b != 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the channels of %s do not make blocks of %lld",
+                       mf_shape_text(s, text), (long long)b);
+    if (b != 0)
+        *s = b > 0 && s->rank == 4 ? mf_blocked_shape(s, b) : MF_SHAPE(-1, -1, -1, -1, -1);
+    return MF_OK;
+}
+
+static mf_status plain_infer(mf_infer *in, const mf_window_attrs *attrs, const mf_shape *x)
+{
+    const mf_window_attrs a = *attrs;
+    int64_t spatial[MF_WINDOW_DIMS], groups, out, lo, hi;
+    const mf_shape *w = &in->in[1];
+
     MF_TRY(check_rank(x, a.nd + 2, "input"));
     MF_TRY(check_rank(w, a.nd + 2, "filter"));
     if (x->rank < 0 || w->rank < 0) {
@@ -105,17 +140,39 @@ static mf_status conv_infer(mf_infer *in)
     return MF_OK;
 }
 
+static mf_status conv_infer(mf_infer *in)
+{
+    const bool blocked = mf_is_blocked(in->node);
+    mf_window_attrs a;
+    mf_shape x;
+    int64_t b;
+
+    MF_TRY(mf_window_read(in->node, dims_of(in->node), &a));
+    if (blocked)
+        MF_TRY(check_blocked(in->node, &a));
+    MF_TRY(image_shape(blocked, &in->in[0], &x, &b));
+    MF_TRY(plain_infer(in, &a, &x));
+    return block_shape(&in->out[0], b);
+}
+
 /* Gradients: the shape is given by input 0 (of the input) or 1 (of the filter). */
 static mf_status backprop_infer(mf_infer *in)
 {
     const int nd = dims_of(in->node), sizes = kind_of(in->node) == MF_CONV_INPUT ? 0 : 1;
     mf_window_attrs a;
+    mf_shape dy;
+    int64_t b;
 
     MF_TRY(mf_window_read(in->node, nd, &a));
     MF_TRY(mf_infer_shape_input(in, sizes, &in->out[0]));
     if (in->out[0].rank == 2 && nd == 2 && sizes == 0) /* height and width only */
         in->out[0] = MF_SHAPE(-1, -1, -1, -1);
-    return check_rank(&in->out[0], nd + 2, "the shape given");
+    MF_TRY(check_rank(&in->out[0], nd + 2, "the shape given"));
+    if (!mf_is_blocked(in->node))
+        return MF_OK;
+    MF_TRY(check_blocked(in->node, &a));
+    MF_TRY(image_shape(true, &in->in[2], &dy, &b));
+    return sizes == 0 ? block_shape(&in->out[0], b) : MF_OK;
 }
 
 /* Input or filter sizes as a shape. Two values for a Conv2D's input: height and width. */
@@ -191,11 +248,15 @@ static mf_status conv_run(mf_kernel *k)
     const mf_tensor *const operand[3] = { k->in[0], k->in[1], NULL };
     const conv_state *s = k->state;
     mf_tensor *out;
-    mf_shape shape;
+    mf_shape x, shape;
     mf_conv c;
+    int64_t b;
 
-    MF_TRY(conv_init(s, MF_CONV_FORWARD, &k->in[0]->shape, &k->in[1]->shape, NULL, &c));
+    MF_TRY(image_shape(s->blocked, &k->in[0]->shape, &x, &b));
+    MF_TRY(conv_init(s, MF_CONV_FORWARD, &x, &k->in[1]->shape, NULL, &c));
+    c.block = b;
     shape = mf_window_shape(&s->attrs, c.window.batch, c.window.out, c.out_channels);
+    MF_TRY(block_shape(&shape, b));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     return run_wide(k, &c, operand, 2, out);
 }
@@ -207,18 +268,28 @@ static mf_status backprop_run(mf_kernel *k)
     const mf_tensor *const operand[3] = { to_input ? NULL : k->in[0], to_input ? k->in[1] : NULL,
                                           k->in[2] };
     const conv_state *s = k->state;
-    mf_shape given, x, w;
+    mf_shape given, x, w, dy;
     mf_tensor *out;
+    int64_t b, bx;
     mf_conv c;
 
     if (to_input)
         MF_TRY(check_rank(&k->in[1]->shape, s->attrs.nd + 2, "filter"));
-    MF_TRY(check_rank(&k->in[2]->shape, s->attrs.nd + 2, "out_backprop"));
-    MF_TRY(read_sizes(s, k->in[to_input ? 0 : 1], to_input ? &k->in[1]->shape : NULL,
-                      &k->in[2]->shape, &given));
-    x = to_input ? given : k->in[0]->shape;
+    MF_TRY(image_shape(s->blocked, &k->in[2]->shape, &dy, &b));
+    MF_TRY(check_rank(&dy, s->attrs.nd + 2, "out_backprop"));
+    MF_TRY(read_sizes(s, k->in[to_input ? 0 : 1], to_input ? &k->in[1]->shape : NULL, &dy, &given));
+    x = given;
+    bx = b;
+    if (!to_input)
+        MF_TRY(image_shape(s->blocked, &k->in[0]->shape, &x, &bx));
+    if (b != bx)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "blocks of %lld and of %lld", (long long)b,
+                       (long long)bx);
     w = to_input ? k->in[1]->shape : given;
-    MF_TRY(conv_init(s, kind, &x, &w, &k->in[2]->shape, &c));
+    MF_TRY(conv_init(s, kind, &x, &w, &dy, &c));
+    c.block = b;
+    if (to_input)
+        MF_TRY(block_shape(&given, b));
     MF_TRY(mf_kernel_out(k, 0, &given, &out));
     return run_wide(k, &c, operand, to_input ? 0 : 1, out);
 }
@@ -269,17 +340,18 @@ static mf_status filter_grad(mf_grad *g)
 #define ATTRS_3D                                                                                   \
     "strides:list(int)>=5, padding:string in ['SAME','VALID'], data_format:string='NDHWC' in "     \
     "['NDHWC','NCDHW'], dilations:list(int)=[1,1,1,1,1]"
-#define CONV_OP(NAME, DEF, INFER, RUN, GRAD, ...)                                                  \
+#define CONV_OP(NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                           \
     {                                                                                              \
-        .name = NAME, .def = DEF, .infer = INFER, .grad = GRAD, .prepare = conv_prepare,           \
-        .release = conv_release, .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)                    \
+        .name = NAME, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,                    \
+        .prepare = conv_prepare, .release = conv_release, .run = RUN,                              \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 
 const mf_op mf_ops_conv[] = {
     CONV_OP("Conv2D",
             "(input:T, filter:T) -> (output:T) {T:type in "
             "[half,bfloat16,float,double,int32], " ATTRS_2D,
-            conv_infer, conv_run, conv_grad,
+            MF_OP_THEN, conv_infer, conv_run, conv_grad,
             "f32[2,5,6,3] f32[3,3,3,4] ; strides=[1,1,1,1] padding='SAME'",
             "f32[2,5,6,3] f32[3,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
             "f32[1,7,7,1] f32[3,3,1,5] ; strides=[1,1,1,1] padding='SAME' dilations=[1,2,2,1]",
@@ -298,11 +370,16 @@ const mf_op mf_ops_conv[] = {
             "f32[1,2,2,1] f32[3,3,1,1] ; strides=[1,1,1,1] padding='VALID' !notf",
             "f32[1,5,5,3] f32[3,3,2,4] ; strides=[1,1,1,1] padding='SAME' !fails",
             "f32[5,5,3] f32[3,3,3,4] ; strides=[1,1,1,1] padding='SAME' !fails",
+            "f32[2,2,5,6,8] f32[3,3,16,24] ; strides=[1,2,2,1] padding='SAME' _blocked=true "
+            "!nograd !notf",
+            "f32[2,2,5,6,3] f32[3,3,6,9] ; strides=[1,1,1,1] padding='SAME' _blocked=true !nograd "
+            "!notf",
+            "f32[2,2,5,6,8] f32[3,3,16,9] ; strides=[1,1,1,1] padding='SAME' _blocked=true !fails",
             "f32[1,5,5,3] f32[3,3,3,4] ; strides=[1,0,1,1] padding='SAME' !fails"),
     CONV_OP("Conv2DBackpropInput",
             "(input_sizes:int32, filter:T, out_backprop:T) -> (output:T) {T:type in [half,bfloat16,"
             "float,double,int32], " ATTRS_2D,
-            backprop_infer, backprop_run, input_grad,
+            0, backprop_infer, backprop_run, input_grad,
             "i32[4]{2,5,6,3} f32[3,3,3,4] f32[2,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
             "i32[4]{2,5,6,8} f32[3,2,8,4] f32[2,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
             "i32[4]{2,5,6,3} f64[3,3,3,4] f64[2,3,3,4] ; strides=[1,2,2,1] padding='SAME'",
@@ -311,12 +388,16 @@ const mf_op mf_ops_conv[] = {
             "i32[4]{2,3,5,6} f32[3,3,3,4] f32[2,4,5,6] ; strides=[1,1,1,1] padding='SAME' "
             "data_format='NCHW' !notf",
             "i32[4]{0,5,6,3} f32[3,3,3,4] f32[0,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
+            "i32[4]{2,5,6,16} f32[3,3,16,8] f32[2,1,5,6,8] ; strides=[1,1,1,1] padding='SAME' "
+            "_blocked=true !nograd !notf",
+            "i32[4]{2,5,6,6} f32[3,3,6,3] f32[2,1,5,6,3] ; strides=[1,1,1,1] padding='SAME' "
+            "_blocked=true !nograd !notf",
             "i32[4]{2,5,6,3} f32[3,3,3,4] f32[2,5,5,4] ; strides=[1,1,1,1] padding='SAME' !fails",
             "i32[4]{2,5,-6,3} f32[3,3,3,4] f32[2,5,5,4] ; strides=[1,1,1,1] padding='SAME' !fails"),
     CONV_OP(
         "Conv2DBackpropFilter",
         "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_2D,
-        backprop_infer, backprop_run, filter_grad,
+        0, backprop_infer, backprop_run, filter_grad,
         "f32[2,5,6,3] i32[4]{3,3,3,4} f32[2,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
         "f32[2,5,6,8] i32[4]{3,2,8,4} f32[2,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
         "f64[2,5,6,3] i32[4]{3,3,3,4} f64[2,3,3,4] ; strides=[1,2,2,1] padding='SAME'",
@@ -325,11 +406,16 @@ const mf_op mf_ops_conv[] = {
         "f32[70,9,9,8] i32[4]{3,3,8,8} f32[70,9,9,8] ; strides=[1,1,1,1] padding='SAME' !nograd "
         "!tol:1e-3",
         "f32[0,5,6,3] i32[4]{3,3,3,4} f32[0,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
+        "f32[2,2,5,6,8] i32[4]{3,3,16,8} f32[2,1,5,6,8] ; strides=[1,1,1,1] padding='SAME' "
+        "_blocked=true !nograd !notf",
+        "f32[2,2,5,6,3] i32[4]{3,3,6,3} f32[2,1,5,6,3] ; strides=[1,1,1,1] padding='SAME' "
+        "_blocked=true !nograd !notf",
         "f32[2,5,6,3] i32[4]{3,3,3,4} f32[2,5,6,5] ; strides=[1,1,1,1] padding='SAME' !fails",
         "f32[2,5,6,3] i32[3]{3,3,3} f32[2,5,6,5] ; strides=[1,1,1,1] padding='SAME' !fails"),
     CONV_OP(
-        "Conv3D", "(input:T, filter:T) -> (output:T) {T:type in floats, " ATTRS_3D "}", conv_infer,
-        conv_run, conv_grad, "f32[1,3,4,5,2] f32[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME'",
+        "Conv3D", "(input:T, filter:T) -> (output:T) {T:type in floats, " ATTRS_3D "}", 0,
+        conv_infer, conv_run, conv_grad,
+        "f32[1,3,4,5,2] f32[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME'",
         "f64[1,3,4,5,2] f64[2,2,2,2,3] ; strides=[1,2,1,2,1] padding='VALID'",
         "f32[1,2,3,4,5] f32[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME' data_format='NCDHW' "
         "!notf",
@@ -339,7 +425,7 @@ const mf_op mf_ops_conv[] = {
         "Conv3DBackpropInputV2",
         "(input_sizes:Tshape, filter:T, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_3D
         ", Tshape:type=int32 in index}",
-        backprop_infer, backprop_run, input_grad,
+        0, backprop_infer, backprop_run, input_grad,
         "i32[5]{1,3,4,5,2} f32[2,2,2,2,3] f32[1,3,4,5,3] ; strides=[1,1,1,1,1] padding='SAME'",
         "i64[5]{1,3,4,5,2} f64[2,2,2,2,3] f64[1,2,3,4,3] ; strides=[1,1,1,1,1] padding='VALID'",
         "i32[5]{1,3,4,5,2} f32[2,2,2,2,3] f32[1,3,4,4,3] ; strides=[1,1,1,1,1] padding='SAME' "
@@ -348,8 +434,25 @@ const mf_op mf_ops_conv[] = {
         "Conv3DBackpropFilterV2",
         "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_3D
         "}",
-        backprop_infer, backprop_run, filter_grad,
+        0, backprop_infer, backprop_run, filter_grad,
         "f32[1,3,4,5,2] i32[5]{2,2,2,2,3} f32[1,3,4,5,3] ; strides=[1,1,1,1,1] padding='SAME'",
         "f64[1,3,4,5,2] i32[5]{2,2,2,2,3} f64[1,2,3,4,3] ; strides=[1,1,1,1,1] padding='VALID'"),
+    { .name = "_Conv2DThen",
+      .def = "(input:T, filter:T, more:*Tmore) -> (output:T) {T:type in "
+             "[float,double], " MF_THEN_ATTRS ", " ATTRS_2D,
+      .infer = conv_infer,
+      .grad = mf_grad_missing,
+      .prepare = mf_then_prepare,
+      .release = mf_then_release,
+      .run = mf_then_run,
+      .samples = MF_SAMPLES(
+          "f32[2,5,6,3] f32[3,3,3,4] f32[4] ; strides=[1,1,1,1] padding='SAME' "
+          "ops=['AddV2','Relu'] types=[float,float] args=[0,1,-1] params=[0,0]",
+          "f64[2,5,6,3] f64[3,3,3,4] f64[2,5,6,4] ; strides=[1,1,1,1] padding='SAME' "
+          "ops=['AddV2'] types=[double] args=[0,1] params=[0]",
+          "f32[40,9,9,8] f32[3,3,8,8] f32[8] ; strides=[1,1,1,1] padding='SAME' "
+          "ops=['AddV2','Relu'] types=[float,float] args=[0,1,-1] params=[0,0]",
+          "f32[0,5,6,3] f32[3,3,3,4] f32[4] ; strides=[1,1,1,1] padding='SAME' ops=['AddV2'] "
+          "types=[float] args=[0,1] params=[0]") },
     { 0 },
 };

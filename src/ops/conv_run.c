@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "ops/gemm.h"
+#include "ops/layout.h"
 
 enum {
     MAX_PIECES = 16,
@@ -244,6 +245,7 @@ static mf_status images_by_product(const conv_job *job, int64_t from, int64_t to
 
     step.pool = NULL; /* this is a piece already */
     k.step = &step;
+    k.then = NULL;
     columns_init(&c, conv);
     MF_TRY_TO(done, mf_tensor_alloc(&cols, job->type, &MF_SHAPE(c.pixels, c.length)));
     if (conv->kind == MF_CONV_FILTER)
@@ -305,6 +307,8 @@ static void run_piece(void *ctx, int64_t piece)
     st = job->plan ? images_by_plan(job, piece, from, w) : images_by_product(job, from, to, w);
     if (st != MF_OK)
         atomic_store(&job->status, (int)st);
+    else if (job->k->then)
+        job->k->then->run(job->k->then, from * job->y_image, to * job->y_image);
 }
 
 /* Adds up the gradients of all pieces into that of the first. */
@@ -367,6 +371,47 @@ static mf_status find_plans(conv_job *job, mf_conv_plans *plans, const mf_conv *
     return st;
 }
 
+/* ---- channels in blocks, where oneDNN has nothing for them ---- */
+
+static mf_shape image_shape(const mf_conv *c, bool output)
+{
+    const int64_t channels = output ? c->out_channels : c->window.channels;
+    const int64_t *size = output ? c->window.out : c->window.in;
+
+    return MF_SHAPE(c->window.batch, channels / c->block, size[0], size[1], c->block);
+}
+
+/* The same on plain copies of the images. */
+static mf_status run_plain(const mf_kernel *k, const mf_conv *conv, const mf_tensor *x,
+                           const mf_tensor *w, const mf_tensor *y)
+{
+    const mf_shape xs = image_shape(conv, false), ys = image_shape(conv, true);
+    mf_tensor plain_x = { 0 }, plain_y = { 0 };
+    mf_conv plain = *conv;
+    mf_kernel inner = *k;
+    mf_status st;
+
+    plain.block = 0;
+    inner.then = NULL;
+    MF_TRY_TO(done, mf_tensor_alloc(&plain_x, MF_DTYPE_F32, &MF_SHAPE(x->count)));
+    MF_TRY_TO(done, mf_tensor_alloc(&plain_y, MF_DTYPE_F32, &MF_SHAPE(y->count)));
+    if (conv->kind != MF_CONV_INPUT)
+        mf_layout_unblock(k, &xs, x->data, plain_x.data);
+    if (conv->kind != MF_CONV_FORWARD)
+        mf_layout_unblock(k, &ys, y->data, plain_y.data);
+    MF_TRY_TO(done, mf_conv_run(&inner, NULL, &plain, &plain_x, w, &plain_y));
+    if (conv->kind == MF_CONV_INPUT)
+        mf_layout_block(k, &xs, plain_x.data, x->data);
+    if (conv->kind == MF_CONV_FORWARD)
+        mf_layout_block(k, &ys, plain_y.data, y->data);
+    if (k->then)
+        k->then->run(k->then, 0, y->count);
+done:
+    mf_tensor_clear(&plain_x);
+    mf_tensor_clear(&plain_y);
+    return st;
+}
+
 mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *conv,
                       const mf_tensor *x, const mf_tensor *w, const mf_tensor *y)
 {
@@ -385,6 +430,8 @@ mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *c
                                   : conv->kind == MF_CONV_INPUT ? x
                                                                 : w;
         memset(result->data, 0, (size_t)result->count * job.cell);
+        if (k->then && result->count > 0)
+            k->then->run(k->then, 0, result->count);
         return MF_OK;
     }
     job.x_image = x->count / conv->window.batch;
@@ -393,6 +440,8 @@ mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *c
     job.partial_bytes = (size_t)w->count * job.cell;
     cut(&job, conv);
     MF_TRY(find_plans(&job, plans, conv));
+    if (conv->block > 0 && !job.plan)
+        return run_plain(k, conv, x, w, y);
     if (job.plan) {
         job.partial_bytes = mf_conv_plan_packed(job.plan);
         MF_TRY_TO(done, mf_tensor_alloc(&scratch, MF_DTYPE_U8,

@@ -126,7 +126,7 @@ static mf_status fill_padding(mf_kernel *k, int input, mf_tensor *out)
         mf_cells_zero(out->dtype, out->data, 0, out->count);
         return MF_OK;
     }
-    if (k->in[input]->count != 1)
+    if (k->in[input]->shape.rank != 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "padding_value must be a scalar");
     return mf_cells_fill(out->dtype, out->data, 0, out->count, k->in[input]->data);
 }
@@ -139,6 +139,8 @@ static mf_status part_infer(mf_infer *in)
     band b = { 0 };
 
     MF_TRY(mf_infer_rank_at_least(in, 0, 2));
+    if (in->n_in > 2)
+        MF_TRY(mf_infer_rank(in, 2, 0));
     if (x->rank < 0 || (in->n_in > 1 && !in->in_value[1]))
         return MF_OK;
     read_matrix(x, &b);
@@ -233,6 +235,8 @@ static mf_status diag_infer(mf_infer *in)
     band b = { 0 };
 
     MF_TRY(mf_infer_rank_at_least(in, 0, 1));
+    if (in->n_in > 4)
+        MF_TRY(mf_infer_rank(in, 4, 0));
     if (in->in[0].rank < 0)
         return MF_OK;
     if (in->n_in > 1 && (!in->in_value[1] || !mf_infer_int_input(in, 2, &rows) ||

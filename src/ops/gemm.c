@@ -276,6 +276,18 @@ typedef struct gemm_job {
     atomic_int status;
 } gemm_job;
 
+static void finish_tile(const mf_gemm *g, int64_t batch, const gemm_tile *t)
+{
+    const int64_t at = batch * g->c_batch + t->i0 * g->c_row + t->j0;
+
+    if (t->n == g->c_row) {
+        g->then->run(g->then, at, at + t->m * t->n);
+        return;
+    }
+    for (int64_t i = 0; i < t->m; i++)
+        g->then->run(g->then, at + i * g->c_row, at + i * g->c_row + t->n);
+}
+
 static void run_tile(const gemm_job *job, int64_t batch, int64_t tile, char *scratch)
 {
     const mf_gemm *g = job->g;
@@ -296,6 +308,8 @@ static void run_tile(const gemm_job *job, int64_t batch, int64_t tile, char *scr
     j.t = (gemm_tile){ i0, j0, g->m - i0 < job->tile_m ? g->m - i0 : job->tile_m,
                        g->n - j0 < job->tile_n ? g->n - j0 : job->tile_n, g->k };
     any_tile(&j);
+    if (g->then)
+        finish_tile(g, batch, &j.t);
 }
 
 static void run_tiles(const gemm_job *job, int64_t piece, char *scratch)

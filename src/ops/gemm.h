@@ -28,6 +28,7 @@ typedef struct mf_gemm {
     int64_t c_batch;
     int batch_rank;
     int64_t batch_dims[MF_MAX_RANK]; /* outermost first */
+    const mf_then *then; /* NULL, or called with what is finished of C, of C's own type */
 } mf_gemm;
 
 /* Most steps of k summed in one chain before they are added to C. */

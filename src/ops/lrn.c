@@ -28,8 +28,8 @@ static mf_status lrn_prepare(mf_prepare *p)
     if (!s)
         return MF_NOMEM("a normalisation");
     s->radius = mf_node_int(p->node, "depth_radius");
-    if (s->radius > INT32_MAX || s->radius < INT32_MIN)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "depth_radius = %lld does not fit 32 bits",
+    if (s->radius < 0 || s->radius >= INT32_MAX)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "depth_radius = %lld is not in [0, 2^31 - 1)",
                        (long long)s->radius);
     s->bias = mf_node_float(p->node, "bias");
     s->alpha = mf_node_float(p->node, "alpha");
@@ -176,7 +176,8 @@ const mf_op mf_ops_lrn[] = {
       .run = lrn_run,
       .samples =
           MF_SAMPLES("f32[1,2,3,7]", "f32[2,2,2,9] ; depth_radius=2 bias=2 alpha=0.1 beta=0.75",
-                     "f16[1,2,2,5]", "bf16[1,2,2,5] !notf", "f32[0,2,2,5]", "f32[2,3] !fails") },
+                     "f16[1,2,2,5]", "bf16[1,2,2,5] !notf", "f32[0,2,2,5]", "f32[2,3] !fails",
+                     "f32[1,2,2,5] ; depth_radius=-1 !fails") },
     { .name = "LRNGrad",
       .def = "(input_grads:T, input_image:T, output_image:T) -> (output:T)" ATTRS,
       .infer = lrn_infer,

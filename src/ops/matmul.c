@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* matmul.c - products of matrices and of batches of matrices. */
 #include "base/mem.h"
+#include "ops/fused.h"
 #include "ops/gemm.h"
 #include "ops/grad_util.h"
 
@@ -13,7 +14,7 @@ typedef struct matmul_state {
 
 static bool is_batch(const mf_node *node)
 {
-    return node->op_name[0] == 'B';
+    return mf_node_attr(node, "adj_x") != NULL;
 }
 
 static mf_status matmul_prepare(mf_prepare *p)
@@ -145,6 +146,7 @@ static mf_status matmul_run(mf_kernel *k)
     g.c_type = out->dtype;
     g.c_row = g.n;
     g.c_batch = g.m * g.n;
+    g.then = k->then;
     g.batch_rank = shape.rank - 2;
     memcpy(g.batch_dims, shape.dims, sizeof g.batch_dims);
     side_init(&g.a, k->in[0], s->ta, s->ta && s->adjoint, &shape);
@@ -233,10 +235,16 @@ static mf_status broadcast_batch_grad(mf_grad *g)
     return MF_OK;
 }
 
-#define MATMUL_OP(NAME, DEF, INFER, RUN, GRAD, ...)                                                \
+#define MATMUL_OP(NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                         \
     {                                                                                              \
-        .name = NAME, .def = DEF, .infer = INFER, .grad = GRAD, .prepare = matmul_prepare,         \
-        .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)                                             \
+        .name = NAME, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,                    \
+        .prepare = matmul_prepare, .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)                  \
+    }
+#define THEN_OP(NAME, DEF, ...)                                                                    \
+    {                                                                                              \
+        .name = NAME, .def = DEF, .infer = matmul_infer, .grad = mf_grad_missing,                  \
+        .prepare = mf_then_prepare, .release = mf_then_release, .run = mf_then_run,                \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 
 const mf_op mf_ops_matmul[] = {
@@ -244,7 +252,7 @@ const mf_op mf_ops_matmul[] = {
               "(a:T, b:T) -> (product:T) {transpose_a:bool=false, transpose_b:bool=false, "
               "T:type in [bfloat16,half,float,double,int32,int64,uint8,uint16,uint32,uint64,"
               "complex64,complex128], grad_a:bool=false, grad_b:bool=false}",
-              matmul_infer, matmul_run, matmul_grad, "f32[3,5] f32[5,7]",
+              MF_OP_THEN, matmul_infer, matmul_run, matmul_grad, "f32[3,5] f32[5,7]",
               "f32[5,3] f32[5,7] ; transpose_a=true", "f32[3,5] f32[7,5] ; transpose_b=true",
               "f64[5,3] f64[7,5] ; transpose_a=true transpose_b=true", "f32[1,1] f32[1,1]",
               "f32[19,300] f32[300,37] !nograd", "f32[130,70] f32[70,150] !nograd",
@@ -260,14 +268,14 @@ const mf_op mf_ops_matmul[] = {
               "(x:T, y:T) -> (output:T) {T:type in [bfloat16,half,float,double,int32,int64,"
               "complex64,complex128], adj_x:bool=false, adj_y:bool=false, grad_x:bool=false, "
               "grad_y:bool=false}",
-              same_batch_infer, same_batch_run, batch_grad, "f32[2,3,5] f32[2,5,4]",
+              0, same_batch_infer, same_batch_run, batch_grad, "f32[2,3,5] f32[2,5,4]",
               "f64[2,2,3,5] f64[2,2,4,5] ; adj_y=true", "c64[2,5,3] c64[2,5,4] ; adj_x=true",
               "f32[2,3] f32[3,2]", "f32[0,3,5] f32[0,5,4]", "f32[2,3,5] f32[3,5,4] !fails"),
     MATMUL_OP("BatchMatMulV2",
               "(x:T, y:T) -> (output:T) {T:type in [bfloat16,half,float,double,int16,int32,int64,"
               "uint8,uint16,uint32,uint64,complex64,complex128], adj_x:bool=false, "
               "adj_y:bool=false, grad_x:bool=false, grad_y:bool=false}",
-              matmul_infer, matmul_run, broadcast_batch_grad, "f32[2,3,5] f32[2,5,4]",
+              MF_OP_THEN, matmul_infer, matmul_run, broadcast_batch_grad, "f32[2,3,5] f32[2,5,4]",
               "f32[2,1,3,5] f32[3,5,4]", "f64[3,5] f64[2,5,4]",
               "f32[2,5,3] f32[2,4,5] ; adj_x=true "
               "adj_y=true",
@@ -281,8 +289,27 @@ const mf_op mf_ops_matmul[] = {
               "uint8,int8,int16,int32,int64,complex64,complex128], Tout:type in [bfloat16,half,"
               "float,double,int16,int32,int64,complex64,complex128], adj_x:bool=false, "
               "adj_y:bool=false, grad_x:bool=false, grad_y:bool=false}",
-              matmul_infer, matmul_run, broadcast_batch_grad, "f32[2,3,5] f32[2,5,4] ; Tout=float",
+              0, matmul_infer, matmul_run, broadcast_batch_grad,
+              "f32[2,3,5] f32[2,5,4] ; Tout=float",
               "f32[2,1,3,5] f32[3,4,5] ; Tout=float adj_y=true",
               "i8[2,3,5] i8[2,5,4] ; Tout=int32 !notf", "f32[2,3] f32[4,2] ; Tout=float !fails"),
+    THEN_OP("_MatMulThen",
+            "(a:T, b:T, more:*Tmore) -> (product:T) {transpose_a:bool=false, "
+            "transpose_b:bool=false, T:type in [float,double], grad_a:bool=false, "
+            "grad_b:bool=false, " MF_THEN_ATTRS "}",
+            "f32[3,5] f32[5,7] f32[7] ; ops=['AddV2','Relu'] types=[float,float] args=[0,1,-1] "
+            "params=[0,0]",
+            "f64[130,70] f64[150,70] f64[150] f64[130,1] ; transpose_b=true ops=['AddV2','Mul'] "
+            "types=[double,double] args=[0,1,-1,2] params=[0,0]",
+            "f32[0,5] f32[5,7] f32[7] ; ops=['AddV2'] types=[float] args=[0,1] params=[0]",
+            "f32[3,5] f32[5,7] ; ops=['Sigmoid','Mul'] types=[float,float] args=[0,0,-1] "
+            "params=[0,0]",
+            "f32[3,5] f32[5,7] f32[6] ; ops=['AddV2'] types=[float] args=[0,1] params=[0] !fails"),
+    THEN_OP("_BatchMatMulV2Then",
+            "(x:T, y:T, more:*Tmore) -> (output:T) {T:type in [float,double], adj_x:bool=false, "
+            "adj_y:bool=false, grad_x:bool=false, grad_y:bool=false, " MF_THEN_ATTRS "}",
+            "f32[2,3,5] f32[2,5,4] f32[] ; ops=['Mul'] types=[float] args=[0,1] params=[0]",
+            "f32[40,9,8] f32[40,8,7] f32[40,1,7] ; ops=['AddV2','Relu'] types=[float,float] "
+            "args=[0,1,-1] params=[0,0]"),
     { 0 },
 };

@@ -35,7 +35,7 @@ static mf_status check(const mf_kernel *k, int64_t *samples)
     if (*samples < 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "num_samples should be non-negative, got %lld",
                        (long long)*samples);
-    if (logits->shape.dims[0] > 0 && logits->shape.dims[1] == 0)
+    if (logits->shape.dims[1] == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "num_classes should be positive, got 0");
     return MF_OK;
 }

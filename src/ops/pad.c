@@ -103,14 +103,14 @@ static mf_status pad_run(mf_kernel *k)
     static _Alignas(16) const char zero[16]; /* of any type, the empty string included */
     const mf_tensor *x = k->in[0];
     const void *value = k->n_in > 2 ? k->in[2]->data : zero;
+    char text[MF_SHAPE_TEXT];
     mf_pairs pads;
     mf_shape shape;
     mf_tensor *out;
 
-    if (k->n_in > 2 && k->in[2]->count != 1)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "constant_values must be a scalar, got %" PRId64 " elements",
-                       k->in[2]->count);
+    if (k->n_in > 2 && k->in[2]->shape.rank != 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "constant_values must be a scalar. Found: %s",
+                       mf_shape_text(&k->in[2]->shape, text));
     MF_TRY(mf_pairs_read(k->in[1], x->shape.rank, "Paddings", &pads));
     MF_TRY(padded_shape(&x->shape, &pads, &shape));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));

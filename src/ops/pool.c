@@ -24,7 +24,7 @@ static mf_status out_channels(const mf_window_attrs *a, const char *op, int64_t 
                               int64_t *out)
 {
     *out = channels;
-    if (a->channel_size == 1 && a->channel_stride == 1)
+    if (a->channel_size == 1) /* whatever their stride */
         return MF_OK;
     if (strncmp(op, "Avg", 3) == 0 || a->channels_first || a->size[0] != 1 || a->size[1] != 1 ||
         a->stride[0] != 1 || a->stride[1] != 1)
@@ -98,13 +98,19 @@ static mf_status pool_infer(mf_infer *in)
     return MF_OK;
 }
 
+/* MaxPoolGradGrad, MaxPoolGradGradV2. */
+static bool is_second(const mf_node *node)
+{
+    return strncmp(node->op_name, "MaxPoolGradGrad", strlen("MaxPoolGradGrad")) == 0;
+}
+
 /* Gradients: the shape of the pooling's input, or (GradGrad) output. */
 static mf_status grad_infer(mf_infer *in)
 {
     mf_window_attrs a;
 
     MF_TRY(mf_window_read(in->node, 2, &a));
-    in->out[0] = in->in[strcmp(in->node->op_name, "MaxPoolGradGrad") == 0 ? 1 : 0];
+    in->out[0] = in->in[is_second(in->node) ? 1 : 0];
     return MF_OK;
 }
 
@@ -148,6 +154,7 @@ static mf_status pool_run(mf_kernel *k)
     const bool average = k->node->op_name[0] == 'A';
     mf_pooling p = { .kind = average ? MF_POOL_AVG : k->n_out == 2 ? MF_POOL_ARGMAX : MF_POOL_MAX };
     mf_tensor x = { 0 }, y = { 0 }, *out, *arg = NULL;
+    char text[MF_SHAPE_TEXT];
     mf_shape shape;
     mf_status st;
 
@@ -156,6 +163,9 @@ static mf_status pool_run(mf_kernel *k)
     MF_TRY(pool_window(k, &a, &k->in[0]->shape, &p.w, &shape));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     if (k->n_out == 2) {
+        if (k->in[0]->count == 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "tensor_in must not be empty: %s",
+                           mf_shape_text(&k->in[0]->shape, text));
         MF_TRY(mf_kernel_out(k, 1, &shape, &arg));
         p.arg = arg->data;
         p.arg_type = arg->dtype;
@@ -180,11 +190,11 @@ done:
     return st;
 }
 
-/* MaxPoolGrad, MaxPoolGradV2, MaxPoolGradGrad: (x, y, gradient) -> gradient of the other. */
+/* MaxPoolGrad, MaxPoolGradGrad and their V2: (x, y, gradient) -> gradient of the other. */
 static mf_status max_grad_run(mf_kernel *k)
 {
     mf_window_attrs a = *(const mf_window_attrs *)k->state;
-    const bool second = strcmp(k->node->op_name, "MaxPoolGradGrad") == 0;
+    const bool second = is_second(k->node);
     const mf_shape *in = &k->in[0]->shape;
     mf_pooling p = { .kind = second ? MF_POOL_MAX_GRAD2 : MF_POOL_MAX_GRAD };
     mf_tensor x = { 0 }, given = { 0 }, result = { 0 }, *out;
@@ -305,10 +315,12 @@ static mf_status max_grad(mf_grad *g)
 
 static mf_status max_grad_grad(mf_grad *g)
 {
-    const bool second = strcmp(g->node->op_name, "MaxPoolGradGrad") == 0;
-
-    g->dx[2] = mf_window_apply(g, second ? "MaxPoolGrad" : "MaxPoolGradGrad",
-                               MF_IN(g->x[0], g->x[1], g->dy[0]));
+    if (g->n_in == 5)
+        g->dx[2] = mf_window_apply(g, "MaxPoolGradGradV2",
+                                   MF_IN(g->x[0], g->x[1], g->dy[0], g->x[3], g->x[4]));
+    else
+        g->dx[2] = mf_window_apply(g, is_second(g->node) ? "MaxPoolGrad" : "MaxPoolGradGrad",
+                                   MF_IN(g->x[0], g->x[1], g->dy[0]));
     return MF_OK;
 }
 
@@ -394,17 +406,23 @@ const mf_op mf_ops_pool[] = {
     POOL_OP("MaxPoolGradV2",
             "(orig_input:T, orig_output:T, grad:T, ksize:int32, strides:int32) -> (output:T) {" PAD2
                 FORMAT2 ", T:type=float in reals}",
-            grad_infer, max_grad_run, mf_grad_missing,
+            grad_infer, max_grad_run, max_grad_grad,
             "f32[2,4,6,3]~ f32[2,2,3,3]~ f32[2,2,3,3] i32[4]{1,2,2,1} i32[4]{1,2,2,1} ; "
-            "padding='VALID' !nograd",
+            "padding='VALID'",
             "f64[1,5,5,3]~ f64[1,3,3,3]~ f64[1,3,3,3] i32[4]{1,3,3,1} i32[4]{1,2,2,1} ; "
-            "padding='SAME' !nograd"),
+            "padding='SAME'"),
     POOL_OP("MaxPoolGradGrad",
             "(orig_input:T, orig_output:T, grad:T) -> (output:T) {" WINDOW PAD2 FORMAT2
             ", T:type in reals}",
             grad_infer, max_grad_run, max_grad_grad,
             "f32[2,4,6,3]~ f32[2,2,3,3]~ f32[2,4,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] "
             "padding='VALID' !notf"),
+    POOL_OP("MaxPoolGradGradV2",
+            "(orig_input:T, orig_output:T, grad:T, ksize:int32, strides:int32) -> (output:T) {" PAD2
+                FORMAT2 ", T:type in reals}",
+            grad_infer, max_grad_run, mf_grad_missing,
+            "f32[2,4,6,3]~ f32[2,2,3,3]~ f32[2,4,6,3] i32[4]{1,2,2,1} i32[4]{1,2,2,1} ; "
+            "padding='VALID' !nograd !notf"),
     POOL_OP("MaxPoolWithArgmax",
             "(input:T) -> (output:T, argmax:Targmax) {" WINDOW "Targmax:type=int64 in index, " PAD2
             "include_batch_in_index:bool=false, T:type in reals}",
@@ -412,7 +430,7 @@ const mf_op mf_ops_pool[] = {
             "f32[2,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
             "f64[2,5,6,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' Targmax=int32 "
             "include_batch_in_index=true",
-            "f32[0,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !notf"),
+            "f32[0,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !fails"),
     POOL_OP("MaxPoolGradWithArgmax",
             "(input:T, grad:T, argmax:Targmax) -> (output:T) {" WINDOW PAD2
             "include_batch_in_index:bool=false, Targmax:type in index, T:type in reals}",

@@ -386,6 +386,8 @@ mf_status mf_random_from_seed(const mf_tensor *seed, mf_philox *out)
     if (seed->shape.rank != 1 || seed->count != 2)
         return MF_FAIL(MF_INVALID_ARGUMENT, "seed must have shape [2], not %s",
                        mf_shape_text(&seed->shape, text));
+    if (seed->dtype != MF_DTYPE_I32 && seed->dtype != MF_DTYPE_I64) /* which signatures may allow */
+        return MF_FAIL(MF_INVALID_ARGUMENT, "Invalid seed type: %s", mf_dtype_name(seed->dtype));
     for (int i = 0; i < 2; i++) {
         const uint64_t s = (uint64_t)mf_tensor_int_at(seed, i);
 

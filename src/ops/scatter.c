@@ -176,7 +176,7 @@ mf_status mf_scatter_run(mf_pool *pool, const mf_scatter *s)
 
     job.fn = row_fns[s->op][s->dtype];
     if (!job.fn && s->op != MF_SCATTER_ASSIGN)
-        return MF_FAIL(MF_UNIMPLEMENTED, "no such scatter on elements of type %s",
+        return MF_FAIL(MF_UNIMPLEMENTED, "scatter has no kernel for type %s",
                        mf_dtype_name(s->dtype));
     if (!s->ignore_bad)
         MF_TRY(mf_indices_check(s->indices, s->rows));
@@ -235,6 +235,7 @@ mf_status mf_nd_rows(const mf_tensor *indices, const mf_shape *x, mf_bad_indices
     const mf_shape *s = &indices->shape;
     const int64_t depth = s->rank > 0 ? s->dims[s->rank - 1] : 1;
     const int64_t n = mf_shape_span(s, 0, s->rank > 0 ? s->rank - 1 : 0);
+    char text[MF_SHAPE_TEXT], of[MF_SHAPE_TEXT];
     int64_t *rows;
 
     if (depth > x->rank)
@@ -242,6 +243,10 @@ mf_status mf_nd_rows(const mf_tensor *indices, const mf_shape *x, mf_bad_indices
                        "index innermost dimension length must be <= params rank; saw: %" PRId64
                        " vs. %d",
                        depth, x->rank);
+    if (n > 0 && mf_shape_span(x, 0, x->rank) == 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "Indices specified for an empty tensor. indices shape: %s, its shape: %s",
+                       mf_shape_text(s, text), mf_shape_text(x, of));
     MF_TRY(mf_tensor_alloc(out, MF_DTYPE_I64, &MF_SHAPE(n)));
     rows = out->data;
     for (int64_t i = 0; i < n; i++) {

@@ -103,7 +103,8 @@ static mf_status check_format(const mf_node *node, mf_dtype type)
     const char *fill = mf_node_string(node, "fill");
     const bool scientific = mf_node_bool(node, "scientific"),
                shortest = mf_node_bool(node, "shortest");
-    const bool real = mf_dtype_is_float(type) || mf_dtype_is_complex(type);
+    const bool real = mf_dtype_is_float(type) || mf_dtype_is_complex(type) ||
+                      type == MF_DTYPE_STRING; /* for which they mean nothing */
 
     if (strlen(fill) > 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Fill string must be one or fewer characters");

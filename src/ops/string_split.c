@@ -303,30 +303,22 @@ static mf_status segment_join_run(mf_kernel *k)
     const char *separator = mf_node_string(k->node, "separator");
     const mf_tensor *in = k->in[0], *ids = k->in[1];
     mf_shape shape = MF_SHAPE(0);
-    mf_tensor started = { 0 }, *out;
+    mf_tensor *out;
     int64_t inner;
-    mf_status st;
 
     MF_TRY(segment_join_check(k, &shape.dims[0]));
     for (int d = ids->shape.rank; d < in->shape.rank; d++)
         shape.dims[shape.rank++] = in->shape.dims[d];
     inner = mf_shape_span(&shape, 1, shape.rank);
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
-    MF_TRY_TO(done, mf_tensor_alloc(&started, MF_DTYPE_BOOL, &shape));
-    if (out->count > 0)
-        memset(started.data, 0, (size_t)out->count);
     for (int64_t i = 0; i < in->count; i++) {
         const int64_t at = mf_tensor_int_at(ids, i / inner) * inner + i % inner;
-        bool *begun = (bool *)started.data + at;
+        mf_string *to = &((mf_string *)out->data)[at];
 
-        MF_TRY_TO(done, append(&((mf_string *)out->data)[at], *begun ? separator : "",
-                               &mf_strings(in)[i]));
-        *begun = true;
+        /* As in TensorFlow, nothing separates a string from empty ones before it. */
+        MF_TRY(append(to, to->len > 0 ? separator : "", &mf_strings(in)[i]));
     }
-
-done:
-    mf_tensor_clear(&started);
-    return st;
+    return MF_OK;
 }
 
 const mf_op mf_ops_string_split[] = {

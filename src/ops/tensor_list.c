@@ -2,8 +2,9 @@
 /* tensor_list.c - lists of tensors as values (variants). A list never changes once somebody else
  * can see it: an op that gives a changed list copies it (references to its elements, not their
  * storage), unless the list it was given has no other use. */
+#include "ops/tensor_list.h"
+
 #include "ops/array_util.h"
-#include "ops/grad_util.h"
 #include "ops/handle.h"
 
 #include <string.h>
@@ -216,18 +217,24 @@ static mf_status reserve_run(mf_kernel *k)
     return put_list(k, 0, l);
 }
 
-static mf_status from_tensor_fill(const mf_tensor *t, list *l)
+/* Element `at` becomes row i of t. */
+static mf_status put_row(list *l, int64_t at, const mf_tensor *t, int64_t i)
 {
     mf_shape one = t->shape;
+    mf_tensor *item = &l->items[at];
 
     one.rank--;
     memmove(one.dims, one.dims + 1, (size_t)one.rank * sizeof(int64_t));
-    for (int64_t i = 0; i < l->n; i++) {
-        MF_TRY(mf_tensor_alloc(&l->items[i], t->dtype, &one));
-        MF_TRY(check_item(l, &l->items[i]));
-        MF_TRY(mf_cells_copy(t->dtype, l->items[i].data, 0, t->data, i * l->items[i].count,
-                             l->items[i].count));
-    }
+    mf_tensor_clear(item);
+    MF_TRY(mf_tensor_alloc(item, t->dtype, &one));
+    MF_TRY(check_item(l, item));
+    return mf_cells_copy(t->dtype, item->data, 0, t->data, i * item->count, item->count);
+}
+
+static mf_status from_tensor_fill(const mf_tensor *t, list *l)
+{
+    for (int64_t i = 0; i < l->n; i++)
+        MF_TRY(put_row(l, i, t, i));
     return MF_OK;
 }
 
@@ -247,6 +254,90 @@ static mf_status from_tensor_run(mf_kernel *k)
         return put_list(k, 0, l);
     mf_object_unref(&l->object);
     return st;
+}
+
+/* ---- rows of a tensor to places given by indices ---- */
+
+static mf_status scatter_check(const mf_tensor *t, const mf_tensor *indices, int64_t *largest)
+{
+    char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
+
+    *largest = -1;
+    if (t->shape.rank < 1 || indices->shape.rank != 1 || t->shape.dims[0] != indices->count)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "Specified a list with shape %s from a tensor with shape %s",
+                       mf_shape_text(&indices->shape, a), mf_shape_text(&t->shape, b));
+    for (int64_t i = 0; i < indices->count; i++) {
+        const int64_t at = mf_index_at(indices, i);
+
+        if (at < 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "Indices in TensorListScatter must all be "
+                           "non-negative, got %lld",
+                           (long long)at);
+        *largest = at > *largest ? at : *largest;
+    }
+    return MF_OK;
+}
+
+/* Sets the elements, and hands over the list, also on failure. */
+static mf_status scatter_into(mf_kernel *k, list *l, const mf_tensor *t, const mf_tensor *indices)
+{
+    mf_status st = MF_OK;
+
+    for (int64_t i = 0; st == MF_OK && i < indices->count; i++)
+        st = put_row(l, mf_index_at(indices, i), t, i);
+    if (st == MF_OK)
+        return put_list(k, 0, l);
+    mf_object_unref(&l->object);
+    return st;
+}
+
+/* TensorListScatter: (tensor, indices, element_shape); V2 also: num_elements, -1 for as many as the
+ * indices need. */
+static mf_status scatter_run(mf_kernel *k)
+{
+    const mf_tensor *t = k->in[0], *indices = k->in[1];
+    int64_t n = -1, largest;
+    mf_shape element;
+    list *l;
+
+    MF_TRY(scatter_check(t, indices, &largest));
+    MF_TRY(shape_input(k, 2, &element));
+    if (k->n_in > 3)
+        MF_TRY(int_input(k, 3, &n));
+    if (n < -1)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "TensorListScatter expects num_elements >= -1, found: %lld", (long long)n);
+    if (n >= 0 && largest >= n)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "TensorListScatter: Trying to scatter at index %lld in list with size %lld",
+                       (long long)largest, (long long)n);
+    MF_TRY(list_new(t->dtype, &element, n >= 0 ? n : largest + 1, &l));
+    return scatter_into(k, l, t, indices);
+}
+
+/* TensorListScatterIntoExistingList: (list, tensor, indices); the list grows as far as needed. */
+static mf_status scatter_existing_run(mf_kernel *k)
+{
+    const mf_tensor *t = k->in[1], *indices = k->in[2];
+    int64_t largest;
+    list *l;
+
+    MF_TRY(scatter_check(t, indices, &largest));
+    if (largest >= LIST_MAX)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "a list cannot have an element %lld",
+                       (long long)largest);
+    MF_TRY(writable_list(k, t->dtype, &l));
+    if (largest >= l->n) {
+        const mf_status st = list_resize(l, largest + 1);
+
+        if (st != MF_OK) {
+            mf_object_unref(&l->object);
+            return st;
+        }
+    }
+    return scatter_into(k, l, t, indices);
 }
 
 /* ---- changing ---- */
@@ -488,74 +579,6 @@ static mf_status stack_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* ---- gradients: a list of the gradients of the elements ---- */
-
-static const char *element_type(const mf_grad *g)
-{
-    return mf_dtype_name(mf_node_type(g->node, "element_dtype"));
-}
-
-static mf_status push_grad(mf_grad *g)
-{
-    g->dx[0] = mf_applyf(g->graph, "TensorListPopBack", MF_IN(g->dy[0], MF_G1("Shape", g->x[1])),
-                         "element_dtype=%s", element_type(g));
-    g->dx[1] = (mf_output){ g->dx[0].node, 1 };
-    return MF_OK;
-}
-
-static mf_status pop_grad(mf_grad *g)
-{
-    mf_output dlist = g->dy[0], item = g->dy[1];
-
-    if (!dlist.node) /* nothing came back for the shorter list: zeros for all of it */
-        dlist = mf_applyf(
-            g->graph, "TensorListReserve",
-            MF_IN(mf_applyf(g->graph, "TensorListElementShape", MF_IN(g->y[0]), "shape_type=int32"),
-                  MF_G1("TensorListLength", g->y[0])),
-            "element_dtype=%s", element_type(g));
-    if (!item.node)
-        item = MF_G1("ZerosLike", g->y[1]);
-    g->dx[0] = MF_G2("TensorListPushBack", dlist, item);
-    return MF_OK;
-}
-
-static mf_status stack_grad(mf_grad *g)
-{
-    g->dx[0] = MF_G2("TensorListFromTensor", g->dy[0], g->x[1]);
-    return MF_OK;
-}
-
-static mf_status from_tensor_grad(mf_grad *g)
-{
-    const mf_output shape =
-        mf_applyf(g->graph, "TensorListElementShape", MF_IN(g->dy[0]), "shape_type=int32");
-
-    g->dx[0] = mf_applyf(g->graph, "TensorListStack", MF_IN(g->dy[0], shape), "element_dtype=%s",
-                         element_type(g));
-    return MF_OK;
-}
-
-static mf_status get_grad(mf_grad *g)
-{
-    const mf_output zeros = mf_applyf(
-        g->graph, "TensorListReserve",
-        MF_IN(mf_applyf(g->graph, "TensorListElementShape", MF_IN(g->x[0]), "shape_type=int32"),
-              MF_G1("TensorListLength", g->x[0])),
-        "element_dtype=%s", element_type(g));
-
-    g->dx[0] = MF_G3("TensorListSetItem", zeros, g->x[1], g->dy[0]);
-    return MF_OK;
-}
-
-static mf_status set_grad(mf_grad *g)
-{
-    g->dx[0] = MF_G3("TensorListSetItem", g->dy[0], g->x[1], MF_G1("ZerosLike", g->x[2]));
-    g->dx[2] =
-        mf_applyf(g->graph, "TensorListGetItem", MF_IN(g->dy[0], g->x[1], MF_G1("Shape", g->x[2])),
-                  "element_dtype=%s", element_type(g));
-    return MF_OK;
-}
-
 #define OP(NAME, DEF, INFER, GRAD, RUN)                                                            \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = MF_OP_HEAP | MF_OP_UNPLANNED, .infer = INFER,           \
@@ -572,37 +595,49 @@ const mf_op mf_ops_tensor_list[] = {
        mf_grad_none, reserve_run),
     OP("TensorListFromTensor",
        "(tensor:element_dtype, element_shape:shape_type) -> (output_handle:variant) " MAKES,
-       mf_infer_scalar, from_tensor_grad, from_tensor_run),
+       mf_infer_scalar, mf_list_from_tensor_grad, from_tensor_run),
     OP("TensorListPushBack",
        "(input_handle:variant, tensor:element_dtype) -> (output_handle:variant) "
        "{element_dtype:type}",
-       mf_infer_scalar, push_grad, push_run),
+       mf_infer_scalar, mf_list_push_grad, push_run),
     OP("TensorListPopBack",
        "(input_handle:variant, element_shape:int32) -> (output_handle:variant, "
        "tensor:element_dtype) {element_dtype:type}",
-       pop_infer, pop_grad, pop_run),
+       pop_infer, mf_list_pop_grad, pop_run),
     OP("TensorListGetItem",
        "(input_handle:variant, index:int32, element_shape:Tshape) -> (item:element_dtype) "
        "{element_dtype:type, Tshape:type=int32 in index}",
-       get_infer, get_grad, get_run),
+       get_infer, mf_list_get_grad, get_run),
     OP("TensorListSetItem",
        "(input_handle:variant, index:int32, item:element_dtype) -> (output_handle:variant) "
        "{element_dtype:type, resize_if_index_out_of_bounds:bool=false}",
-       mf_infer_scalar, set_grad, set_run),
+       mf_infer_scalar, mf_list_set_grad, set_run),
     OP("TensorListStack",
        "(input_handle:variant, element_shape:int32) -> (tensor:element_dtype) {element_dtype:type, "
        "num_elements:int=-1}",
-       stack_infer, stack_grad, stack_run),
+       stack_infer, mf_list_stack_grad, stack_run),
     OP("TensorListGather",
        "(input_handle:variant, indices:int32, element_shape:int32) -> (values:element_dtype) "
        "{element_dtype:type}",
-       stack_infer, mf_grad_missing, gather_run),
+       stack_infer, mf_list_gather_grad, gather_run),
     OP("TensorListLength", "(input_handle:variant) -> (length:int32) {}", mf_infer_scalar,
        mf_grad_none, length_run),
     OP("TensorListElementShape",
        "(input_handle:variant) -> (element_shape:shape_type) {shape_type:type in index}",
        mf_infer_unknown, mf_grad_none, element_shape_run),
     OP("TensorListResize", "(input_handle:variant, size:int32) -> (output_handle:variant) {}",
-       mf_infer_scalar, mf_grad_missing, resize_run),
+       mf_infer_scalar, mf_list_resize_grad, resize_run),
+    OP("TensorListScatter",
+       "(tensor:element_dtype, indices:int32, element_shape:shape_type) -> "
+       "(output_handle:variant) " MAKES,
+       mf_infer_scalar, mf_list_scatter_grad, scatter_run),
+    OP("TensorListScatterV2",
+       "(tensor:element_dtype, indices:int32, element_shape:shape_type, num_elements:int32) -> "
+       "(output_handle:variant) " MAKES,
+       mf_infer_scalar, mf_list_scatter_grad, scatter_run),
+    OP("TensorListScatterIntoExistingList",
+       "(input_handle:variant, tensor:element_dtype, indices:int32) -> (output_handle:variant) "
+       "{element_dtype:type}",
+       mf_infer_scalar, mf_list_scatter_existing_grad, scatter_existing_run),
     { 0 },
 };

@@ -124,13 +124,17 @@ static mf_status unique_axis(const mf_kernel *k, unique_job *job)
 {
     const mf_shape *s = &job->x->shape;
     const mf_tensor *axis = strstr(k->node->op_name, "V2") ? k->in[1] : NULL;
+    char text[MF_SHAPE_TEXT];
 
+    if (axis && axis->shape.rank != 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "axis expects a 1D vector, got shape %s",
+                       mf_shape_text(&axis->shape, text));
     if (!axis || axis->count == 0) {
         if (s->rank != 1)
             return MF_FAIL(MF_INVALID_ARGUMENT, "unique expects a 1D vector.");
         return MF_OK;
     }
-    if (axis->shape.rank != 1 || axis->count != 1)
+    if (axis->count != 1)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "axis does not support input tensors larger than 1 element");
     return mf_axis_read(mf_index_at(axis, 0), s->rank, "axis", &job->axis);

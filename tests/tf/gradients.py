@@ -187,16 +187,14 @@ UNREGISTERED = {
                      "Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"],
                     CONTROL_FLOW),
     "EagerPyFunc": "needs a Python interpreter",
-    # Open, see ROADMAP.md.
-    **dict.fromkeys(["FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3",
-                     "MaxPoolGradV2", "TensorListGather", "TensorListResize"],
-                    "not written yet"),
 }
+# Ops that stop gradients, for which TensorFlow registers a function that returns None.
+STOPS = {"ArgMax", "ArgMin", "Ceil", "Floor", "FloorDiv", "LoopCond", "Rint", "Round", "TruncateDiv"}
 # Ops whose gradient is not compared on samples, and why.
 NOT_COMPARED = {
     **dict.fromkeys(["MatrixDiagPartV2", "MatrixDiagV2", "MatrixSetDiagV2"],
                     "TensorFlow's gradient aligns diagonals as V3 does, not as the op itself"),
-    **dict.fromkeys(["MaxPoolGrad", "MaxPool3DGrad"],
+    **dict.fromkeys(["MaxPoolGrad", "MaxPoolGradV2", "MaxPool3DGrad"],
                     "needs a third input that fits the others, which a sample cannot say"),
 }
 
@@ -210,8 +208,11 @@ def check(op, seed, start, progress):
         if op.gradient == "yes":
             report.fail("", "has a gradient, TensorFlow: %s" % registered(op.name))
         return report
-    if op.gradient == "missing" and op.name not in UNREGISTERED:
+    lacks = op.gradient == "missing" or (op.gradient == "none" and op.name not in STOPS)
+    if lacks and op.name not in UNREGISTERED:
         report.fail("", "no gradient, TensorFlow has one")
+    if not lacks and op.name in UNREGISTERED:
+        report.fail("", "has a gradient: take it from the list UNREGISTERED")
     if op.gradient == "missing" or op.name in NOT_COMPARED:
         return report
     for index, text in enumerate(op.samples):

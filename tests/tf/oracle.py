@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same GraphDef and feeds through TensorFlow and through Meshflow, and how answers are compared."""
 import os
+import re
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
@@ -43,12 +44,13 @@ NAMES = {1: "CANCELLED", 2: "UNKNOWN", 3: "INVALID_ARGUMENT", 4: "DEADLINE_EXCEE
          13: "INTERNAL", 14: "UNAVAILABLE", 15: "DATA_LOSS", 16: "UNAUTHENTICATED"}
 
 
+NO_KERNEL = re.compile(r"No OpKernel was registered|not supported on CPU|only NHWC|No WhereOp available|"
+                       r"only supports? (the )?NHWC|TileOp : The input data type is not supported")
+
+
 def no_kernel(failure):
     """TensorFlow was built without this op for this type on the CPU."""
-    return isinstance(failure, Failure) and (
-        "No OpKernel was registered" in failure.message or
-        "not supported on CPU" in failure.message or
-        "only supports NHWC" in failure.message or "only NHWC" in failure.message)
+    return isinstance(failure, Failure) and NO_KERNEL.search(failure.message) is not None
 
 
 def tf_graph(graph_def):

@@ -12,6 +12,7 @@ import os
 import queue
 import re
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,12 +38,12 @@ class Worker:
         self.log = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen([sys.executable, os.path.join(HERE, "worker.py")],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=self.log)
+                                        stderr=self.log, start_new_session=True)
         self.said = b""
 
     def stop(self):
         if self.process:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)  # with its child
             self.process.wait()
             self.process = None
 
@@ -58,7 +59,8 @@ class Worker:
         return json.loads(line)
 
     def do(self, unit):
-        """The outcome of a unit. When the process dies, another goes on behind the case it died of."""
+        """The outcome of a unit. When the process dies of a case, or must be stopped, another goes on
+        behind it."""
         total = {}
         for _ in range(200):
             if not self.process:
@@ -67,12 +69,13 @@ class Worker:
             self.process.stdin.write(json.dumps(unit).encode() + b"\n")
             self.process.stdin.flush()
             said = self.answer()
-            while said and said["what"] != "done":
+            while said and said["what"] == "at":
                 last = said
                 said = self.answer()
-            if said:
+            if said and said["what"] == "done":
                 return merge(total, said)
-            self.stop()
+            if not said:
+                self.stop()
             if not last:
                 self.log.seek(0)
                 return merge(total, dict(failures=["worker died: " + self.log.read()[-2000:]]))
@@ -167,7 +170,7 @@ def main():
     p.add_argument("--graphs", type=int, help="random graphs")
     p.add_argument("--table", help="write the coverage table here")
     args = p.parse_args()
-    args.generated = args.generated if args.generated is not None else 400 if args.soak else 0
+    args.generated = args.generated if args.generated is not None else 400 if args.soak else 10
     args.graphs = args.graphs if args.graphs is not None else 4000 if args.soak else 60
     args.graphs_per_unit = 50 if args.soak else 10
     start = time.time()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process of the tests: takes units of work from stdin, a line of JSON each, and answers on stdout.
 Before anything that could end the process, it says what it is about to do and what came out so far, so
-that run.py can tell who died, and go on behind it."""
+that run.py can tell who died, and go on behind it. The work is done in a child: importing TensorFlow
+takes seconds, forking a process that has it does not."""
 import json
 import os
 import sys
@@ -9,6 +10,12 @@ import traceback
 
 answers = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)  # whatever programs print
+
+import differential  # noqa: E402
+import gradients  # noqa: E402
+import oplist  # noqa: E402
+import random_graphs  # noqa: E402
+import signatures  # noqa: E402
 
 
 def say(what, **more):
@@ -24,7 +31,6 @@ def outcome(report):
 
 
 def run(unit):
-    import oplist
     start = unit.get("start", 0)
 
     def progress(text, index, report):
@@ -33,28 +39,49 @@ def run(unit):
     kind, name, seed = unit["kind"], unit["name"], unit["seed"]
     by_name = {o.name: o for o in oplist.ops()}
     if kind == "signature":
-        import signatures
         return dict(failures=signatures.check(by_name[name]))
     if kind == "op":
-        import differential
         return outcome(differential.check(by_name[name], seed, unit["count"], start,
                                           progress))
     if kind == "gradient":
-        import gradients
         return outcome(gradients.check(by_name[name], seed, start, progress))
     if kind == "graphs":
-        import random_graphs
         return outcome(random_graphs.check(int(name), seed, unit["count"], start, progress))
     raise ValueError(kind)
 
 
-def main():
-    for line in sys.stdin:
-        unit = json.loads(line)
+def line_of(fd):
+    """The next line, and not a byte behind it: that is for whoever comes after this process."""
+    out = b""
+    while not out.endswith(b"\n"):
+        more = os.read(fd, 1)
+        if not more:
+            return None
+        out += more
+    return out
+
+
+def work():
+    """Never returns."""
+    while True:
+        line = line_of(0)
+        if line is None:
+            os._exit(0)
         try:
-            say("done", **run(unit))
+            say("done", **run(json.loads(line)))
         except Exception:  # pylint: disable=broad-except
             say("done", failures=["the test itself failed:\n" + traceback.format_exc()])
+
+
+def main():
+    oplist.ops()
+    while True:
+        pid = os.fork()
+        if pid == 0:
+            work()
+        if os.waitpid(pid, 0)[1] == 0:
+            break
+        say("died")
 
 
 main()

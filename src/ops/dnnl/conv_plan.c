@@ -51,6 +51,17 @@ void mf_conv_plans_free(mf_conv_plans *plans)
     mf_free(plans);
 }
 
+static dnnl_status_t blocked_md(const mf_conv *c, int64_t channels, const int64_t *spatial,
+                                dnnl_memory_desc_t *md)
+{
+    const dnnl_dims_t dims = { c->window.batch, channels, spatial[0], spatial[1] };
+
+    if (c->window.nd != 2 || (c->block != 8 && c->block != 16))
+        return dnnl_unimplemented;
+    return dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_f32,
+                                        c->block == 8 ? dnnl_aBcd8b : dnnl_aBcd16b);
+}
+
 /* Layouts of input, filter and output as TensorFlow has them. oneDNN's order of dimensions is
  * batch, channels, spatial; strides say where they are in memory. */
 static dnnl_status_t image_md(const mf_conv *c, int64_t channels, const int64_t *spatial,
@@ -60,6 +71,8 @@ static dnnl_status_t image_md(const mf_conv *c, int64_t channels, const int64_t 
     dnnl_dims_t dims = { c->window.batch, channels }, strides;
     int64_t step = c->window.channels_first ? 1 : channels;
 
+    if (c->block > 0)
+        return blocked_md(c, channels, spatial, md);
     for (int d = nd - 1; d >= 0; d--) {
         dims[2 + d] = spatial[d];
         strides[2 + d] = step;

@@ -15,6 +15,7 @@ typedef enum mf_conv_kind { MF_CONV_FORWARD, MF_CONV_INPUT, MF_CONV_FILTER } mf_
 typedef struct mf_conv {
     mf_window window;
     int64_t out_channels, groups;
+    int64_t block; /* > 0: input and output have their channels in blocks of so many (layout.h) */
     mf_conv_kind kind; /* what is computed: output, gradient of input or of filter */
 } mf_conv;
 

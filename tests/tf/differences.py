@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where answers differ from TensorFlow's on purpose: all of it is here, each with its reason. Failures are
+told apart by their text, so that an op listed here is still compared in everything else."""
+import re
+
+# Samples marked !fails that fail with another status than TensorFlow's: op -> (ours, theirs).
+STATUS = {
+    # "Unexpected error in binary operator": TensorFlow forgot these two. FloorDiv says it right.
+    "TruncateDiv": ("INVALID_ARGUMENT", "INTERNAL"),
+    "TruncateMod": ("INVALID_ARGUMENT", "INTERNAL"),
+}
+
+# Ops compared in no way.
+SESSION_STATE = "fails as on TensorFlow's gRPC servers; a session of its own process has state"
+NOT_COMPARED = {
+    **dict.fromkeys(["GetSessionHandle", "GetSessionHandleV2", "GetSessionTensor",
+                     "DeleteSessionTensor"], SESSION_STATE),
+}
+
+# Attributes that are not varied.
+NOT_VARIED = {
+    ("Empty", "init"): "without, TensorFlow's values are whatever memory held",
+    ("TopK", "sorted"): "without, the order is anyone's",
+    ("TopKV2", "sorted"): "without, the order is anyone's",
+}
+
+# Ops that are not tried on many elements.
+NOT_LARGE = {
+    "Cumprod": "overflows sooner or later, depending on the order of products",
+}
+
+# Generated inputs that only we refuse: ops, our message, why.
+WE_REFUSE = [
+    (r"AvgPoolGrad", r"Expected grad shape to be",
+     "TensorFlow takes any gradient and reads it by its own idea of the shape"),
+    (r"(Inv|Reciprocal|Sigmoid|Tanh|Sqrt|Rsqrt)Grad", r"not compatible|must be of the same shape",
+     "TensorFlow reads both as flat arrays without looking at their shapes"),
+    (r"MaxPool.*(V2|Argmax)", r"stride for dimension [03] must be positive",
+     "TensorFlow does not look at these strides over batch and channels"),
+    (r"ResourceGather", r"should be equal to indices.shape",
+     "TensorFlow reads on into another batch, or behind the end"),
+    (r"GatherV2", r"indices.* is not in \[0", "TensorFlow checks none where nothing is gathered"),
+    (r"DepthwiseConv2dNativeBackprop(Input|Filter)", r"dilations", "TensorFlow ignores them"),
+    (r"(Depthwise)?Conv[23]d.*|Conv[23]D.*", r"the window has size 0", "TensorFlow slides it over one position too many"),
+    (r"MatrixDiagV[23]", r"diag_index is out of bound",
+     "TensorFlow makes a matrix without the diagonals it was given"),
+    (r"ReverseV2", r"out of valid range \[0, 0\)", "TensorFlow checks no axes of a scalar"),
+]
+
+# Generated inputs that only TensorFlow refuses: ops, its message, why.
+THEY_REFUSE = [
+    (r"(Resource)?SparseApply.*", r"Inner dimension should be greater than zero",
+     "rows without elements need no update, and most of TensorFlow's rules agree"),
+    (r"Arg(Max|Min)", r"Expected dimension in the range .* but got -?\d{5}",
+     "TensorFlow reads an axis of 16 bits as one of 32"),
+    (r"Conv[23]D.*", r"filter_size does not have enough|must have the same number of channels. Got 0|"
+     r"filter must not have zero elements", "nothing from nothing; TensorFlow does so elsewhere"),
+    (r"DepthwiseConv2dNative.*", r"only supports equal length strides",
+     "TensorFlow's kernels have one stride for both dimensions"),
+    (r"Reverse", r"Invalid input first dimension. Found 0", "nothing reversed is nothing"),
+    (r"Conv3D.*", r"dilat", "TensorFlow's CPU kernels of three dimensions have no dilations"),
+]
+
+
+def refused(op, ours, theirs):
+    """Whether one side's Failure (None: it has an answer) is a difference on purpose."""
+    table, message = (WE_REFUSE, ours.message) if ours else (THEY_REFUSE, theirs.message)
+    return any(re.fullmatch(ops, op) and re.search(text, message) for ops, text, _ in table)
+
+
+def _is_integer(case):
+    return case.inputs[0].dtype in (3, 4, 5, 6, 9, 17, 22, 23)
+
+
+def _is_empty(case):
+    return any(0 in i.shape for i in case.inputs)
+
+
+def _is_dilated(case):
+    return "dilations" in case.attrs and set(case.attrs["dilations"].list.i) != {1}
+
+
+def _is_not_filled(case):
+    return "init" not in case.attrs or not case.attrs["init"].b
+
+
+def _has_infinity(case):
+    return any("inf" in w for i in case.inputs for w in i.literal or () if i.dtype == 2)
+
+
+def _no_statistics(case):
+    training = "is_training" not in case.attrs or case.attrs["is_training"].b
+    return not training or 0 in case.inputs[0].shape
+
+
+# Outputs in which TensorFlow is wrong: ops, when (a case), which, why.
+WRONG = [
+    (r"FusedBatchNorm(V2|V3)?", _no_statistics, {3, 4}, "uninitialised"),
+    (r"(Depthwise)?Conv.*BackpropFilter.*", _is_empty, {0}, "uninitialised"),
+    (r"DepthwiseConv2dNativeBackprop.*", _is_dilated, {0}, "as if there were no dilations"),
+    (r"Empty", _is_not_filled, {0}, "uninitialised"),
+    (r"Erf", _has_infinity, {0}, "of an infinite double it is 1, not NaN"),
+    (r"Round", _is_integer, {0}, "an odd number becomes an even one: Round(1) is 0"),
+]
+
+
+def wrong(case):
+    """The outputs of which TensorFlow's answer is none."""
+    return set().union(*[which for ops, when, which, _ in WRONG
+                         if re.fullmatch(ops, case.op) and when(case)])
+
+
+# Ops of which each output hangs on a mean over all elements, which sizes do not tell.
+HANGS_ON_ALL = re.compile(r"FusedBatchNorm(Grad)?(V2|V3)?")
