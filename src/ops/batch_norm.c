@@ -70,8 +70,7 @@ static void add_rows(const norm_job *job, int64_t from, int64_t to, int64_t c0, 
 
         for (int64_t r = r0; r < r1; r++) {
             const float *x = job->x + r * job->channels + c0;
-            const float *dy = job->dy ? job->dy + r * job->channels + c0 : NULL;
-            const float *mean = job->mean ? job->mean + c0 : NULL;
+            const float *mean = job->sums == SUM_X ? NULL : job->mean + c0;
 
             if (job->sums == SUM_X) {
                 for (int64_t c = 0; c < cn; c++)
@@ -80,6 +79,8 @@ static void add_rows(const norm_job *job, int64_t from, int64_t to, int64_t c0, 
                 for (int64_t c = 0; c < cn; c++)
                     s0[c] += (x[c] - mean[c]) * (x[c] - mean[c]);
             } else {
+                const float *dy = job->dy + r * job->channels + c0;
+
                 for (int64_t c = 0; c < cn; c++) {
                     s0[c] += dy[c];
                     s1[c] += dy[c] * (x[c] - mean[c]);
@@ -97,7 +98,7 @@ static void add_rows(const norm_job *job, int64_t from, int64_t to, int64_t c0, 
 static void add_plane(const norm_job *job, int64_t n, int64_t ch, double *sum0, double *sum1)
 {
     const int64_t at = (n * job->channels + ch) * job->inner;
-    const float *x = job->x + at, *dy = job->dy ? job->dy + at : NULL;
+    const float *x = job->x + at;
     const float mean = job->sums == SUM_X ? 0 : job->mean[ch];
     double s0, s1 = 0;
 
@@ -110,6 +111,8 @@ static void add_plane(const norm_job *job, int64_t n, int64_t ch, double *sum0, 
     } else if (job->sums == SUM_SQUARE) {
         MF_ROW_SUM(float, s0, job->inner, SQUARE_TERM);
     } else {
+        const float *dy = job->dy + at;
+
         MF_ROW_SUM(float, s0, job->inner, DY_TERM);
         MF_ROW_SUM(float, s1, job->inner, DY_X_TERM);
     }
