@@ -30,14 +30,14 @@ static const char *repair_block(char *file, size_t len, const char *handle, cons
 static void repair(char *file, size_t len)
 {
     const char *at, *end, *index;
-    uint64_t skip, shared, rest, value;
+    uint64_t meta_offset, meta_size, shared, rest, value;
     size_t size;
 
     if (len < FOOTER)
         return;
     at = file + len - FOOTER;
     end = at + 40;
-    if (!mf_varint_read(&at, end, &skip) || !mf_varint_read(&at, end, &skip))
+    if (!mf_varint_read(&at, end, &meta_offset) || !mf_varint_read(&at, end, &meta_size))
         return;
     index = repair_block(file, len - FOOTER, at, end, &size);
     for (const char *p = index, *stop = index ? index + size : NULL; p && p < stop;) {

@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cancel.h"
 
+/* A hook that a thread is calling; on that thread's stack. */
+typedef struct mf_cancel_call {
+    const mf_cancel_hook *hook; /* may be gone already */
+    struct mf_cancel_call *next;
+} mf_cancel_call;
+
 static _Thread_local const mf_cancel_hook *in_hook; /* the hook this thread is calling */
 
 void mf_cancel_init(mf_cancel *cancel)
 {
     *cancel = (mf_cancel){ 0 };
     pthread_mutex_init(&cancel->lock, NULL);
-    pthread_cond_init(&cancel->idle, NULL);
+    pthread_cond_init(&cancel->called, NULL);
 }
 
 void mf_cancel_deinit(mf_cancel *cancel)
 {
-    pthread_cond_destroy(&cancel->idle);
+    pthread_cond_destroy(&cancel->called);
     pthread_mutex_destroy(&cancel->lock);
 }
 
@@ -46,6 +52,27 @@ static void unlink_hook(mf_cancel *cancel, mf_cancel_hook *hook)
     hook->queued = false;
 }
 
+/* Under the lock. */
+static bool is_called(const mf_cancel *cancel, const mf_cancel_hook *hook)
+{
+    const mf_cancel_call *call = cancel->calls;
+
+    while (call && call->hook != hook)
+        call = call->next;
+    return call != NULL;
+}
+
+static void unlink_call(mf_cancel *cancel, const mf_cancel_call *call)
+{
+    mf_cancel_call **at = &cancel->calls;
+
+    while (*at != call)
+        at = &(*at)->next;
+    *at = call->next;
+}
+
+/* Waits for the call of this hook alone: from within another hook, to wait for all calls would be
+ * to wait for oneself. */
 bool mf_cancel_remove(mf_cancel *cancel, mf_cancel_hook *hook)
 {
     bool removed;
@@ -55,8 +82,8 @@ bool mf_cancel_remove(mf_cancel *cancel, mf_cancel_hook *hook)
     if (removed) {
         unlink_hook(cancel, hook);
     } else if (in_hook != hook) {
-        while (cancel->calling > 0)
-            pthread_cond_wait(&cancel->idle, &cancel->lock);
+        while (is_called(cancel, hook))
+            pthread_cond_wait(&cancel->called, &cancel->lock);
     }
     pthread_mutex_unlock(&cancel->lock);
     return removed;
@@ -69,17 +96,17 @@ void mf_cancel_raise(mf_cancel *cancel)
     while (cancel->hooks) {
         mf_cancel_hook *hook = cancel->hooks;
         const mf_cancel_hook *outer = in_hook;
+        mf_cancel_call call = { .hook = hook, .next = cancel->calls };
 
         unlink_hook(cancel, hook);
-        cancel->calling++;
+        cancel->calls = &call;
         pthread_mutex_unlock(&cancel->lock);
         in_hook = hook;
         hook->fn(hook); /* may free the hook */
         in_hook = outer;
         pthread_mutex_lock(&cancel->lock);
-        cancel->calling--;
-        if (cancel->calling == 0)
-            pthread_cond_broadcast(&cancel->idle);
+        unlink_call(cancel, &call);
+        pthread_cond_broadcast(&cancel->called);
     }
     pthread_mutex_unlock(&cancel->lock);
 }

@@ -18,8 +18,8 @@ typedef struct mf_cancel_hook {
 typedef struct mf_cancel {
     pthread_mutex_t lock;
     mf_cancel_hook *hooks; /* guarded by lock */
-    int calling; /* hooks being called right now; guarded by lock */
-    pthread_cond_t idle;
+    struct mf_cancel_call *calls; /* hooks being called right now; guarded by lock */
+    pthread_cond_t called; /* one of them has returned */
     atomic_bool raised;
 } mf_cancel;
 

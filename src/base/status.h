@@ -23,15 +23,19 @@ typedef struct mf_error {
     char trace[MF_ERROR_TRACE_MAX];
 } mf_error;
 
-/* Record a new failure: sets the thread's message, starts its trace, returns `code`. */
-#define MF_FAIL(code, ...) mf_error_new((code), __FILE__, __LINE__, __func__, __VA_ARGS__)
+/* Record a new failure: sets the thread's message, starts its trace, is `code`. (And not what
+ * mf_error_new() returns, so that compiler and analyser see that a failure is never MF_OK.) */
+#define MF_FAIL(code, ...)                                                                         \
+    ((void)mf_error_new((code), __FILE__, __LINE__, __func__, __VA_ARGS__), (mf_status)(code))
 
 /* Return early, for a function that holds nothing to release. */
 #define MF_TRY(call)                                                                               \
     do {                                                                                           \
         const mf_status st_ = (call);                                                              \
-        if (__builtin_expect(st_ != MF_OK, 0))                                                     \
-            return mf_error_at(st_, __FILE__, __LINE__, __func__);                                 \
+        if (__builtin_expect(st_ != MF_OK, 0)) {                                                   \
+            (void)mf_error_at(st_, __FILE__, __LINE__, __func__);                                  \
+            return st_;                                                                            \
+        }                                                                                          \
     } while (0)
 
 /* Jump to the one release label, for a function that does. Needs `mf_status st` in scope. */

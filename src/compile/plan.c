@@ -411,7 +411,8 @@ static mf_status copy_ends(planner *p)
         plan->inputs[i] = p->value_of[p->ends->inputs[i].node->id][p->ends->inputs[i].port] - 1;
     for (int i = 0; i < plan->n_outputs; i++)
         plan->outputs[i] = p->value_of[p->ends->outputs[i].node->id][p->ends->outputs[i].port] - 1;
-    memcpy(plan->values, p->values, (size_t)p->n_values * sizeof *p->values);
+    if (p->n_values > 0) /* a NoOp alone has none */
+        memcpy(plan->values, p->values, (size_t)p->n_values * sizeof *p->values);
     plan->n_values = (int)p->n_values;
     return MF_OK;
 }

@@ -283,6 +283,7 @@ static mf_status copy_common(mf_tensor *dst, const mf_slice *to, const mf_tensor
     const int rank = full->rank;
     const int64_t run_dim = rank - 1;
 
+    MF_ASSERT(rank >= 0);
     for (int d = 0; d < rank; d++) {
         int64_t a, a_len, b, b_len, lo, hi;
 

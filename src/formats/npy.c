@@ -283,6 +283,7 @@ static mf_status decode_cells(const npy_cell *cell, bool fortran, const uint8_t 
     mf_buf scratch = { 0 };
     mf_status st = MF_OK;
 
+    MF_ASSERT(rank >= 0);
     for (int d = 0; d < rank; d++)
         stride[d] =
             fortran ? mf_shape_span(&out->shape, 0, d) : mf_shape_span(&out->shape, d + 1, rank);

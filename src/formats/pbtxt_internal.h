@@ -33,7 +33,8 @@ typedef struct pbtxt_lexer {
 MF_MUST mf_status mf_pbtxt_lex_init(pbtxt_lexer *lex, const char *text, size_t len);
 MF_MUST mf_status mf_pbtxt_lex_next(pbtxt_lexer *lex);
 /* INVALID_ARGUMENT "line 3, column 7: ..." at the current token. */
-mf_status mf_pbtxt_fail(const pbtxt_lexer *lex, const char *fmt, ...) MF_PRINTF(2, 3)
+#define mf_pbtxt_fail(lex, ...) (mf_pbtxt_say((lex), __VA_ARGS__), MF_INVALID_ARGUMENT)
+void mf_pbtxt_say(const pbtxt_lexer *lex, const char *fmt, ...) MF_PRINTF(2, 3)
     __attribute__((cold));
 /* Append the bytes the current string token stands for. */
 MF_MUST mf_status mf_pbtxt_unquote(const pbtxt_lexer *lex, mf_buf *out);

@@ -27,7 +27,7 @@ static int hex_value(char c)
     return -1;
 }
 
-mf_status mf_pbtxt_fail(const pbtxt_lexer *lex, const char *fmt, ...)
+void mf_pbtxt_say(const pbtxt_lexer *lex, const char *fmt, ...)
 {
     char what[256];
     va_list args;
@@ -35,8 +35,8 @@ mf_status mf_pbtxt_fail(const pbtxt_lexer *lex, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
-    return MF_FAIL(MF_INVALID_ARGUMENT, "line %lld, column %td: %s", (long long)lex->line,
-                   lex->text - lex->line_start + 1, what);
+    (void)MF_FAIL(MF_INVALID_ARGUMENT, "line %lld, column %td: %s", (long long)lex->line,
+                  lex->text - lex->line_start + 1, what);
 }
 
 static void skip_blanks(pbtxt_lexer *lex)

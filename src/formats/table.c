@@ -141,7 +141,7 @@ static mf_status read_all(const char *file, size_t len, mf_arena *arena, entry_l
     const char *at, *end;
     block index, b;
     mf_table_entry prev = { 0 }, e;
-    uint64_t magic, skip;
+    uint64_t magic, meta_offset, meta_size; /* of the block of meta data: not needed */
 
     if (len < FOOTER)
         return MF_FAIL(MF_DATA_LOSS, "file is too short to be an sstable: %zu bytes", len);
@@ -150,7 +150,7 @@ static mf_status read_all(const char *file, size_t len, mf_arena *arena, entry_l
     memcpy(&magic, end, sizeof magic);
     if (magic != MAGIC)
         return MF_FAIL(MF_DATA_LOSS, "not an sstable (bad magic number)");
-    if (!mf_varint_read(&at, end, &skip) || !mf_varint_read(&at, end, &skip))
+    if (!mf_varint_read(&at, end, &meta_offset) || !mf_varint_read(&at, end, &meta_size))
         return MF_FAIL(MF_DATA_LOSS, "bad block handle in the table");
     MF_TRY(read_block(file, len - FOOTER, &at, end, &index));
     while (index.entries < index.end) {

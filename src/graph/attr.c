@@ -481,6 +481,14 @@ static bool func_equal(const mf_func_ref *a, const mf_func_ref *b)
     return true;
 }
 
+static uint32_t float_bits(float f)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
 static bool element_equal(const mf_attr *a, const mf_attr *b, int64_t i)
 {
     const bool l = a->is_list;
@@ -492,7 +500,7 @@ static bool element_equal(const mf_attr *a, const mf_attr *b, int64_t i)
     case MF_ATTR_INT:
         return l ? a->ints[i] == b->ints[i] : a->i == b->i;
     case MF_ATTR_FLOAT: /* by bits: NaN equals itself, -0 differs from 0 */
-        return memcmp(l ? &a->floats[i] : &a->f, l ? &b->floats[i] : &b->f, sizeof(float)) == 0;
+        return float_bits(l ? a->floats[i] : a->f) == float_bits(l ? b->floats[i] : b->f);
     case MF_ATTR_BOOL:
         return l ? a->ints[i] == b->ints[i] : a->b == b->b;
     case MF_ATTR_TYPE:

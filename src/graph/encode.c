@@ -197,7 +197,7 @@ mf_status mf_node_encode(const mf_node *n, mf_arena *arena, Tensorflow__NodeDef 
     d->name = text(n->name);
     d->op = text(n->op_name);
     d->device = text(n->device);
-    d->n_input = (size_t)(n->n_inputs + n->n_controls);
+    d->n_input = (size_t)n->n_inputs + (size_t)n->n_controls;
     ARRAY(arena, char *, d->n_input, d->input);
     for (int i = 0; i < n->n_inputs; i++, at++) {
         const mf_output in = n->inputs[i];

@@ -224,6 +224,7 @@ static void cast_block(const cast_job *job, const void *from, void *to, int64_t 
     }
     if (job->clear)
         clear_bits(src, a, n, job->clear);
+    MF_ASSERT(casts[src][dst]); /* cast_run() has looked */
     casts[src][dst](in, out, n);
     if (dst != job->dst)
         pack(job->dst, b, to, n);

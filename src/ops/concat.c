@@ -41,6 +41,7 @@ static mf_status pack_result(const shape_list *list, int64_t axis, int *at, mf_s
     mf_shape all = *shape_at(list, 0);
 
     *out = MF_SHAPE_UNKNOWN;
+    *at = 0;
     for (int i = 1; i < list->n; i++) {
         const mf_shape *s = shape_at(list, i);
 

@@ -188,7 +188,7 @@ static mf_status read_sizes(const conv_state *s, const mf_tensor *sizes, const m
                        s->attrs.nd + 2);
     for (int i = 0; i < sizes->count; i++)
         dims[i] = mf_tensor_int_at(sizes, i);
-    if (sizes->count == 2)
+    if (filter && sizes->count == 2)
         *out = mf_window_shape(&s->attrs, dy->dims[0], dims, filter->dims[s->attrs.nd]);
     else
         MF_TRY(mf_shape_from_dims(dims, sizes->count, out));

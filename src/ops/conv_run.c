@@ -82,6 +82,7 @@ static tap_row row_at(const columns *c, const int64_t *o, int64_t row)
     const int64_t i = o[last] * w->stride[last] - w->pad_lo[last], dil = w->dilation[last];
     tap_row r = { .at = i * c->step[last], .hi = w->size[last] };
 
+    MF_ASSERT(last >= 0);
     for (int d = last - 1; d >= 0; d--) {
         const int64_t s = d > 0 ? row % w->size[d] : row;
         const int64_t at = o[d] * w->stride[d] - w->pad_lo[d] + s * w->dilation[d];

@@ -154,10 +154,11 @@ static mf_status print_v2_run(mf_kernel *k)
 
 static mf_status timestamp_run(mf_kernel *k)
 {
+    const int64_t microseconds = mf_clock_wall_ns() / 1000;
     mf_tensor *out;
 
     MF_TRY(mf_kernel_out(k, 0, &MF_SCALAR, &out));
-    *(double *)out->data = (double)(mf_clock_wall_ns() / 1000) * 1e-6;
+    *(double *)out->data = (double)microseconds * 1e-6;
     return MF_OK;
 }
 

@@ -152,6 +152,7 @@ static mf_status depth_compute(const mf_kernel *k, depth_job *job, mf_tensor *op
 {
     mf_tensor partial = { 0 };
     mf_tensor *out = &operand[result];
+    const bool filter = job->kind == DEPTH_FILTER;
     const bool empty = operand[0].count == 0 || operand[1].count == 0 || operand[2].count == 0;
 
     if (empty) {
@@ -165,7 +166,7 @@ static mf_status depth_compute(const mf_kernel *k, depth_job *job, mf_tensor *op
     job->y = result == 2 ? NULL : operand[2].data;
     job->out = out->data;
     cut(job);
-    if (job->kind == DEPTH_FILTER) {
+    if (filter) {
         MF_TRY(mf_tensor_alloc(&partial, out->dtype, &MF_SHAPE(job->pieces, job->filter_count)));
         job->out = partial.data;
     }
@@ -173,9 +174,9 @@ static mf_status depth_compute(const mf_kernel *k, depth_job *job, mf_tensor *op
         depth_piece(job, 0);
     else
         mf_kernel_parallel(k, job->pieces, depth_piece, job);
-    if (job->kind == DEPTH_FILTER && job->type == MF_DTYPE_F32)
+    if (filter && job->type == MF_DTYPE_F32)
         sum_f32(job, partial.data, out->data);
-    else if (job->kind == DEPTH_FILTER)
+    else if (filter)
         sum_f64(job, partial.data, out->data);
     mf_tensor_clear(&partial);
     return MF_OK;
@@ -261,10 +262,8 @@ static mf_status depth_run(mf_kernel *k)
     char got[MF_SHAPE_TEXT], want[MF_SHAPE_TEXT];
     mf_status st = MF_OK;
 
-    for (int i = 0; i < 3; i++) {
-        if (given[i])
-            shape[i] = given[i]->shape;
-    }
+    for (int i = 0; i < (kind == DEPTH_FORWARD ? 2 : 3); i++)
+        shape[i] = given[i]->shape;
     if (kind != DEPTH_FORWARD)
         MF_TRY(read_sizes(given[result], &shape[result]));
     MF_TRY(check_rank(&shape[0], "input"));

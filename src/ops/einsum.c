@@ -12,6 +12,9 @@
 #include "ops/grad_util.h"
 #include "ops/widen.h"
 
+#include <stdio.h>
+#include <string.h>
+
 enum { MAX_DIMS = 2 * MF_MAX_RANK };
 
 /* Dimensions with the distance of neighbours. */
@@ -440,6 +443,15 @@ done:
 
 /* ---- gradient ---- */
 
+enum { EQUATION_MAX = 8 * MF_MAX_RANK + 32 };
+
+static void append(char *equation, const char *part)
+{
+    const size_t n = strlen(equation);
+
+    (void)snprintf(equation + n, EQUATION_MAX - n, "%s", part);
+}
+
 /* Text of subscripts. Leaves out labels of `skip`; once: later repetitions too; lead: "..." first.
  */
 static void write_side(char *text, const mf_subscripts *s, const bool *skip, bool once, bool lead)
@@ -447,7 +459,7 @@ static void write_side(char *text, const mf_subscripts *s, const bool *skip, boo
     bool seen[MF_EINSUM_ELLIPSIS + 1] = { false };
 
     if (lead && memchr(s->label, MF_EINSUM_ELLIPSIS, (size_t)s->n)) {
-        strcat(text, "...");
+        append(text, "...");
         seen[MF_EINSUM_ELLIPSIS] = true;
     }
     for (int i = 0; i < s->n; i++) {
@@ -457,7 +469,7 @@ static void write_side(char *text, const mf_subscripts *s, const bool *skip, boo
         if ((skip && skip[l]) || (seen[l] && (once || l == MF_EINSUM_ELLIPSIS)))
             continue;
         seen[l] = true;
-        strcat(text, l == MF_EINSUM_ELLIPSIS ? "..." : one);
+        append(text, l == MF_EINSUM_ELLIPSIS ? "..." : one);
     }
 }
 
@@ -479,7 +491,7 @@ static mf_output input_grad(mf_grad *g, const mf_equation *eq, int i)
     const mf_subscripts *x = &eq->in[i], *other = eq->n_in == 2 ? &eq->in[1 - i] : NULL;
     bool summed[MF_EINSUM_ELLIPSIS + 1] = { false }, repeated = false, any_summed = false;
     const bool lead = in_side(x, MF_EINSUM_ELLIPSIS);
-    char text[8 * MF_MAX_RANK + 32] = "", to_x[8 * MF_MAX_RANK + 32] = "";
+    char text[EQUATION_MAX] = "", to_x[EQUATION_MAX] = "";
     mf_output source = g->x[i], shape, dx;
     mf_subscripts unique = { 0 };
 
@@ -500,17 +512,17 @@ static mf_output input_grad(mf_grad *g, const mf_equation *eq, int i)
     repeated = repeated || memcmp(unique.label, x->label, (size_t)unique.n) != 0;
     write_side(text, &eq->out, NULL, false, false);
     if (other) {
-        strcat(text, ",");
+        append(text, ",");
         write_side(text, other, NULL, false, false);
     }
-    strcat(text, "->");
+    append(text, "->");
     write_side(text, &unique, summed, true, true);
     dx = other ? einsum_apply(g, text, MF_IN(g->dy[0], mf_grad_conj(g, g->x[1 - i])))
                : einsum_apply(g, text, MF_IN(g->dy[0]));
     if (repeated) { /* x with its labels in that order: for its shape */
         text[0] = '\0';
         write_side(text, x, NULL, false, false);
-        strcat(text, "->");
+        append(text, "->");
         write_side(text, &unique, NULL, true, true);
         source = einsum_apply(g, text, MF_IN(g->x[i]));
     }
@@ -540,7 +552,7 @@ static mf_output input_grad(mf_grad *g, const mf_equation *eq, int i)
     if (!repeated)
         return dx;
     write_side(to_x, &unique, NULL, true, true);
-    strcat(to_x, "->");
+    append(to_x, "->");
     write_side(to_x, x, NULL, false, false);
     return einsum_apply(g, to_x, MF_IN(dx));
 }

@@ -67,7 +67,8 @@ static bool types_fit(const mf_op *op, const mf_dtype *in, int n, mf_dtype out)
                           : last == MF_DTYPE_C128 ? MF_DTYPE_F64
                                                   : MF_DTYPE_INVALID;
 
-    if (mf_op_def(op, &def) != MF_OK || def->n_in != n || def->n_out != 1)
+    if (!mf_dtype_is_valid((int)last) || mf_op_def(op, &def) != MF_OK || def->n_in != n ||
+        def->n_out != 1)
         return false;
     for (int i = 0; i < n; i++) {
         if (in[i] != (def->in[i].type_attr ? last : def->in[i].type))
@@ -341,5 +342,11 @@ const mf_op mf_op_fused = {
                           "f64[2,1500] f64[1500] f64[2,1] ; Tout=double ops=['AddV2','Mul'] "
                           "types=[double,double] args=[0,1,-1,2] params=[0,0]",
                           "f32[400,4,8] f32[4,1] f32[] ; Tout=float ops=['AddV2','Maximum'] "
-                          "types=[float,float] args=[0,1,2,-1] params=[0,0]"),
+                          "types=[float,float] args=[0,1,2,-1] params=[0,0]",
+                          "bool[3] f32[3] ; Tout=float ops=['AddV2'] types=[float] args=[0,1] "
+                          "params=[0] !fails",
+                          "f32[3] ; Tout=double ops=['Relu'] types=[float] args=[0] params=[0] "
+                          "!fails",
+                          "f32[3] ; Tout=bool ops=['Relu'] types=[bool] args=[0] params=[0] "
+                          "!fails"),
 };

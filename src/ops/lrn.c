@@ -126,18 +126,20 @@ static mf_status lrn_infer(mf_infer *in)
 /* LRN: (x). LRNGrad: (dy, x, y). */
 static mf_status lrn_run(mf_kernel *k)
 {
-    const bool grad = k->n_in == 3;
+    const int n = k->n_in;
+    const bool grad = n == 3;
     mf_tensor in[3] = { { 0 } }, wide = { 0 }, *out;
     lrn_job job = { .s = k->state };
     mf_status st = MF_OK;
 
-    for (int i = 0; i < k->n_in; i++) {
+    MF_ASSERT(n == 1 || grad);
+    for (int i = 0; i < n; i++) {
         if (k->in[i]->shape.rank != 4 || !mf_shape_equal(&k->in[i]->shape, &k->in[0]->shape))
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "input %d must be 4-dimensional and have the shape of the first", i);
     }
     MF_TRY(mf_kernel_out(k, 0, &k->in[0]->shape, &out));
-    for (int i = 0; i < k->n_in; i++)
+    for (int i = 0; i < n; i++)
         MF_TRY_TO(done, mf_widen(k, k->in[i], &in[i]));
     MF_TRY_TO(done, mf_widen_out(out, &wide));
     job.x = in[grad ? 1 : 0].data;

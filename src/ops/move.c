@@ -250,6 +250,7 @@ static void choose_pieces(move_job *job)
     const int64_t lines = job->cut_inner ? job->b.n1 : job->b.n0;
     int64_t bytes;
 
+    MF_ASSERT(line > 0); /* empty moves have ended before */
     job->strip = line >= PIECE_BYTES / TILE ? TILE : PIECE_BYTES / line / TILE * TILE;
     job->strips = (lines + job->strip - 1) / job->strip;
     job->units = job->strips;

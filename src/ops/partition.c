@@ -185,7 +185,7 @@ static mf_status stitch_shape(mf_kernel *k, int n, mf_shape *row, int64_t *rows)
             if (v[j] < 0)
                 return MF_FAIL(MF_INVALID_ARGUMENT, "indices[%d][%" PRId64 "] = %d is out of range",
                                i, j, v[j]);
-            *rows = v[j] >= *rows ? v[j] + 1 : *rows;
+            *rows = v[j] >= *rows ? (int64_t)v[j] + 1 : *rows;
         }
     }
     return mf_rank_check(row->rank + 1);

@@ -280,7 +280,7 @@ static mf_status argmax_grad_run(mf_kernel *k)
     per_image = shape.dims[0] ? arg->count / shape.dims[0] : 0;
     in_image = in->dims[0] ? dx.count / in->dims[0] : 0;
     for (int64_t i = 0; i < arg->count; i++) {
-        const int64_t base = whole ? 0 : i / per_image * in_image;
+        const int64_t base = whole || per_image == 0 ? 0 : i / per_image * in_image;
         const int64_t limit = whole ? dx.count : in_image, at = mf_tensor_int_at(arg, i);
 
         if (at < 0 || at >= limit) {

@@ -7,6 +7,7 @@
 
 static mf_queue_row **place(mf_queue *q, int64_t i)
 {
+    MF_ASSERT(q->ring_cap > 0);
     return &q->ring[(q->head + i) % q->ring_cap];
 }
 

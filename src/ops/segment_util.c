@@ -174,8 +174,11 @@ static void normalise_row(mf_tensor *acc, int64_t row, int64_t inner, int64_t co
             ((int64_t *)acc->data)[i] /= count;
         else if (acc->dtype == MF_DTYPE_U64)
             ((uint64_t *)acc->data)[i] /= (uint64_t)count;
-        else
-            mf_tensor_put(acc, i, (double)(mf_tensor_int_at(acc, i) / count));
+        else {
+            const int64_t mean = mf_tensor_int_at(acc, i) / count;
+
+            mf_tensor_put(acc, i, (double)mean);
+        }
     }
 }
 

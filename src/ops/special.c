@@ -85,8 +85,10 @@ static double digamma(double x)
         return NAN;
     if (x < 0) /* reflection; only the fraction of x matters to the cotangent */
         return digamma(1 - x) - PI / Sleef_tan_u10(PI * (x - floor(x)));
-    for (; x < 10; x++)
+    while (x < 10) {
         sum -= 1 / x;
+        x += 1;
+    }
     if (x > 1e17)
         return Sleef_log_u10(x);
     r = 1 / (x * x);

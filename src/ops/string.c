@@ -162,9 +162,7 @@ static mf_status join_shape(const mf_shape *in, int n, mf_shape *out)
     for (int i = 0; i < n; i++) {
         if (in[i].rank == 0)
             continue;
-        if (in[i].rank < 0 && out->rank == 0)
-            *out = in[i];
-        else if (out->rank == 0 || out->rank < 0)
+        if (out->rank <= 0)
             *out = in[i];
         else if (!mf_shape_compatible(out, &in[i]))
             return MF_FAIL(MF_INVALID_ARGUMENT, "Input shapes do not match: %s vs. %s",

@@ -70,7 +70,7 @@ static void split_at_space(pieces *p, const mf_string *s, int64_t max)
         for (from = i; i < s->len && !is_space(s->data[i]); i++)
             ;
         add_piece(p, s->data + from, i - from);
-        max--;
+        max -= max > 0;
     }
 }
 
@@ -81,7 +81,7 @@ static void split_at_word(pieces *p, const mf_string *s, const mf_string *word, 
     while (max != 0 && (next = memmem(at, (size_t)(end - at), word->data, word->len)) != NULL) {
         add_piece(p, at, (size_t)(next - at));
         at = next + word->len;
-        max--;
+        max -= max > 0; /* below 0 is no limit */
     }
     add_piece(p, at, (size_t)(end - at));
 }

@@ -104,8 +104,10 @@ static int bucket_limits(double *limits)
     int n = 0, m;
     double v = 1e-12;
 
-    for (; v < 1e20; v *= 1.1)
+    while (v < 1e20) {
         limits[n++] = v;
+        v *= 1.1;
+    }
     limits[n++] = DBL_MAX;
     m = n;
     for (int i = n - 1; i >= 0; i--) /* move the positive ones behind the negative ones and 0 */

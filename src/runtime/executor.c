@@ -192,8 +192,7 @@ static void state_give(mf_program *program, struct mf_run_state *run)
 
 /* ---- failure ---- */
 
-/* Keep the first error, with the node's name. Under the lock. The caller raises cancel afterwards,
- * without the lock: its hooks end kernels, which take the lock. */
+/* Keep the first error, with the node's name. Under the lock. */
 static void record_failure(struct mf_run_state *run, mf_status st, const mf_node *node)
 {
     char after[300];
@@ -206,6 +205,18 @@ static void record_failure(struct mf_run_state *run, mf_status st, const mf_node
         (void)mf_error_wrap(st, "", after);
     }
     mf_error_save(st, &run->error);
+}
+
+/* The first error ends the run. Called and returns with the lock held, but lets go of it meanwhile:
+ * the hooks of cancel end kernels, which take it. */
+static void fail(struct mf_run_state *run, mf_status st, const mf_node *node)
+{
+    if (run->failed)
+        return;
+    record_failure(run, st, node);
+    pthread_mutex_unlock(&run->lock);
+    mf_cancel_raise(&run->cancel);
+    pthread_mutex_lock(&run->lock);
 }
 
 /* ---- one item ---- */
@@ -384,10 +395,10 @@ static void start_async(struct mf_run_state *run, const mf_item *item, mf_ready 
         item->node->op->start(&a->kernel);
 }
 
-/* Wake the caller when nothing is left. Under the lock. */
+/* Wake the caller when nothing is left, or nobody but it for what is ready. Under the lock. */
 static void check_finished(struct mf_run_state *run)
 {
-    if (run->frames.outstanding == 0 && run->runners == 0)
+    if (run->runners == 0 && (run->frames.outstanding == 0 || run->frames.q_len > 0))
         pthread_cond_broadcast(&run->finished);
 }
 
@@ -450,12 +461,8 @@ static void step_item(runner *r, mf_ready what)
         st = run_item(r, item, what.iteration, &failed);
         pthread_mutex_lock(&run->lock);
     }
-    if (st != MF_OK && !run->failed) {
-        record_failure(run, st, failed);
-        pthread_mutex_unlock(&run->lock);
-        mf_cancel_raise(&run->cancel);
-        pthread_mutex_lock(&run->lock);
-    }
+    if (st != MF_OK)
+        fail(run, st, failed);
     mf_frames_done(&run->frames, what, r->out, dead, run->failed);
 }
 
@@ -473,7 +480,7 @@ static void work(runner *r)
             submit_runner(run);
         step_item(r, what);
         if (run->frames.out_of_memory && !run->failed)
-            record_failure(run, MF_NOMEM("a run"), NULL);
+            fail(run, MF_NOMEM("a run"), NULL);
     }
 }
 
@@ -491,7 +498,8 @@ static void runner_main(mf_task *task)
     pthread_mutex_unlock(&run->lock);
 }
 
-/* Under the lock. Does nothing when enough are at work; whoever is will take what is ready. */
+/* Under the lock. Does nothing when enough are at work, or no memory is left for more; whoever is
+ * will take what is ready, and the caller if nobody is. */
 static void submit_runner(struct mf_run_state *run)
 {
     runner *r = run->idle_runners;
@@ -502,11 +510,8 @@ static void submit_runner(struct mf_run_state *run)
         run->idle_runners = r->next;
     else
         r = runner_new(run);
-    if (!r) {
-        if (run->runners == 0)
-            run->frames.out_of_memory = true;
+    if (!r)
         return;
-    }
     r->task.fn = runner_main;
     run->runners++;
     mf_pool_submit(run->step.pool, &r->task);
@@ -529,8 +534,9 @@ static void on_session_cancel(mf_cancel_hook *hook)
     mf_cancel_raise(&run->cancel);
 }
 
-/* Wait for runners and asynchronous kernels, at most until the deadline. Under the lock. */
-static void wait_finished(struct mf_run_state *run)
+/* Wait for runners and asynchronous kernels, at most until the deadline. What they make ready runs
+ * there, or here when nobody is there. Under the lock. */
+static void wait_finished(struct mf_run_state *run, runner *r)
 {
     const int64_t deadline = run->args->deadline_ns;
 
@@ -538,18 +544,18 @@ static void wait_finished(struct mf_run_state *run)
         struct timespec ts = { .tv_sec = (time_t)(deadline / 1000000000),
                                .tv_nsec = (long)(deadline % 1000000000) };
 
+        if (run->frames.q_len > 0 && run->runners == 0) {
+            work(r);
+            continue;
+        }
         if (deadline == 0 || run->failed) {
             pthread_cond_wait(&run->finished, &run->lock);
             continue;
         }
         (void)pthread_cond_timedwait(&run->finished, &run->lock, &ts);
         if (mf_clock_ns() >= deadline && !run->failed &&
-            (run->frames.outstanding > 0 || run->runners > 0)) {
-            record_failure(run, MF_FAIL(MF_DEADLINE_EXCEEDED, "the run did not end in time"), NULL);
-            pthread_mutex_unlock(&run->lock);
-            mf_cancel_raise(&run->cancel);
-            pthread_mutex_lock(&run->lock);
-        }
+            (run->frames.outstanding > 0 || run->runners > 0))
+            fail(run, MF_FAIL(MF_DEADLINE_EXCEEDED, "the run did not end in time"), NULL);
     }
 }
 
@@ -587,6 +593,7 @@ static mf_status run_all(struct mf_run_state *run)
 {
     runner *r;
     mf_status st = mf_frames_start(&run->frames);
+    bool failed;
 
     pthread_mutex_lock(&run->lock);
     r = run->idle_runners;
@@ -600,15 +607,16 @@ static mf_status run_all(struct mf_run_state *run)
         record_failure(run, st, NULL);
     if (r) {
         work(r);
-        /* Asynchronous kernels end on other threads; what they make ready may run there or here. */
-        wait_finished(run);
+        wait_finished(run, r); /* asynchronous kernels end on other threads */
         r->next = run->idle_runners;
         run->idle_runners = r;
     }
+    failed = run->failed; /* cancelling may come too late, and still writes it */
+    if (failed)
+        (void)mf_error_restore(&run->error);
+    st = run->error.status;
     pthread_mutex_unlock(&run->lock);
-    if (run->failed)
-        return mf_error_restore(&run->error);
-    return check_results(run);
+    return failed ? st : check_results(run);
 }
 
 mf_status mf_program_run(mf_program *program, const mf_run_args *args)

@@ -375,18 +375,20 @@ static void enter(mf_frames *f, mf_iteration *it, int at, mf_tensor *t)
 static void next_iteration(mf_frames *f, mf_iteration *it, int at, mf_tensor *t)
 {
     mf_frame *frame = it->frame;
+    mf_iteration *next = it->next;
 
     if (t->dtype == MF_DTYPE_INVALID)
         return; /* the loop ends here */
-    if (!it->next) {
+    if (!next) {
         if (frame->alive >= f->program->frames[frame->def].parallel_iterations) {
             keep_token(f, &frame->deferred, at, t);
             return;
         }
-        if (!start_iteration(f, frame))
+        next = start_iteration(f, frame);
+        if (!next)
             return;
     }
-    give_all(f, it->next, at, t);
+    give_all(f, next, at, t);
 }
 
 static void leave(mf_frames *f, mf_iteration *it, int at, mf_tensor *t)

@@ -481,15 +481,16 @@ static mf_status run_compiled(mf_session *s, compiled *c, mf_cancel *cancel,
                          .cancel = cancel,
                          .feeds = feeds,
                          .results = results };
+    const char *trace_path = options ? options->trace_path : NULL;
     mf_status st;
 
     if (options && options->timeout_ms > 0)
         args.deadline_ns = mf_clock_ns() + options->timeout_ms * 1000000;
-    if (options && options->trace_path)
+    if (trace_path)
         MF_TRY(mf_trace_new(&args.trace));
     st = mf_program_run(c->program, &args);
     if (args.trace && st == MF_OK)
-        st = mf_trace_write(args.trace, options->trace_path);
+        st = mf_trace_write(args.trace, trace_path);
     mf_trace_free(args.trace);
     return st;
 }

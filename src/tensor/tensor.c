@@ -173,6 +173,18 @@ double mf_tensor_float_at(const mf_tensor *t, int64_t i)
     }
 }
 
+static int64_t to_int(double v, int64_t lo, int64_t hi)
+{
+    if (v != v)
+        return 0;
+    return v <= (double)lo ? lo : v >= (double)hi ? hi : (int64_t)v;
+}
+
+static uint64_t to_unsigned(double v, uint64_t hi)
+{
+    return !(v > 0) ? 0 : v >= (double)hi ? hi : (uint64_t)v;
+}
+
 void mf_tensor_put(mf_tensor *t, int64_t i, double value)
 {
     switch (t->dtype) {
@@ -197,33 +209,33 @@ void mf_tensor_put(mf_tensor *t, int64_t i, double value)
         ((double *)t->data)[2 * i + 1] = 0;
         break;
     case MF_DTYPE_I64:
-        ((int64_t *)t->data)[i] = (int64_t)value;
+        ((int64_t *)t->data)[i] = to_int(value, INT64_MIN, INT64_MAX);
         break;
     case MF_DTYPE_U64:
-        ((uint64_t *)t->data)[i] = (uint64_t)value;
+        ((uint64_t *)t->data)[i] = to_unsigned(value, UINT64_MAX);
         break;
     case MF_DTYPE_I32:
     case MF_DTYPE_QI32:
-        ((int32_t *)t->data)[i] = (int32_t)value;
+        ((int32_t *)t->data)[i] = (int32_t)to_int(value, INT32_MIN, INT32_MAX);
         break;
     case MF_DTYPE_U32:
-        ((uint32_t *)t->data)[i] = (uint32_t)value;
+        ((uint32_t *)t->data)[i] = (uint32_t)to_unsigned(value, UINT32_MAX);
         break;
     case MF_DTYPE_I16:
     case MF_DTYPE_QI16:
-        ((int16_t *)t->data)[i] = (int16_t)value;
+        ((int16_t *)t->data)[i] = (int16_t)to_int(value, INT16_MIN, INT16_MAX);
         break;
     case MF_DTYPE_U16:
     case MF_DTYPE_QU16:
-        ((uint16_t *)t->data)[i] = (uint16_t)value;
+        ((uint16_t *)t->data)[i] = (uint16_t)to_unsigned(value, UINT16_MAX);
         break;
     case MF_DTYPE_I8:
     case MF_DTYPE_QI8:
-        ((int8_t *)t->data)[i] = (int8_t)value;
+        ((int8_t *)t->data)[i] = (int8_t)to_int(value, INT8_MIN, INT8_MAX);
         break;
     case MF_DTYPE_U8:
     case MF_DTYPE_QU8:
-        ((uint8_t *)t->data)[i] = (uint8_t)value;
+        ((uint8_t *)t->data)[i] = (uint8_t)to_unsigned(value, UINT8_MAX);
         break;
     case MF_DTYPE_BOOL:
         ((uint8_t *)t->data)[i] = value != 0;

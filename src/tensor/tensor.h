@@ -69,7 +69,8 @@ MF_MUST mf_status mf_string_set(mf_string *s, const void *data, size_t len);
 int64_t mf_tensor_int_at(const mf_tensor *t, int64_t i);
 /* Element i of a number type as double (complex: the real part). */
 double mf_tensor_float_at(const mf_tensor *t, int64_t i);
-/* Store a number into element i of any number type (complex: imaginary part 0). */
+/* Store a number into element i of any number type (complex: imaginary part 0). Integers take the
+ * nearest value they have towards 0: beyond their range its end, and 0 for NaN. */
 void mf_tensor_put(mf_tensor *t, int64_t i, double value);
 
 /* "Tensor<float [2,3]: 1 2 3...>" for messages and dumps: up to max elements. */

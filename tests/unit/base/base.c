@@ -8,9 +8,12 @@
 #include "base/rng.h"
 #include "mf_test.h"
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static mf_status fails_deep(int depth)
 {
@@ -181,6 +184,58 @@ MF_TEST(base_cancel_calls_each_hook_once_and_refuses_later_ones)
     T_EQ(called, 1);
     T_TRUE(!mf_cancel_remove(&cancel, &a));
     T_TRUE(!mf_cancel_add(&cancel, &c));
+    mf_cancel_deinit(&cancel);
+}
+
+typedef struct slow_hook {
+    mf_cancel_hook hook;
+    mf_cancel *cancel;
+    sem_t called;
+    atomic_bool ended;
+} slow_hook;
+
+static slow_hook slow;
+
+static void on_cancel_slowly(mf_cancel_hook *hook)
+{
+    (void)hook;
+    sem_post(&slow.called);
+    usleep(20000);
+    atomic_store(&slow.ended, true);
+}
+
+static void on_cancel_remove_slow(mf_cancel_hook *hook)
+{
+    (void)hook;
+    sem_wait(&slow.called); /* another thread is inside it */
+    T_TRUE(!mf_cancel_remove(slow.cancel, &slow.hook));
+    T_TRUE(atomic_load(&slow.ended));
+}
+
+static void *raise_again(void *cancel)
+{
+    mf_cancel_raise(cancel);
+    return NULL;
+}
+
+/* A queue does so: the hook of one waiter lets another one go. */
+MF_TEST(base_cancel_hook_may_remove_one_that_another_thread_is_calling)
+{
+    mf_cancel_hook remover = { .fn = on_cancel_remove_slow };
+    mf_cancel cancel;
+    pthread_t id;
+
+    mf_cancel_init(&cancel);
+    slow.cancel = &cancel;
+    slow.hook.fn = on_cancel_slowly;
+    T_EQ(sem_init(&slow.called, 0, 0), 0);
+    T_TRUE(mf_cancel_add(&cancel, &slow.hook));
+    T_TRUE(mf_cancel_add(&cancel, &remover)); /* the last one added is called first */
+    T_EQ(pthread_create(&id, NULL, raise_again, &cancel), 0);
+    mf_cancel_raise(&cancel);
+    pthread_join(id, NULL);
+    T_TRUE(atomic_load(&slow.ended));
+    sem_destroy(&slow.called);
     mf_cancel_deinit(&cancel);
 }
 

@@ -18,7 +18,8 @@ static backward backward_new(size_t cap)
 {
     uint8_t *data = malloc(cap);
 
-    T_TRUE(data != NULL);
+    if (!data)
+        T_FAIL("no memory");
     return (backward){ data, data + cap, data + cap };
 }
 
