@@ -142,7 +142,7 @@ static mf_status as_string_prepare(mf_prepare *p)
     MF_TRY(check_format(p->node, type));
     if (width > -1)
         (void)snprintf(width_text, sizeof width_text, "%d", width);
-    if (precision > -1)
+    if (precision > -1 && type != MF_DTYPE_STRING)
         (void)snprintf(precision_text, sizeof precision_text, ".%d", precision);
     (void)snprintf(args->format, sizeof args->format, "%%%s%s%s%s", mf_node_string(p->node, "fill"),
                    width_text, precision_text, letter);

@@ -35,7 +35,7 @@ def retype(i, t):
             words = []
             for w in i.literal:
                 v = cases._number(w)
-                v = 0 if not np.isfinite(v) else int(np.clip(v, -100, 100))
+                v = 0 if v != v else int(min(max(v, -100), 100))
                 words.append(str(abs(v) if t in cases.UNSIGNED else v))
             i.literal = words
     if t in cases.UNSIGNED and i.lo is not None and i.lo < 0:
