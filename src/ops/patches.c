@@ -158,40 +158,54 @@ static mf_output slice1(mf_grad *g, mf_output vector, int64_t from, int64_t n)
     return MF_G3("Slice", vector, mf_ints(g->graph, &from, 1), mf_ints(g->graph, &n, 1));
 }
 
+static mf_output as_sizes(mf_grad *g, mf_output a, mf_output b, mf_output c, mf_output d)
+{
+    return mf_apply(g->graph, "ConcatV2", MF_IN(a, b, c, d, mf_scalar(g->graph, MF_DTYPE_I32, 0)));
+}
+
 /* Patches of a single channel are a convolution with a filter for each place of the window that is
  * one there and zero elsewhere. Its gradient puts every element back where it was seen. */
-static mf_status patch_grad(mf_grad *g)
+static mf_output put_back(mf_grad *g, const mf_window_attrs *a, mf_output dy)
 {
-    const mf_output axis = mf_scalar(g->graph, MF_DTYPE_I32, 0);
-    const mf_output any = mf_ints(g->graph, (int64_t[]){ -1 }, 1);
+    const int64_t n = a->size[0] * a->size[1];
+    const mf_output places = mf_ints(g->graph, &n, 1), none = mf_ints(g->graph, NULL, 0);
     const mf_output one = mf_ints(g->graph, (int64_t[]){ 1 }, 1);
-    const mf_output shape = MF_G1("Shape", g->x[0]), dy_shape = MF_G1("Shape", g->dy[0]);
+    const mf_output shape = MF_G1("Shape", g->x[0]), dy_shape = MF_G1("Shape", dy);
     const mf_output batch = slice1(g, shape, 0, 1), area = slice1(g, shape, 1, 2),
                     channels = slice1(g, shape, 3, 1);
-    mf_output images, places, filter, dy, dx;
+    const mf_output images = MF_G2("Mul", batch, channels);
+    mf_output filter = MF_G1("MatrixDiag", MF_G2("Fill", places, mf_grad_scalar(g, dy, 1)));
+    mf_output dx;
+
+    filter =
+        MF_G2("Reshape", filter, mf_ints(g->graph, (int64_t[]){ a->size[0], a->size[1], 1, n }, 4));
+    /* [batch, rows, cols, places, channels] -> [batch * channels, rows, cols, places] */
+    dy = MF_G2("Reshape", dy, as_sizes(g, slice1(g, dy_shape, 0, 3), places, channels, none));
+    dy = MF_G2("Transpose", dy, mf_ints(g->graph, (int64_t[]){ 0, 4, 1, 2, 3 }, 5));
+    dy = MF_G2("Reshape", dy, as_sizes(g, images, slice1(g, dy_shape, 1, 2), places, none));
+    dx = mf_applyf(g->graph, "Conv2DBackpropInput",
+                   MF_IN(as_sizes(g, images, area, one, none), filter, dy),
+                   "strides=[1,%lld,%lld,1] dilations=[1,%lld,%lld,1] padding='%s'",
+                   (long long)a->stride[0], (long long)a->stride[1], (long long)a->dilation[0],
+                   (long long)a->dilation[1], mf_node_string(g->node, "padding"));
+    dx = MF_G2("Reshape", dx, as_sizes(g, batch, channels, area, none));
+    return MF_G2("Transpose", dx, mf_ints(g->graph, (int64_t[]){ 0, 2, 3, 1 }, 4));
+}
+
+static mf_status patch_grad(mf_grad *g)
+{
+    const mf_dtype type = mf_grad_type(g->x[0]);
+    const char *part = type == MF_DTYPE_C64 ? "float" : "double";
     mf_window_attrs a;
-    int64_t n;
 
     MF_TRY(patch_attrs(g->node, &a));
-    n = a.size[0] * a.size[1];
-    places = mf_ints(g->graph, &n, 1);
-    images = mf_apply(g->graph, "ConcatV2", MF_IN(MF_G2("Mul", batch, channels), area, one, axis));
-    filter = MF_G1("MatrixDiag", MF_G2("Fill", places, mf_grad_scalar(g, g->x[0], 1)));
-    filter =
-        MF_G2("Reshape", filter, mf_ints(g->graph, (int64_t[]){ a.size[0], a.size[1], 1, n }, 4));
-    /* [batch, rows, cols, places, channels] -> [batch * channels, rows, cols, places] */
-    dy = MF_G2(
-        "Reshape", g->dy[0],
-        mf_apply(g->graph, "ConcatV2", MF_IN(slice1(g, dy_shape, 0, 3), places, channels, axis)));
-    dy = MF_G2("Transpose", dy, mf_ints(g->graph, (int64_t[]){ 0, 4, 1, 2, 3 }, 5));
-    dy = MF_G2("Reshape", dy,
-               mf_apply(g->graph, "ConcatV2", MF_IN(any, slice1(g, dy_shape, 1, 2), places, axis)));
-    dx = mf_applyf(g->graph, "Conv2DBackpropInput", MF_IN(images, filter, dy),
-                   "strides=[1,%lld,%lld,1] dilations=[1,%lld,%lld,1] padding='%s'",
-                   (long long)a.stride[0], (long long)a.stride[1], (long long)a.dilation[0],
-                   (long long)a.dilation[1], mf_node_string(g->node, "padding"));
-    dx = MF_G2("Reshape", dx, mf_apply(g->graph, "ConcatV2", MF_IN(batch, channels, area, axis)));
-    g->dx[0] = MF_G2("Transpose", dx, mf_ints(g->graph, (int64_t[]){ 0, 2, 3, 1 }, 4));
+    if (!mf_dtype_is_complex(type)) {
+        g->dx[0] = put_back(g, &a, g->dy[0]);
+        return MF_OK;
+    }
+    g->dx[0] = MF_G2(
+        "Complex", put_back(g, &a, mf_applyf(g->graph, "Real", MF_IN(g->dy[0]), "Tout=%s", part)),
+        put_back(g, &a, mf_applyf(g->graph, "Imag", MF_IN(g->dy[0]), "Tout=%s", part)));
     return MF_OK;
 }
 
@@ -209,7 +223,7 @@ const mf_op mf_op_extract_image_patches = {
         "f64[1,7,8,2] ; ksizes=[1,2,3,1] strides=[1,1,2,1] rates=[1,2,3,1] padding='VALID'",
         "f16[1,4,4,1] ; ksizes=[1,2,2,1] strides=[1,2,2,1] rates=[1,1,1,1] padding='SAME'",
         "i32[1,4,4,2] ; ksizes=[1,3,3,1] strides=[1,1,1,1] rates=[1,1,1,1] padding='SAME'",
-        "c64[1,3,3,1] ; ksizes=[1,2,2,1] strides=[1,1,1,1] rates=[1,1,1,1] padding='VALID' !nograd",
+        "c64[1,3,3,1] ; ksizes=[1,2,2,1] strides=[1,1,1,1] rates=[1,1,1,1] padding='VALID'",
         "f32[0,4,4,2] ; ksizes=[1,2,2,1] strides=[1,1,1,1] rates=[1,1,1,1] padding='VALID'",
         "f32[4,4,2] ; ksizes=[1,2,2,1] strides=[1,1,1,1] rates=[1,1,1,1] padding='VALID' !fails",
         "f32[1,4,4,2] ; ksizes=[1,0,2,1] strides=[1,1,1,1] rates=[1,1,1,1] padding='VALID' !fails",
