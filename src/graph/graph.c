@@ -277,6 +277,15 @@ static void copy_edges(const mf_node *src, mf_node *dst, mf_node *const *twin)
     dst->n_controls = kept;
 }
 
+mf_node *mf_node_reshapes(const mf_node *node)
+{
+    if (strcmp(node->op_name, "Assign") != 0 || mf_node_bool(node, "validate_shape"))
+        return NULL;
+    while (node && node->n_inputs > 0 && mf_type_is_ref(node->in_types[0]))
+        node = node->inputs[0].node; /* references passed on: RefSwitch, RefIdentity */
+    return (mf_node *)node;
+}
+
 static mf_status copy_all(const mf_graph *src, const bool *keep, mf_graph *dst, mf_node **twin)
 {
     MF_TRY(copy_functions(src, dst));
@@ -287,6 +296,12 @@ static mf_status copy_all(const mf_graph *src, const bool *keep, mf_graph *dst, 
     for (int64_t i = 0; i < src->n_nodes; i++) {
         if (twin[i])
             copy_edges(src->nodes[i], twin[i], twin);
+    }
+    for (int64_t i = 0; i < src->n_nodes; i++) {
+        const mf_node *variable = src->nodes[i]->removed ? NULL : mf_node_reshapes(src->nodes[i]);
+
+        if (variable && twin[variable->id])
+            twin[variable->id]->any_shape = true;
     }
     dst->producer = src->producer;
     dst->min_consumer = src->min_consumer;

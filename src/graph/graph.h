@@ -30,6 +30,7 @@ struct mf_node {
     int n_inputs, n_controls, n_attrs, n_outputs;
     mf_bytes unknown; /* wire bytes of fields we do not know, written out again */
     bool removed; /* by a pass; skipped everywhere */
+    bool any_shape; /* a variable that a node of the whole graph may give another shape */
 };
 
 struct mf_function {
@@ -128,7 +129,10 @@ MF_MUST mf_status mf_graph_add_function(mf_graph *graph, const void *data, size_
 MF_MUST mf_status mf_graph_order(const mf_graph *graph, mf_node **order, int64_t *n);
 /* All that must hold between nodes: references exist, types agree, no cycles. */
 MF_MUST mf_status mf_graph_verify(const mf_graph *graph);
-/* A copy with its own arena; unneeded nodes may be left out by `keep` (indexed by id; NULL: all).
+/* The variable that this node may give another shape than the declared one, or NULL. */
+mf_node *mf_node_reshapes(const mf_node *node);
+/* A copy with its own arena, where variables that a node of src reshapes are marked; unneeded nodes
+ * may be left out by `keep` (indexed by id; NULL: all).
  */
 MF_MUST mf_status mf_graph_copy(const mf_graph *src, const bool *keep, mf_graph **out);
 /* Add to `dst` the nodes and functions of `src` whose names it lacks, connected as in src. Calls
