@@ -89,7 +89,7 @@ def compare(subject, size, graph, fetch, feeds, unit=1e3, name="ms", tolerance=1
     ours, peer = Ours(graph, fetch, feeds, disable), Theirs(graph, fetch, feeds, config)
     ours(), peer()
     a, b = np.asarray(ours.value(), np.float64), np.asarray(peer.value(), np.float64)
-    bad = np.max(np.abs(a - b) / (1 + np.abs(b))) if a.size else 0
+    bad = np.max(np.abs(a - b)) / (1 + np.max(np.abs(b))) if a.size else 0
     if bad > tolerance:
         print("%-10s %-28s answers differ by %g" % (subject, size, bad))
     mine, theirs = [], []
@@ -175,6 +175,53 @@ def chain():
                 {x: rng.randn(rows, 1024).astype("f") * 0.5, b: rng.randn(1024).astype("f") * 0.5})
 
 
+def batch_norm(x, channels):
+    scale, offset = tf.ones([channels]), tf.zeros([channels])
+    return tf.raw_ops.FusedBatchNormV3(x=x, scale=scale, offset=offset, mean=[], variance=[])[0]
+
+
+def residual_net(weight):
+    """Two residual blocks of a ResNet's first stage."""
+    x = y = tf.placeholder(tf.float32, [8, 56, 56, 64])
+    for _ in range(2):
+        z = tf.nn.relu(batch_norm(tf.nn.conv2d(y, weight(3, 3, 64, 64), 1, "SAME"), 64))
+        y = tf.nn.relu(y + batch_norm(tf.nn.conv2d(z, weight(3, 3, 64, 64), 1, "SAME"), 64))
+    return x, tf.reduce_mean(tf.square(y))
+
+
+def fashion_cnn(weight):
+    """Conv 32, pool, conv 64, pool, dense 128, dense 10."""
+    x = y = tf.placeholder(tf.float32, [128, 28, 28, 1])
+    for c, o in ((1, 32), (32, 64)):
+        y = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(y, weight(3, 3, c, o), 1, "SAME"), weight(o)))
+        y = tf.nn.max_pool2d(y, 2, 2, "VALID")
+    y = tf.nn.relu(tf.nn.bias_add(tf.reshape(y, [128, 3136]) @ weight(3136, 128), weight(128)))
+    y = tf.nn.bias_add(y @ weight(128, 10), weight(10))
+    labels = tf.constant(np.arange(128) % 10)
+    return x, tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=y))
+
+
+def net():
+    """Forward and backward of whole nets: what passes make of ops in company."""
+    for name, build in (("residual 56x56x64 B=8", residual_net), ("fashion-cnn B=128", fashion_cnn)):
+        g = tf.Graph()
+        rng = np.random.RandomState(1)
+        feeds = {}
+
+        def weight(*dims):
+            w = tf.placeholder(tf.float32, dims)
+            feeds[w] = (rng.randn(*dims) * (2.0 / np.prod(dims[:-1])) ** 0.5).astype("f")
+            return w
+
+        with g.as_default():
+            x, loss = build(weight)
+            grads = tf.gradients(loss, list(feeds))
+            sums = tf.add_n([loss] + [tf.reduce_sum(tf.square(d)) for d in grads])
+            feeds[x] = rng.randn(*x.shape.as_list()).astype("f")
+        compare("net", name, g, sums, feeds)
+
+
 FIRST_STEP = r"""
 import os, sys, time
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -204,6 +251,27 @@ def training_graph():
     return g
 
 
+# A process's resident set is never counted smaller than that of the process that started it, so a
+# small one starts it (about 10 MB: that is the least this can measure).
+SPAWN = r"""
+import os, sys, time
+null = os.open(os.devnull, os.O_RDWR)
+begin = time.perf_counter()
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ,
+                     file_actions=[(os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)])
+_, status, usage = os.wait4(pid, 0)
+print(time.perf_counter() - begin, usage.ru_maxrss / 1024.0)
+sys.exit(status != 0)
+"""
+
+
+def spawn(command):
+    """Seconds and MB of resident memory of a process that must succeed."""
+    out = subprocess.run([sys.executable, "-S", "-c", SPAWN, *command], check=True,
+                         capture_output=True, text=True).stdout
+    return [float(word) for word in out.split()]
+
+
 def start():
     path = os.path.join(ROOT, "build", "bench_start.pb")
     feed = os.path.join(ROOT, "build", "bench_start.npy")
@@ -213,17 +281,11 @@ def start():
     program = os.path.join(ROOT, "build", "meshflow")
     command = [program, "graph", "run", path, "--target", "init", "--target", "train", "--feed",
                "x=" + feed, "--fetch", "loss:0"]
-    mine, theirs = [], []
-    for _ in range(5):
-        begin = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        mine.append(time.perf_counter() - begin)
-    for _ in range(2):
-        begin = time.perf_counter()
-        subprocess.run([sys.executable, "-c", FIRST_STEP, path], check=True, capture_output=True)
-        theirs.append(time.perf_counter() - begin)
-    row("start", "exec to end of first step", statistics.median(mine), statistics.median(theirs),
-        "s")
+    mine = [spawn(command) for _ in range(5)]
+    theirs = [spawn([sys.executable, "-c", FIRST_STEP, path]) for _ in range(2)]
+    row("start", "exec to end of first step", statistics.median(t for t, _ in mine),
+        statistics.median(t for t, _ in theirs), "s")
+    row("memory", "largest resident set", max(m for _, m in mine), max(m for _, m in theirs), "MB")
 
 
 def size():
@@ -241,7 +303,7 @@ def size():
 
 
 SUBJECTS = {"start": start, "size": size, "dispatch": dispatch, "gemm": gemm, "conv": conv,
-            "chain": chain}
+            "chain": chain, "net": net}
 
 
 def main():

@@ -70,13 +70,27 @@ MF_API void mf_control(mf_graph *graph, mf_node *node, mf_node *after);
 /* All following names begin with "scope/"; "" ends it. */
 MF_API void mf_graph_scope(mf_graph *graph, const char *scope);
 
+/* Define a function in the graph's library: what lies between these inputs (any outputs,
+ * Placeholders mostly) and outputs. The name can then be applied as if it were an op, or stand in
+ * an attribute; so loops and branches are built:
+ *
+ *     mf_define(g, "step", MF_IN(i, x), MF_IN(i_next, x_next));
+ *     mf_applyf(g, "While", MF_IN(zero, y), "cond=@less body=@step");
+ *     mf_applyf(g, "If", MF_IN(p, y), "then_branch=@f else_branch=@h Tout=[float]");
+ *
+ * The nodes stay in the graph too, where nothing runs them. Fails (sticky): INVALID_ARGUMENT (the
+ * name is taken; a Placeholder on the way is not among the inputs). */
+MF_API void mf_define(mf_graph *graph, const char *name, const mf_output *inputs,
+                      const mf_output *outputs);
+
 /* NULL when there is none. */
 MF_API mf_node *mf_graph_find(const mf_graph *graph, const char *name);
 MF_API const char *mf_node_name(const mf_node *node);
 
 /* d(sum of ys)/dx for each x, added to the graph. dys: gradients arriving at ys, or NULL for ones.
- * dxs[i].node is NULL where nothing reaches xs[i]. Fails: UNIMPLEMENTED naming an op on the way
- * that has no gradient. */
+ * dxs[i].node is NULL where nothing reaches xs[i]. Calls of functions, branches and loops on the
+ * way get more outputs, for what their gradients need.
+ * Fails: UNIMPLEMENTED naming an op on the way that has no gradient. */
 MF_API MF_MUST mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys,
                                       const mf_output *xs, int n_xs, const mf_output *dys,
                                       mf_output *dxs);

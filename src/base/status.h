@@ -26,7 +26,7 @@ typedef struct mf_error {
 /* Record a new failure: sets the thread's message, starts its trace, is `code`. (And not what
  * mf_error_new() returns, so that compiler and analyser see that a failure is never MF_OK.) */
 #define MF_FAIL(code, ...)                                                                         \
-    ((void)mf_error_new((code), __FILE__, __LINE__, __func__, __VA_ARGS__), (code))
+    ((void)mf_error_new((code), __FILE__, __LINE__, __func__, __VA_ARGS__), (mf_status)(code))
 
 /* Return early, for a function that holds nothing to release. */
 #define MF_TRY(call)                                                                               \

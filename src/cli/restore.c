@@ -105,7 +105,7 @@ static mf_status add_all(mf_args *args, mf_graph *g, mf_bundle *b, mf_restore *o
 mf_status mf_restore_add(mf_args *args, mf_graph *graph, const char *prefix, mf_restore *out)
 {
     mf_bundle *b;
-    mf_status st = mf_bundle_open(prefix, &b);
+    mf_status st = mf_bundle_open(prefix, NULL, &b);
 
     if (st == MF_NOT_FOUND)
         mf_args_hint(args, "give the common beginning of CHECKPOINT.index and CHECKPOINT.data-...");

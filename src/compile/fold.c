@@ -87,15 +87,40 @@ static mf_status replace(mf_compile *c, mf_node *n, mf_subst *s)
 
 /* A constant is always alive and in no loop. An op with effects that got its cue (run now, run in
  * each iteration, do not run) only from this node must keep it. */
-static void find_cues(const mf_compile *c, const mf_contexts *contexts, bool *cue)
+static void cue_inputs(const mf_contexts *contexts, const mf_node *n, bool *cue)
 {
-    for (int64_t i = 0; i < c->graph->n_nodes; i++) {
-        const mf_node *n = c->graph->nodes[i];
+    for (int k = 0; k < n->n_inputs; k++) {
+        if (mf_context_of(contexts, n->inputs[k]) != MF_CONTEXT_ROOT)
+            cue[n->inputs[k].node->id] = true;
+    }
+}
 
-        for (int k = 0; k < n->n_inputs && !n->removed && !mf_node_is_pure(n); k++) {
-            if (mf_context_of(contexts, n->inputs[k]) != MF_CONTEXT_ROOT)
-                cue[n->inputs[k].node->id] = true;
-        }
+/* A node that gives a cue has one itself: from an input that stays, or else from the first. */
+static void cue_one_input(const mf_contexts *contexts, const mf_node *n, bool *cue)
+{
+    const mf_node *first = NULL;
+
+    for (int k = 0; k < n->n_inputs; k++) {
+        const mf_node *from = n->inputs[k].node;
+
+        if (mf_context_of(contexts, n->inputs[k]) == MF_CONTEXT_ROOT)
+            continue;
+        if (cue[from->id] || !mf_node_is_pure(from) || from->n_controls > 0)
+            return;
+        if (!first)
+            first = from;
+    }
+    if (first)
+        cue[first->id] = true;
+}
+
+static void find_cues(const mf_contexts *contexts, mf_node *const *order, int64_t n, bool *cue)
+{
+    for (int64_t i = n - 1; i >= 0; i--) {
+        if (!mf_node_is_pure(order[i]))
+            cue_inputs(contexts, order[i], cue);
+        else if (cue[order[i]->id] && order[i]->n_controls == 0)
+            cue_one_input(contexts, order[i], cue);
     }
 }
 
@@ -113,7 +138,7 @@ mf_status mf_pass_fold(mf_compile *c)
     if (st == MF_OK)
         st = mf_contexts_new(c, order, n, &contexts);
     if (st == MF_OK)
-        find_cues(c, contexts, cue);
+        find_cues(contexts, order, n, cue);
     if (st == MF_OK)
         st = mf_subst_init(&s, c);
     for (int64_t i = 0; st == MF_OK && i < n; i++) {

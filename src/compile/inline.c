@@ -117,7 +117,7 @@ static mf_status copy_controls(copier *k, const mf_node *from, mf_node *to)
         else if (k->twin[ctl->id][ctl->n_outputs].node)
             add_control(k->c, to, k->twin[ctl->id][ctl->n_outputs].node);
     }
-    if (k->call->pivot && needs_cue(from))
+    if (k->call->pivot && needs_cue(to)) /* arguments may be constants too */
         add_control(k->c, to, k->call->pivot);
     return mf_graph_status(k->c->graph);
 }

@@ -5,7 +5,7 @@
  * outside lies between them. Every node gets a level: an edge that leaves a group (other context,
  * op that waits, control flow) raises it by one, other edges keep it. A region is a context and a
  * level. Edges between regions then always go up, so regions cannot wait for each other in a ring.
- */
+ * What leaves a loop stands above all of its body: a later iteration may have needed any of it. */
 #include "compile/region.h"
 
 #include <stdlib.h>
@@ -21,6 +21,7 @@ typedef struct levels {
     const mf_contexts *contexts;
     int *level; /* by node id */
     int *limit; /* by node id: the level it may be raised to; INT32_MAX: no consumer */
+    int *turn; /* by frame: the highest level of a NextIteration */
 } levels;
 
 static bool joins(const levels *l, const mf_node *from, const mf_node *to)
@@ -40,11 +41,25 @@ static bool is_back_edge(const mf_node *from, const mf_node *to)
            to->op->control == MF_CONTROL_MERGE;
 }
 
-static void raise_levels(levels *l, mf_node *const *order, int64_t n)
+static bool is_control(const mf_node *n, mf_control_op control)
 {
+    return n->op && n->op->control == control;
+}
+
+/* Of the frame that an Exit or NextIteration is the end of. */
+static int *turn_of(const levels *l, const mf_node *n)
+{
+    return &l->turn[mf_context_frame(l->contexts, mf_context_of(l->contexts, n->inputs[0]))];
+}
+
+/* false: an Exit has to be raised above a NextIteration that comes after it in the order. */
+static bool raise_once(levels *l, mf_node *const *order, int64_t n)
+{
+    bool done = true;
+
     for (int64_t i = 0; i < n; i++) {
         const mf_node *to = order[i];
-        int level = 0;
+        int level = is_control(to, MF_CONTROL_EXIT) ? *turn_of(l, to) + 1 : 0;
 
         for (int k = 0; k < to->n_inputs + to->n_controls; k++) {
             const mf_node *from = input_at(to, k);
@@ -56,7 +71,20 @@ static void raise_levels(levels *l, mf_node *const *order, int64_t n)
             level = at > level ? at : level;
         }
         l->level[to->id] = level;
+        if (is_control(to, MF_CONTROL_NEXT) && level > *turn_of(l, to)) {
+            *turn_of(l, to) = level;
+            done = false;
+        }
     }
+    return done;
+}
+
+/* As many rounds as loops lie behind each other. A graph in which a loop waits for itself has no
+ * such levels; it cannot run either. */
+static void raise_levels(levels *l, mf_node *const *order, int64_t n, int n_frames)
+{
+    for (int round = 0; round <= n_frames + 1 && !raise_once(l, order, n); round++)
+        continue;
 }
 
 /* Move nodes up to where they are used, so that reading weights and using them is one region. */
@@ -101,16 +129,21 @@ mf_status mf_regions_find(const mf_compile *c, const mf_contexts *contexts, mf_n
                           int64_t n, int *region, int *n_regions)
 {
     const int64_t n_nodes = c->graph->n_nodes;
+    int n_frames;
     levels l = { .contexts = contexts,
                  .level = mf_calloc(n_nodes, sizeof(int)),
                  .limit = mf_calloc(n_nodes, sizeof(int)) };
     int64_t *keys = mf_calloc(n_nodes, sizeof *keys);
-    mf_status st = l.level && l.limit && keys ? MF_OK : MF_NOMEM("compiling");
+    mf_status st = MF_OK;
     int top = 0;
 
     *n_regions = 0;
+    (void)mf_contexts_frames(contexts, &n_frames);
+    l.turn = mf_calloc(n_frames, sizeof(int));
+    if (!l.level || !l.limit || !l.turn || !keys)
+        st = MF_NOMEM("compiling");
     if (st == MF_OK) {
-        raise_levels(&l, order, n);
+        raise_levels(&l, order, n, n_frames);
         for (int64_t i = 0; i < n_nodes; i++) {
             l.limit[i] = INT32_MAX;
             region[i] = -1;
@@ -127,6 +160,7 @@ mf_status mf_regions_find(const mf_compile *c, const mf_contexts *contexts, mf_n
     }
     mf_free(l.level);
     mf_free(l.limit);
+    mf_free(l.turn);
     mf_free(keys);
     return st;
 }

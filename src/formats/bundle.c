@@ -16,6 +16,7 @@
 struct mf_bundle {
     mf_arena *arena;
     const char *prefix;
+    mf_bundle_guard guard;
     mf_bundle_entry *entries;
     int64_t n;
     int32_t n_shards;
@@ -26,8 +27,10 @@ static mf_status open_index(mf_bundle *b, const char *path)
 {
     char *data = NULL;
     size_t len = 0;
-    mf_status st = mf_file_read(path, (size_t)1 << 30, &data, &len);
+    mf_status st = mf_bundle_guard_ask(&b->guard, path);
 
+    if (st == MF_OK)
+        st = mf_file_read(path, (size_t)1 << 30, &data, &len);
     if (st == MF_OK) {
         /* Keys share prefixes, so an index may unpack to more than its bytes; not to anything. */
         mf_arena_limit(b->arena, ((size_t)64 << 20) + 64 * len);
@@ -39,7 +42,7 @@ static mf_status open_index(mf_bundle *b, const char *path)
     return st;
 }
 
-mf_status mf_bundle_open(const char *prefix, mf_bundle **out)
+mf_status mf_bundle_open(const char *prefix, const mf_bundle_guard *guard, mf_bundle **out)
 {
     char *path = mf_bundle_index_path(prefix);
     mf_bundle *b = mf_calloc(1, sizeof *b);
@@ -47,7 +50,8 @@ mf_status mf_bundle_open(const char *prefix, mf_bundle **out)
 
     *out = NULL;
     if (b)
-        b->arena = mf_arena_new();
+        *b = (mf_bundle){ .arena = mf_arena_new(),
+                          .guard = guard ? *guard : (mf_bundle_guard){ 0 } };
     if (!path || !b || !b->arena || !(b->prefix = mf_arena_strdup(b->arena, prefix)))
         st = MF_NOMEM("a checkpoint");
     else
@@ -113,20 +117,28 @@ const mf_bundle_entry *mf_bundle_find(const mf_bundle *b, const char *key, size_
 
 /* ---- the bytes of an entry ---- */
 
+static mf_status open_shard(mf_bundle *b, int32_t shard, const char *path)
+{
+    if (b->files[shard] >= 0)
+        return MF_OK;
+    MF_TRY(mf_bundle_guard_ask(&b->guard, path));
+    b->files[shard] = open(path, O_RDONLY | O_CLOEXEC);
+    return b->files[shard] >= 0 ? MF_OK : mf_errno_status(errno, "open", path);
+}
+
 static mf_status shard_file(mf_bundle *b, const mf_bundle_entry *e, int *fd)
 {
     char *path = mf_bundle_data_path(b->prefix, e->shard, b->n_shards);
     struct stat info;
-    mf_status st = MF_OK;
+    mf_status st;
 
     *fd = -1;
     if (!path)
         return MF_NOMEM("a file name");
-    if (b->files[e->shard] < 0)
-        b->files[e->shard] = open(path, O_RDONLY | O_CLOEXEC);
+    st = open_shard(b, e->shard, path);
     *fd = b->files[e->shard];
-    if (*fd < 0)
-        st = mf_errno_status(errno, "open", path);
+    if (st != MF_OK)
+        *fd = -1;
     else if (fstat(*fd, &info) != 0)
         st = mf_errno_status(errno, "look at", path);
     else if (e->offset > info.st_size || e->size > info.st_size - e->offset)

@@ -41,8 +41,16 @@ typedef struct mf_bundle_entry {
 
 typedef struct mf_bundle mf_bundle;
 
-/* Read the index. Fails: NOT_FOUND, DATA_LOSS, UNIMPLEMENTED (big-endian), RESOURCE_EXHAUSTED. */
-MF_MUST mf_status mf_bundle_open(const char *prefix, mf_bundle **out);
+/* Asked before a file is opened: OK, or why it must not be. The paths of a bundle's files follow
+ * from names and counts, and each may be a link to somewhere else. NULL: all may be. */
+typedef struct mf_bundle_guard {
+    mf_status (*allow)(const void *ctx, const char *path);
+    const void *ctx;
+} mf_bundle_guard;
+
+/* Read the index. The guard's ctx must live as long as the bundle. Fails: NOT_FOUND, DATA_LOSS,
+ * UNIMPLEMENTED (big-endian), RESOURCE_EXHAUSTED, and as the guard does. */
+MF_MUST mf_status mf_bundle_open(const char *prefix, const mf_bundle_guard *guard, mf_bundle **out);
 void mf_bundle_close(mf_bundle *b);
 /* Entries in the order of their keys, keys of slices among them. */
 int64_t mf_bundle_count(const mf_bundle *b);
@@ -74,7 +82,8 @@ void mf_bundle_writer_free(mf_bundle_writer *w); /* without finish: nothing is l
 /* One bundle out of several: data files are renamed, indices merged, the old ones removed.
  * allow_missing: prefixes without an index are skipped. */
 MF_MUST mf_status mf_bundle_merge(const char *const *prefixes, int64_t n, const char *to,
-                                  bool delete_old_dirs, bool allow_missing);
+                                  const mf_bundle_guard *guard, bool delete_old_dirs,
+                                  bool allow_missing);
 
 /* ---- the index by itself: what the fuzzer and the two sides share ---- */
 
@@ -86,6 +95,10 @@ MF_MUST mf_status mf_bundle_index_encode(mf_bundle_entry *entries, int64_t n, in
                                          mf_buf *out);
 /* The key under which a slice of a tensor is stored. */
 void mf_bundle_slice_key(const char *name, size_t len, const mf_slice *slice, mf_buf *out);
+static inline mf_status mf_bundle_guard_ask(const mf_bundle_guard *guard, const char *path)
+{
+    return guard && guard->allow ? guard->allow(guard->ctx, path) : MF_OK;
+}
 /* "PREFIX.data-00001-of-00004" and "PREFIX.index", in fresh memory; NULL: no memory. */
 char *mf_bundle_data_path(const char *prefix, int32_t shard, int32_t n_shards);
 char *mf_bundle_index_path(const char *prefix);

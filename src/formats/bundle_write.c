@@ -291,7 +291,8 @@ static mf_status merge_entry(merge *m, const mf_bundle_entry *from)
     return MF_OK;
 }
 
-static mf_status merge_index(merge *m, const char *prefix, int32_t *n_shards)
+static mf_status merge_index(merge *m, const char *prefix, const mf_bundle_guard *guard,
+                             int32_t *n_shards)
 {
     char *path = mf_bundle_index_path(prefix), *data = NULL;
     mf_bundle_entry *entries;
@@ -302,6 +303,7 @@ static mf_status merge_index(merge *m, const char *prefix, int32_t *n_shards)
     *n_shards = 0;
     if (!path)
         return MF_NOMEM("a file name");
+    MF_TRY_TO(done, mf_bundle_guard_ask(guard, path));
     MF_TRY_TO(done, mf_file_read(path, (size_t)1 << 30, &data, &len));
     MF_TRY_TO(done, mf_bundle_index_decode(data, len, m->arena, &entries, &n, n_shards));
     for (int64_t i = 0; i < n; i++)
@@ -351,7 +353,7 @@ static void remove_old(const char *prefix, const char *to, bool directory)
 }
 
 static mf_status merge_all(merge *m, const char *const *prefixes, int64_t n, int32_t *shards,
-                           const char *to, bool allow_missing)
+                           const char *to, const mf_bundle_guard *guard, bool allow_missing)
 {
     char *path;
     mf_buf index = { 0 };
@@ -359,7 +361,7 @@ static mf_status merge_all(merge *m, const char *const *prefixes, int64_t n, int
     mf_status st = MF_OK;
 
     for (int64_t i = 0; i < n; i++) {
-        st = merge_index(m, prefixes[i], &shards[i]);
+        st = merge_index(m, prefixes[i], guard, &shards[i]);
         if (st == MF_NOT_FOUND && allow_missing)
             continue;
         MF_TRY(st);
@@ -372,6 +374,7 @@ static mf_status merge_all(merge *m, const char *const *prefixes, int64_t n, int
     path = mf_bundle_index_path(to);
     if (!path)
         return MF_NOMEM("a file name");
+    MF_TRY_TO(done, mf_bundle_guard_ask(guard, path));
     MF_TRY_TO(done, mf_bundle_index_encode(m->entries.items, m->entries.n, m->shards, &index));
     MF_TRY_TO(done, mf_buf_finish(&index));
     st = mf_file_write(path, index.data, index.len);
@@ -382,11 +385,11 @@ done:
 }
 
 mf_status mf_bundle_merge(const char *const *prefixes, int64_t n, const char *to,
-                          bool delete_old_dirs, bool allow_missing)
+                          const mf_bundle_guard *guard, bool delete_old_dirs, bool allow_missing)
 {
     merge m = { .arena = mf_arena_new() };
     int32_t *shards = mf_calloc(n + 1, sizeof *shards);
-    mf_status st = m.arena && shards ? merge_all(&m, prefixes, n, shards, to, allow_missing)
+    mf_status st = m.arena && shards ? merge_all(&m, prefixes, n, shards, to, guard, allow_missing)
                                      : MF_NOMEM("merging checkpoints");
 
     for (int64_t i = 0; st == MF_OK && i < n; i++)

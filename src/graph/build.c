@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build.c - the builder: graphs written as algebra, with a sticky error. */
-#include "graph/graph.h"
+#include "graph/function.h"
 #include "graph/op.h"
 
 #include <stdio.h>
@@ -56,7 +56,7 @@ static mf_status parse_one(mf_graph *g, const mf_opdef *def, const char **p, giv
 static mf_status parse_all(mf_graph *g, const char *op, const char *text, given *out)
 {
     const mf_op *known = mf_op_find(op);
-    const mf_function *f = mf_map_find(&g->functions, op);
+    const mf_function *f = mf_graph_function(g, op);
     const mf_opdef *def = f ? f->def : NULL;
 
     if (known)
@@ -201,6 +201,27 @@ void mf_control(mf_graph *graph, mf_node *node, mf_node *after)
         controls[i] = node->controls[i];
     controls[node->n_controls++] = after;
     node->controls = controls;
+}
+
+void mf_define(mf_graph *graph, const char *name, const mf_output *inputs, const mf_output *outputs)
+{
+    const mf_function_cut cut = { .from = graph,
+                                  .in = inputs,
+                                  .n_in = count_inputs(inputs),
+                                  .out = outputs,
+                                  .n_out = count_inputs(outputs) };
+    mf_status st = MF_OK;
+
+    if (graph->failed)
+        return;
+    for (int i = 0; i < cut.n_in + cut.n_out && st == MF_OK; i++) {
+        if (!(i < cut.n_in ? inputs[i] : outputs[i - cut.n_in]).node)
+            st = MF_FAIL(MF_INVALID_ARGUMENT, "function %s: an input or output is empty", name);
+    }
+    if (st == MF_OK)
+        st = mf_function_define(name, &cut);
+    if (st != MF_OK)
+        mf_graph_fail(graph, st);
 }
 
 void mf_graph_scope(mf_graph *graph, const char *scope)

@@ -312,6 +312,9 @@ static mf_status decode_library(mf_graph *g, const Tensorflow__FunctionDefLibrar
         if (st == MF_OK)
             st = mf_graph_add_function(g, bytes.data ? bytes.data : "", bytes.len);
     }
+    for (size_t i = 0; st == MF_OK && i < lib->n_gradient; i++)
+        st = mf_map_set(&g->gradients, lib->gradient[i]->function_name,
+                        lib->gradient[i]->gradient_func);
     mf_buf_deinit(&bytes);
     return st;
 }

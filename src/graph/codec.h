@@ -12,6 +12,9 @@ MF_MUST mf_status mf_graph_decode_message(mf_graph *graph, const Tensorflow__Gra
 MF_MUST mf_status mf_node_decode(mf_graph *graph, const Tensorflow__NodeDef *def, mf_node **out);
 MF_MUST mf_status mf_attrs_decode(mf_graph *graph, Tensorflow__AttrEntry *const *entries, int n,
                                   mf_named_attr **out, int *n_out);
+/* One node with its inputs, as they are named in a GraphDef; tensors are borrowed from the graph.
+ */
+MF_MUST mf_status mf_node_encode(const mf_node *node, mf_arena *arena, Tensorflow__NodeDef **out);
 /* The whole graph as a message in `arena`; tensors are borrowed from the graph. */
 MF_MUST mf_status mf_graph_encode_message(const mf_graph *graph, mf_arena *arena,
                                           Tensorflow__GraphDef **out);

@@ -187,7 +187,7 @@ static mf_status attach_unknown(mf_bytes bytes, mf_arena *arena, ProtobufCMessag
     return MF_OK;
 }
 
-static mf_status encode_node(const mf_node *n, mf_arena *arena, Tensorflow__NodeDef **out)
+mf_status mf_node_encode(const mf_node *n, mf_arena *arena, Tensorflow__NodeDef **out)
 {
     Tensorflow__NodeDef *d;
     int at = 0;
@@ -225,6 +225,32 @@ static int by_function_name(const void *a, const void *b)
     return strcmp(x->signature->name, y->signature->name);
 }
 
+static int by_gradient_name(const void *a, const void *b)
+{
+    const Tensorflow__GradientDef *x = *(Tensorflow__GradientDef *const *)a;
+    const Tensorflow__GradientDef *y = *(Tensorflow__GradientDef *const *)b;
+
+    return strcmp(x->function_name, y->function_name);
+}
+
+static mf_status encode_gradients(const mf_graph *g, mf_arena *arena,
+                                  Tensorflow__FunctionDefLibrary *lib)
+{
+    int64_t it = 0;
+
+    ARRAY(arena, Tensorflow__GradientDef *, g->gradients.count, lib->gradient);
+    for (const mf_map_entry *e; (e = mf_map_next(&g->gradients, &it)) != NULL;) {
+        Tensorflow__GradientDef *d;
+
+        NEW(arena, Tensorflow__GradientDef, tensorflow__gradient_def__init, d);
+        d->function_name = text(e->key);
+        d->gradient_func = e->value;
+        lib->gradient[lib->n_gradient++] = d;
+    }
+    qsort(lib->gradient, lib->n_gradient, sizeof lib->gradient[0], by_gradient_name);
+    return MF_OK;
+}
+
 static mf_status encode_library(const mf_graph *g, mf_arena *arena, Tensorflow__GraphDef *def)
 {
     Tensorflow__FunctionDefLibrary *lib;
@@ -239,7 +265,7 @@ static mf_status encode_library(const mf_graph *g, mf_arena *arena, Tensorflow__
             (Tensorflow__FunctionDef *)(uintptr_t)((const mf_function *)e->value)->proto;
     qsort(lib->function, lib->n_function, sizeof lib->function[0], by_function_name);
     def->library = lib;
-    return MF_OK;
+    return encode_gradients(g, arena, lib);
 }
 
 mf_status mf_graph_encode_message(const mf_graph *graph, mf_arena *arena,
@@ -252,7 +278,7 @@ mf_status mf_graph_encode_message(const mf_graph *graph, mf_arena *arena,
     ARRAY(arena, Tensorflow__NodeDef *, graph->n_nodes, def->node);
     for (int64_t i = 0; i < graph->n_nodes; i++) {
         if (!graph->nodes[i]->removed)
-            MF_TRY(encode_node(graph->nodes[i], arena, &def->node[def->n_node++]));
+            MF_TRY(mf_node_encode(graph->nodes[i], arena, &def->node[def->n_node++]));
     }
     MF_TRY(encode_library(graph, arena, def));
     NEW(arena, Tensorflow__VersionDef, tensorflow__version_def__init, def->versions);

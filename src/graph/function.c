@@ -60,6 +60,11 @@ static mf_status decode_signature(mf_graph *g, const Tensorflow__OpDef *p, mf_op
     return MF_OK;
 }
 
+mf_function *mf_graph_function(const mf_graph *graph, const char *name)
+{
+    return mf_map_find(&graph->library->functions, name);
+}
+
 mf_status mf_graph_add_function(mf_graph *graph, const void *data, size_t len)
 {
     const mf_function *known;
@@ -68,6 +73,7 @@ mf_status mf_graph_add_function(mf_graph *graph, const void *data, size_t len)
     mf_function *f;
     mf_opdef *sig;
 
+    graph = graph->library;
     MF_TRY(mf_wire_decode(&tensorflow__function_def__descriptor, data, len, NULL, graph->arena,
                           &message));
     def = (const Tensorflow__FunctionDef *)message;
@@ -332,12 +338,11 @@ static mf_status add_results(body *b)
     return MF_OK;
 }
 
-static mf_status build_body(body *b, const mf_graph *lib)
+static mf_status build_body(body *b, const mf_graph *caller)
 {
-    int64_t it = 0;
-
-    for (const mf_map_entry *e; (e = mf_map_next(&lib->functions, &it)) != NULL;)
-        MF_TRY(mf_map_set(&b->g->functions, e->key, e->value)); /* borrowed from lib */
+    b->g->library = caller->library;
+    b->g->outer = caller;
+    b->g->body_of = b->f;
     MF_TRY(add_args(b));
     b->nodes = MF_ARENA_ARRAY(b->g->arena, mf_node *, (int64_t)b->def->n_node_def);
     if (!b->nodes)
@@ -350,7 +355,7 @@ static mf_status build_body(body *b, const mf_graph *lib)
     return mf_graph_verify(b->g);
 }
 
-mf_status mf_function_body(const mf_graph *lib, const mf_function *function,
+mf_status mf_function_body(const mf_graph *caller, const mf_function *function,
                            const mf_named_attr *attrs, int n_attrs, mf_graph **out)
 {
     body b = { .f = function, .def = function->proto, .attrs = attrs, .n_attrs = n_attrs };
@@ -358,7 +363,7 @@ mf_status mf_function_body(const mf_graph *lib, const mf_function *function,
 
     *out = NULL;
     MF_TRY(mf_graph_new(&b.g));
-    st = build_body(&b, lib);
+    st = build_body(&b, caller);
     mf_map_deinit(&b.args);
     if (st != MF_OK) {
         mf_graph_free(b.g);

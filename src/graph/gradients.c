@@ -2,7 +2,7 @@
 /* gradients.c - reverse-mode differentiation: every op on a path from xs to ys is asked for the
  * gradients of its inputs, in reverse order; where several arrive they are summed, in a fixed
  * order. */
-#include "graph/op.h"
+#include "graph/gradients.h"
 
 #include <string.h>
 
@@ -12,25 +12,34 @@ typedef struct arrivals {
     int64_t n, cap;
 } arrivals;
 
+/* The outputs of one node, as many as it had when gradients came to it first: a call gets more. */
+typedef struct arrived {
+    arrivals *port; /* NULL: nothing has arrived */
+    int n;
+} arrived;
+
 typedef struct backward {
     mf_graph *g;
     int64_t n_nodes; /* before we began */
     bool *wanted; /* by node id: a path from some x leads here */
-    arrivals **at; /* by node id, by port; NULL: none */
+    arrived *at; /* by node id */
 } backward;
 
 static mf_status arrive(backward *b, mf_output to, mf_output dy)
 {
+    arrived *at;
     arrivals *a;
 
     if (to.node->id >= b->n_nodes)
         return MF_OK;
-    if (!b->at[to.node->id]) {
-        b->at[to.node->id] = MF_ARENA_ARRAY(b->g->arena, arrivals, to.node->n_outputs);
-        if (!b->at[to.node->id])
+    at = &b->at[to.node->id];
+    if (!at->port) {
+        at->n = to.node->n_outputs;
+        at->port = MF_ARENA_ARRAY(b->g->arena, arrivals, at->n);
+        if (!at->port)
             return MF_NOMEM("gradients");
     }
-    a = &b->at[to.node->id][to.port];
+    a = &at->port[to.port];
     MF_TRY(mf_grow(&a->from, &a->cap, a->n + 1, sizeof *a->from));
     a->from[a->n++] = dy;
     return MF_OK;
@@ -39,7 +48,7 @@ static mf_status arrive(backward *b, mf_output to, mf_output dy)
 /* The sum of what arrived; empty when nothing did. */
 static mf_status total(backward *b, mf_output o, mf_output *out)
 {
-    const arrivals *a = b->at[o.node->id] ? &b->at[o.node->id][o.port] : NULL;
+    const arrivals *a = b->at[o.node->id].port ? &b->at[o.node->id].port[o.port] : NULL;
     mf_output *terms;
 
     *out = (mf_output){ 0 };
@@ -59,7 +68,7 @@ static mf_status total(backward *b, mf_output o, mf_output *out)
     return mf_graph_status(b->g);
 }
 
-static bool differentiable(mf_dtype t)
+bool mf_grad_is_type(mf_dtype t)
 {
     t = mf_type_base(t);
     return mf_dtype_is_float(t) || mf_dtype_is_complex(t) || t == MF_DTYPE_RESOURCE ||
@@ -73,7 +82,7 @@ static void mark_wanted(backward *b, mf_node *const *order, int64_t n, const mf_
         b->wanted[xs[i].node->id] = true;
     for (int64_t i = 0; i < n; i++) {
         for (int k = 0; k < order[i]->n_inputs; k++) {
-            if (b->wanted[order[i]->inputs[k].node->id] && differentiable(order[i]->in_types[k]))
+            if (b->wanted[order[i]->inputs[k].node->id] && mf_grad_is_type(order[i]->in_types[k]))
                 b->wanted[order[i]->id] = true;
         }
     }
@@ -88,32 +97,53 @@ static bool is_x(const mf_output *xs, int n_xs, const mf_node *n)
     return false;
 }
 
+/* The attribute _gradient_op_type names another gradient than the op's own. Clients write names of
+ * functions that live in their process there, which nobody else can call. But every tf.function's
+ * call has one, "PartitionedCall-12": that one says nothing. */
+static mf_status grad_function(const mf_node *n, mf_grad_fn **out)
+{
+    const char *name = mf_node_string(n, "_gradient_op_type");
+    const mf_op *other = mf_op_find(name);
+
+    *out = n->op ? n->op->grad : mf_grad_call;
+    if (other)
+        *out = other->grad;
+    else if (name[0] && *out != mf_grad_call)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "{{node %s}} (op %s) has a gradient of its own, '%.200s', which is known "
+                       "only where the graph was made",
+                       n->name, n->op_name, name);
+    return MF_OK;
+}
+
 static mf_status node_grad(backward *b, mf_node *n, const mf_output *dy)
 {
+    mf_grad_fn *fn;
     mf_output *y = MF_ARENA_ARRAY(b->g->arena, mf_output, n->n_outputs);
     mf_output *dx = MF_ARENA_ARRAY(b->g->arena, mf_output, n->n_inputs);
+    bool *wants = MF_ARENA_ARRAY(b->g->arena, bool, n->n_inputs);
     mf_grad g = { .graph = b->g,
                   .node = n,
                   .x = n->inputs,
                   .y = y,
                   .dy = dy,
                   .dx = dx,
+                  .wants = wants,
                   .n_in = n->n_inputs,
                   .n_out = n->n_outputs };
 
-    if (!y || !dx)
+    if (!y || !dx || !wants)
         return MF_NOMEM("gradients");
     for (int i = 0; i < n->n_outputs; i++)
         y[i] = (mf_output){ n, i };
-    if (!n->op)
-        return MF_FAIL(MF_UNIMPLEMENTED,
-                       "no gradient through the call of function %s ({{node %s}})", n->op_name,
-                       n->name);
-    MF_TRY(n->op->grad(&g));
+    for (int i = 0; i < n->n_inputs; i++)
+        wants[i] = b->wanted[g.x[i].node->id] && mf_grad_is_type(n->in_types[i]);
+    MF_TRY(grad_function(n, &fn));
+    MF_TRY(fn(&g));
     MF_TRY(mf_graph_status(b->g));
-    for (int i = 0; i < n->n_inputs; i++) {
-        if (dx[i].node && b->wanted[n->inputs[i].node->id])
-            MF_TRY(arrive(b, n->inputs[i], dx[i]));
+    for (int i = 0; i < g.n_in; i++) { /* g.x: a loop may have got more inputs by now */
+        if (dx[i].node && b->wanted[g.x[i].node->id])
+            MF_TRY(arrive(b, g.x[i], dx[i]));
     }
     return MF_OK;
 }
@@ -136,7 +166,7 @@ static mf_status walk(backward *b, mf_node *const *order, int64_t n, const mf_ou
         mf_output *dy;
         bool any;
 
-        if (!b->wanted[node->id] || !b->at[node->id])
+        if (!b->wanted[node->id] || !b->at[node->id].port)
             continue;
         dy = MF_ARENA_ARRAY(b->g->arena, mf_output, node->n_outputs);
         if (!dy)
@@ -145,7 +175,7 @@ static mf_status walk(backward *b, mf_node *const *order, int64_t n, const mf_ou
         if (!any)
             continue;
         for (int p = 0; p < node->n_outputs; p++) { /* the sum replaces its terms */
-            b->at[node->id][p].n = 0;
+            b->at[node->id].port[p].n = 0;
             if (dy[p].node)
                 MF_TRY(arrive(b, (mf_output){ node, p }, dy[p]));
         }
@@ -174,8 +204,8 @@ static mf_status seed(backward *b, const mf_output *ys, int n_ys, const mf_outpu
 static void backward_deinit(backward *b)
 {
     for (int64_t i = 0; b->at && i < b->n_nodes; i++) {
-        for (int p = 0; b->at[i] && p < b->g->nodes[i]->n_outputs; p++)
-            mf_free(b->at[i][p].from);
+        for (int p = 0; p < b->at[i].n; p++)
+            mf_free(b->at[i].port[p].from);
     }
     mf_free(b->at);
     mf_free(b->wanted);
@@ -189,6 +219,9 @@ mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys, const mf_
     const char *scope = graph->scope;
     int64_t n = 0;
     mf_status st = mf_graph_status(graph);
+
+    if (graph->library == graph)
+        graph->differentiated = 0;
 
     b.wanted = mf_calloc(b.n_nodes, sizeof *b.wanted);
     b.at = mf_calloc(b.n_nodes, sizeof *b.at);

@@ -17,6 +17,7 @@ mf_status mf_graph_new(mf_graph **out)
         return MF_NOMEM("a graph");
     g->arena = mf_arena_new();
     g->scope = "";
+    g->library = g;
     if (!g->arena) {
         mf_free(g);
         return MF_NOMEM("a graph");
@@ -34,6 +35,7 @@ void mf_graph_free(mf_graph *graph)
     mf_map_deinit(&graph->names);
     mf_map_deinit(&graph->functions);
     mf_map_deinit(&graph->unique);
+    mf_map_deinit(&graph->gradients);
     mf_free(graph->nodes);
     mf_arena_free(graph->arena);
     mf_free(graph->failed);
@@ -221,7 +223,7 @@ static mf_status copy_node(const mf_node *src, mf_graph *dst, mf_node **out)
     if (src->op) {
         n->op_name = src->op->name;
     } else {
-        n->function = mf_map_find(&dst->functions, src->op_name);
+        n->function = mf_graph_function(dst, src->op_name);
         MF_ASSERT(n->function);
         n->op_name = n->function->name;
         n->def = n->function->def;
@@ -244,6 +246,18 @@ static mf_status copy_functions(const mf_graph *src, mf_graph *dst)
         if (!mf_map_find(&dst->functions, f->name))
             MF_TRY(mf_graph_add_function(dst, f->bytes.data, f->bytes.len));
     }
+    it = 0;
+    for (const mf_map_entry *e; (e = mf_map_next(&src->gradients, &it)) != NULL;) {
+        char *of, *is;
+
+        if (mf_map_find(&dst->gradients, e->key))
+            continue;
+        of = mf_arena_strdup(dst->arena, e->key);
+        is = mf_arena_strdup(dst->arena, e->value);
+        if (!of || !is)
+            return MF_NOMEM("a function");
+        MF_TRY(mf_map_set(&dst->gradients, of, is));
+    }
     return MF_OK;
 }
 
@@ -263,6 +277,15 @@ static void copy_edges(const mf_node *src, mf_node *dst, mf_node *const *twin)
     dst->n_controls = kept;
 }
 
+mf_node *mf_node_reshapes(const mf_node *node)
+{
+    if (strcmp(node->op_name, "Assign") != 0 || mf_node_bool(node, "validate_shape"))
+        return NULL;
+    while (node && node->n_inputs > 0 && mf_type_is_ref(node->in_types[0]))
+        node = node->inputs[0].node; /* references passed on: RefSwitch, RefIdentity */
+    return (mf_node *)node;
+}
+
 static mf_status copy_all(const mf_graph *src, const bool *keep, mf_graph *dst, mf_node **twin)
 {
     MF_TRY(copy_functions(src, dst));
@@ -273,6 +296,12 @@ static mf_status copy_all(const mf_graph *src, const bool *keep, mf_graph *dst, 
     for (int64_t i = 0; i < src->n_nodes; i++) {
         if (twin[i])
             copy_edges(src->nodes[i], twin[i], twin);
+    }
+    for (int64_t i = 0; i < src->n_nodes; i++) {
+        const mf_node *variable = src->nodes[i]->removed ? NULL : mf_node_reshapes(src->nodes[i]);
+
+        if (variable && twin[variable->id])
+            twin[variable->id]->any_shape = true;
     }
     dst->producer = src->producer;
     dst->min_consumer = src->min_consumer;
@@ -297,6 +326,28 @@ mf_status mf_graph_copy(const mf_graph *src, const bool *keep, mf_graph **out)
     return st;
 }
 
+/* A call that got more outputs in src. */
+static mf_status grow_node(mf_graph *dst, const mf_node *src, mf_node *old, mf_node *const *twin)
+{
+    mf_node like = *src;
+    mf_node_spec spec = { .op = src->op_name,
+                          .device = src->device,
+                          .n_inputs = src->n_inputs,
+                          .attrs = src->attrs,
+                          .n_attrs = src->n_attrs,
+                          .unknown = old->unknown };
+
+    like.inputs = MF_ARENA_ARRAY(dst->arena, mf_output, src->n_inputs);
+    like.controls = MF_ARENA_ARRAY(dst->arena, mf_node *, src->n_controls);
+    if (!like.inputs || !like.controls)
+        return MF_NOMEM("a graph");
+    copy_edges(src, &like, twin);
+    spec.inputs = like.inputs;
+    spec.controls = like.controls;
+    spec.n_controls = like.n_controls;
+    return mf_node_become(dst, old, &spec);
+}
+
 mf_status mf_graph_merge(mf_graph *dst, const mf_graph *src)
 {
     mf_node **twin = mf_calloc(src->n_nodes, sizeof *twin);
@@ -314,6 +365,8 @@ mf_status mf_graph_merge(mf_graph *dst, const mf_graph *src)
     for (int64_t i = 0; st == MF_OK && i < src->n_nodes; i++) {
         if (fresh[i])
             copy_edges(src->nodes[i], twin[i], twin);
+        else if (twin[i] && twin[i]->n_outputs < src->nodes[i]->n_outputs)
+            st = grow_node(dst, src->nodes[i], twin[i], twin);
     }
     if (st == MF_OK)
         st = mf_graph_verify(dst);

@@ -30,6 +30,7 @@ struct mf_node {
     int n_inputs, n_controls, n_attrs, n_outputs;
     mf_bytes unknown; /* wire bytes of fields we do not know, written out again */
     bool removed; /* by a pass; skipped everywhere */
+    bool any_shape; /* a variable that a node of the whole graph may give another shape */
 };
 
 struct mf_function {
@@ -49,13 +50,18 @@ struct mf_graph {
     mf_node **nodes;
     int64_t n_nodes, cap_nodes;
     mf_map names; /* name -> mf_node */
-    mf_map functions; /* name -> mf_function */
+    mf_map functions; /* name -> mf_function; empty in a function's body, see library */
     mf_map unique; /* base name -> int64_t counter, for new names */
     mf_graph_tensor *tensors;
     const char *scope; /* "" or "a/b/" */
-    mf_bytes unknown, gradients; /* GraphDef's and its library's unknown fields; GradientDefs */
+    mf_map gradients; /* name of a function -> name of the function that is its gradient */
+    mf_bytes unknown; /* GraphDef's unknown fields */
     int32_t producer, min_consumer;
     mf_error *failed; /* first failure of building, or NULL */
+    mf_graph *library; /* whose functions these nodes call: itself; of a body: its root's */
+    const mf_function *body_of; /* of a function's body: the function, */
+    const mf_graph *outer; /* and the graph that calls it */
+    int64_t differentiated; /* nodes of bodies that the gradients being built went through */
 };
 
 /* ---- nodes ---- */
@@ -87,6 +93,11 @@ mf_tensor *mf_graph_own_tensor(mf_graph *graph, const mf_tensor *tensor);
 MF_MUST mf_status mf_node_set_inputs(mf_graph *graph, mf_node *node, const mf_output *inputs,
                                      int n_inputs, mf_node *const *controls, int n_controls);
 
+/* `node` becomes what `spec` says, under its old name and id: what refers to its outputs still
+ * does, so those it had must keep their types. Fails as mf_graph_add(), leaving the node as it was.
+ */
+MF_MUST mf_status mf_node_become(mf_graph *graph, mf_node *node, const mf_node_spec *spec);
+
 /* ---- attributes of a verified node: present and of the right kind, zero otherwise ---- */
 
 const mf_attr *mf_node_attr(const mf_node *node, const char *name); /* NULL when absent */
@@ -107,7 +118,10 @@ void mf_node_arg_range(const mf_node *node, bool output, int arg, int *first, in
 
 /* ---- whole graphs ---- */
 
-/* Add one serialised FunctionDef; a second one of the same name must have the same bytes. */
+/* The function of this name that nodes of the graph can call; NULL: none. */
+mf_function *mf_graph_function(const mf_graph *graph, const char *name);
+/* Add one serialised FunctionDef to the graph's library; a second one of the same name must have
+ * the same bytes. */
 MF_MUST mf_status mf_graph_add_function(mf_graph *graph, const void *data, size_t len);
 
 /* Nodes in an order where inputs come first; edges into Merge from NextIteration are left out.
@@ -115,10 +129,14 @@ MF_MUST mf_status mf_graph_add_function(mf_graph *graph, const void *data, size_
 MF_MUST mf_status mf_graph_order(const mf_graph *graph, mf_node **order, int64_t *n);
 /* All that must hold between nodes: references exist, types agree, no cycles. */
 MF_MUST mf_status mf_graph_verify(const mf_graph *graph);
-/* A copy with its own arena; unneeded nodes may be left out by `keep` (indexed by id; NULL: all).
+/* The variable that this node may give another shape than the declared one, or NULL. */
+mf_node *mf_node_reshapes(const mf_node *node);
+/* A copy with its own arena, where variables that a node of src reshapes are marked; unneeded nodes
+ * may be left out by `keep` (indexed by id; NULL: all).
  */
 MF_MUST mf_status mf_graph_copy(const mf_graph *src, const bool *keep, mf_graph **out);
-/* Add to `dst` the nodes and functions of `src` whose names it lacks, connected as in src.
+/* Add to `dst` the nodes and functions of `src` whose names it lacks, connected as in src. Calls
+ * that have got more outputs in src, when gradients went through them, get them in dst too.
  * INVALID_ARGUMENT when a function of the same name differs. */
 MF_MUST mf_status mf_graph_merge(mf_graph *dst, const mf_graph *src);
 /* Record the thread's error as the graph's sticky one. */

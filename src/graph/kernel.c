@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* An input of the same type and size whose storage nobody else refers to. */
 static const mf_tensor *reusable_input(const mf_kernel *k, mf_dtype dtype, int64_t count)
@@ -85,15 +86,18 @@ mf_status mf_kernel_set_object(mf_kernel *k, int i, mf_object *object)
     return MF_OK;
 }
 
-/* The directory part of `path` with links resolved: a file that does not exist yet has none itself.
- */
+/* `path` with links resolved; of a file that does not exist yet, its directory. A link that leads
+ * nowhere has no place: what is created through it could be anywhere. */
 static bool real_location(const char *path, char out[PATH_MAX])
 {
     char parent[PATH_MAX];
+    struct stat info;
     const char *slash;
 
     if (realpath(path, out))
         return true;
+    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
+        return false;
     slash = strrchr(path, '/');
     if (strlen(path) >= sizeof parent)
         return false;

@@ -409,7 +409,7 @@ static mf_status find_op(mf_graph *g, const char *op, mf_node *n)
         n->op_name = n->op->name;
         return mf_op_def(n->op, &n->def);
     }
-    n->function = mf_map_find(&g->functions, op);
+    n->function = mf_graph_function(g, op);
     if (!n->function)
         return MF_FAIL(MF_NOT_FOUND, "Op type not registered '%s' ({{node %s}})", op, n->name);
     n->op_name = n->function->name;
@@ -445,20 +445,12 @@ static mf_status take_attrs(mf_graph *g, mf_node *n, const mf_node_spec *spec)
     return MF_OK;
 }
 
-mf_status mf_graph_add(mf_graph *graph, const mf_node_spec *spec, mf_node **out)
+/* Everything but name and id. */
+static mf_status init_node(mf_graph *graph, mf_node *n, const mf_node_spec *spec)
 {
-    mf_node *n = MF_ARENA_NEW(graph->arena, mf_node);
-
-    *out = NULL;
-    if (!n)
-        return MF_NOMEM("a node");
-    n->name = spec->name ? mf_arena_strdup(graph->arena, spec->name)
-                         : mf_graph_unique_name(graph, spec->op);
     n->device = mf_arena_strdup(graph->arena, spec->device ? spec->device : "");
-    if (!n->name || !n->device)
+    if (!n->device)
         return MF_NOMEM("a node");
-    if (mf_graph_find(graph, n->name))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "Duplicate node name in graph: '%s'", n->name);
     n->unknown = spec->unknown;
     MF_TRY(find_op(graph, spec->op, n));
     MF_TRY(take_attrs(graph, n, spec));
@@ -470,10 +462,40 @@ mf_status mf_graph_add(mf_graph *graph, const mf_node_spec *spec, mf_node **out)
     if (spec->n_inputs != n->n_inputs || spec->inputs || spec->n_inputs == 0)
         MF_TRY(mf_node_set_inputs(graph, n, spec->inputs, spec->n_inputs, spec->controls,
                                   spec->n_controls));
+    return MF_OK;
+}
+
+mf_status mf_graph_add(mf_graph *graph, const mf_node_spec *spec, mf_node **out)
+{
+    mf_node *n = MF_ARENA_NEW(graph->arena, mf_node);
+
+    *out = NULL;
+    if (!n)
+        return MF_NOMEM("a node");
+    n->name = spec->name ? mf_arena_strdup(graph->arena, spec->name)
+                         : mf_graph_unique_name(graph, spec->op);
+    if (!n->name)
+        return MF_NOMEM("a node");
+    if (mf_graph_find(graph, n->name))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "Duplicate node name in graph: '%s'", n->name);
+    MF_TRY(init_node(graph, n, spec));
     n->id = (int)graph->n_nodes;
     MF_TRY(mf_grow(&graph->nodes, &graph->cap_nodes, graph->n_nodes + 1, sizeof(mf_node *)));
     MF_TRY(mf_map_set(&graph->names, n->name, n));
     graph->nodes[graph->n_nodes++] = n;
     *out = n;
+    return MF_OK;
+}
+
+mf_status mf_node_become(mf_graph *graph, mf_node *node, const mf_node_spec *spec)
+{
+    mf_node other = { .id = node->id, .name = node->name };
+
+    MF_TRY(init_node(graph, &other, spec));
+    for (int i = 0; i < node->n_outputs; i++) {
+        if (i >= other.n_outputs || other.out_types[i] != node->out_types[i])
+            return MF_FAIL(MF_INTERNAL, "{{node %s}} would lose output %d", node->name, i);
+    }
+    *node = other;
     return MF_OK;
 }

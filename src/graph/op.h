@@ -50,6 +50,7 @@ typedef struct mf_grad {
     mf_node *node;
     const mf_output *x, *y, *dy; /* inputs, outputs, gradients of the outputs */
     mf_output *dx; /* to be filled, one per input */
+    const bool *wants; /* per input: dx[i] is asked for; others may be filled too */
     int n_in, n_out;
 } mf_grad;
 

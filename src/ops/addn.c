@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* addn.c - the sum of many tensors of one shape, in the order of the inputs. */
 #include "ops/math_util.h"
+#include "ops/tensor_list.h"
 
 /* Enough for accumulators to stay in the first-level cache next to the input read. */
 enum { BLOCK = 1024 };
@@ -55,6 +56,8 @@ static mf_status addn_run(mf_kernel *k)
     sum_job job = { .k = k, .fn = sums[first->dtype], .n = first->count };
     mf_tensor *out;
 
+    if (first->dtype == MF_DTYPE_VARIANT)
+        return mf_tensor_list_sum(k);
     if (!job.fn)
         return MF_FAIL(MF_UNIMPLEMENTED, "op %s has no kernel for type %s", k->node->op_name,
                        mf_dtype_name(first->dtype));

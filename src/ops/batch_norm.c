@@ -1,34 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batch_norm.c - batch normalisation and its gradient. Everything computes in float, statistics are
- * summed in short blocks of float and further in double.
- *
- * Data are [outer][channels][inner]: channels last has inner = 1, channels first has outer = batch.
- */
+/* batch_norm.c - batch normalisation and its gradient. Everything computes in float, statistics as
+ * channel_sum.h says. */
 #include "base/mem.h"
 #include "ops/batch_norm_grad.h"
+#include "ops/channel_sum.h"
 #include "ops/grad_util.h"
-#include "ops/row_math.h"
+#include "ops/layout.h"
 #include "ops/widen.h"
 
-enum { CHUNK = 64, BLOCK = 64, MAX_PIECES = 64, GRAIN = 32768 };
+#include <math.h>
 
 typedef struct norm_state {
     float epsilon, factor;
-    bool training, channels_first;
+    bool training, channels_first, blocked;
 } norm_state;
 
-typedef enum norm_sums {
-    SUM_X, /* x */
-    SUM_SQUARE, /* (x - mean)^2 */
-    SUM_GRAD, /* dy, and dy * (x - mean) */
-} norm_sums;
-
 typedef struct norm_job {
-    const float *x, *dy, *mean;
+    mf_channel_sums sums;
     float *out;
-    int64_t outer, channels, inner, outer_per_piece, pieces;
-    norm_sums sums;
-    double *partial; /* [pieces][2][channels] */
     /* out = (x - mean) * a + b, or dx = (dy - b - (x - mean) * c) * a, per channel */
     const float *a, *b, *c;
 } norm_job;
@@ -44,167 +33,89 @@ static mf_status norm_prepare(mf_prepare *p)
     s->factor = mf_node_float(p->node, "exponential_avg_factor");
     s->training = mf_node_bool(p->node, "is_training");
     s->channels_first = format[1] == 'C';
+    s->blocked = mf_is_blocked(p->node);
     p->state = s;
     return MF_OK;
 }
 
 /* ---- loops ---- */
 
-static void job_cut(norm_job *job)
+/* n channels from ch of so many rows at `at`. */
+static void apply_rows(const norm_job *job, int64_t at, int64_t ch, int64_t n, int64_t rows)
 {
-    const int64_t row = job->channels * job->inner;
+    const float *x = job->sums.x + at, *dy = job->sums.dy ? job->sums.dy + at : NULL;
+    const float *mean = job->sums.mean + ch, *a = job->a + ch, *b = job->b + ch, *c = job->c + ch;
+    float *out = job->out + at;
 
-    job->outer_per_piece = row < GRAIN ? GRAIN / row : 1;
-    if (job->outer_per_piece * MAX_PIECES < job->outer)
-        job->outer_per_piece = (job->outer + MAX_PIECES - 1) / MAX_PIECES;
-    job->pieces = (job->outer + job->outer_per_piece - 1) / job->outer_per_piece;
-}
-
-/* Channels c0.. of rows from..to, channels last: block sums in float. */
-static void add_rows(const norm_job *job, int64_t from, int64_t to, int64_t c0, int64_t cn,
-                     double *sum0, double *sum1)
-{
-    for (int64_t r0 = from; r0 < to; r0 += BLOCK) {
-        const int64_t r1 = r0 + BLOCK < to ? r0 + BLOCK : to;
-        float s0[CHUNK] = { 0 }, s1[CHUNK] = { 0 };
-
-        for (int64_t r = r0; r < r1; r++) {
-            const float *x = job->x + r * job->channels + c0;
-            const float *mean = job->sums == SUM_X ? NULL : job->mean + c0;
-
-            if (job->sums == SUM_X) {
-                for (int64_t c = 0; c < cn; c++)
-                    s0[c] += x[c];
-            } else if (job->sums == SUM_SQUARE) {
-                for (int64_t c = 0; c < cn; c++)
-                    s0[c] += (x[c] - mean[c]) * (x[c] - mean[c]);
-            } else {
-                const float *dy = job->dy + r * job->channels + c0;
-
-                for (int64_t c = 0; c < cn; c++) {
-                    s0[c] += dy[c];
-                    s1[c] += dy[c] * (x[c] - mean[c]);
-                }
-            }
-        }
-        for (int64_t c = 0; c < cn; c++) {
-            sum0[c] += (double)s0[c];
-            sum1[c] += (double)s1[c];
+    for (int64_t r = 0; r < rows; r++, x += n, out += n) {
+        if (dy) {
+            for (int64_t i = 0; i < n; i++)
+                out[i] = (dy[i] - b[i] - (x[i] - mean[i]) * c[i]) * a[i];
+            dy += n;
+        } else {
+            for (int64_t i = 0; i < n; i++)
+                out[i] = (x[i] - mean[i]) * a[i] + b[i];
         }
     }
 }
 
 /* The plane of one channel, channels first. */
-static void add_plane(const norm_job *job, int64_t n, int64_t ch, double *sum0, double *sum1)
+static void apply_plane(const norm_job *job, int64_t plane)
 {
-    const int64_t at = (n * job->channels + ch) * job->inner;
-    const float *x = job->x + at;
-    const float mean = job->sums == SUM_X ? 0 : job->mean[ch];
-    double s0, s1 = 0;
+    const int64_t n = job->sums.at.pixels, ch = plane % job->sums.channels;
+    const float *x = job->sums.x + plane * n, *dy = job->sums.dy ? job->sums.dy + plane * n : NULL;
+    const float mean = job->sums.mean[ch], a = job->a[ch], b = job->b[ch], c = job->c[ch];
+    float *out = job->out + plane * n;
 
-#define X_TERM(i) x[i]
-#define SQUARE_TERM(i) ((x[i] - mean) * (x[i] - mean))
-#define DY_TERM(i) dy[i]
-#define DY_X_TERM(i) (dy[i] * (x[i] - mean))
-    if (job->sums == SUM_X) {
-        MF_ROW_SUM(float, s0, job->inner, X_TERM);
-    } else if (job->sums == SUM_SQUARE) {
-        MF_ROW_SUM(float, s0, job->inner, SQUARE_TERM);
-    } else {
-        const float *dy = job->dy + at;
-
-        MF_ROW_SUM(float, s0, job->inner, DY_TERM);
-        MF_ROW_SUM(float, s1, job->inner, DY_X_TERM);
-    }
-    *sum0 += s0;
-    *sum1 += s1;
-}
-
-static void sum_piece(void *ctx, int64_t piece)
-{
-    const norm_job *job = ctx;
-    const int64_t from = piece * job->outer_per_piece;
-    const int64_t to =
-        from + job->outer_per_piece < job->outer ? from + job->outer_per_piece : job->outer;
-    double *sum0 = job->partial + piece * 2 * job->channels, *sum1 = sum0 + job->channels;
-
-    memset(sum0, 0, (size_t)(2 * job->channels) * sizeof *sum0);
-    if (job->inner == 1) {
-        for (int64_t c0 = 0; c0 < job->channels; c0 += CHUNK)
-            add_rows(job, from, to, c0, job->channels - c0 < CHUNK ? job->channels - c0 : CHUNK,
-                     sum0 + c0, sum1 + c0);
-        return;
-    }
-    for (int64_t n = from; n < to; n++)
-        for (int64_t ch = 0; ch < job->channels; ch++)
-            add_plane(job, n, ch, sum0 + ch, sum1 + ch);
-}
-
-static void run_pieces(const mf_kernel *k, norm_job *job, void (*fn)(void *, int64_t))
-{
-    if (job->pieces == 1)
-        fn(job, 0);
-    else
-        mf_kernel_parallel(k, job->pieces, fn, job);
-}
-
-/* Sums over everything but channels: first and second kind, into partial[0..2 channels). */
-static void sum_all(const mf_kernel *k, norm_job *job, norm_sums what)
-{
-    job->sums = what;
-    run_pieces(k, job, sum_piece);
-    for (int64_t p = 1; p < job->pieces; p++)
-        for (int64_t i = 0; i < 2 * job->channels; i++)
-            job->partial[i] += job->partial[p * 2 * job->channels + i];
+    for (int64_t j = 0; j < n; j++)
+        out[j] = dy ? (dy[j] - b - (x[j] - mean) * c) * a : (x[j] - mean) * a + b;
 }
 
 static void apply_piece(void *ctx, int64_t piece)
 {
     const norm_job *job = ctx;
-    const int64_t from = piece * job->outer_per_piece, inner = job->inner;
-    const int64_t to =
-        from + job->outer_per_piece < job->outer ? from + job->outer_per_piece : job->outer;
+    const mf_channels *at = &job->sums.at;
+    int64_t from, to;
 
-    if (inner > 1) {
-        for (int64_t i = from * job->channels; i < to * job->channels; i++) {
-            const int64_t ch = i % job->channels;
-            const float *x = job->x + i * inner, *dy = job->dy ? job->dy + i * inner : NULL;
-            const float mean = job->mean[ch], a = job->a[ch], b = job->b[ch], c = job->c[ch];
-            float *out = job->out + i * inner;
-
-            for (int64_t j = 0; j < inner; j++)
-                out[j] = dy ? (dy[j] - b - (x[j] - mean) * c) * a : (x[j] - mean) * a + b;
-        }
+    mf_channel_rows(&job->sums, piece, &from, &to);
+    if (at->run == 1 && at->groups > 1) {
+        for (int64_t plane = from * at->groups; plane < to * at->groups; plane++)
+            apply_plane(job, plane);
         return;
     }
-    for (int64_t r = from; r < to; r++) {
-        const float *x = job->x + r * job->channels;
-        const float *dy = job->dy ? job->dy + r * job->channels : NULL;
-        const float *mean = job->mean, *a = job->a, *b = job->b, *c = job->c;
-        float *out = job->out + r * job->channels;
+    for (int64_t g = 0; g < at->groups; g++) {
+        for (int64_t r = from, rows; r < to; r += rows) {
+            const int64_t start = mf_channel_run(at, g, r, to, &rows);
 
-        if (dy) {
-            for (int64_t i = 0; i < job->channels; i++)
-                out[i] = (dy[i] - b[i] - (x[i] - mean[i]) * c[i]) * a[i];
-        } else {
-            for (int64_t i = 0; i < job->channels; i++)
-                out[i] = (x[i] - mean[i]) * a[i] + b[i];
+            apply_rows(job, start, g * at->run, at->run, rows);
         }
     }
 }
 
 /* ---- shapes ---- */
 
-static int channel_axis(bool channels_first, int rank)
+/* The channels of an image; -1: not known. */
+static int64_t channels_of(const mf_node *node, const mf_shape *x)
 {
-    return channels_first ? 1 : rank - 1;
+    if (x->rank < 1)
+        return -1;
+    if (mf_is_blocked(node))
+        return x->dims[1] < 0 || x->dims[4] < 0 ? -1 : x->dims[1] * x->dims[4];
+    return x->dims[mf_node_string(node, "data_format")[1] == 'C' ? 1 : x->rank - 1];
 }
 
 static mf_status check_x(const mf_node *node, const mf_shape *x)
 {
     const bool five = strlen(mf_node_string(node, "data_format")) == 5;
     char text[MF_SHAPE_TEXT];
+    mf_shape plain;
 
+    if (mf_is_blocked(node)) {
+        if (mf_node_type(node, "T") != MF_DTYPE_F32 ||
+            strcmp(mf_node_string(node, "data_format"), "NHWC") != 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "_blocked is for NHWC and float");
+        return mf_unblocked_shape(x, &plain);
+    }
     /* TensorFlow's V3 takes 5 dimensions with the formats for 4 as well. */
     if (x->rank < 0 || x->rank == (five ? 5 : 4) ||
         (x->rank == 5 && strstr(node->op_name, "V3") != NULL))
@@ -244,11 +155,8 @@ static mf_status check_norm(const mf_node *node, const mf_shape *const in[5], in
     const bool training = mf_node_bool(node, "is_training");
     const float factor = mf_node_float(node, "exponential_avg_factor");
 
-    *channels = -1;
     MF_TRY(check_x(node, in[0]));
-    if (in[0]->rank > 0)
-        *channels =
-            in[0]->dims[channel_axis(mf_node_string(node, "data_format")[1] == 'C', in[0]->rank)];
+    *channels = channels_of(node, in[0]);
     MF_TRY(check_vector(in[1], "scale", channels));
     MF_TRY(check_vector(in[2], "offset", channels));
     MF_TRY(check_rank1(in[3], "estimated_mean"));
@@ -280,16 +188,13 @@ static mf_status check_grad(const mf_node *node, const mf_shape *const in[5], in
 {
     char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
 
-    *channels = -1;
     MF_TRY(check_x(node, in[1]));
     if (!mf_shape_compatible(in[0], in[1]))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "x and y_backprop must have same shape, but x has shape "
                        "%s and y_backprop has shape %s",
                        mf_shape_text(in[1], a), mf_shape_text(in[0], b));
-    if (in[1]->rank > 0)
-        *channels =
-            in[1]->dims[channel_axis(mf_node_string(node, "data_format")[1] == 'C', in[1]->rank)];
+    *channels = channels_of(node, in[1]);
     MF_TRY(check_vector(in[2], "scale", channels));
     MF_TRY(check_vector(in[3], "saved mean", channels));
     return check_vector(in[4], "saved variance", channels);
@@ -314,33 +219,34 @@ static mf_status norm_grad_infer(mf_infer *in)
 enum { WORK_ARRAYS = 4 };
 
 /* A job over x's shape with `work` (WORK_ARRAYS float vectors) and partial sums allocated. */
-static mf_status job_init(const norm_state *s, const mf_shape *x, norm_job *job, mf_tensor *work,
-                          mf_tensor *partial)
+static mf_status job_init(const norm_state *s, const mf_shape *x, norm_job *job, mf_tensor *work)
 {
-    const int axis = channel_axis(s->channels_first, x->rank);
+    const mf_channels at = s->blocked          ? mf_channels_blocked(x)
+                           : s->channels_first ? mf_channels_first(x)
+                                               : mf_channels_last(x);
 
-    job->outer = mf_shape_span(x, 0, axis);
-    job->channels = x->dims[axis];
-    job->inner = mf_shape_span(x, axis + 1, x->rank);
-    job_cut(job);
-    MF_TRY(mf_tensor_alloc(work, MF_DTYPE_F32, &MF_SHAPE(WORK_ARRAYS, job->channels)));
-    MF_TRY(mf_tensor_alloc(partial, MF_DTYPE_F64, &MF_SHAPE(job->pieces, 2, job->channels)));
-    job->partial = partial->data;
-    return MF_OK;
+    MF_TRY(mf_channel_sums_init(&job->sums, &at));
+    return mf_tensor_alloc(work, MF_DTYPE_F32, &MF_SHAPE(WORK_ARRAYS, job->sums.channels));
+}
+
+/* Elements of a channel. */
+static double positions(const norm_job *job)
+{
+    return (double)(job->sums.at.images * job->sums.at.pixels);
 }
 
 /* Mean and (biased) variance of each channel. */
 static void statistics(const mf_kernel *k, norm_job *job, float *mean, float *variance)
 {
-    const double n = (double)(job->outer * job->inner);
+    const double n = positions(job);
+    const double *sums = mf_channel_sums_run(k, &job->sums, MF_TERM_X);
 
-    sum_all(k, job, SUM_X);
-    for (int64_t c = 0; c < job->channels; c++)
-        mean[c] = (float)(job->partial[c] / n);
-    job->mean = mean;
-    sum_all(k, job, SUM_SQUARE);
-    for (int64_t c = 0; c < job->channels; c++)
-        variance[c] = (float)(job->partial[c] / n);
+    for (int64_t c = 0; c < job->sums.channels; c++)
+        mean[c] = (float)(sums[c] / n);
+    job->sums.mean = mean;
+    sums = mf_channel_sums_run(k, &job->sums, MF_TERM_SQUARE);
+    for (int64_t c = 0; c < job->sums.channels; c++)
+        variance[c] = (float)(sums[c] / n);
 }
 
 static void fill(mf_tensor *t, float value)
@@ -356,8 +262,8 @@ static mf_status normalise(const mf_kernel *k, const mf_tensor *in, mf_tensor *o
     const float *scale = in[1].data, *offset = in[2].data, *old_mean = in[3].data;
     const float *old_variance = in[4].data;
     float *const run_mean = out[1].data, *const run_variance = out[2].data;
-    mf_tensor work = { 0 }, partial = { 0 };
-    norm_job job = { .x = in[0].data, .out = out[0].data };
+    mf_tensor work = { 0 };
+    norm_job job = { .sums.x = in[0].data, .out = out[0].data };
     float *a, *zero;
     mf_status st;
 
@@ -368,17 +274,17 @@ static mf_status normalise(const mf_kernel *k, const mf_tensor *in, mf_tensor *o
         fill(&out[4], 0);
         return MF_OK;
     }
-    MF_TRY_TO(done, job_init(s, &in[0].shape, &job, &work, &partial));
+    MF_TRY_TO(done, job_init(s, &in[0].shape, &job, &work));
     a = work.data;
-    zero = a + job.channels;
-    memset(zero, 0, (size_t)job.channels * sizeof *zero);
+    zero = a + job.sums.channels;
+    memset(zero, 0, (size_t)job.sums.channels * sizeof *zero);
     if (s->training) {
         float *mean = out[3].data, *variance = out[4].data;
-        const double n = (double)(job.outer * job.inner);
+        const double n = positions(&job);
         const float unbias = (float)(n > 1 ? n / (n - 1) : 1), f = s->factor;
 
         statistics(k, &job, mean, variance);
-        for (int64_t c = 0; c < job.channels; c++) {
+        for (int64_t c = 0; c < job.sums.channels; c++) {
             const float v = variance[c] * unbias;
 
             run_mean[c] = f == 1 ? mean[c] : (1 - f) * old_mean[c] + f * mean[c];
@@ -386,21 +292,21 @@ static mf_status normalise(const mf_kernel *k, const mf_tensor *in, mf_tensor *o
         }
         old_variance = variance;
     } else {
-        memcpy(run_mean, old_mean, (size_t)job.channels * sizeof *run_mean);
-        memcpy(run_variance, old_variance, (size_t)job.channels * sizeof *run_mean);
+        memcpy(run_mean, old_mean, (size_t)job.sums.channels * sizeof *run_mean);
+        memcpy(run_variance, old_variance, (size_t)job.sums.channels * sizeof *run_mean);
         fill(&out[3], 0);
         fill(&out[4], 0);
-        job.mean = old_mean;
+        job.sums.mean = old_mean;
     }
-    for (int64_t c = 0; c < job.channels; c++)
+    for (int64_t c = 0; c < job.sums.channels; c++)
         a[c] = scale[c] / sqrtf(old_variance[c] + s->epsilon);
     job.a = a;
     job.b = offset;
     job.c = zero;
-    run_pieces(k, &job, apply_piece);
+    mf_channel_pieces(k, &job.sums, apply_piece, &job);
 done:
     mf_tensor_clear(&work);
-    mf_tensor_clear(&partial);
+    mf_tensor_clear(&job.sums.partial);
     return st;
 }
 
@@ -410,8 +316,10 @@ static mf_status normalise_grad(const mf_kernel *k, const mf_tensor *in, mf_tens
     const norm_state *s = k->state;
     const float *scale = in[2].data, *variance = in[4].data;
     float *dscale = out[1].data, *doffset = out[2].data, *a, *b, *c;
-    mf_tensor work = { 0 }, partial = { 0 };
-    norm_job job = { .dy = in[0].data, .x = in[1].data, .mean = in[3].data, .out = out[0].data };
+    mf_tensor work = { 0 };
+    norm_job job = { .sums = { .dy = in[0].data, .x = in[1].data, .mean = in[3].data },
+                     .out = out[0].data };
+    const double *sums;
     double n;
     mf_status st;
 
@@ -420,15 +328,15 @@ static mf_status normalise_grad(const mf_kernel *k, const mf_tensor *in, mf_tens
         fill(&out[2], 0);
         return MF_OK;
     }
-    MF_TRY_TO(done, job_init(s, &in[1].shape, &job, &work, &partial));
+    MF_TRY_TO(done, job_init(s, &in[1].shape, &job, &work));
     a = work.data;
-    b = a + job.channels;
-    c = b + job.channels;
-    n = (double)(job.outer * job.inner);
-    sum_all(k, &job, SUM_GRAD);
-    for (int64_t i = 0; i < job.channels; i++) {
+    b = a + job.sums.channels;
+    c = b + job.sums.channels;
+    n = positions(&job);
+    sums = mf_channel_sums_run(k, &job.sums, MF_TERM_GRAD);
+    for (int64_t i = 0; i < job.sums.channels; i++) {
         const double inverse = 1 / sqrt((double)variance[i] + (double)s->epsilon);
-        const double dy_sum = job.partial[i], dy_x = job.partial[job.channels + i];
+        const double dy_sum = sums[i], dy_x = sums[job.sums.channels + i];
 
         dscale[i] = (float)(dy_x * inverse);
         doffset[i] = (float)dy_sum;
@@ -439,10 +347,10 @@ static mf_status normalise_grad(const mf_kernel *k, const mf_tensor *in, mf_tens
     job.a = a;
     job.b = b;
     job.c = c;
-    run_pieces(k, &job, apply_piece);
+    mf_channel_pieces(k, &job.sums, apply_piece, &job);
 done:
     mf_tensor_clear(&work);
-    mf_tensor_clear(&partial);
+    mf_tensor_clear(&job.sums.partial);
     return st;
 }
 
@@ -565,6 +473,8 @@ const mf_op mf_ops_batch_norm[] = {
             "!nograd !unordered",
             "bf16[2,3,4,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd !tol:0.05",
             "f32[60,5,5,70] f32[70] f32[70] f32[0]~ f32[0]~ !nograd",
+            "f32[3,2,5,4,8] f32[16] f32[16] f32[0]~ f32[0]~ ; _blocked=true !nograd !notf",
+            "f32[2,2,4,3] f32[6] f32[6] f32[0] f32[0] ; _blocked=true !fails",
             "f32[1,1,1,3] f32[3] f32[3] f32[0]~ f32[0]~ !nograd",
             "f32[2,3,3] f32[3] f32[3] f32[3] f32[3] !fails",
             "f32[2,3,4,3] f32[3] f32[3] f32[2] f32[3] ; is_training=false !fails"),
@@ -591,6 +501,8 @@ const mf_op mf_ops_batch_norm[] = {
         "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] !nograd",
         "f32[2,3,4,3] f32[2,3,4,3] f32[3] f32[3]~ f32[3]@0.5:2~ f32[]~ ; is_training=false",
         "f16[2,3,4,3] f16[2,3,4,3] f32[3] f32[3] f32[3]@0.5:2 f32[] !nograd",
+        "f32[3,2,5,4,8] f32[3,2,5,4,8] f32[16] f32[16] f32[16]@0.5:2 f32[] ; _blocked=true !nograd "
+        "!notf",
         "f32[2,3,4,5] f32[2,3,4,5] f32[3] f32[3] f32[3]@0.5:2 f32[] ; data_format='NCHW' !nograd "
         "!notf",
         "f32[2,3,4,3] f32[2,3,4,2] f32[3] f32[3] f32[3] f32[] !fails"),

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bias.c - adding a vector to every position of a feature map, and the gradient of that. */
+#include "ops/channel_sum.h"
 #include "ops/fold.h"
 #include "ops/grad_util.h"
+#include "ops/layout.h"
 #include "ops/loop.h"
 
 enum { GRAIN = 16384 }; /* elements in a piece */
@@ -59,9 +61,8 @@ static bool channels_first(const mf_node *node)
 /* Where the channels are, or INVALID_ARGUMENT. */
 static mf_status channel_dim(const mf_node *node, const mf_shape *value, int *out)
 {
-    char text[MF_SHAPE_TEXT];
-
     const int least = channels_first(node) ? 3 : 2;
+    char text[MF_SHAPE_TEXT];
 
     if (value->rank < least)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Input tensor must be at least %dD: %s", least,
@@ -148,15 +149,58 @@ static mf_status bias_grad(mf_grad *g)
 
 /* ---- BiasAddGrad: the sum over all dimensions but the channels ---- */
 
+static mf_status check_blocked(const mf_node *node, const mf_shape *x, mf_shape *plain)
+{
+    if (channels_first(node) || mf_node_type(node, "T") != MF_DTYPE_F32)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "_blocked is for NHWC and float");
+    return mf_unblocked_shape(x, plain);
+}
+
 static mf_status sum_infer(mf_infer *in)
 {
+    mf_shape plain;
     int channel = 0;
 
     in->out[0] = MF_SHAPE(-1);
     if (in->in[0].rank < 0)
         return MF_OK;
+    if (mf_is_blocked(in->node)) {
+        MF_TRY(check_blocked(in->node, &in->in[0], &plain));
+        in->out[0].dims[0] = plain.dims[3];
+        return MF_OK;
+    }
     MF_TRY(channel_dim(in->node, &in->in[0], &channel));
     in->out[0].dims[0] = in->in[0].dims[channel];
+    return MF_OK;
+}
+
+static mf_status sum_floats(mf_kernel *k, const mf_channels *at, mf_tensor *out)
+{
+    mf_channel_sums s = { .x = k->in[0]->data };
+    const double *sums;
+    mf_status st;
+
+    MF_TRY_TO(done, mf_channel_sums_init(&s, at));
+    sums = mf_channel_sums_run(k, &s, MF_TERM_X);
+    for (int64_t c = 0; c < s.channels; c++)
+        ((float *)out->data)[c] = (float)sums[c];
+done:
+    mf_tensor_clear(&s.partial);
+    return st;
+}
+
+static mf_status sum_blocked(mf_kernel *k)
+{
+    const mf_shape *x = &k->in[0]->shape;
+    const mf_channels at = mf_channels_blocked(x);
+    mf_shape plain;
+    mf_tensor *out;
+
+    MF_TRY(check_blocked(k->node, x, &plain));
+    MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(plain.dims[3]), &out));
+    if (k->in[0]->count > 0)
+        return sum_floats(k, &at, out);
+    memset(out->data, 0, (size_t)out->count * sizeof(float));
     return MF_OK;
 }
 
@@ -173,11 +217,18 @@ static mf_status sum_run(mf_kernel *k)
     mf_shape shape;
     int channel = 0;
 
+    if (mf_is_blocked(k->node))
+        return sum_blocked(k);
     MF_TRY(channel_dim(k->node, &x->shape, &channel));
     if (!fold)
         return MF_FAIL(MF_UNIMPLEMENTED, "op %s has no kernel for type %s", k->node->op_name,
                        mf_dtype_name(x->dtype));
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(x->shape.dims[channel]), &out));
+    if (x->dtype == MF_DTYPE_F32 && channel == x->shape.rank - 1 && x->count > 0) {
+        const mf_channels at = mf_channels_last(&x->shape);
+
+        return sum_floats(k, &at, out);
+    }
     shape = MF_SHAPE(mf_shape_span(&x->shape, 0, channel), x->shape.dims[channel],
                      mf_shape_span(&x->shape, channel + 1, x->shape.rank));
     if (complex_parts) /* a complex sum is the sums of the parts */
@@ -222,9 +273,11 @@ const mf_op mf_ops_bias[] = {
       .infer = sum_infer,
       .grad = sum_grad,
       .run = sum_run,
-      .samples =
-          MF_SAMPLES("f32[3,5]", "f32[2,3,4,5] ; data_format='NCHW'", "f64[2,3,5]", "f16[2,5]",
-                     "bf16[2,3,2,2] !notf", /* TensorFlow adds up in bfloat16 */ "i32[2,3]",
-                     "c64[2,3]", "f32[0,5]", "f32[3000,7] !nograd", "f32[5] !fails") },
+      .samples = MF_SAMPLES("f32[3,5]", "f32[2,3,4,5] ; data_format='NCHW'", "f64[2,3,5]",
+                            "f16[2,5]", "bf16[2,3,2,2] !notf",
+                            /* TensorFlow adds up in bfloat16 */ "i32[2,3]", "c64[2,3]", "f32[0,5]",
+                            "f32[3000,7] !nograd", "f32[2,2,3,4,8] ; _blocked=true !nograd !notf",
+                            "f32[2,2,0,4,8] ; _blocked=true !nograd !notf",
+                            "f32[2,2,3,8] ; _blocked=true !fails", "f32[5] !fails") },
     { 0 },
 };

@@ -78,7 +78,8 @@ static mf_status bincount_run(mf_kernel *k)
                        x->shape.rank);
     size = mf_tensor_int_at(k->in[1], 0);
     MF_TRY(check_size(size));
-    if (weights->count > 0 && weights->count != x->count)
+    if (weights->count > 0 &&
+        (dense ? !mf_shape_equal(&weights->shape, &x->shape) : weights->count != x->count))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "`weights` must be the same shape as `arr` or a length-0 `Tensor`: %lld "
                        "weights for %lld values",

@@ -57,7 +57,28 @@ static const mf_string *name_input(const mf_kernel *k, int64_t i)
     return (const mf_string *)k->in[1]->data + i;
 }
 
+/* Reading follows links, so each file is asked for by itself; writing replaces them (but for the
+ * index, where it is no plain file). */
+static mf_status step_allows(const void *step, const char *path)
+{
+    return mf_step_file(step, path);
+}
+
+static mf_bundle_guard guard_of(const mf_kernel *k)
+{
+    return (mf_bundle_guard){ .allow = step_allows, .ctx = k->step };
+}
+
 /* ---- SaveV2 ---- */
+
+static mf_status check_index(const mf_step *step, const char *prefix)
+{
+    char *path = mf_bundle_index_path(prefix);
+    const mf_status st = path ? mf_step_file(step, path) : MF_NOMEM("a file name");
+
+    mf_free(path);
+    return st;
+}
 
 /* Sharded saving begins with a directory that does not exist yet. Its parent must. */
 static mf_status make_directory(const mf_step *step, const char *prefix)
@@ -111,6 +132,7 @@ static mf_status save_run(mf_kernel *k)
     MF_TRY(path_input(k->in[0], 0, prefix));
     MF_TRY(make_directory(k->step, prefix));
     MF_TRY(mf_step_file(k->step, prefix));
+    MF_TRY(check_index(k->step, prefix));
     MF_TRY(mf_bundle_writer_new(prefix, &w));
     st = save_tensors(k, w);
     mf_bundle_writer_free(w);
@@ -156,13 +178,14 @@ static mf_status restore_one(mf_kernel *k, int i, mf_bundle *b)
     return MF_OK;
 }
 
-static mf_status open_bundle(const mf_step *step, const char *prefix, mf_bundle **b)
+static mf_status open_bundle(const mf_kernel *k, const char *prefix, mf_bundle **b)
 {
+    const mf_bundle_guard guard = guard_of(k);
     mf_status st;
 
     *b = NULL;
-    MF_TRY(mf_step_file(step, prefix));
-    st = mf_bundle_open(prefix, b);
+    MF_TRY(mf_step_file(k->step, prefix));
+    st = mf_bundle_open(prefix, &guard, b);
     if (st == MF_NOT_FOUND)
         return MF_FAIL(MF_NOT_FOUND,
                        "Unsuccessful TensorSliceReader constructor: Failed to find any matching "
@@ -179,7 +202,7 @@ static mf_status restore_run(mf_kernel *k)
 
     MF_TRY(check_inputs(k, k->n_out));
     MF_TRY(path_input(k->in[0], 0, prefix));
-    st = open_bundle(k->step, prefix, &b);
+    st = open_bundle(k, prefix, &b);
     for (int i = 0; i < k->n_out && st == MF_OK; i++)
         st = restore_one(k, i, b);
     mf_bundle_close(b);
@@ -225,6 +248,7 @@ static mf_status merge_run(mf_kernel *k)
     char to[PATH_MAX];
     mf_arena *arena = mf_arena_new();
     const char **prefixes = arena ? MF_ARENA_ARRAY(arena, const char *, k->in[0]->count + 1) : NULL;
+    const mf_bundle_guard guard = guard_of(k);
     mf_status st;
 
     if (!prefixes)
@@ -236,9 +260,9 @@ static mf_status merge_run(mf_kernel *k)
     else
         st = merge_paths(k, arena, prefixes, to);
     if (st == MF_OK)
-        st =
-            mf_bundle_merge(prefixes, k->in[0]->count, to, mf_node_bool(k->node, "delete_old_dirs"),
-                            mf_node_bool(k->node, "allow_missing_files"));
+        st = mf_bundle_merge(prefixes, k->in[0]->count, to, &guard,
+                             mf_node_bool(k->node, "delete_old_dirs"),
+                             mf_node_bool(k->node, "allow_missing_files"));
     mf_arena_free(arena);
     return st;
 }

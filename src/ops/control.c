@@ -2,6 +2,7 @@
 /* control.c - control flow. The executor itself carries these ops out (mf_op.control says how);
  * here stand their signatures, shapes and gradients. Calls of functions are gone once a graph is
  * compiled: bodies are inlined. */
+#include "graph/gradients.h"
 #include "ops/grad_util.h"
 
 #include <string.h>
@@ -38,7 +39,8 @@ static mf_status call_infer(mf_infer *in)
     return MF_OK;
 }
 
-/* ---- gradients: of conditionals only; a loop's gradient is another loop ---- */
+/* ---- gradients: of Switch and Merge as conditionals have them; calls see graph/gradients.h ----
+ */
 
 static bool is_op(mf_output x, const char *name)
 {
@@ -93,7 +95,7 @@ static mf_status loop_cond_run(mf_kernel *k)
     {                                                                                              \
         .name = NAME, .def = DEF, .control = CONTROL, .flags = FLAGS, .infer = INFER, .grad = GRAD \
     }
-#define CALL(NAME, DEF) CONTROL(NAME, DEF, MF_CONTROL_CALL, 0, call_infer, mf_grad_missing)
+#define CALL(NAME, DEF, GRAD) CONTROL(NAME, DEF, MF_CONTROL_CALL, 0, call_infer, GRAD)
 
 #define ENTER_ATTRS                                                                                \
     "{T:type, frame_name:string, is_constant:bool=false, parallel_iterations:int=10}"
@@ -142,13 +144,14 @@ const mf_op mf_ops_control[] = {
       .grad = mf_grad_none,
       .run = loop_cond_run,
       .samples = MF_SAMPLES("bool[]") },
-    CALL("PartitionedCall", PARTITIONED),
-    CALL("StatefulPartitionedCall", PARTITIONED " is_stateful is_distributed_communication"),
-    CALL("If", IF " is_stateful"),
-    CALL("StatelessIf", IF),
-    CALL("While", WHILE " is_stateful"),
-    CALL("StatelessWhile", WHILE),
-    CALL("Case", CASE " is_stateful"),
-    CALL("StatelessCase", CASE),
+    CALL("PartitionedCall", PARTITIONED, mf_grad_call),
+    CALL("StatefulPartitionedCall", PARTITIONED " is_stateful is_distributed_communication",
+         mf_grad_call),
+    CALL("If", IF " is_stateful", mf_grad_branches),
+    CALL("StatelessIf", IF, mf_grad_branches),
+    CALL("While", WHILE " is_stateful", mf_grad_loop),
+    CALL("StatelessWhile", WHILE, mf_grad_loop),
+    CALL("Case", CASE " is_stateful", mf_grad_branches),
+    CALL("StatelessCase", CASE, mf_grad_branches),
     { 0 },
 };

@@ -3,6 +3,7 @@
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 #include "ops/loop.h"
+#include "ops/tensor_list.h"
 
 /* ---- Fill, ZerosLike, OnesLike, Empty ---- */
 
@@ -72,7 +73,9 @@ static mf_status zeros_like_run(mf_kernel *k)
 {
     mf_tensor *out;
 
-    if (k->in[0]->dtype == MF_DTYPE_RESOURCE || k->in[0]->dtype == MF_DTYPE_VARIANT)
+    if (k->in[0]->dtype == MF_DTYPE_VARIANT)
+        return mf_tensor_list_zeros(k);
+    if (k->in[0]->dtype == MF_DTYPE_RESOURCE)
         return MF_FAIL(MF_UNIMPLEMENTED, "op %s has no kernel for type %s", k->node->op_name,
                        mf_dtype_name(k->in[0]->dtype));
     MF_TRY(mf_kernel_out(k, 0, &k->in[0]->shape, &out));

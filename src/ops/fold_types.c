@@ -204,8 +204,8 @@ INT_FOLDS(i16, INT16_MIN, INT16_MAX)
 INT_FOLDS(i32, INT32_MIN, INT32_MAX)
 INT_FOLDS(i64, INT64_MIN, INT64_MAX)
 
-STORE(max, bool, uint8_t, KEEP)
-STORE(min, bool, uint8_t, KEEP)
+STORE(max, b8, uint8_t, KEEP)
+STORE(min, b8, uint8_t, KEEP)
 
 FOLD_AND_STORE(prod, c64, float _Complex, float _Complex, 1, SAME, PROD, KEEP)
 FOLD_AND_STORE(prod, c128, double _Complex, double _Complex, 1, SAME, PROD, KEEP)
@@ -252,9 +252,9 @@ static const mf_fold folds[MF_FOLD_OPS][MF_DTYPE_COUNT] = {
                        [MF_DTYPE_C64] = ROW(prod, c64, float _Complex, prod, c64),
                        [MF_DTYPE_C128] = ROW(prod, c128, double _Complex, prod, c128) },
     [MF_FOLD_MAX] = { FLOAT_ROWS(max, ACC_SAME, max), UINT_ROWS(max, ACC_SAME),
-                      INT_ROWS(max, ACC_SAME), [MF_DTYPE_BOOL] = ROW(max, u8, uint8_t, max, bool) },
+                      INT_ROWS(max, ACC_SAME), [MF_DTYPE_BOOL] = ROW(max, u8, uint8_t, max, b8) },
     [MF_FOLD_MIN] = { FLOAT_ROWS(min, ACC_SAME, min), UINT_ROWS(min, ACC_SAME),
-                      INT_ROWS(min, ACC_SAME), [MF_DTYPE_BOOL] = ROW(min, u8, uint8_t, min, bool) },
+                      INT_ROWS(min, ACC_SAME), [MF_DTYPE_BOOL] = ROW(min, u8, uint8_t, min, b8) },
     [MF_FOLD_NORM] = { FLOAT_ROWS(norm, ACC_DOUBLE, norm),
                        UINT_ROWS(norm, ACC_SAME), [MF_DTYPE_I8] = ROW(norm, u8, uint8_t, norm, i8),
                        [MF_DTYPE_I16] = ROW(norm, u16, uint16_t, norm, i16),

@@ -7,8 +7,28 @@ mf_status mf_grad_none(mf_grad *g)
     return MF_OK;
 }
 
+/* The name of the loop that `n`, a node of its control flow, belongs to; NULL: of none. */
+static const char *loop_of(const mf_node *n)
+{
+    for (int i = 0; i < 4; i++) { /* Exit, Switch, Merge, Enter */
+        if (n->op && n->op->control == MF_CONTROL_ENTER)
+            return mf_node_string(n, "frame_name");
+        if (!n->op || n->op->control == MF_CONTROL_NONE || n->n_inputs == 0)
+            return NULL;
+        n = n->inputs[0].node;
+    }
+    return NULL;
+}
+
 mf_status mf_grad_missing(mf_grad *g)
 {
+    const char *loop = loop_of(g->node);
+
+    if (loop)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "no gradient through the loop '%s' of Enter, Exit and NextIteration "
+                       "({{node %s}}); built as While it has one (tf.enable_control_flow_v2)",
+                       loop, g->node->name);
     return MF_FAIL(MF_UNIMPLEMENTED, "op %s has no gradient ({{node %s}})", g->node->op_name,
                    g->node->name);
 }

@@ -22,7 +22,8 @@
 #define MF_IVDEP _Pragma("GCC ivdep")
 #endif
 
-/* Kinds: storage type, type computed in, load and store. */
+/* Kinds: storage type, type computed in, load and store. Booleans are b8: "bool" is a macro of
+ * <stdbool.h> and would not survive being passed on. */
 #define MF_S_f32 float
 #define MF_S_f64 double
 #define MF_S_f16 mf_f16
@@ -35,7 +36,7 @@
 #define MF_S_u16 uint16_t
 #define MF_S_u32 uint32_t
 #define MF_S_u64 uint64_t
-#define MF_S_bool uint8_t
+#define MF_S_b8 uint8_t
 #define MF_S_c64 float _Complex
 #define MF_S_c128 double _Complex
 
@@ -51,7 +52,7 @@
 #define MF_C_u16 uint16_t
 #define MF_C_u32 uint32_t
 #define MF_C_u64 uint64_t
-#define MF_C_bool uint8_t
+#define MF_C_b8 uint8_t
 #define MF_C_c64 float _Complex
 #define MF_C_c128 double _Complex
 
@@ -68,7 +69,7 @@
 #define MF_LD_u16 MF_LD_PLAIN
 #define MF_LD_u32 MF_LD_PLAIN
 #define MF_LD_u64 MF_LD_PLAIN
-#define MF_LD_bool MF_LD_PLAIN
+#define MF_LD_b8 MF_LD_PLAIN
 #define MF_LD_c64 MF_LD_PLAIN
 #define MF_LD_c128 MF_LD_PLAIN
 
@@ -85,7 +86,7 @@
 #define MF_ST_u16(v) MF_ST_PLAIN(u16, v)
 #define MF_ST_u32(v) MF_ST_PLAIN(u32, v)
 #define MF_ST_u64(v) MF_ST_PLAIN(u64, v)
-#define MF_ST_bool(v) ((uint8_t)((v) != 0))
+#define MF_ST_b8(v) ((uint8_t)((v) != 0))
 #define MF_ST_c64(v) MF_ST_PLAIN(c64, v)
 #define MF_ST_c128(v) MF_ST_PLAIN(c128, v)
 

@@ -6,13 +6,6 @@
 #include "ops/grad_util.h"
 #include "ops/loop.h"
 
-/* Booleans: loop.h's kind is called bool, which <stdbool.h> turns into _Bool before it is pasted.
- */
-#define MF_S_b8 uint8_t
-#define MF_C_b8 uint8_t
-#define MF_LD_b8 MF_LD_PLAIN
-#define MF_ST_b8(v) ((uint8_t)((v) != 0))
-
 /* The function of x's type. 16-bit floats are floats by the time an expression sees them. */
 #define MF_PICK_REAL(x, f32, f64) _Generic((x), float : f32, double : f64)(x)
 #define MF_PICK(x, f32, f64, c64, c128)                                                            \

@@ -60,14 +60,14 @@ MF_EACH_FLOAT(ROW, min, MIN)
 MF_EACH_INT(ROW, min, MIN)
 MF_EACH_FLOAT(ROW, max, MAX)
 MF_EACH_INT(ROW, max, MAX)
-ROW(add, bool, OR)
-ROW(mul, bool, AND)
-ROW(min, bool, AND)
-ROW(max, bool, OR)
+ROW(add, b8, OR)
+ROW(mul, b8, AND)
+ROW(min, b8, AND)
+ROW(max, b8, OR)
 
 #define NUMBERS(NAME) MF_FN_FLOATS(NAME), MF_FN_INTS(NAME), MF_FN_COMPLEX(NAME)
 #define REALS(NAME) MF_FN_FLOATS(NAME), MF_FN_INTS(NAME)
-#define BOOL(NAME) [MF_DTYPE_BOOL] = NAME##_bool
+#define BOOL(NAME) [MF_DTYPE_BOOL] = NAME##_b8
 
 static row_fn *const row_fns[MF_SCATTER_COUNT][MF_DTYPE_COUNT] = {
     [MF_SCATTER_ADD] = { NUMBERS(add), BOOL(add) }, [MF_SCATTER_SUB] = { NUMBERS(sub) },

@@ -222,7 +222,7 @@ static mf_status sparse_fill(mf_kernel *k, const mf_tensor *tuples, const mf_ten
                        "sparse_values has incorrect shape: %" PRId64 " elements for %" PRId64
                        " indices",
                        values->count, rows->count);
-    if (fill->count != 1)
+    if (fill->shape.rank != 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "default_value should be a scalar.");
     if (mf_node_bool(k->node, "validate_indices"))
         MF_TRY(check_order(rows));

@@ -76,14 +76,16 @@ static mf_status add_indexed(spec_reader *r, int64_t i)
  * stands at the end when it is not written. */
 static mf_status read_spec(spec_reader *r)
 {
+    const uint64_t marks = (uint64_t)r->masks->ellipsis;
     int64_t ellipsis = -1, mentioned = 0;
+
+    if (marks & (marks - 1)) /* also where there are no dimensions to them */
+        return MF_FAIL(MF_INVALID_ARGUMENT, "Multiple ellipses in slice spec not allowed");
 
     for (int64_t i = 0; i < r->n; i++) {
         if (!bit(r->masks->ellipsis, i)) {
             mentioned += !bit(r->masks->new_axis, i);
         } else {
-            if (ellipsis >= 0)
-                return MF_FAIL(MF_INVALID_ARGUMENT, "Multiple ellipses in slice spec not allowed");
             ellipsis = i;
         }
     }

@@ -142,7 +142,7 @@ static mf_status as_string_prepare(mf_prepare *p)
     MF_TRY(check_format(p->node, type));
     if (width > -1)
         (void)snprintf(width_text, sizeof width_text, "%d", width);
-    if (precision > -1)
+    if (precision > -1 && type != MF_DTYPE_STRING)
         (void)snprintf(precision_text, sizeof precision_text, ".%d", precision);
     (void)snprintf(args->format, sizeof args->format, "%%%s%s%s%s", mf_node_string(p->node, "fill"),
                    width_text, precision_text, letter);
@@ -265,10 +265,10 @@ const mf_op mf_ops_string_number[] = {
       .infer = mf_infer_scalar,
       .grad = mf_grad_missing,
       .run = format_run,
-      .samples =
-          MF_SAMPLES("i32[2]{1,2} ; template='v={}' placeholder='{}'",
-                     "f32[2,3]{1,2,3,4,5,6} str[2]{a,b} ; template='{} and {}' placeholder='{}'",
-                     "i32[20] ; summarize=2", "i32[7,2,2] ; summarize=-1", "bool[] ;", "f32[2,0] ;",
-                     "f32[1] ; template='x' !fails") },
+      .samples = MF_SAMPLES(
+          "i32[2]{1,2} ; template='v={}' placeholder='{}'",
+          "f32[2,3]{1,2,3,4,5,6} str[2]{a,b} ; template='{} and {}' placeholder='{}'",
+          "i32[20] ; summarize=2", "i32[7,2,2] ; summarize=-1", "bool[] ;", "f32[2,0] ;",
+          "bool[2,0] ;", "c64[2,3] ;", "c64[2] ; summarize=-1", "f32[1] ; template='x' !fails") },
     { 0 },
 };

@@ -66,19 +66,25 @@ static mf_status list_new(mf_dtype dtype, const mf_shape *element, int64_t n, li
 
 /* ---- inputs and outputs ---- */
 
-/* Output i becomes the list; takes over the reference, also on failure. */
-static mf_status put_list(mf_kernel *k, int i, list *l)
+/* *t becomes a scalar variant that holds the list; takes over the reference, also on failure. */
+static mf_status wrap_list(list *l, mf_tensor *t)
 {
-    mf_tensor t = { 0 };
-    const mf_status st = mf_tensor_alloc(&t, MF_DTYPE_VARIANT, &MF_SCALAR);
+    mf_tensor holder = { 0 };
+    const mf_status st = mf_tensor_alloc(&holder, MF_DTYPE_VARIANT, &MF_SCALAR);
 
     if (st != MF_OK) {
         mf_object_unref(&l->object);
         return st;
     }
-    *(mf_object **)t.data = &l->object;
-    mf_tensor_move(k->out[i], &t);
+    *(mf_object **)holder.data = &l->object;
+    mf_tensor_move(t, &holder);
     return MF_OK;
+}
+
+/* Output i becomes the list; takes over the reference, also on failure. */
+static mf_status put_list(mf_kernel *k, int i, list *l)
+{
+    return wrap_list(l, k->out[i]);
 }
 
 static mf_status input_list(const mf_kernel *k, mf_dtype dtype, list **out)
@@ -538,6 +544,137 @@ static mf_status element_shape_run(mf_kernel *k)
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(l->element.rank), &out));
     for (int d = 0; d < l->element.rank; d++)
         mf_index_put(out, d, l->element.dims[d]);
+    return MF_OK;
+}
+
+/* ---- lists as numbers ---- */
+
+enum { NESTING_MAX = 32 }; /* lists within lists */
+
+static mf_status zeros_of(const list *l, int depth, list **out);
+static mf_status sum_of(const list *a, const list *b, int depth, list **out);
+
+/* The list in a scalar variant. */
+static mf_status list_in(const mf_tensor *t, int depth, const list **out)
+{
+    const mf_object *o = t->count == 1 ? mf_handle_object(t) : NULL;
+
+    *out = NULL;
+    if (!o || o->type != &list_type)
+        return MF_FAIL(MF_UNIMPLEMENTED, "arithmetic with a variant that is no tensor list");
+    if (depth > NESTING_MAX)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "lists are nested more than %d deep", NESTING_MAX);
+    *out = (const list *)o;
+    return MF_OK;
+}
+
+static mf_status zero_item(const mf_tensor *item, int depth, mf_tensor *out)
+{
+    const list *inner;
+    list *zeros;
+
+    if (item->dtype == MF_DTYPE_VARIANT) {
+        MF_TRY(list_in(item, depth, &inner));
+        MF_TRY(zeros_of(inner, depth + 1, &zeros));
+        return wrap_list(zeros, out);
+    }
+    MF_TRY(mf_tensor_alloc(out, item->dtype, &item->shape));
+    mf_cells_zero(item->dtype, out->data, 0, out->count);
+    return MF_OK;
+}
+
+static mf_status zeros_of(const list *l, int depth, list **out)
+{
+    mf_status st = MF_OK;
+
+    MF_TRY(list_new(l->dtype, &l->element, l->n, out));
+    (*out)->max = l->max;
+    for (int64_t i = 0; st == MF_OK && i < l->n; i++) {
+        if (l->items[i].dtype != MF_DTYPE_INVALID)
+            st = zero_item(&l->items[i], depth, &(*out)->items[i]);
+    }
+    if (st != MF_OK)
+        mf_object_unref(&(*out)->object);
+    return st;
+}
+
+static mf_status sum_lists(const mf_tensor *a, const mf_tensor *b, int depth, mf_tensor *out)
+{
+    const list *left, *right;
+    list *sum;
+
+    MF_TRY(list_in(a, depth, &left));
+    MF_TRY(list_in(b, depth, &right));
+    MF_TRY(sum_of(left, right, depth, &sum));
+    return wrap_list(sum, out);
+}
+
+static mf_status sum_items(const mf_tensor *a, const mf_tensor *b, int depth, mf_tensor *out)
+{
+    const mf_loop *add = mf_op_find("AddV2")->loop;
+    char have[MF_SHAPE_TEXT], want[MF_SHAPE_TEXT];
+
+    if (a->dtype == MF_DTYPE_INVALID || b->dtype == MF_DTYPE_INVALID) { /* zero */
+        mf_tensor_set(out, a->dtype == MF_DTYPE_INVALID ? b : a);
+        return MF_OK;
+    }
+    if (a->dtype == MF_DTYPE_VARIANT)
+        return sum_lists(a, b, depth + 1, out);
+    if (!mf_shape_equal(&a->shape, &b->shape))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "elements of the shapes %s and %s cannot be added",
+                       mf_shape_text(&a->shape, have), mf_shape_text(&b->shape, want));
+    if (!add->fn[a->dtype])
+        return MF_FAIL(MF_UNIMPLEMENTED, "lists of %s cannot be added", mf_dtype_name(a->dtype));
+    MF_TRY(mf_tensor_alloc(out, a->dtype, &a->shape));
+    add->fn[a->dtype](&(mf_span){ .in = { a->data, b->data }, .out = out->data, .n = out->count });
+    return MF_OK;
+}
+
+static mf_status sum_of(const list *a, const list *b, int depth, list **out)
+{
+    mf_shape element;
+    mf_status st = MF_OK;
+
+    if (a->dtype != b->dtype || a->n != b->n)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "Trying to add two lists of tensors with different lengths or types: %lld "
+                       "of %s and %lld of %s",
+                       (long long)a->n, mf_dtype_name(a->dtype), (long long)b->n,
+                       mf_dtype_name(b->dtype));
+    MF_TRY(mf_shape_merge(&a->element, &b->element, &element));
+    MF_TRY(list_new(a->dtype, &element, a->n, out));
+    (*out)->max = a->max;
+    for (int64_t i = 0; st == MF_OK && i < a->n; i++)
+        st = sum_items(&a->items[i], &b->items[i], depth, &(*out)->items[i]);
+    if (st != MF_OK)
+        mf_object_unref(&(*out)->object);
+    return st;
+}
+
+mf_status mf_tensor_list_zeros(mf_kernel *k)
+{
+    const list *l;
+    list *zeros;
+
+    MF_TRY(list_in(k->in[0], 0, &l));
+    MF_TRY(zeros_of(l, 0, &zeros));
+    return wrap_list(zeros, k->out[0]);
+}
+
+mf_status mf_tensor_list_sum(mf_kernel *k)
+{
+    mf_tensor sum = { 0 };
+
+    mf_tensor_set(&sum, k->in[0]);
+    for (int j = 1; j < k->n_in; j++) {
+        mf_tensor next = { 0 };
+        const mf_status st = sum_lists(&sum, k->in[j], 0, &next);
+
+        mf_tensor_clear(&sum);
+        MF_TRY(st);
+        sum = next;
+    }
+    mf_tensor_move(k->out[0], &sum);
     return MF_OK;
 }
 

@@ -52,7 +52,7 @@ static mf_status handle_run(mf_kernel *k)
 static mf_status reference_infer(mf_infer *in)
 {
     in->out[0] = *mf_node_shape(in->node, "shape");
-    if (strcmp(in->node->op_name, "Variable") == 0 && in->out[0].rank == 0)
+    if (in->node->any_shape || (strcmp(in->node->op_name, "Variable") == 0 && in->out[0].rank == 0))
         in->out[0] = MF_SHAPE_UNKNOWN;
     return MF_OK;
 }
@@ -213,7 +213,9 @@ static mf_status update_prepare(mf_prepare *p)
 
     if (!s)
         return MF_NOMEM("an assignment");
-    s->validate_shape = mf_node_bool(p->node, "validate_shape");
+    /* Plans trust the declared shape of a resource variable, whatever the attribute says; that of a
+     * reference where no Assign without validation reaches it. */
+    s->validate_shape = mf_node_bool(p->node, "validate_shape") || p->node->n_outputs == 0;
     if (add || sub) {
         const mf_op *op = mf_op_find(add ? "AddV2" : "Sub");
 

@@ -116,13 +116,13 @@ static mf_status one_hot_run(mf_kernel *k)
 MF_EACH_FLOAT(FIND, find, NOT_ZERO)
 MF_EACH_INT(FIND, find, NOT_ZERO)
 MF_EACH_COMPLEX(FIND, find, NOT_ZERO)
-FIND(find, bool, NOT_ZERO)
+FIND(find, b8, NOT_ZERO)
 
 typedef int64_t find_fn(const void *data, int64_t n, int64_t *out);
 static find_fn *const find_fns[MF_DTYPE_COUNT] = {
-    MF_FN_FLOATS(find),          MF_FN_INTS(find),           MF_FN_COMPLEX(find),
-    [MF_DTYPE_BOOL] = find_bool, [MF_DTYPE_QI8] = find_i8,   [MF_DTYPE_QU8] = find_u8,
-    [MF_DTYPE_QI16] = find_i16,  [MF_DTYPE_QU16] = find_u16, [MF_DTYPE_QI32] = find_i32,
+    MF_FN_FLOATS(find),         MF_FN_INTS(find),           MF_FN_COMPLEX(find),
+    [MF_DTYPE_BOOL] = find_b8,  [MF_DTYPE_QI8] = find_i8,   [MF_DTYPE_QU8] = find_u8,
+    [MF_DTYPE_QI16] = find_i16, [MF_DTYPE_QU16] = find_u16, [MF_DTYPE_QI32] = find_i32,
 };
 
 static mf_status where_infer(mf_infer *in)

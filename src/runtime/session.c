@@ -36,6 +36,7 @@ typedef struct compiled {
     mf_program *program;
     mf_arena *arena;
     int users; /* guarded by the session's lock */
+    bool stale; /* the same: trusts shapes that no longer hold, and is found no more */
     int64_t used_at; /* for eviction */
 } compiled;
 
@@ -195,13 +196,27 @@ void mf_session_free(mf_session *session)
     mf_free(s);
 }
 
+/* Variables may have other shapes from now on. */
+static void forget_shapes(mf_session *s, const mf_graph *added)
+{
+    bool reshapes = false;
+
+    for (int64_t i = 0; i < added->n_nodes && !reshapes; i++)
+        reshapes =
+            mf_node_reshapes(added->nodes[i]) && !mf_graph_find(s->graph, added->nodes[i]->name);
+    for (int64_t i = 0; reshapes && i < s->n_cache; i++)
+        s->cache[i]->stale = true;
+}
+
 mf_status mf_session_extend(mf_session *session, const mf_graph *graph)
 {
     mf_status st = mf_graph_status(graph);
 
     pthread_mutex_lock(&session->lock);
-    if (st == MF_OK)
+    if (st == MF_OK) {
+        forget_shapes(session, graph);
         st = mf_graph_merge(session->graph, graph);
+    }
     pthread_mutex_unlock(&session->lock);
     return st;
 }
@@ -268,7 +283,7 @@ static compiled *cache_find(mf_session *s, uint64_t hash, uint64_t family, const
     for (int64_t i = 0; i < s->n_cache; i++) {
         compiled *c = s->cache[i];
 
-        if (c->family != family)
+        if (c->family != family || c->stale)
             continue;
         if ((!c->shapes || c->hash == hash) && same_names(&c->names, n) && same_feeds(c, feeds))
             return c;

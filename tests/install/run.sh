@@ -34,7 +34,7 @@ flags() { PKG_CONFIG_PATH=$(dirname "$(find "$at" -name meshflow.pc)") pkg-confi
 # shellcheck disable=SC2046
 shared_by_pkg_config()
 {
-    gcc main.c -o "$work/shared" $(flags --cflags --libs) &&
+    gcc ../../examples/regression.c -o "$work/shared" $(flags --cflags --libs) &&
         readelf -d "$work/shared" | grep -F '[libmeshflow.so.0]' &&
         LD_LIBRARY_PATH=$at/lib "$work/shared"
 }
@@ -42,7 +42,7 @@ shared_by_pkg_config()
 # shellcheck disable=SC2046
 static_by_pkg_config()
 {
-    gcc main.c -o "$work/static" $(flags --cflags) \
+    gcc ../../examples/regression.c -o "$work/static" $(flags --cflags) \
         $(flags --static --libs | sed 's/-lmeshflow/-l:libmeshflow.a/') &&
         ! readelf -d "$work/static" | grep -F '[libmeshflow.so' &&
         "$work/static"

@@ -35,16 +35,26 @@ WE_REFUSE = [
      "TensorFlow takes any gradient and reads it by its own idea of the shape"),
     (r"(Inv|Reciprocal|Sigmoid|Tanh|Sqrt|Rsqrt)Grad", r"not compatible|must be of the same shape",
      "TensorFlow reads both as flat arrays without looking at their shapes"),
-    (r"MaxPool.*(V2|Argmax)", r"stride for dimension [03] must be positive",
+    (r"(Avg|Max)Pool.*", r"stride for dimension [03] must be positive",
      "TensorFlow does not look at these strides over batch and channels"),
-    (r"ResourceGather", r"should be equal to indices.shape",
+    (r"ResourceGather", r"should be equal to indices.shape|indices.* is not in \[0",
      "TensorFlow reads on into another batch, or behind the end"),
-    (r"GatherV2", r"indices.* is not in \[0", "TensorFlow checks none where nothing is gathered"),
-    (r"DepthwiseConv2dNativeBackprop(Input|Filter)", r"dilations", "TensorFlow ignores them"),
+    (r"(Resource)?Scatter.*", r"params must be at least 1-D", "TensorFlow takes a scalar for a row"),
+    (r"(Resource)?SparseApply.*", r"grad must have the rank of var",
+     "TensorFlow reads rows of the gradient as if they had the variable's shape"),
+    (r"SoftmaxCrossEntropyWithLogits", r"Must have at least one class",
+     "there is no answer without classes"),
+    (r"Gather(V2)?", r"indices.* is not in \[0", "TensorFlow checks none where nothing is gathered"),
+    (r"DepthwiseConv2dNativeBackprop(Input|Filter)", r"dilations|out_backprop doesn't match computed",
+     "TensorFlow ignores dilations"),
+    (r".*", r"the result would have rank \d+; at most 8 is supported", "MF_MAX_RANK"),
     (r"(Depthwise)?Conv[23]d.*|Conv[23]D.*", r"the window has size 0", "TensorFlow slides it over one position too many"),
+    (r"ConcatOffset", r"is negative or too large", "a size below 0 is none"),
     (r"MatrixDiagV[23]", r"diag_index is out of bound",
      "TensorFlow makes a matrix without the diagonals it was given"),
-    (r"ReverseV2", r"out of valid range \[0, 0\)", "TensorFlow checks no axes of a scalar"),
+    (r"ReverseV2", r"out of valid range", "TensorFlow checks no axes of a scalar or of nothing"),
+    (r"SparseSegment.*Grad", r"out of range \[0, 0\)", "TensorFlow checks nothing that goes nowhere"),
+    (r"UnravelIndex", r"index -\d+ is out of bound", "TensorFlow looks for indices too large only"),
 ]
 
 # Generated inputs that only TensorFlow refuses: ops, its message, why.
@@ -54,11 +64,13 @@ THEY_REFUSE = [
     (r"Arg(Max|Min)", r"Expected dimension in the range .* but got -?\d{5}",
      "TensorFlow reads an axis of 16 bits as one of 32"),
     (r"Conv[23]D.*", r"filter_size does not have enough|must have the same number of channels. Got 0|"
-     r"filter must not have zero elements", "nothing from nothing; TensorFlow does so elsewhere"),
+     r"filter must not have zero elements|filter depth must be stricly positive", "nothing from nothing; TensorFlow does so elsewhere"),
     (r"DepthwiseConv2dNative.*", r"only supports equal length strides",
      "TensorFlow's kernels have one stride for both dimensions"),
+    (r"MaxPoolGrad.*", r"not yet supported on the depth dimension",
+     "MaxPool ignores the stride over channels; TensorFlow's gradient refuses it"),
     (r"Reverse", r"Invalid input first dimension. Found 0", "nothing reversed is nothing"),
-    (r"Conv3D.*", r"dilat", "TensorFlow's CPU kernels of three dimensions have no dilations"),
+    (r"(Depthwise)?Conv.*", r"dilat", "most of TensorFlow's CPU kernels have no dilations"),
 ]
 
 
@@ -84,6 +96,15 @@ def _is_not_filled(case):
     return "init" not in case.attrs or not case.attrs["init"].b
 
 
+def _is_truncated_to_complex(case):
+    return ("Truncate" in case.attrs and case.attrs["Truncate"].b and case.attrs["DstT"].type in (8, 18))
+
+
+def _is_negative_to_unsigned(case):
+    x = case.inputs[0]
+    return x.dtype in (14, 19) and case.attrs["DstT"].type in (4, 17, 22, 23) and (x.lo or -1) < 0
+
+
 def _has_infinity(case):
     return any("inf" in w for i in case.inputs for w in i.literal or () if i.dtype == 2)
 
@@ -98,6 +119,8 @@ WRONG = [
     (r"FusedBatchNorm(V2|V3)?", _no_statistics, {3, 4}, "uninitialised"),
     (r"(Depthwise)?Conv.*BackpropFilter.*", _is_empty, {0}, "uninitialised"),
     (r"DepthwiseConv2dNativeBackprop.*", _is_dilated, {0}, "as if there were no dilations"),
+    (r"Cast", _is_truncated_to_complex, {0}, "the wrong bits are cut off: 1.0005 becomes 0.5"),
+    (r"Cast", _is_negative_to_unsigned, {0}, "undefined, and differs within one tensor"),
     (r"Empty", _is_not_filled, {0}, "uninitialised"),
     (r"Erf", _has_infinity, {0}, "of an infinite double it is 1, not NaN"),
     (r"Round", _is_integer, {0}, "an odd number becomes an even one: Round(1) is 0"),

@@ -21,6 +21,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import control_flow  # noqa: E402
 import coverage  # noqa: E402
 import oplist  # noqa: E402
 import programs  # noqa: E402
@@ -107,6 +108,7 @@ def units(args):
     out = [dict(kind="signature", name=o.name) for o in ops]
     out += [dict(kind="op", name=o.name, count=args.generated) for o in ops if o.samples]
     out += [dict(kind="gradient", name=o.name) for o in ops]
+    out += [dict(kind="control", name=n) for n in control_flow.NAMES]
     out += [dict(kind="graphs", name=str(i), count=args.graphs_per_unit)
             for i in range(args.graphs // args.graphs_per_unit)]
     out += [dict(kind="program", name=n) for n in programs.applicable()]
@@ -117,7 +119,8 @@ def units(args):
 
 def title(unit, r):
     name = {"signature": "signature of %s", "op": "%s", "gradient": "gradient of %s",
-            "graphs": "random graphs %s", "program": "program %s"}[unit["kind"]] % unit["name"]
+            "graphs": "random graphs %s",
+            "control": "gradients through control flow: %s", "program": "program %s"}[unit["kind"]] % unit["name"]
     if unit["kind"] in ("op", "gradient", "graphs"):
         name += ": %d cases equal, %d refused by both" % (r.get("compared", 0), r.get("refused", 0))
     return name

@@ -45,6 +45,9 @@ def run(unit):
                                           progress))
     if kind == "gradient":
         return outcome(gradients.check(by_name[name], seed, start, progress))
+    if kind == "control":
+        import control_flow
+        return outcome(control_flow.check(name, progress))
     if kind == "graphs":
         return outcome(random_graphs.check(int(name), seed, unit["count"], start, progress))
     raise ValueError(kind)

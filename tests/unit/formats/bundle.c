@@ -58,7 +58,7 @@ static double get(const char *name, const char *spec, int64_t count, int64_t i)
     mf_slice slice;
     double v;
 
-    T_OK(mf_bundle_open(prefix, &b));
+    T_OK(mf_bundle_open(prefix, NULL, &b));
     if (spec)
         T_OK(mf_slice_parse(spec, strlen(spec), &full, &slice));
     T_OK(mf_bundle_read(b, name, strlen(name), spec ? &slice : NULL, &t));
@@ -88,7 +88,7 @@ MF_TEST(bundle_keeps_tensors_strings_and_empty_ones)
     T_EQ_F(get("w", NULL, 12, 11), 12);
     T_EQ_F(get("scalar", NULL, 1, 0), 5);
     T_EQ_F(get("w", "3 4 1,2:2,1", 2, 1), 11);
-    T_OK(mf_bundle_open(prefix, &b));
+    T_OK(mf_bundle_open(prefix, NULL, &b));
     T_EQ(mf_bundle_count(b), 4);
     T_OK(mf_bundle_read(b, "s", 1, NULL, &back));
     T_EQ(((mf_string *)back.data)[1].len, 3);
@@ -159,7 +159,7 @@ MF_TEST(bundle_merges)
         T_OK(mf_bundle_writer_finish(w));
         mf_bundle_writer_free(w);
     }
-    T_OK(mf_bundle_merge(parts, 2, prefix, true, false));
+    T_OK(mf_bundle_merge(parts, 2, prefix, NULL, true, false));
     T_EQ_F(get("w1", NULL, 2, 1), 2);
     for (int i = 0; i < 4; i++)
         T_EQ_F(get("p", NULL, 4, i), i);
@@ -191,7 +191,7 @@ MF_TEST(bundle_finds_flipped_bits)
 
             data[i] ^= 4;
             T_OK(mf_file_write(path, data, len));
-            st = mf_bundle_open(prefix, &b);
+            st = mf_bundle_open(prefix, NULL, &b);
             if (st == MF_OK)
                 st = mf_bundle_read(b, "w", 1, NULL, &t);
             if (st == MF_OK) { /* padding of the footer, or the unused metaindex */
