@@ -45,10 +45,15 @@ asan: ## unit tests under the address and undefined-behaviour sanitizers
 	$(call build,asan)
 	@tools/run_sanitized.sh asan $(T)
 
+# What shares anything between threads: runs, queues and other objects with state, the pool, and
+# every op with one thread and several.
+TSAN := ^runtime_ ^pool_ ^base_cancel ^queue_ ^staging_ ^accumulator_ ^stack_ ^tensor_array ^random \
+	every_op_gives ^comm_ ^cluster_
+
 tsan: ## unit tests of threads and processes under the thread sanitizer
 	@tools/install_packages.sh build test
 	$(call build,tsan,meshflow-tests)
-	@tools/run_sanitized.sh tsan $(if $(T),$(T),^runtime_ ^pool_ ^comm_ ^cluster_)
+	@tools/run_sanitized.sh tsan $(or $(T),$(TSAN))
 
 check: ## format, lint, layers, whole suite under asan, tsan
 	@tools/install_packages.sh build test check

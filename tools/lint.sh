@@ -9,13 +9,15 @@ cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || mapfile -t files < <(find src bench fuzz tests/unit tests/ops tests/runner \
     -name '*.c' 2>/dev/null | grep -v '^src/plugins/')
 [ $# -eq 0 ] || files=("$@")
+status=0
 
 printf '%s\0' "${files[@]}" |
     xargs -0 -P "$(nproc)" -n 4 clang-tidy -p build/asan --quiet --warnings-as-errors='*' \
-        2> >(grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -' >&2)
+        2> >(grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -' >&2) || status=1
 if command -v cppcheck >/dev/null; then
     printf '%s\n' "${files[@]}" | grep '^src/' |
         cppcheck --file-list=- -j "$(nproc)" --quiet --std=c11 --error-exitcode=1 --inline-suppr \
             --enable=warning,portability --suppress=missingInclude --suppress=unknownMacro \
-            -I include -I src
+            -I include -I src || status=1
 fi
+exit $status

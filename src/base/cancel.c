@@ -62,6 +62,12 @@ static bool is_called(const mf_cancel *cancel, const mf_cancel_hook *hook)
     return call != NULL;
 }
 
+static void link_call(mf_cancel *cancel, mf_cancel_call *call)
+{
+    call->next = cancel->calls;
+    cancel->calls = call;
+}
+
 static void unlink_call(mf_cancel *cancel, const mf_cancel_call *call)
 {
     mf_cancel_call **at = &cancel->calls;
@@ -96,10 +102,10 @@ void mf_cancel_raise(mf_cancel *cancel)
     while (cancel->hooks) {
         mf_cancel_hook *hook = cancel->hooks;
         const mf_cancel_hook *outer = in_hook;
-        mf_cancel_call call = { .hook = hook, .next = cancel->calls };
+        mf_cancel_call call = { .hook = hook };
 
         unlink_hook(cancel, hook);
-        cancel->calls = &call;
+        link_call(cancel, &call);
         pthread_mutex_unlock(&cancel->lock);
         in_hook = hook;
         hook->fn(hook); /* may free the hook */

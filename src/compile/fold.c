@@ -130,7 +130,7 @@ mf_status mf_pass_fold(mf_compile *c)
     mf_subst s = { 0 };
     mf_contexts *contexts = NULL;
     bool *cue = mf_calloc(c->graph->n_nodes, sizeof *cue);
-    int64_t n;
+    int64_t n = 0;
     mf_status st = cue ? mf_infer_graph(c) : MF_NOMEM("compiling");
 
     if (st == MF_OK)

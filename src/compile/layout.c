@@ -223,12 +223,12 @@ static mf_status block_elementwise(layouter *l, mf_node *n)
 
 /* ---- poolings: blocks are as good as images of eight channels ---- */
 
-static mf_output as_images(layouter *l, mf_output o)
+static mf_output as_images(layouter *l, mf_output o, mf_output blocked)
 {
     const mf_shape *s = shape_of(l, o);
     const int64_t dims[] = { s->dims[0] * s->dims[3] / BLOCK, s->dims[1], s->dims[2], BLOCK };
 
-    return reshape(l, blocked_of(l, o), dims, 4);
+    return reshape(l, blocked, dims, 4);
 }
 
 static bool pools_by_channel(const mf_node *n)
@@ -253,9 +253,11 @@ static mf_status block_pool(layouter *l, mf_node *n)
     if (!is_image(l, self) || !pools_by_channel(n))
         return MF_OK;
     for (int i = shaped; i < n->n_inputs; i++) {
-        if (!blocked_of(l, n->inputs[i]).node)
+        const mf_output blocked = blocked_of(l, n->inputs[i]);
+
+        if (!blocked.node)
             return MF_OK;
-        in[i] = as_images(l, n->inputs[i]);
+        in[i] = as_images(l, n->inputs[i], blocked);
     }
     if (shaped)
         in[0] = mf_ints(
