@@ -9,6 +9,7 @@
 enum {
     DEPTH_MAX = 64, /* calls inside calls: each takes some of the thread's stack */
     NODES_MAX = 500000, /* all bodies together, as many as may be inlined when the graph runs */
+    BODY_COST = 20, /* in nodes: what opening a small body takes besides */
 };
 
 static bool is_op(const mf_node *n, const char *name)
@@ -89,7 +90,7 @@ mf_status mf_diff_open(mf_graph *graph, const mf_node *call, const mf_func_ref *
     MF_TRY(check_nesting(graph, f));
     MF_TRY(mf_function_body(graph, f, function->attrs, function->n_attrs, &d->body));
     d->n_before = d->body->n_nodes;
-    graph->library->differentiated += d->n_before;
+    graph->library->differentiated += d->n_before + BODY_COST;
     if (count_op(d->body, "_Arg") != n_args || count_op(d->body, "_Retval") != n_results)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "{{node %s}}: function %s has %d arguments and %d results, not %d and %d",
