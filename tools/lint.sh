@@ -3,7 +3,8 @@
 #
 # Usage: lint.sh [FILE...]      clang-tidy and cppcheck over our sources (all of them)
 #
-# Reads build/asan/compile_commands.json, where clang is the compiler.
+# Reads build/asan/compile_commands.json, where clang is the compiler. What is not initialised is
+# left to clang's analyser, which knows what a failing call means; cppcheck does not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || mapfile -t files < <(find src bench fuzz tests/unit tests/ops tests/runner \
@@ -18,6 +19,6 @@ if command -v cppcheck >/dev/null; then
     printf '%s\n' "${files[@]}" | grep '^src/' |
         cppcheck --file-list=- -j "$(nproc)" --quiet --std=c11 --error-exitcode=1 --inline-suppr \
             --enable=warning,portability --suppress=missingInclude --suppress=unknownMacro \
-            -I include -I src || status=1
+            --suppress=uninitvar --suppress=legacyUninitvar -I include -I src || status=1
 fi
 exit $status

@@ -283,7 +283,7 @@ static mf_status gather_nd_infer(mf_infer *in)
     int64_t depth;
 
     MF_TRY(mf_infer_rank_at_least(in, 1, 1));
-    if (index->rank < 0 || x->rank < 0 || index->dims[index->rank - 1] < 0)
+    if (index->rank < 1 || x->rank < 0 || index->dims[index->rank - 1] < 0)
         return MF_OK;
     depth = index->dims[index->rank - 1];
     if (depth > x->rank)
