@@ -69,6 +69,8 @@ THEY_REFUSE = [
      "TensorFlow's kernels have one stride for both dimensions"),
     (r"MaxPoolGrad.*", r"not yet supported on the depth dimension",
      "MaxPool ignores the stride over channels; TensorFlow's gradient refuses it"),
+    (r"QuantizeAndDequantizeV2", r"input_min must be a scalar",
+     "even with an axis, along which TensorFlow's own kernel reads a vector"),
     (r"Reverse", r"Invalid input first dimension. Found 0", "nothing reversed is nothing"),
     (r"(Depthwise)?Conv.*", r"dilat", "most of TensorFlow's CPU kernels have no dilations"),
 ]
