@@ -263,10 +263,11 @@ const mf_op mf_ops_string_number[] = {
       .infer = mf_infer_scalar,
       .grad = mf_grad_missing,
       .run = format_run,
-      .samples = MF_SAMPLES(
-          "i32[2]{1,2} ; template='v={}' placeholder='{}'",
-          "f32[2,3]{1,2,3,4,5,6} str[2]{a,b} ; template='{} and {}' placeholder='{}'",
-          "i32[20] ; summarize=2", "i32[7,2,2] ; summarize=-1", "bool[] ;", "f32[2,0] ;",
-          "bool[2,0] ;", "f32[] ; summarize=0", "bool[] ; summarize=0", "c64[2,3] ;", "c64[2] ; summarize=-1", "f32[1] ; template='x' !fails") },
+      .samples =
+          MF_SAMPLES("i32[2]{1,2} ; template='v={}' placeholder='{}'",
+                     "f32[2,3]{1,2,3,4,5,6} str[2]{a,b} ; template='{} and {}' placeholder='{}'",
+                     "i32[20] ; summarize=2", "i32[7,2,2] ; summarize=-1", "bool[] ;", "f32[2,0] ;",
+                     "bool[2,0] ;", "f32[] ; summarize=0", "bool[] ; summarize=0", "c64[2,3] ;",
+                     "c64[2] ; summarize=-1", "f32[1] ; template='x' !fails") },
     { 0 },
 };
