@@ -281,8 +281,9 @@ mf_node *mf_node_reshapes(const mf_node *node)
 {
     if (strcmp(node->op_name, "Assign") != 0 || mf_node_bool(node, "validate_shape"))
         return NULL;
-    while (node && node->n_inputs > 0 && mf_type_is_ref(node->in_types[0]))
-        node = node->inputs[0].node; /* references passed on: RefSwitch, RefIdentity */
+    /* References passed on: RefSwitch, RefIdentity. Loops may lead in a circle. */
+    for (int hops = 0; node && node->n_inputs > 0 && mf_type_is_ref(node->in_types[0]); hops++)
+        node = hops < 64 ? node->inputs[0].node : NULL;
     return (mf_node *)node;
 }
 

@@ -30,9 +30,14 @@ typedef struct crop_job {
 /* Where samples fall along one dimension: between `low` and `high`, `part` of the way. */
 typedef struct spot {
     bool inside;
-    int64_t low, high;
+    int64_t low, high, nearest;
     float part;
 } spot;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 static float ratio_of(int64_t size, int64_t samples)
 {
@@ -50,17 +55,13 @@ static spot spot_of(float from, float to, int64_t size, int64_t samples, bool by
     const float at = samples > 1 ? from * last + (float)i * scale : 0.5f * (from + to) * last;
     spot s = { .inside = at >= 0 && at <= last };
 
-    if (s.inside) {
-        s.low = (int64_t)floorf(at);
-        s.high = (int64_t)ceilf(at);
+    if (s.inside) { /* a float may be larger than the size that was made one */
+        s.low = least((int64_t)floorf(at), size - 1);
+        s.high = least((int64_t)ceilf(at), size - 1);
+        s.nearest = least((int64_t)roundf(at), size - 1);
         s.part = at - (float)s.low;
     }
     return s;
-}
-
-static int64_t nearest_of(const spot *s)
-{
-    return (int64_t)roundf((float)s->low + s->part);
 }
 
 static int64_t pixel(const crop_job *job, int64_t box, int64_t y, int64_t x)
@@ -120,7 +121,7 @@ static void take(const crop_job *job, int64_t box, int64_t row, int64_t col, con
         const float top = tl + (value(job, at[1] + d) - tl) * x->part;
         const float bottom = bl + (value(job, at[3] + d) - bl) * x->part;
 
-        out[d] = job->nearest ? value(job, pixel(job, box, nearest_of(y), nearest_of(x)) + d)
+        out[d] = job->nearest ? value(job, pixel(job, box, y->nearest, x->nearest) + d)
                               : top + (bottom - top) * y->part;
     }
 }
@@ -139,7 +140,7 @@ static void give_back(const crop_job *job, int64_t box, int64_t row, int64_t col
         const float top = (1 - y->part) * g[d], bottom = y->part * g[d];
 
         if (job->nearest) {
-            job->sums[pixel(job, box, nearest_of(y), nearest_of(x)) + d] += (double)g[d];
+            job->sums[pixel(job, box, y->nearest, x->nearest) + d] += (double)g[d];
             continue;
         }
         job->sums[at[0] + d] += (double)((1 - x->part) * top);

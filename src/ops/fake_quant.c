@@ -251,8 +251,9 @@ static mf_status vars_grad(mf_grad *g)
 const mf_op mf_ops_fake_quant[] = {
     QUANT_OP("FakeQuantWithMinMaxArgs", "(inputs:float) -> (outputs:float) " ARGS, args_grad,
              quant_run, "f32[3,5]@-8:8 !nograd", "f32[7]@-2:2 ; min=-0.3 max=1.2 !nograd",
-             "f32[4] ; num_bits=2 narrow_range=true !nograd", "f32[0]", "f32[20000]@-8:8 !nograd",
-             "f32[3] ; num_bits=1 !fails", "f32[3] ; min=1 max=1 !fails"),
+             "f32[4] ; num_bits=2 narrow_range=true !nograd", "f32[0]",
+             "f32[20000]@-8:8 !nograd !notf", "f32[3] ; num_bits=1 !fails",
+             "f32[3] ; min=1 max=1 !fails"),
     QUANT_OP("FakeQuantWithMinMaxArgsGradient",
              "(gradients:float, inputs:float) -> (backprops:float) " ARGS, mf_grad_missing,
              quant_grad_run, "f32[3,5] f32[3,5]@-8:8 !nograd",

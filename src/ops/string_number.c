@@ -56,10 +56,8 @@ static bool parse_int(const char *s, mf_dtype type, mf_tensor *out, int64_t i)
     return true;
 }
 
-static bool parse(const mf_string *s, mf_tensor *out, int64_t i)
+bool mf_text_number(const char *from, size_t len, mf_tensor *out, int64_t i)
 {
-    const char *from = mf_string_data(s);
-    size_t len = s->len;
     char text[NUMBER_MAX];
 
     for (; len > 0 && isspace((unsigned char)*from); from++)
@@ -82,7 +80,7 @@ static mf_status to_number_run(mf_kernel *k)
     for (int64_t i = 0; i < out->count; i++) {
         const mf_string *s = &mf_strings(k->in[0])[i];
 
-        if (!parse(s, out, i))
+        if (!mf_text_number(mf_string_data(s), s->len, out, i))
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "StringToNumberOp could not correctly convert string: %.*s",
                            s->len > 200 ? 200 : (int)s->len, mf_string_data(s));
@@ -142,7 +140,7 @@ static mf_status as_string_prepare(mf_prepare *p)
     MF_TRY(check_format(p->node, type));
     if (width > -1)
         (void)snprintf(width_text, sizeof width_text, "%d", width);
-    if (precision > -1 && type != MF_DTYPE_STRING)
+    if (precision > -1 && (type != MF_DTYPE_STRING || width > -1)) /* as TensorFlow */
         (void)snprintf(precision_text, sizeof precision_text, ".%d", precision);
     (void)snprintf(args->format, sizeof args->format, "%%%s%s%s%s", mf_node_string(p->node, "fill"),
                    width_text, precision_text, letter);
@@ -265,10 +263,11 @@ const mf_op mf_ops_string_number[] = {
       .infer = mf_infer_scalar,
       .grad = mf_grad_missing,
       .run = format_run,
-      .samples = MF_SAMPLES(
-          "i32[2]{1,2} ; template='v={}' placeholder='{}'",
-          "f32[2,3]{1,2,3,4,5,6} str[2]{a,b} ; template='{} and {}' placeholder='{}'",
-          "i32[20] ; summarize=2", "i32[7,2,2] ; summarize=-1", "bool[] ;", "f32[2,0] ;",
-          "bool[2,0] ;", "c64[2,3] ;", "c64[2] ; summarize=-1", "f32[1] ; template='x' !fails") },
+      .samples =
+          MF_SAMPLES("i32[2]{1,2} ; template='v={}' placeholder='{}'",
+                     "f32[2,3]{1,2,3,4,5,6} str[2]{a,b} ; template='{} and {}' placeholder='{}'",
+                     "i32[20] ; summarize=2", "i32[7,2,2] ; summarize=-1", "bool[] ;", "f32[2,0] ;",
+                     "bool[2,0] ;", "f32[] ; summarize=0", "bool[] ; summarize=0", "c64[2,3] ;",
+                     "c64[2] ; summarize=-1", "f32[1] ; template='x' !fails") },
     { 0 },
 };

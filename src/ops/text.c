@@ -136,8 +136,12 @@ void mf_text_grid(const mf_tensor *t, int64_t ends, mf_buf *out)
 {
     if (ends < 0 || ends > t->count)
         ends = t->count;
-    if (t->dtype == MF_DTYPE_BOOL && t->count == 0)
+    if (t->dtype == MF_DTYPE_BOOL && ends == 0)
         return;
+    if (t->shape.rank == 0 && ends == 0) {
+        mf_buf_str(out, "...");
+        return;
+    }
     if (mf_dtype_is_complex(t->dtype) && t->shape.rank > 0) { /* in no grid */
         mf_buf_str(out, "[");
         for (int64_t i = 0; i < ends; i++)

@@ -13,6 +13,10 @@ void mf_text_flat(const mf_tensor *t, int64_t limit, mf_buf *out);
  */
 void mf_text_grid(const mf_tensor *t, int64_t ends, mf_buf *out);
 
+/* Element i of `out`, in its type, from text; false when that is no such number. Spaces around it
+ * are left out. */
+bool mf_text_number(const char *text, size_t len, mf_tensor *out, int64_t i);
+
 static inline const mf_string *mf_strings(const mf_tensor *t)
 {
     return t->data;

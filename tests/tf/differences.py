@@ -25,7 +25,10 @@ NOT_VARIED = {
 }
 
 # Ops that are not tried on many elements.
+STEPS = "of a million values one is just between two steps, and falls to either"
 NOT_LARGE = {
+    **dict.fromkeys(["FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars",
+                     "FakeQuantWithMinMaxVarsPerChannel", "QuantizeAndDequantizeV2"], STEPS),
     "Cumprod": "overflows sooner or later, depending on the order of products",
 }
 
@@ -48,12 +51,15 @@ WE_REFUSE = [
     (r"DepthwiseConv2dNativeBackprop(Input|Filter)", r"dilations|out_backprop doesn't match computed",
      "TensorFlow ignores dilations"),
     (r".*", r"the result would have rank \d+; at most 8 is supported", "MF_MAX_RANK"),
-    (r"(Depthwise)?Conv[23]d.*|Conv[23]D.*", r"the window has size 0", "TensorFlow slides it over one position too many"),
+    (r"(Depthwise)?Conv[23][dD].*", r"the window has size 0",
+     "TensorFlow slides it over one position too many"),
     (r"ConcatOffset", r"is negative or too large", "a size below 0 is none"),
     (r"MatrixDiagV[23]", r"diag_index is out of bound",
      "TensorFlow makes a matrix without the diagonals it was given"),
     (r"ReverseV2", r"out of valid range", "TensorFlow checks no axes of a scalar or of nothing"),
     (r"SparseSegment.*Grad", r"out of range \[0, 0\)", "TensorFlow checks nothing that goes nowhere"),
+    (r"UnsortedSegment.*", r"segment_ids.* is out of range",
+     "TensorFlow does not look at them where there is nothing to add up"),
     (r"UnravelIndex", r"index -\d+ is out of bound", "TensorFlow looks for indices too large only"),
 ]
 
@@ -64,11 +70,14 @@ THEY_REFUSE = [
     (r"Arg(Max|Min)", r"Expected dimension in the range .* but got -?\d{5}",
      "TensorFlow reads an axis of 16 bits as one of 32"),
     (r"Conv[23]D.*", r"filter_size does not have enough|must have the same number of channels. Got 0|"
-     r"filter must not have zero elements|filter depth must be stricly positive", "nothing from nothing; TensorFlow does so elsewhere"),
+     r"filter must not have zero elements|filter depth must be stricly positive",
+     "nothing from nothing; TensorFlow does so elsewhere"),
     (r"DepthwiseConv2dNative.*", r"only supports equal length strides",
      "TensorFlow's kernels have one stride for both dimensions"),
     (r"MaxPoolGrad.*", r"not yet supported on the depth dimension",
      "MaxPool ignores the stride over channels; TensorFlow's gradient refuses it"),
+    (r"QuantizeAndDequantizeV2", r"input_min must be a scalar",
+     "even with an axis, along which TensorFlow's own kernel reads a vector"),
     (r"Reverse", r"Invalid input first dimension. Found 0", "nothing reversed is nothing"),
     (r"(Depthwise)?Conv.*", r"dilat", "most of TensorFlow's CPU kernels have no dilations"),
 ]
