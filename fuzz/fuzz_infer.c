@@ -16,23 +16,23 @@ enum { MOST_LINES = 8, MOST_ELEMENTS = 4096 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static mf_output input(mf_graph *g, const mf_sample_input *in, char known)
+static mf_output input(mf_graph *g, const mf_op *op, int i, const mf_sample_input *in, char known)
 {
     const mf_tensor *v = &in->value;
+    const mf_opdef *def;
     mf_shape shape = v->shape;
     char text[MF_SHAPE_TEXT];
+    const char *node = "Placeholder";
 
-    if (known == 'v' && !in->is_variable)
+    if (in->is_variable)
+        node = mf_op_def(op, &def) == MF_OK && i < def->n_in && def->in[i].is_ref ? "VariableV2"
+                                                                                  : "VarHandleOp";
+    else if (known == 'v')
         return mf_constant(g, v, NULL);
     for (int d = 0; d < shape.rank && known == 'd'; d++)
         shape.dims[d] = -1;
-    if (known == 'r')
-        return mf_applyf(g, in->is_variable ? "VarHandleOp" : "Placeholder", MF_NO_IN,
-                         in->is_variable ? "dtype=%s shape=shape<unknown>" : "dtype=%s",
-                         mf_dtype_name(v->dtype));
-    return mf_applyf(g, in->is_variable ? "VarHandleOp" : "Placeholder", MF_NO_IN,
-                     "dtype=%s shape=shape%s", mf_dtype_name(v->dtype),
-                     mf_shape_text(&shape, text));
+    return mf_applyf(g, node, MF_NO_IN, "dtype=%s shape=shape%s", mf_dtype_name(v->dtype),
+                     known == 'r' ? "?" : mf_shape_text(&shape, text));
 }
 
 static void infer(const mf_graph *g, mf_node *node)
@@ -58,7 +58,7 @@ static void try_case(const char *known, const char *op, const char *text)
         for (int i = 0; i < sample.n_in; i++)
             elements += sample.in[i].value.count;
         for (int i = 0; i < sample.n_in; i++) {
-            in[i] = input(g, &sample.in[i], *known ? *known : 's');
+            in[i] = input(g, mf_op_find(op), i, &sample.in[i], *known ? *known : 's');
             known += *known != '\0';
         }
         in[sample.n_in] = (mf_output)MF_END;
