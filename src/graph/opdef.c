@@ -262,7 +262,11 @@ static void print_attr(const mf_attrdef *a, mf_buf *out)
         }
     }
     for (int i = 0; i < a->n_allowed_strings; i++) {
-        mf_buf_printf(out, "%s'%s'", sep, a->allowed_strings[i]);
+        const char *s = a->allowed_strings[i];
+        const mf_attr text = { .kind = MF_ATTR_STRING, .n = 1, .s = { s, strlen(s) } };
+
+        mf_buf_str(out, sep);
+        mf_attr_print(&text, out);
         sep = ",";
     }
     mf_buf_str(out, "]");
