@@ -120,6 +120,8 @@ static mf_status allowed(parser *ps, mf_attrdef *a)
 {
     mf_attr list;
 
+    if (a->allowed_types != 0 || a->n_allowed_strings > 0)
+        return fail(ps, "restricted twice");
     for (int i = 0; i < MF_COUNT(type_sets); i++) {
         space(ps);
         if (name_len(ps->p) == strlen(type_sets[i].name) && eat(ps, type_sets[i].name)) {
