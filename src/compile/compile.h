@@ -29,7 +29,7 @@ typedef struct mf_compile {
     mf_node **targets;
     int n_feeds, n_fetches, n_targets;
     mf_facts *facts; /* by node id, valid after mf_infer_graph() */
-    int64_t n_facts;
+    int64_t n_facts, cap_facts;
     uint64_t disabled; /* bit set over mf_passes() */
     struct mf_inliner *inliner; /* of inline.c, while it runs */
     mf_resources *session; /* for kernels that keep state */
@@ -70,6 +70,9 @@ void mf_compile_end(mf_compile *c);
 MF_MUST mf_status mf_compile_passes(mf_compile *c);
 /* Shapes and small values of every node (infer_graph.c). Fails naming the node. */
 MF_MUST mf_status mf_infer_graph(mf_compile *c);
+/* The same for the nodes that are new since it was called last (or ever); inputs come before users.
+ * For graphs that are being built. */
+MF_MUST mf_status mf_infer_more(mf_compile *c);
 /* Facts of one node; never NULL after mf_infer_graph(). */
 const mf_facts *mf_compile_facts(const mf_compile *c, const mf_node *node);
 /* Everything at once: from graph and signature to a program. */

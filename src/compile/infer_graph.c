@@ -178,6 +178,14 @@ static mf_status infer_all(inferrer *f, mf_node *const *order, int64_t n)
     return MF_OK;
 }
 
+static void inferrer_deinit(inferrer *f)
+{
+    mf_free(f->doubted);
+    mf_free(f->in_shapes);
+    mf_free(f->in_values);
+    mf_free(f->out_values);
+}
+
 mf_status mf_infer_graph(mf_compile *c)
 {
     inferrer f = { .c = c };
@@ -185,16 +193,47 @@ mf_status mf_infer_graph(mf_compile *c)
     int64_t n = 0;
     mf_status st;
 
-    c->n_facts = c->graph->n_nodes;
+    c->n_facts = c->cap_facts = c->graph->n_nodes;
     c->facts = MF_ARENA_ARRAY(c->graph->arena, mf_facts, c->n_facts);
     f.doubted = mf_calloc(c->n_facts, sizeof *f.doubted);
     st = c->facts && f.doubted ? mf_compile_order(c, &order, &n) : MF_NOMEM("compiling");
     if (st == MF_OK)
         st = infer_all(&f, order, n);
     mf_free(order);
-    mf_free(f.doubted);
-    mf_free(f.in_shapes);
-    mf_free(f.in_values);
-    mf_free(f.out_values);
+    inferrer_deinit(&f);
+    return st;
+}
+
+static mf_status grow_facts(mf_compile *c)
+{
+    const int64_t cap = 2 * c->graph->n_nodes;
+    mf_facts *facts;
+
+    if (c->graph->n_nodes <= c->cap_facts)
+        return MF_OK;
+    facts = MF_ARENA_ARRAY(c->graph->arena, mf_facts, cap);
+    if (!facts)
+        return MF_NOMEM("shapes");
+    if (c->n_facts > 0)
+        memcpy(facts, c->facts, (size_t)c->n_facts * sizeof *facts);
+    c->facts = facts;
+    c->cap_facts = cap;
+    return MF_OK;
+}
+
+mf_status mf_infer_more(mf_compile *c)
+{
+    inferrer f = { .c = c };
+    mf_status st = grow_facts(c);
+    const int64_t from = c->n_facts;
+
+    f.doubted = mf_calloc(c->graph->n_nodes, sizeof *f.doubted);
+    if (st == MF_OK && !f.doubted)
+        st = MF_NOMEM("shapes");
+    if (st == MF_OK)
+        c->n_facts = c->graph->n_nodes;
+    for (int64_t i = from; st == MF_OK && i < c->n_facts; i++)
+        st = infer_node(&f, c->graph->nodes[i]);
+    inferrer_deinit(&f);
     return st;
 }

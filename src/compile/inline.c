@@ -17,6 +17,8 @@ enum { NODES_MAX = 500000 };
 typedef struct mf_inline_chain {
     const mf_function *function;
     const struct mf_inline_chain *outer;
+    bool training; /* it, or one further out, is the step of a shard */
+    int64_t sample_offset; /* of that shard */
 } chain;
 
 /* What a call has become. */
@@ -60,8 +62,15 @@ mf_status mf_inline_node(mf_compile *c, const char *prefix, const char *op, cons
     if (!spec.name)
         return MF_NOMEM("inlining");
     MF_TRY(mf_graph_add(c->graph, &spec, out));
+    return mf_inline_adopt(c, *out);
+}
+
+mf_status mf_inline_adopt(mf_compile *c, const mf_node *node)
+{
+    if (!node)
+        return mf_graph_status(c->graph);
     MF_TRY(mf_grow(&c->inliner->from, &c->inliner->cap, c->graph->n_nodes, sizeof(chain *)));
-    c->inliner->from[(*out)->id] = c->inliner->current;
+    c->inliner->from[node->id] = c->inliner->current;
     return MF_OK;
 }
 
@@ -122,6 +131,15 @@ static mf_status copy_controls(copier *k, const mf_node *from, mf_node *to)
     return mf_graph_status(k->c->graph);
 }
 
+/* Random numbers belong to a sample's place in the whole batch. */
+static mf_status shift_samples(mf_compile *c, mf_node *n)
+{
+    const int64_t offset = mf_node_int(n, "offset") + c->inliner->current->sample_offset;
+
+    return mf_node_set_attr(c->graph, n, "offset",
+                            &(mf_attr){ .kind = MF_ATTR_INT, .n = 1, .i = offset });
+}
+
 static mf_status copy_node(copier *k, const mf_node *n)
 {
     const char *name = mf_arena_printf(k->c->graph->arena, "%s/%s", k->call->name, n->name);
@@ -143,9 +161,9 @@ static mf_status copy_node(copier *k, const mf_node *n)
                        NODES_MAX);
     spec.name = mf_graph_unique_name(k->c->graph, name);
     MF_TRY(mf_graph_add(k->c->graph, &spec, &twin));
-    MF_TRY(
-        mf_grow(&k->c->inliner->from, &k->c->inliner->cap, k->c->graph->n_nodes, sizeof(chain *)));
-    k->c->inliner->from[twin->id] = k->c->inliner->current;
+    MF_TRY(mf_inline_adopt(k->c, twin));
+    if (is_op(n, "_SampleUniform"))
+        MF_TRY(shift_samples(k->c, twin));
     for (int i = 0; i <= n->n_outputs; i++) /* one more: the node itself, for control edges */
         k->twin[n->id][i] = (mf_output){ twin, i };
     for (int i = 0; i < twin->n_attrs; i++) { /* storage of constants belongs to the body */
@@ -238,7 +256,11 @@ mf_status mf_inline_body(mf_compile *c, const mf_inline_call *call, mf_inline_re
     MF_TRY(check_recursion(c, call->function));
     if (!here)
         return MF_NOMEM("inlining");
-    *here = (chain){ call->function, outer };
+    *here = (chain){ .function = call->function,
+                     .outer = outer,
+                     .training = call->training || (outer && outer->training),
+                     .sample_offset = call->training ? call->sample_offset
+                                                     : (outer ? outer->sample_offset : 0) };
     st = mf_function_body(c->graph, call->function, call->attrs, call->n_attrs, &body);
     if (st == MF_OK) {
         k.body = body;
@@ -294,6 +316,13 @@ static mf_status inline_call(mf_compile *c, mf_node *n, mf_output *outs, mf_node
     return mf_graph_status(c->graph);
 }
 
+static mf_status choose_by_mode(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done)
+{
+    outs[0] = n->inputs[c->inliner->current && c->inliner->current->training ? 0 : 1];
+    *done = outs[0].node;
+    return MF_OK;
+}
+
 static mf_status replace_call(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done)
 {
     if (!n->op || is_op(n, "PartitionedCall") || is_op(n, "StatefulPartitionedCall"))
@@ -304,6 +333,10 @@ static mf_status replace_call(mf_compile *c, mf_node *n, mf_output *outs, mf_nod
         return mf_lower_case(c, n, outs, done);
     if (is_op(n, "While") || is_op(n, "StatelessWhile"))
         return mf_lower_while(c, n, outs, done);
+    if (is_op(n, "_ShardMap"))
+        return mf_lower_shard_map(c, n, outs, done);
+    if (is_op(n, "_ByMode"))
+        return choose_by_mode(c, n, outs, done);
     return MF_FAIL(MF_UNIMPLEMENTED, "op %s cannot be inlined ({{node %s}})", n->op_name, n->name);
 }
 

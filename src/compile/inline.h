@@ -16,6 +16,8 @@ typedef struct mf_inline_call {
     mf_node *pivot; /* nodes without a cue of their own wait for it; NULL: none needed */
     const char *name; /* prefix of the new names */
     const char *device;
+    bool training; /* what _ByMode means inside */
+    int64_t sample_offset; /* first sample of the shard, for random numbers inside */
 } mf_inline_call;
 
 /* What came out: one output per result, each with a cue (never a bare constant when there is a
@@ -36,10 +38,15 @@ MF_MUST mf_status mf_inline_node(mf_compile *c, const char *prefix, const char *
                                  const mf_output *in, int n_in, const mf_named_attr *attrs,
                                  int n_attrs, mf_node **out);
 
+/* A node that was added to the graph otherwise belongs to the body at hand too. */
+MF_MUST mf_status mf_inline_adopt(mf_compile *c, const mf_node *node);
+
 /* Replace functional control flow by Switch, Merge and loops (lower.c). outs has one output per
  * output of the node; *done stands for the node in control edges. */
 MF_MUST mf_status mf_lower_if(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
 MF_MUST mf_status mf_lower_case(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
 MF_MUST mf_status mf_lower_while(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
+/* A function mapped over the shards of a batch (shard.c). */
+MF_MUST mf_status mf_lower_shard_map(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
 
 #endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* layer.c - finding a layer by its name, naming it as Keras does, and what layers ask for. */
+#include "models/layer.h"
+
+#include "base/closest.h"
+#include "models/initializer.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+extern const mf_layer_kind mf_layers_dense[], mf_layers_shape[];
+
+const mf_layer_kind *const mf_layer_families[] = { mf_layers_dense, mf_layers_shape, NULL };
+
+static const mf_layer_kind *find_kind(const char *name, mf_closest *close)
+{
+    for (const mf_layer_kind *const *f = mf_layer_families; *f; f++) {
+        for (const mf_layer_kind *k = *f; k->name; k++) {
+            if (strcmp(k->name, name) == 0)
+                return k;
+            mf_closest_try(close, k->name);
+        }
+    }
+    return NULL;
+}
+
+/* ---- names ---- */
+
+/* "Conv2D" -> "conv2d", "LayerNormalization" -> "layer_normalization". */
+static char *snake(mf_arena *arena, const char *kind)
+{
+    char *name = mf_arena_alloc(arena, 2 * (int64_t)strlen(kind) + 1, 1), *to = name;
+
+    for (const char *p = kind; name && *p; p++) {
+        if (p > kind && isupper((unsigned char)*p) && islower((unsigned char)p[-1]))
+            *to++ = '_';
+        *to++ = (char)tolower((unsigned char)*p);
+    }
+    if (name)
+        *to = '\0';
+    return name;
+}
+
+/* The first is "dense", then "dense_1". */
+static const char *automatic_name(mf_model *m, const char *kind)
+{
+    char *base = snake(m->graph->arena, kind);
+    int64_t *count = base ? mf_map_find(&m->layers, base) : NULL;
+
+    if (!base)
+        return NULL;
+    if (count)
+        return mf_arena_printf(m->graph->arena, "%s_%lld", base, (long long)++*count);
+    count = MF_ARENA_NEW(m->graph->arena, int64_t);
+    return count && mf_map_set(&m->layers, base, count) == MF_OK ? base : NULL;
+}
+
+/* ---- calling ---- */
+
+static mf_status check_inputs(const mf_layer_kind *kind, mf_layer_call *l)
+{
+    char text[MF_SHAPE_TEXT];
+
+    if (l->n_in < kind->min_in || l->n_in > kind->max_in)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "layer %s takes %d%s inputs, not %d", kind->name,
+                       kind->min_in, kind->max_in > kind->min_in ? " or more" : "", l->n_in);
+    for (int i = 0; i < l->n_in; i++) {
+        if (!l->in[i].node)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "layer %s: input %d is empty", kind->name, i);
+    }
+    l->shape = mf_model_shape(l->model, l->in[0]);
+    if (l->shape.rank >= 0 && l->shape.rank < kind->min_rank)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "layer %s needs an input of at least %d dimensions (with the batch), not %s",
+                       kind->name, kind->min_rank, mf_shape_text(&l->shape, text));
+    return MF_OK;
+}
+
+static mf_status prepare(mf_model *m, const char *kind_name, const char *settings,
+                         const mf_layer_kind **kind, mf_layer_call *l)
+{
+    mf_closest close = mf_closest_to(kind_name);
+    const char *signature;
+
+    *kind = find_kind(kind_name, &close);
+    if (!*kind)
+        return MF_FAIL(MF_NOT_FOUND, "there is no layer '%.60s'%s%s%s", kind_name,
+                       close.best ? "; did you mean '" : "", close.best ? close.best : "",
+                       close.best ? "'?" : "; `meshflow models --layers` lists them");
+    signature = mf_arena_printf(m->graph->arena, "{name: string = '', trainable: bool = true%s%s",
+                                (*kind)->settings[1] == '}' ? "" : ", ", (*kind)->settings + 1);
+    if (!signature)
+        return MF_NOMEM("a layer");
+    MF_TRY(mf_options_parse((*kind)->name, signature, settings, m->graph->arena, &l->o));
+    MF_TRY(check_inputs(*kind, l));
+    l->name = mf_options_given(&l->o, "name") ? mf_options_string(&l->o, "name")
+                                              : automatic_name(m, kind_name);
+    return l->name ? MF_OK : MF_NOMEM("a layer");
+}
+
+static mf_output build(mf_model *m, const char *kind_name, const mf_output *inputs,
+                       const char *settings)
+{
+    mf_layer_call l = { .model = m, .graph = m->graph, .in = inputs };
+    const char *scope = m->graph->scope;
+    const int64_t first_weight = m->n_weights;
+    const mf_layer_kind *kind;
+    mf_output out;
+    mf_status st;
+
+    while (inputs && inputs[l.n_in].port >= 0)
+        l.n_in++;
+    st = prepare(m, kind_name, settings, &kind, &l);
+    if (st != MF_OK) {
+        mf_graph_fail(m->graph, st);
+        return (mf_output){ 0 };
+    }
+    mf_graph_scope(m->graph, l.name);
+    out = kind->build(&l);
+    m->graph->scope = scope;
+    for (int64_t i = first_weight; i < m->n_weights && !mf_options_bool(&l.o, "trainable"); i++)
+        m->weights[i]->trained = false;
+    return out;
+}
+
+mf_output mf_layer(mf_model *model, const char *kind, const mf_output *inputs, const char *settings,
+                   ...)
+{
+    char text[1024];
+    va_list args;
+    int len;
+
+    if (model->graph->failed)
+        return (mf_output){ 0 };
+    va_start(args, settings);
+    len = vsnprintf(text, sizeof text, settings, args);
+    va_end(args);
+    if (len < (int)sizeof text)
+        return build(model, kind, inputs, text);
+    mf_graph_fail(model->graph,
+                  MF_FAIL(MF_INVALID_ARGUMENT, "layer %s: settings of more than %d letters", kind,
+                          (int)sizeof text - 1));
+    return (mf_output){ 0 };
+}
+
+mf_output mf_layer_fail(mf_layer_call *l, const char *fmt, ...)
+{
+    char text[300];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (!l->graph->failed)
+        mf_graph_fail(l->graph, MF_FAIL(MF_INVALID_ARGUMENT, "layer '%s': %s", l->name, text));
+    return (mf_output){ 0 };
+}
+
+/* ---- weights ---- */
+
+static mf_weight *new_weight(mf_layer_call *l, const char *what, const mf_shape *shape,
+                             const char *initializer)
+{
+    mf_model *m = l->model;
+    mf_weight *w = MF_ARENA_NEW(m->graph->arena, mf_weight);
+    char text[MF_SHAPE_TEXT];
+
+    if (!w ||
+        mf_grow(&m->weights, &m->cap_weights, m->n_weights + 1, sizeof(mf_weight *)) != MF_OK) {
+        mf_graph_fail(m->graph, MF_NOMEM("a weight"));
+        return NULL;
+    }
+    if (!mf_shape_is_static(shape)) {
+        (void)mf_layer_fail(l, "the shape %s of %s is not known", mf_shape_text(shape, text), what);
+        return NULL;
+    }
+    *w = (mf_weight){ .dtype = MF_DTYPE_F32, .shape = *shape, .trained = true };
+    w->name = mf_arena_printf(m->graph->arena, "%s%s", m->graph->scope, what);
+    if (!w->name || mf_model_weight(m, w->name)) {
+        (void)mf_layer_fail(l, "there is a weight '%s' already; give the layer another name", what);
+        return NULL;
+    }
+    w->handle = mf_applyf(m->graph, "VarHandleOp", MF_NO_IN,
+                          "dtype=float shape=shape%s shared_name='%s' "
+                          "name='%s'",
+                          mf_shape_text(shape, text), w->name, what);
+    w->initial = mf_initializer(m, initializer, shape, w->name);
+    m->weights[m->n_weights++] = w;
+    return w;
+}
+
+static void read_weight(mf_layer_call *l, mf_weight *w, const char *what)
+{
+    w->value =
+        mf_applyf(l->graph, "ReadVariableOp", MF_IN(w->handle), "dtype=float name='%s/Read'", what);
+}
+
+mf_output mf_layer_weight(mf_layer_call *l, const char *what, const mf_shape *shape,
+                          const char *initializer)
+{
+    mf_weight *w = new_weight(l, what, shape, initializer);
+
+    if (!w)
+        return (mf_output){ 0 };
+    read_weight(l, w, what);
+    return w->value;
+}
+
+mf_output mf_layer_lookup(mf_layer_call *l, const char *what, const mf_shape *shape,
+                          const char *initializer, mf_output ids)
+{
+    mf_weight *w = new_weight(l, what, shape, initializer);
+    mf_lookup *lookup = MF_ARENA_NEW(l->graph->arena, mf_lookup);
+
+    if (!w || !lookup)
+        return (mf_output){ 0 };
+    lookup->ids = ids;
+    lookup->rows = mf_applyf(l->graph, "ResourceGather", MF_IN(w->handle, ids), "dtype=float");
+    w->lookups = lookup;
+    return lookup->rows;
+}
+
+mf_output mf_layer_moving(mf_layer_call *l, const char *what, const mf_shape *shape,
+                          const char *initializer, mf_output batch, double momentum)
+{
+    mf_weight *w = new_weight(l, what, shape, initializer);
+    mf_model *m = l->model;
+
+    if (!w)
+        return (mf_output){ 0 };
+    w->trained = false;
+    read_weight(l, w, what);
+    if (mf_grow(&m->moving, &m->cap_moving, m->n_moving + 1, sizeof(mf_moving)) != MF_OK) {
+        mf_graph_fail(m->graph, MF_NOMEM("a weight"));
+        return (mf_output){ 0 };
+    }
+    m->moving[m->n_moving++] = (mf_moving){ w, batch, momentum };
+    return w->value;
+}
+
+/* ---- training and inference ---- */
+
+mf_output mf_layer_by_mode(mf_layer_call *l, mf_output training, mf_output inference)
+{
+    return mf_apply(l->graph, "_ByMode", MF_IN(training, inference));
+}
+
+mf_output mf_layer_uniform(mf_layer_call *l, mf_output like)
+{
+    const uint64_t stream = mf_hash(l->name, strlen(l->name), 0) >> 1;
+
+    return mf_applyf(l->graph, "_SampleUniform", MF_IN(like, l->model->clock), "stream=%lld",
+                     (long long)stream);
+}

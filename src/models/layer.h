@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* layer.h - what a layer is: a row in a table of its file, found by name. build() adds ops to the
+ * graph and asks for weights; errors are the graph's (sticky), so it needs no checks after each
+ * call. */
+#ifndef MF_MODELS_LAYER_H
+#define MF_MODELS_LAYER_H
+
+#include "models/model.h"
+
+typedef struct mf_layer_call {
+    mf_model *model;
+    mf_graph *graph;
+    const mf_output *in;
+    int n_in;
+    mf_shape shape; /* of in[0] */
+    mf_options o; /* its settings */
+    const char *name; /* "conv2d_1": the prefix of its weights and nodes */
+} mf_layer_call;
+
+typedef struct mf_layer_kind {
+    const char *name; /* Keras's; NULL ends a table */
+    const char *settings; /* signature, see options.h; name and trainable are added to it */
+    int min_in, max_in;
+    int min_rank; /* of in[0], the batch included */
+    const char *about;
+    mf_output (*build)(mf_layer_call *l);
+} mf_layer_kind;
+
+/* The tables, one for each family; NULL ends the list (layer.c). */
+extern const mf_layer_kind *const mf_layer_families[];
+
+/* A weight "name/what" and its value. `initializer` is text as initializer.h reads it. */
+mf_output mf_layer_weight(mf_layer_call *l, const char *what, const mf_shape *shape,
+                          const char *initializer);
+/* A table looked up by rows (its gradient concerns these alone): the rows of `ids`. */
+mf_output mf_layer_lookup(mf_layer_call *l, const char *what, const mf_shape *shape,
+                          const char *initializer, mf_output ids);
+/* A weight that is not trained but follows a statistic; the value is for inference. */
+mf_output mf_layer_moving(mf_layer_call *l, const char *what, const mf_shape *shape,
+                          const char *initializer, mf_output batch, double momentum);
+/* `training` while training, else `inference`; only one of them is computed. */
+mf_output mf_layer_by_mode(mf_layer_call *l, mf_output training, mf_output inference);
+/* Uniform numbers in [0,1) of the shape of `like`, whose first dimension are the samples: a
+ * function of (seed, step, place of the sample in the batch, element). For training only. */
+mf_output mf_layer_uniform(mf_layer_call *l, mf_output like);
+/* "relu" and so on, applied (activation.c). */
+mf_output mf_layer_activation(mf_layer_call *l, const char *name, mf_output x);
+/* Records why this layer cannot be built; returns an empty output. */
+mf_output mf_layer_fail(mf_layer_call *l, const char *fmt, ...) MF_PRINTF(2, 3);
+
+#endif

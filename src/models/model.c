@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model.c - the parts of a model: inputs, weights, shapes, output. */
+#include "models/model.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+mf_status mf_model_new(mf_model **out)
+{
+    mf_model *m = mf_calloc(1, sizeof *m);
+    mf_status st;
+
+    *out = NULL;
+    if (!m)
+        return MF_NOMEM("a model");
+    st = mf_graph_new(&m->graph);
+    if (st != MF_OK) {
+        mf_free(m);
+        return st;
+    }
+    m->shapes.graph = m->graph;
+    m->seed = mf_applyf(m->graph, "Placeholder", MF_NO_IN, "dtype=int64 shape=shape[] name='seed'");
+    m->clock =
+        mf_applyf(m->graph, "Placeholder", MF_NO_IN, "dtype=int64 shape=shape[2] name='clock'");
+    st = mf_graph_status(m->graph);
+    if (st != MF_OK)
+        mf_model_free(m);
+    else
+        *out = m;
+    return st;
+}
+
+void mf_model_free(mf_model *model)
+{
+    if (!model)
+        return;
+    mf_map_deinit(&model->layers);
+    mf_free(model->weights);
+    mf_free(model->moving);
+    mf_free(model->inputs);
+    mf_graph_free(model->graph);
+    mf_free(model);
+}
+
+mf_graph *mf_model_graph(mf_model *model)
+{
+    return model->graph;
+}
+
+mf_status mf_model_status(const mf_model *model)
+{
+    return mf_graph_status(model->graph);
+}
+
+mf_output mf_model_input(mf_model *model, const char *name, mf_dtype dtype, const int64_t *dims,
+                         int rank)
+{
+    mf_shape shape = { .rank = rank + 1, .dims = { -1 } };
+    char text[MF_SHAPE_TEXT];
+    mf_output in;
+    mf_status st = MF_OK;
+
+    if (rank < 0 || rank >= MF_MAX_RANK)
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "input '%s' of rank %d: at most %d is possible", name,
+                     rank, MF_MAX_RANK - 1);
+    for (int i = 0; st == MF_OK && i < rank; i++)
+        shape.dims[i + 1] = dims[i];
+    if (st == MF_OK)
+        st = mf_grow(&model->inputs, &model->cap_inputs, model->n_inputs + 1, sizeof(mf_output));
+    if (st != MF_OK) {
+        mf_graph_fail(model->graph, st);
+        return (mf_output){ 0 };
+    }
+    in = mf_applyf(model->graph, "Placeholder", MF_NO_IN, "dtype=%s shape=shape%s name='%s'",
+                   mf_dtype_name(dtype), mf_shape_text(&shape, text), name);
+    model->inputs[model->n_inputs++] = in;
+    return in;
+}
+
+void mf_model_output(mf_model *model, mf_output output)
+{
+    if (output.node)
+        model->output = output;
+}
+
+mf_shape mf_model_shape(mf_model *model, mf_output output)
+{
+    mf_status st = MF_OK;
+
+    if (!output.node || model->graph->failed)
+        return MF_SHAPE_UNKNOWN;
+    if (output.node->id >= model->shapes.n_facts)
+        st = mf_infer_more(&model->shapes);
+    if (st != MF_OK) {
+        mf_graph_fail(model->graph, st);
+        return MF_SHAPE_UNKNOWN;
+    }
+    return mf_compile_facts(&model->shapes, output.node)->shapes[output.port];
+}
+
+mf_weight *mf_model_weight(const mf_model *model, const char *name)
+{
+    for (int64_t i = 0; i < model->n_weights; i++) {
+        if (strcmp(model->weights[i]->name, name) == 0)
+            return model->weights[i];
+    }
+    return NULL;
+}
+
+mf_status mf_model_freeze(mf_model *model, const char *pattern, bool frozen)
+{
+    bool any = false;
+
+    for (int64_t i = 0; i < model->n_weights; i++) {
+        mf_weight *w = model->weights[i];
+        bool moves = false;
+
+        if (fnmatch(pattern, w->name, 0) != 0)
+            continue;
+        any = true;
+        for (int64_t k = 0; k < model->n_moving; k++)
+            moves |= model->moving[k].weight == w;
+        if (!moves)
+            w->trained = !frozen;
+    }
+    if (any)
+        return MF_OK;
+    return MF_FAIL(MF_NOT_FOUND, "no weight is called '%s'; the first one is '%s'", pattern,
+                   model->n_weights > 0 ? model->weights[0]->name : "(none)");
+}
+
+int64_t mf_model_parameters(const mf_model *model, int64_t *trained)
+{
+    int64_t all = 0, by_gradients = 0;
+
+    for (int64_t i = 0; i < model->n_weights; i++) {
+        int64_t n = 0;
+
+        if (mf_shape_count(&model->weights[i]->shape, &n) != MF_OK)
+            continue;
+        all += n;
+        by_gradients += model->weights[i]->trained ? n : 0;
+    }
+    if (trained)
+        *trained = by_gradients;
+    return all;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model.h - what a model is inside: a graph, and what of it are inputs, weights and outputs. */
+#ifndef MF_MODELS_MODEL_H
+#define MF_MODELS_MODEL_H
+
+#include "compile/compile.h"
+#include "graph/options.h"
+
+#include <meshflow/model.h>
+
+/* A place where rows of a table are looked up: its gradient concerns these rows alone. */
+typedef struct mf_lookup {
+    mf_output ids; /* integers of any shape */
+    mf_output rows; /* ids' shape, then the table's row */
+    struct mf_lookup *next;
+} mf_lookup;
+
+typedef struct mf_weight {
+    const char *name; /* "conv2d/kernel" */
+    mf_dtype dtype;
+    mf_shape shape;
+    mf_output handle; /* VarHandleOp */
+    mf_output value; /* read at the beginning of a step */
+    mf_output initial; /* its first value */
+    mf_lookup *lookups; /* used by rows; NULL: as a whole, through `value` */
+    bool trained; /* by gradients; else the layer says how it moves, or it stays */
+    double l1, l2; /* regularisation */
+} mf_weight;
+
+/* A moving statistic: in training, weight = momentum * weight + (1 - momentum) * mean over the
+ * samples of what the shards say. */
+typedef struct mf_moving {
+    mf_weight *weight;
+    mf_output batch; /* of the samples at hand */
+    double momentum;
+} mf_moving;
+
+struct mf_model {
+    mf_graph *graph;
+    mf_compile shapes; /* of the graph so far, see mf_model_shape() */
+    mf_weight **weights; /* in the order they were made */
+    int64_t n_weights, cap_weights;
+    mf_moving *moving;
+    int64_t n_moving, cap_moving;
+    mf_output *inputs; /* placeholders named like columns */
+    int64_t n_inputs, cap_inputs;
+    mf_output output;
+    mf_output seed; /* int64 scalar, fed when weights get their first values */
+    mf_output clock; /* int64 [2]: seed and step, fed in training */
+    mf_map layers; /* kind in lower case -> int64_t: how many there are, for names */
+};
+
+/* What is known about an output's shape; the first dimension of a batch is not. Errors go to the
+ * graph. */
+mf_shape mf_model_shape(mf_model *model, mf_output output);
+mf_weight *mf_model_weight(const mf_model *model, const char *name); /* NULL when there is none */
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shard.c - the ops of a training step that is cut into shards. compile/shard.c says what becomes
+ * of them. */
+#include "ops/random_util.h"
+
+/* ---- training or inference ---- */
+
+/* Only training has gradients. */
+static mf_status by_mode_grad(mf_grad *g)
+{
+    g->dx[0] = g->dy[0];
+    return MF_OK;
+}
+
+static mf_status by_mode_infer(mf_infer *in)
+{
+    in->out[0] = in->in[1];
+    return MF_OK;
+}
+
+/* ---- random numbers of samples ---- */
+
+typedef struct uniform_job {
+    float *out;
+    int64_t row; /* elements of a sample */
+    uint64_t seed, step, stream, offset;
+} uniform_job;
+
+/* Key: the seed. Counter: which block of the sample, which sample of the batch, the step, and the
+ * stream: all of them 32 bits wide except for the stream, which is mixed into the key. */
+static void uniform_sample(void *ctx, int64_t i)
+{
+    const uniform_job *job = ctx;
+    const uint64_t key = job->seed ^ job->stream;
+    mf_philox gen = { .counter = { 0, (uint32_t)(job->offset + (uint64_t)i), (uint32_t)job->step,
+                                   (uint32_t)(job->step >> 32) },
+                      .key = { (uint32_t)key, (uint32_t)(key >> 32) } };
+    mf_random_draw draw = { .gen = gen, .used = 4 };
+    float *out = job->out + i * job->row;
+
+    for (int64_t e = 0; e < job->row; e++)
+        out[e] = (float)(mf_random_u32(&draw) >> 8) * 0x1p-24f;
+}
+
+static mf_status uniform_run(mf_kernel *k)
+{
+    const mf_shape *shape = &k->in[0]->shape;
+    const int64_t *clock = k->in[1]->data;
+    const uniform_job *fixed = k->state;
+    uniform_job job = *fixed;
+    mf_tensor *out;
+
+    if (k->in[1]->count != 2 || shape->rank < 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "clock must be a vector of seed and step, and samples "
+                                            "the first dimension of `like`");
+    MF_TRY(mf_kernel_out(k, 0, shape, &out));
+    if (out->count == 0)
+        return MF_OK;
+    job.out = out->data;
+    job.row = out->count / shape->dims[0];
+    job.seed = (uint64_t)clock[0];
+    job.step = (uint64_t)clock[1];
+    mf_kernel_parallel(k, shape->dims[0], uniform_sample, &job);
+    return MF_OK;
+}
+
+static mf_status uniform_prepare(mf_prepare *p)
+{
+    uniform_job *job = MF_ARENA_NEW(p->arena, uniform_job);
+
+    if (!job)
+        return MF_NOMEM("random numbers");
+    job->stream = (uint64_t)mf_node_int(p->node, "stream");
+    job->offset = (uint64_t)mf_node_int(p->node, "offset");
+    p->state = job;
+    return MF_OK;
+}
+
+static mf_status uniform_infer(mf_infer *in)
+{
+    MF_TRY(mf_infer_rank_at_least(in, 0, 1));
+    in->out[0] = in->in[0];
+    return MF_OK;
+}
+
+const mf_op mf_ops_shard[] = {
+    /* f on each of `shards` parts of the batch: the first dimension of every `batched` input, cut
+     * into sizes that differ by at most one. Each result is joined as said: 'sum' in the fixed tree
+     * over the shard numbers, 'concat' along the first dimension. */
+    { .name = "_ShardMap",
+      .def = "(batched:*Tbatched, shared:*Tshared) -> (output:*Tout) {Tbatched:list(type)>=1, "
+             "Tshared:list(type)>=0, Tout:list(type)>=1, f:func, shards:int>=1, "
+             "join:list(string)>=1} is_stateful",
+      .control = MF_CONTROL_CALL,
+      .infer = mf_infer_unknown,
+      .grad = mf_grad_missing },
+    /* `training` inside of a _ShardMap, `inference` elsewhere. The other one is not computed. */
+    { .name = "_ByMode",
+      .def = "(training:T, inference:T) -> (output:T) {T:type}",
+      .control = MF_CONTROL_CALL,
+      .infer = by_mode_infer,
+      .grad = by_mode_grad },
+    /* Uniform in [0,1): a function of seed, step, stream, the sample's place in the batch (its row,
+     * plus the offset of its shard) and the element. */
+    { .name = "_SampleUniform",
+      .def = "(like:T, clock:int64) -> (output:float) {T:type, stream:int, offset:int=0}",
+      .infer = uniform_infer,
+      .grad = mf_grad_none,
+      .prepare = uniform_prepare,
+      .run = uniform_run,
+      .samples = MF_SAMPLES("float[3,5] int64[2]{7,9} stream=3",
+                            "float[2] int64[2]{7,9} stream=3 offset=4") },
+    { 0 },
+};
