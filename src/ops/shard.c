@@ -108,7 +108,7 @@ const mf_op mf_ops_shard[] = {
       .grad = mf_grad_none,
       .prepare = uniform_prepare,
       .run = uniform_run,
-      .samples = MF_SAMPLES("float[3,5] int64[2]{7,9} stream=3",
-                            "float[2] int64[2]{7,9} stream=3 offset=4") },
+      .samples = MF_SAMPLES("f32[3,5]~ i64[2]{7,9} ; stream=3",
+                            "f32[2]~ i64[2]{7,9} ; stream=3 offset=4") },
     { 0 },
 };

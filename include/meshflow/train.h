@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train.h - compile, fit, evaluate, predict: the last three of the five steps.
+ *
+ *     mf_trainer *t;
+ *     mf_model_compile(m, &(mf_compile_options){ .optimizer = "adam", .metrics = "accuracy" }, &t);
+ *     mf_fit(t, train, validation, &(mf_fit_options){ .epochs = 5, .batch = 128 });
+ *     mf_evaluate(t, test, results, &n);
+ *
+ * A batch is cut into a fixed number of shards, whose gradients are summed in a fixed tree: the
+ * weights that come out depend on seed, data, settings and number of shards, and on nothing else.
+ */
+#ifndef MESHFLOW_TRAIN_H
+#define MESHFLOW_TRAIN_H
+
+#include <meshflow/data.h>
+#include <meshflow/model.h>
+#include <meshflow/session.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mf_trainer mf_trainer;
+
+/* All strings are settings as text; NULL: what is said here. docs/training.md has the tables. */
+typedef struct mf_compile_options {
+    const char *optimizer; /* "momentum momentum=0.9 nesterov=true"; NULL: "sgd" */
+    const char *loss; /* NULL: sparse_categorical_crossentropy */
+    const char *metrics; /* names, separated by commas: "accuracy"; NULL: none */
+    const char *label; /* the column that the loss compares with; NULL: "label" */
+    const char *schedule; /* "cosine steps=1000 warmup=100"; NULL: constant */
+    double learning_rate; /* 0: the optimizer's own */
+    const char *clip; /* "value=1", "norm=1", "global_norm=1"; NULL: none */
+    double weight_decay; /* decoupled, of all weights but biases and normalisations; 0: none */
+    double ema; /* decay of a moving average of the weights; 0: none */
+    const char *precision; /* fp32, bf16, fp16; NULL: fp32 */
+    int shards; /* 0: 8 */
+    int micro_batches; /* a batch is done in so many turns; 0: one */
+    uint64_t seed;
+    int threads; /* 0: as many as there are cores */
+    const char *disable; /* passes to leave out, as for sessions */
+} mf_compile_options;
+
+/* Adds loss, gradients and updates to the model's graph, and starts a session with fresh weights.
+ * The model must outlive the trainer and can be compiled once.
+ * Fails: INVALID_ARGUMENT, NOT_FOUND, naming the setting. */
+MF_API MF_MUST mf_status mf_model_compile(mf_model *model, const mf_compile_options *options,
+                                          mf_trainer **out);
+MF_API void mf_trainer_free(mf_trainer *trainer);
+
+/* The session: variables by name and any output of the graph are within reach. */
+MF_API mf_session *mf_trainer_session(mf_trainer *trainer);
+/* Steps done so far. */
+MF_API int64_t mf_trainer_step(const mf_trainer *trainer);
+/* Over the model's weights: 64 hexadecimal digits and a zero. */
+MF_API MF_MUST mf_status mf_trainer_sha256(mf_trainer *trainer, char digits[65]);
+
+/* ---- fit ---- */
+
+typedef struct mf_result {
+    const char *name; /* "loss", "accuracy" */
+    double value;
+} mf_result;
+
+enum { MF_MAX_RESULTS = 16 };
+
+typedef struct mf_step_report {
+    int64_t step; /* the first is 1 */
+    int64_t epoch; /* the first is 0 */
+    int64_t samples; /* of this step */
+    double learning_rate;
+    const mf_result *results; /* of this step's batch, loss first */
+    int n_results;
+} mf_step_report;
+
+/* What wants to know of the steps. Each call may be NULL. */
+typedef struct mf_hook {
+    void *ctx;
+    mf_status (*begin)(void *ctx, mf_trainer *trainer);
+    mf_status (*after_step)(void *ctx, mf_trainer *trainer, const mf_step_report *report);
+    mf_status (*after_epoch)(void *ctx, mf_trainer *trainer, const mf_step_report *report,
+                             const mf_result *validation, int n_validation);
+    mf_status (*end)(void *ctx, mf_trainer *trainer);
+} mf_hook;
+
+typedef struct mf_fit_options {
+    int64_t epochs; /* 0: 1 */
+    int64_t steps; /* in all, counted from the beginning of training; wins over epochs. 0: none */
+    int64_t batch; /* 0: 32 */
+    bool in_order; /* no shuffling */
+    const mf_hook *hooks;
+    int n_hooks;
+    const char *out; /* folder for checkpoints, events, ledger; NULL: nothing is written */
+    int64_t save_steps; /* a checkpoint every so many steps; 0: at the end of an epoch */
+    int keep; /* checkpoints kept; 0: 5 */
+    bool resume; /* go on from the newest whole checkpoint in `out`, if there is one */
+} mf_fit_options;
+
+/* validation may be NULL. */
+MF_API MF_MUST mf_status mf_fit(mf_trainer *trainer, mf_dataset *train, mf_dataset *validation,
+                                const mf_fit_options *options);
+/* Ends mf_fit() after the step at hand, with MF_OK. Thread: any; also from a signal handler. */
+MF_API void mf_trainer_stop(mf_trainer *trainer);
+
+/* ---- evaluate, predict ---- */
+
+/* Loss and metrics over the whole set. results: room for MF_MAX_RESULTS. */
+MF_API MF_MUST mf_status mf_evaluate(mf_trainer *trainer, mf_dataset *data, mf_result *results,
+                                     int *n_results);
+/* The model's output for every sample, in order. Owns: the caller frees *out. */
+MF_API MF_MUST mf_status mf_predict(mf_trainer *trainer, mf_dataset *data, mf_tensor **out);
+
+/* ---- checkpoints: TensorFlow's, under its names ---- */
+
+/* Write PREFIX.index and PREFIX.data-00000-of-00001: all that is needed to go on exactly. */
+MF_API MF_MUST mf_status mf_trainer_save(mf_trainer *trainer, const char *prefix);
+/* Weights and, where the checkpoint has it, everything else of training. */
+MF_API MF_MUST mf_status mf_trainer_restore(mf_trainer *trainer, const char *prefix);
+/* For fine-tuning: weights that the checkpoint has under the same name and shape; the others keep
+ * their values. *loaded: how many. NOT_FOUND: none. */
+MF_API MF_MUST mf_status mf_trainer_load_weights(mf_trainer *trainer, const char *prefix,
+                                                 int64_t *loaded);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
