@@ -4,14 +4,18 @@
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 
-# What `pkg-config --static --libs meshflow` adds for users of libmeshflow.a.
 set(DEPS_PKGS libprotobuf-c libisal zlib libzip sleef libpcre2-8 libpng)
-set(DEPS_LIBS "-ldnnl -lgomp -lpthread -lm") # these bring no .pc file
 
+# DEPS_LIBS: what `pkg-config --static --libs meshflow` adds for users of libmeshflow.a. Only names,
+# not the packages: those would bring what their own static libraries need, which nobody has.
+set(DEPS_LIBS "-ldnnl -lgomp -lpthread -lm")
 foreach(pkg ${DEPS_PKGS})
     string(MAKE_C_IDENTIFIER ${pkg} id)
     pkg_check_modules(${id} REQUIRED IMPORTED_TARGET ${pkg})
     list(APPEND DEPS_TARGETS PkgConfig::${id})
+    list(TRANSFORM ${id}_LIBRARIES PREPEND "-l" OUTPUT_VARIABLE names)
+    list(JOIN names " " names)
+    string(PREPEND DEPS_LIBS "${names} ")
 endforeach()
 
 find_path(DNNL_INCLUDE dnnl.h REQUIRED)

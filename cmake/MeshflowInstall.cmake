@@ -13,7 +13,6 @@ install(DIRECTORY include/meshflow DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
 install(DIRECTORY ${MAN_DIR}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
     FILES_MATCHING PATTERN "*.1")
 
-string(REPLACE ";" " " PC_REQUIRES_PRIVATE "${DEPS_PKGS}")
 file(RELATIVE_PATH PC_TO_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
 configure_file(cmake/meshflow.pc.in meshflow.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/meshflow.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

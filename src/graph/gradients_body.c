@@ -22,13 +22,16 @@ static bool is_op(const mf_node *n, const char *name)
 /* A call of a function within itself, or one too deep, or bodies that multiply. */
 static mf_status check_nesting(const mf_graph *graph, const mf_function *f)
 {
+    const mf_graph *x = graph;
     int64_t depth = 0;
 
-    for (const mf_graph *x = graph; x; x = x->outer, depth++) {
+    do {
         if (x->body_of == f)
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "function '%s' calls itself; recursion is not supported", f->name);
-    }
+        x = x->outer;
+        depth++;
+    } while (x);
     if (depth > DEPTH_MAX)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "calls are nested more than %d deep", DEPTH_MAX);
     if (graph->library->differentiated > NODES_MAX)

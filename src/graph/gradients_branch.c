@@ -284,10 +284,7 @@ static mf_status differentiate(branches *b)
 mf_status mf_grad_branches(mf_grad *g)
 {
     const mf_attr *list = mf_node_attr(g->node, "branches");
-    const mf_func_ref two[] = {
-        list ? (mf_func_ref){ 0 } : *mf_node_attr(g->node, "then_branch")->func,
-        list ? (mf_func_ref){ 0 } : *mf_node_attr(g->node, "else_branch")->func,
-    };
+    mf_func_ref two[2] = { { 0 } };
     branches b = { .g = g,
                    .arena = g->graph->arena,
                    .refs = list ? list->funcs : two,
@@ -296,6 +293,10 @@ mf_status mf_grad_branches(mf_grad *g)
                    .n_x = g->n_in - 1 };
     mf_status st;
 
+    if (!list) {
+        two[0] = *mf_node_attr(g->node, "then_branch")->func;
+        two[1] = *mf_node_attr(g->node, "else_branch")->func;
+    }
     b.d = MF_ARENA_ARRAY(b.arena, mf_diff, b.n);
     b.forward = MF_ARENA_ARRAY(b.arena, mf_func_ref, b.n);
     b.backward = MF_ARENA_ARRAY(b.arena, mf_func_ref, b.n);

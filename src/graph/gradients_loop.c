@@ -346,7 +346,11 @@ static mf_status go_backward(loop *l)
 
 static bool has_any(const bool *set, int n)
 {
-    return n > 0 && memchr(set, true, (size_t)n * sizeof *set) != NULL;
+    for (int i = 0; i < n; i++) {
+        if (set[i])
+            return true;
+    }
+    return false;
 }
 
 static mf_status differentiate(loop *l)

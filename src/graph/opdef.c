@@ -120,6 +120,8 @@ static mf_status allowed(parser *ps, mf_attrdef *a)
 {
     mf_attr list;
 
+    if (a->allowed_types != 0 || a->n_allowed_strings > 0)
+        return fail(ps, "restricted twice");
     for (int i = 0; i < MF_COUNT(type_sets); i++) {
         space(ps);
         if (name_len(ps->p) == strlen(type_sets[i].name) && eat(ps, type_sets[i].name)) {
@@ -262,7 +264,11 @@ static void print_attr(const mf_attrdef *a, mf_buf *out)
         }
     }
     for (int i = 0; i < a->n_allowed_strings; i++) {
-        mf_buf_printf(out, "%s'%s'", sep, a->allowed_strings[i]);
+        const char *s = a->allowed_strings[i];
+        const mf_attr text = { .kind = MF_ATTR_STRING, .n = 1, .s = { s, strlen(s) } };
+
+        mf_buf_str(out, sep);
+        mf_attr_print(&text, out);
         sep = ",";
     }
     mf_buf_str(out, "]");

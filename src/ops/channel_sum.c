@@ -61,33 +61,48 @@ int64_t mf_channel_run(const mf_channels *at, int64_t group, int64_t from, int64
 /* ---- channels last or in blocks ---- */
 
 /* n channels at `at` of so many rows, `step` apart. */
-static inline void add_channels(const mf_channel_sums *s, int64_t at, int64_t step, int64_t rows,
-                                const float *mean, const int64_t n, float *s0, float *s1)
+static inline void add_x(const float *x, int64_t step, int64_t rows, const int64_t n, float *sum)
 {
-    const float *x = s->x + at, *dy = s->dy ? s->dy + at : NULL;
+    for (int64_t r = 0; r < rows; r++, x += step)
+        for (int64_t c = 0; c < n; c++)
+            sum[c] += x[c];
+}
 
-    for (int64_t r = 0; r < rows; r++, x += step) {
-        if (s->term == MF_TERM_X) {
-            for (int64_t c = 0; c < n; c++)
-                s0[c] += x[c];
-        } else if (s->term == MF_TERM_SQUARE) {
-            for (int64_t c = 0; c < n; c++)
-                s0[c] += (x[c] - mean[c]) * (x[c] - mean[c]);
-        } else {
-            for (int64_t c = 0; c < n; c++) {
-                s0[c] += dy[c];
-                s1[c] += dy[c] * (x[c] - mean[c]);
-            }
-            dy += step;
+static inline void add_squares(const float *x, const float *mean, int64_t step, int64_t rows,
+                               const int64_t n, float *sum)
+{
+    for (int64_t r = 0; r < rows; r++, x += step)
+        for (int64_t c = 0; c < n; c++)
+            sum[c] += (x[c] - mean[c]) * (x[c] - mean[c]);
+}
+
+static inline void add_grad(const float *x, const float *dy, const float *mean, int64_t step,
+                            int64_t rows, const int64_t n, float *s0, float *s1)
+{
+    for (int64_t r = 0; r < rows; r++, x += step, dy += step)
+        for (int64_t c = 0; c < n; c++) {
+            s0[c] += dy[c];
+            s1[c] += dy[c] * (x[c] - mean[c]);
         }
-    }
+}
+
+/* ch: the first of them. */
+static inline void add_channels(const mf_channel_sums *s, int64_t at, int64_t ch, int64_t rows,
+                                const int64_t n, float *s0, float *s1)
+{
+    if (s->term == MF_TERM_X)
+        add_x(s->x + at, s->at.run, rows, n, s0);
+    else if (s->term == MF_TERM_SQUARE)
+        add_squares(s->x + at, s->mean + ch, s->at.run, rows, n, s0);
+    else
+        add_grad(s->x + at, s->dy + at, s->mean + ch, s->at.run, rows, n, s0, s1);
 }
 
 /* n channels of a group from its channel c0, rows from..to. */
 static void add_rows(const mf_channel_sums *s, int64_t group, int64_t c0, int64_t n, int64_t from,
                      int64_t to, double *sum0, double *sum1)
 {
-    const float *mean = s->mean ? s->mean + group * s->at.run + c0 : NULL;
+    const int64_t ch = group * s->at.run + c0;
 
     for (int64_t r0 = from; r0 < to; r0 += BLOCK) {
         const int64_t r1 = r0 + BLOCK < to ? r0 + BLOCK : to;
@@ -97,9 +112,9 @@ static void add_rows(const mf_channel_sums *s, int64_t group, int64_t c0, int64_
             const int64_t at = mf_channel_run(&s->at, group, r, r1, &rows) + c0;
 
             if (n == 8)
-                add_channels(s, at, s->at.run, rows, mean, 8, s0, s1);
+                add_channels(s, at, ch, rows, 8, s0, s1);
             else
-                add_channels(s, at, s->at.run, rows, mean, n, s0, s1);
+                add_channels(s, at, ch, rows, n, s0, s1);
         }
         for (int64_t c = 0; c < n; c++) {
             sum0[c] += (double)s0[c];
@@ -115,8 +130,7 @@ static void add_plane(const mf_channel_sums *s, int64_t image, int64_t ch, doubl
                       double *sum1)
 {
     const int64_t n = s->at.pixels, at = (image * s->channels + ch) * n;
-    const float *x = s->x + at, *dy = s->dy ? s->dy + at : NULL;
-    const float mean = s->term == MF_TERM_X ? 0 : s->mean[ch];
+    const float *x = s->x + at;
     double s0, s1 = 0;
 
 #define X_TERM(i) x[i]
@@ -126,8 +140,12 @@ static void add_plane(const mf_channel_sums *s, int64_t image, int64_t ch, doubl
     if (s->term == MF_TERM_X) {
         MF_ROW_SUM(float, s0, n, X_TERM);
     } else if (s->term == MF_TERM_SQUARE) {
+        const float mean = s->mean[ch];
+
         MF_ROW_SUM(float, s0, n, SQUARE_TERM);
     } else {
+        const float *dy = s->dy + at, mean = s->mean[ch];
+
         MF_ROW_SUM(float, s0, n, DY_TERM);
         MF_ROW_SUM(float, s1, n, DY_X_TERM);
     }

@@ -134,8 +134,10 @@ static mf_status csv_prepare(mf_prepare *p)
                       .quotes = mf_node_bool(p->node, "use_quote_delim"),
                       .missing = mf_node_string(p->node, "na_value") };
     s->columns = mf_node_ints(p->node, "select_cols", &s->n_columns);
-    if (s->n_columns == 0)
+    if (!s->columns || s->n_columns == 0) { /* all of them */
         s->columns = NULL;
+        s->n_columns = 0;
+    }
     if (s->columns && s->n_columns != p->node->n_outputs)
         return MF_FAIL(MF_INVALID_ARGUMENT, "select_cols should match output size: %lld and %d",
                        (long long)s->n_columns, p->node->n_outputs);

@@ -304,6 +304,7 @@ static void run_piece(void *ctx, int64_t piece)
 
 static mf_status fused_run(mf_kernel *k)
 {
+    const mf_fused *f = k->state;
     const mf_shape *shapes[MAX_INPUTS];
     const void *data[MAX_INPUTS];
     mf_shape shape = k->in[0]->shape;
@@ -311,7 +312,7 @@ static mf_status fused_run(mf_kernel *k)
     fused_job job = { .run = &run };
     mf_tensor *out;
 
-    for (int i = 0; i < k->n_in; i++) {
+    for (int i = 0; i < f->n_in; i++) {
         shapes[i] = &k->in[i]->shape;
         data[i] = k->in[i]->data;
         MF_TRY(mf_shape_broadcast(&shape, shapes[i], &shape));
@@ -319,8 +320,7 @@ static mf_status fused_run(mf_kernel *k)
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     if (out->count == 0)
         return MF_OK;
-    MF_TRY(
-        mf_fused_begin(&run, k->state, &shape, shapes, data, out->data, mf_dtype_cell(out->dtype)));
+    MF_TRY(mf_fused_begin(&run, f, &shape, shapes, data, out->data, mf_dtype_cell(out->dtype)));
     job.count = out->count;
     job.grain =
         run.inner <= MF_LOOP_GRAIN ? MF_LOOP_GRAIN - MF_LOOP_GRAIN % run.inner : MF_LOOP_GRAIN;

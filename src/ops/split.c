@@ -57,7 +57,7 @@ static mf_status unpack_run(mf_kernel *k)
     int64_t outer, inner;
     mf_shape each;
     mf_tensor *out;
-    int at;
+    int at = 0;
 
     MF_TRY(unpack_result(&x->shape, k->n_out, *(const int64_t *)k->state, &at, &each));
     outer = mf_shape_span(&x->shape, 0, at);

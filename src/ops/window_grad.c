@@ -8,7 +8,7 @@ mf_output mf_window_apply(mf_grad *g, const char *op, const mf_output *inputs)
 {
     static const char *const lists[] = { "strides", "dilations", "ksize", "explicit_paddings" };
     static const char *const strings[] = { "padding", "data_format" };
-    mf_output out;
+    mf_output out = { 0 };
     mf_buf text = { 0 };
 
     for (int i = 0; i < MF_COUNT(lists); i++) {
@@ -26,9 +26,10 @@ mf_output mf_window_apply(mf_grad *g, const char *op, const mf_output *inputs)
         if (mf_node_attr(g->node, strings[i]))
             mf_buf_printf(&text, "%s='%s' ", strings[i], mf_node_string(g->node, strings[i]));
     }
-    out = text.failed ? (mf_output){ 0 } : mf_applyf(g->graph, op, inputs, "%s", text.data);
     if (text.failed)
         mf_graph_fail(g->graph, MF_RESOURCE_EXHAUSTED);
+    else
+        out = mf_applyf(g->graph, op, inputs, "%s", text.data);
     mf_buf_deinit(&text);
     return out;
 }

@@ -149,6 +149,10 @@ def parse(op, text):
     while reader.peek():
         name = reader.next()
         reader.need("=")
+        if name.startswith("_"):  # our own; TensorFlow has no such case
+            case.no_tf = True
+            reader.value("bool", False)
+            continue
         if name not in kinds:
             raise ValueError("%s has no attribute %s" % (op, name))
         kind = kinds[name]

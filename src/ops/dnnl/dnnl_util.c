@@ -7,9 +7,12 @@
 
 #include "base/mem.h"
 
-#include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
+
+/* Of the OpenMP library that oneDNN is linked to. Its header belongs to the compiler, and clang
+ * comes without one. */
+void omp_set_num_threads(int n);
 
 typedef struct run_context {
     dnnl_stream_t stream;

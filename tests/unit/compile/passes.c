@@ -248,8 +248,11 @@ MF_TEST(compile_layout_keeps_images_in_blocks_through_a_net)
     model m;
 
     small_net(&m);
-    if (count(&m, NULL, "_Block", NULL) == 0)
-        T_SKIP("this processor's convolutions take plain images");
+    if (!__builtin_cpu_supports("avx2") || __builtin_cpu_supports("avx512f")) {
+        T_EQ(count(&m, NULL, "_Block", NULL), 0); /* plain images are taken gladly there */
+        end(&m);
+        return;
+    }
     T_EQ(count(&m, NULL, "_Conv2DThen", "_blocked") + count(&m, NULL, "Conv2D", "_blocked"), 4);
     T_EQ(count(&m, NULL, "Conv2DBackpropInput", "_blocked"), 4);
     T_EQ(count(&m, NULL, "Conv2DBackpropFilter", "_blocked"), 4);

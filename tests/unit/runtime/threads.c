@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { THREADS = 4, TURNS = 60, WIDTH = 300 };
+enum { THREADS = 4, WRITERS = THREADS / 2, TURNS = 60, WIDTH = 300 };
 
 typedef struct crew {
     mf_session *session;
@@ -129,8 +129,8 @@ static void count_with(bool resource)
     start_crew(&c, THREADS, ids);
     join_crew(ids, THREADS);
     T_OK(fetch(c.session, "read:0", &y));
-    T_EQ_F(at(y, 0), THREADS / 2 * TURNS);
-    T_EQ_F(at(y, WIDTH - 1), THREADS / 2 * TURNS);
+    T_EQ_F(at(y, 0), WRITERS * TURNS);
+    T_EQ_F(at(y, WIDTH - 1), WRITERS * TURNS);
     mf_tensor_free(y);
     mf_session_free(c.session);
 }
@@ -184,7 +184,9 @@ static void put_or_take(crew *c, int me)
         mf_tensor *y = NULL;
 
         if (me % 2 == 0) {
-            T_OK(put(c->session, (float)(me / 2 * TURNS + i)));
+            const int first = me / 2 * TURNS;
+
+            T_OK(put(c->session, (float)(first + i)));
             continue;
         }
         T_OK(fetch(c->session, "take:0", &y));
