@@ -8,6 +8,7 @@
 #define MF_CLI_COMMAND_H
 
 #include "base/buf.h"
+#include "base/closest.h"
 #include "base/status.h"
 
 typedef struct mf_option {
@@ -79,17 +80,6 @@ void mf_args_hint(mf_args *args, const char *fmt, ...) MF_PRINTF(2, 3);
 const mf_command *mf_command_find(const char *name);
 /* Commands "graph run", "graph print" ... exist, so "graph" alone is the name of a group. */
 bool mf_command_is_group(const char *name);
-
-/* ---- likely meant names (closest.c) ---- */
-
-typedef struct mf_closest {
-    const char *word; /* what was given */
-    const char *best; /* NULL: nothing is close */
-    int distance;
-} mf_closest;
-
-mf_closest mf_closest_to(const char *word);
-void mf_closest_try(mf_closest *c, const char *candidate);
 
 /* ---- help (help.c) ---- */
 

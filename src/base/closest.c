@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* closest.c - which known name was meant: the one with the fewest letters added, left out, replaced
  * or swapped, if these are few. */
-#include "cli/command.h"
+#include "base/closest.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum { LONGEST = 64 };

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options.c - settings as text. */
+#include "graph/options.h"
+
+#include "base/closest.h"
+
+#include <string.h>
+
+static mf_status unknown(const char *subject, const mf_opdef *def, const char *name)
+{
+    mf_closest c = mf_closest_to(name);
+
+    for (int i = 0; i < def->n_attrs; i++)
+        mf_closest_try(&c, def->attrs[i].name);
+    if (c.best)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s has no setting '%.60s'; did you mean '%s'?",
+                       subject, name, c.best);
+    return MF_FAIL(MF_INVALID_ARGUMENT, "%s has no setting '%.60s'", subject, name);
+}
+
+/* ---- one setting ---- */
+
+static mf_status parse_word(const char **p, mf_arena *arena, mf_attr *out)
+{
+    const size_t n = strcspn(*p, " ,\t\n");
+
+    *out = (mf_attr){ .kind = MF_ATTR_STRING, .n = 1 };
+    out->s.data = mf_arena_strndup(arena, *p, n);
+    out->s.len = n;
+    *p += n;
+    return out->s.data ? MF_OK : MF_NOMEM("settings");
+}
+
+static mf_status check_range(const char *subject, const mf_attrdef *d, const mf_attr *v)
+{
+    if (d->has_minimum && (d->is_list ? v->n : v->i) < d->minimum)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s%s is %lld, at least %lld is needed", subject,
+                       d->is_list ? "the length of " : "", d->name,
+                       (long long)(d->is_list ? v->n : v->i), (long long)d->minimum);
+    if (d->n_allowed_strings == 0 || d->is_list)
+        return MF_OK;
+    for (int i = 0; i < d->n_allowed_strings; i++) {
+        if (strcmp(d->allowed_strings[i], v->s.data) == 0)
+            return MF_OK;
+    }
+    mf_buf known = { 0 };
+    mf_status st;
+
+    for (int i = 0; i < d->n_allowed_strings; i++)
+        mf_buf_printf(&known, "%s%s", i ? ", " : "", d->allowed_strings[i]);
+    st = MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s cannot be '%.60s'; it is one of %.300s", subject,
+                 d->name, v->s.data, known.data ? known.data : "");
+    mf_buf_deinit(&known);
+    return st;
+}
+
+static mf_status parse_one(const mf_opdef *def, const char **p, mf_arena *arena, mf_options *out)
+{
+    const size_t n = strcspn(*p, "= \t\n");
+    const char *name = mf_arena_strndup(arena, *p, n);
+    const mf_attrdef *d;
+    mf_status st;
+    int i;
+
+    if (!name)
+        return MF_NOMEM("settings");
+    if ((*p)[n] != '=')
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: expected name=value at \"%.40s\"", out->subject,
+                       *p);
+    d = mf_opdef_find_attr(def, name);
+    if (!d)
+        return unknown(out->subject, def, name);
+    i = (int)(d - def->attrs);
+    if (out->given[i])
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s is given twice", out->subject, name);
+    *p += n + 1;
+    if (d->kind == MF_ATTR_STRING && !d->is_list && **p != '\'')
+        st = parse_word(p, arena, &out->attrs[i].value);
+    else
+        st = mf_attr_parse(p, d->kind, d->is_list, arena, &out->attrs[i].value);
+    if (st == MF_RESOURCE_EXHAUSTED)
+        return st;
+    if (st != MF_OK)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s is no %s%s%s", out->subject, name,
+                       d->is_list ? "list(" : "", mf_attr_kind_name(d->kind),
+                       d->is_list ? ")" : "");
+    out->given[i] = true;
+    return check_range(out->subject, d, &out->attrs[i].value);
+}
+
+mf_status mf_options_parse(const char *subject, const char *signature, const char *text,
+                           mf_arena *arena, mf_options *out)
+{
+    mf_opdef def;
+    const char *whole = mf_arena_printf(arena, "() -> () %s", signature);
+
+    *out = (mf_options){ .subject = subject };
+    if (!whole)
+        return MF_NOMEM("settings");
+    MF_TRY(mf_opdef_parse(subject, whole, arena, &def));
+    out->n = def.n_attrs;
+    out->attrs = MF_ARENA_ARRAY(arena, mf_named_attr, def.n_attrs);
+    out->given = MF_ARENA_ARRAY(arena, bool, def.n_attrs);
+    if (!out->attrs || !out->given)
+        return MF_NOMEM("settings");
+    for (int i = 0; i < def.n_attrs; i++)
+        out->attrs[i] = (mf_named_attr){ def.attrs[i].name, def.attrs[i].default_value };
+    for (text = text ? text : "";;) {
+        text += strspn(text, " ,\t\n");
+        if (!*text)
+            break;
+        MF_TRY(parse_one(&def, &text, arena, out));
+    }
+    for (int i = 0; i < def.n_attrs; i++) {
+        if (!out->given[i] && !def.attrs[i].has_default)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "%s needs the setting %s=...", subject,
+                           def.attrs[i].name);
+    }
+    return MF_OK;
+}
+
+/* ---- asking ---- */
+
+static int find(const mf_options *o, const char *name)
+{
+    for (int i = 0; i < o->n; i++) {
+        if (strcmp(o->attrs[i].name, name) == 0)
+            return i;
+    }
+    MF_ASSERT(!"a setting that the signature does not have");
+    return 0;
+}
+
+const mf_attr *mf_options_get(const mf_options *o, const char *name)
+{
+    return &o->attrs[find(o, name)].value;
+}
+
+bool mf_options_given(const mf_options *o, const char *name)
+{
+    return o->given[find(o, name)];
+}
+
+int64_t mf_options_int(const mf_options *o, const char *name)
+{
+    return mf_options_get(o, name)->i;
+}
+
+double mf_options_float(const mf_options *o, const char *name)
+{
+    return (double)mf_options_get(o, name)->f;
+}
+
+bool mf_options_bool(const mf_options *o, const char *name)
+{
+    return mf_options_get(o, name)->b;
+}
+
+const char *mf_options_string(const mf_options *o, const char *name)
+{
+    return mf_options_get(o, name)->s.data;
+}
+
+const int64_t *mf_options_ints(const mf_options *o, const char *name, int64_t *n)
+{
+    *n = mf_options_get(o, name)->n;
+    return mf_options_get(o, name)->ints;
+}
+
+mf_status mf_options_head(const char *text, mf_arena *arena, const char **head, const char **rest)
+{
+    text += strspn(text, " \t\n");
+    const size_t n = strcspn(text, " \t\n");
+
+    *head = mf_arena_strndup(arena, text, n);
+    *rest = text + n;
+    return *head ? MF_OK : MF_NOMEM("settings");
+}

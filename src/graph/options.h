@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options.h - settings as text, read against a signature of attributes:
+ *
+ *     units=128 activation=relu     against     {units: int >= 1, activation: string = 'linear'}
+ *
+ * Layers, optimizers, schedules, data sets and augmentations all take their settings so. The syntax
+ * is that of attributes (attr.h); a string needs quotes only when it holds a space, a comma or a
+ * quote. */
+#ifndef MF_GRAPH_OPTIONS_H
+#define MF_GRAPH_OPTIONS_H
+
+#include "graph/opdef.h"
+
+typedef struct mf_options {
+    const char *subject; /* whose settings these are, for messages */
+    mf_named_attr *attrs; /* one for each of the signature, in its order; defaults filled in */
+    bool *given; /* it stood in the text */
+    int n;
+} mf_options;
+
+/* Owns: everything lives in the arena. `text` may be NULL. Fails: INVALID_ARGUMENT naming the
+ * subject and the setting: unknown (with the closest known one), absent without a default, of
+ * another kind, out of its range, given twice. */
+MF_MUST mf_status mf_options_parse(const char *subject, const char *signature, const char *text,
+                                   mf_arena *arena, mf_options *out);
+
+/* The settings of a signature are always there; asking for another name is a mistake of ours. */
+const mf_attr *mf_options_get(const mf_options *o, const char *name);
+bool mf_options_given(const mf_options *o, const char *name);
+int64_t mf_options_int(const mf_options *o, const char *name);
+double mf_options_float(const mf_options *o, const char *name);
+bool mf_options_bool(const mf_options *o, const char *name);
+const char *mf_options_string(const mf_options *o, const char *name);
+const int64_t *mf_options_ints(const mf_options *o, const char *name, int64_t *n);
+
+/* "adam learning_rate=0.001" -> "adam" in the arena, and the rest. The first word may stand alone.
+ */
+MF_MUST mf_status mf_options_head(const char *text, mf_arena *arena, const char **head,
+                                  const char **rest);
+
+#endif
