@@ -4,7 +4,7 @@
 #include "mf_test.h"
 
 static const char DENSE[] =
-    "{units: int >= 1, activation: {'linear', 'relu'} = 'linear', rate: float = 0.5, "
+    "{units: int >= 1, activation: string in ['linear','relu'] = 'linear', rate: float = 0.5, "
     "sizes: list(int) = [3,3], bias: bool = true, name: string = ''}";
 
 static mf_status parse(const char *text, mf_arena *arena, mf_options *out)
