@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "formats/idx.h"
 
-#include "base/buf.h"
 #include "base/mem.h"
-#include "formats/stream.h"
-
-#include <string.h>
-
-enum { STEP = 1 << 24 }; /* bytes read at a time */
 
 static mf_dtype type_of(unsigned char code)
 {
@@ -51,56 +45,64 @@ static mf_status read_header(mf_reader *r, mf_dtype *type, mf_shape *shape)
     return MF_OK;
 }
 
-/* A header may promise what the file does not have: memory grows with what has been read. */
-static mf_status read_elements(mf_reader *r, mf_dtype type, const mf_shape *shape, mf_tensor *out)
+mf_status mf_idx_open(const char *path, mf_idx *out)
 {
-    const size_t size = mf_dtype_size(type);
-    int64_t count, bytes, have = 0;
-    mf_buf data = { 0 };
-    mf_status st;
+    int64_t count, bytes;
+
+    *out = (mf_idx){ 0 };
+    MF_TRY(mf_reader_open(path, MF_DETECT, &out->reader));
+    MF_TRY(read_header(out->reader, &out->dtype, &out->shape));
+    if (mf_shape_count(&out->shape, &count) != MF_OK ||
+        !mf_mul_i64(count, (int64_t)mf_dtype_size(out->dtype), &bytes) ||
+        bytes > mf_reader_most(out->reader)) {
+        char text[MF_SHAPE_TEXT];
+
+        return MF_FAIL(MF_DATA_LOSS, "'%s' ends too soon: its header promises %s of type %s", path,
+                       mf_shape_text(&out->shape, text), mf_dtype_name(out->dtype));
+    }
+    out->bytes = (size_t)bytes;
+    return MF_OK;
+}
+
+void mf_idx_close(mf_idx *idx)
+{
+    mf_reader_close(idx->reader);
+    idx->reader = NULL;
+}
+
+mf_status mf_idx_next(mf_idx *idx, void *to, size_t n)
+{
+    const size_t size = mf_dtype_size(idx->dtype);
+
+    MF_TRY(mf_reader_read_all(idx->reader, to, n));
+    swap_bytes(to, (int64_t)(n / size), size);
+    return MF_OK;
+}
+
+mf_status mf_idx_end(mf_idx *idx)
+{
     size_t got;
     char extra;
 
-    MF_TRY(mf_shape_count(shape, &count));
-    if (!mf_mul_i64(count, (int64_t)size, &bytes))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is too large", mf_reader_path(r));
-    while (have < bytes) {
-        const size_t some = bytes - have < STEP ? (size_t)(bytes - have) : STEP;
-        void *to = mf_buf_room(&data, some);
-
-        st = to ? MF_OK : MF_NOMEM("an array");
-        if (st == MF_OK)
-            st = mf_reader_read_all(r, to, some);
-        if (st != MF_OK)
-            goto done;
-        have += (int64_t)some;
-    }
-    MF_TRY_TO(done, mf_reader_read(r, &extra, 1, &got));
-    if (got > 0) {
-        st = MF_FAIL(MF_DATA_LOSS, "'%s' has more bytes than its header says", mf_reader_path(r));
-        goto done;
-    }
-    MF_TRY_TO(done, mf_tensor_alloc(out, type, shape));
-    if (bytes > 0) {
-        memcpy(out->data, data.data, (size_t)bytes);
-        swap_bytes(out->data, count, size);
-    }
-done:
-    mf_buf_deinit(&data);
-    return st;
+    MF_TRY(mf_reader_read(idx->reader, &extra, 1, &got));
+    if (got > 0)
+        return MF_FAIL(MF_DATA_LOSS, "'%s' has more bytes than its header says",
+                       mf_reader_path(idx->reader));
+    return MF_OK;
 }
 
 mf_status mf_idx_read(const char *path, mf_tensor *out)
 {
-    mf_reader *r;
-    mf_dtype type = MF_DTYPE_INVALID;
-    mf_shape shape;
+    mf_idx idx;
     mf_status st;
 
-    MF_TRY(mf_reader_open(path, MF_DETECT, &r));
-    st = read_header(r, &type, &shape);
-    if (st == MF_OK)
-        st = read_elements(r, type, &shape, out);
-    mf_reader_close(r);
+    MF_TRY_TO(done, mf_idx_open(path, &idx));
+    MF_TRY_TO(done, mf_tensor_alloc(out, idx.dtype, &idx.shape));
+    MF_TRY_TO(done, mf_idx_next(&idx, out->data, idx.bytes));
+    MF_TRY_TO(done, mf_idx_end(&idx));
+done:
+    mf_idx_close(&idx);
+    if (st != MF_OK)
+        mf_tensor_clear(out);
     return st;
 }

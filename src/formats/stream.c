@@ -6,7 +6,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <isa-l/igzip_lib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -32,8 +34,8 @@ struct mf_reader {
     int fd;
     char *path;
     mf_compression compression;
-    z_stream z; /* of compressed files */
-    bool z_open, z_end;
+    struct inflate_state *z; /* of compressed files. ISA-L's: twice as fast as zlib's */
+    bool z_end;
     int64_t offset;
     unsigned char *from, *to; /* bytes of the buffer not used yet */
     unsigned char buffer[CHUNK];
@@ -66,10 +68,12 @@ static mf_status begin(mf_reader *r)
             r->to - r->from >= 2 && r->from[0] == 0x1f && r->from[1] == 0x8b ? MF_GZIP : MF_PLAIN;
     if (r->compression == MF_PLAIN)
         return MF_OK;
-    r->z = (z_stream){ 0 };
-    if (inflateInit2(&r->z, r->compression == MF_GZIP ? GZIP_WINDOW : ZLIB_WINDOW) != Z_OK)
+    if (!r->z)
+        r->z = mf_calloc(1, sizeof *r->z);
+    if (!r->z)
         return MF_NOMEM("decompression");
-    r->z_open = true;
+    isal_inflate_init(r->z);
+    r->z->crc_flag = r->compression == MF_GZIP ? ISAL_GZIP : ISAL_ZLIB;
     r->z_end = false;
     return MF_OK;
 }
@@ -102,10 +106,9 @@ void mf_reader_close(mf_reader *r)
 {
     if (!r)
         return;
-    if (r->z_open)
-        inflateEnd(&r->z);
     if (r->fd >= 0)
         close(r->fd);
+    mf_free(r->z);
     mf_free(r->path);
     mf_free(r);
 }
@@ -134,8 +137,8 @@ static mf_status next_stream(mf_reader *r)
     if (r->from == r->to)
         MF_TRY(fill(r));
     r->z_end = r->from == r->to || r->compression == MF_ZLIB;
-    if (!r->z_end && inflateReset(&r->z) != Z_OK)
-        return damaged(r, "cannot be decompressed");
+    if (!r->z_end)
+        isal_inflate_reset(r->z);
     return MF_OK;
 }
 
@@ -147,19 +150,19 @@ static mf_status read_compressed(mf_reader *r, unsigned char *to, size_t n, size
 
         if (r->from == r->to)
             MF_TRY(fill(r));
-        r->z.next_in = r->from;
-        r->z.avail_in = (uInt)(r->to - r->from);
-        r->z.next_out = to + *got;
-        r->z.avail_out = (uInt)most;
-        if (r->z.avail_in == 0)
-            return damaged(r, "ends in the middle of compressed data");
-        result = inflate(&r->z, Z_NO_FLUSH);
-        r->from = r->to - r->z.avail_in;
-        *got += most - r->z.avail_out;
-        if (result == Z_STREAM_END)
-            MF_TRY(next_stream(r));
-        else if (result != Z_OK && result != Z_BUF_ERROR)
+        r->z->next_in = r->from;
+        r->z->avail_in = (uint32_t)(r->to - r->from);
+        r->z->next_out = to + *got;
+        r->z->avail_out = (uint32_t)most;
+        result = isal_inflate(r->z);
+        *got += most - r->z->avail_out;
+        if (result != ISAL_DECOMP_OK && result != ISAL_END_INPUT && result != ISAL_OUT_OVERFLOW)
             return damaged(r, "has damaged compressed data");
+        if (r->from == r->to && r->z->avail_out == most && r->z->block_state != ISAL_BLOCK_FINISH)
+            return damaged(r, "ends in the middle of compressed data");
+        r->from = r->to - r->z->avail_in;
+        if (r->z->block_state == ISAL_BLOCK_FINISH)
+            MF_TRY(next_stream(r));
     }
     return MF_OK;
 }
@@ -167,7 +170,7 @@ static mf_status read_compressed(mf_reader *r, unsigned char *to, size_t n, size
 mf_status mf_reader_read(mf_reader *r, void *to, size_t n, size_t *got)
 {
     *got = 0;
-    MF_TRY(r->z_open ? read_compressed(r, to, n, got) : read_plain(r, to, n, got));
+    MF_TRY(r->z ? read_compressed(r, to, n, got) : read_plain(r, to, n, got));
     r->offset += (int64_t)*got;
     return MF_OK;
 }
@@ -185,6 +188,17 @@ int64_t mf_reader_offset(const mf_reader *r)
     return r->offset;
 }
 
+int64_t mf_reader_most(const mf_reader *r)
+{
+    const int64_t ratio = 1032; /* the most that deflate packs into a byte */
+    struct stat s;
+    int64_t most;
+
+    if (fstat(r->fd, &s) != 0 || !S_ISREG(s.st_mode))
+        return INT64_MAX;
+    return !r->z ? s.st_size : mf_mul_i64(s.st_size, ratio, &most) ? most : INT64_MAX;
+}
+
 const char *mf_reader_path(const mf_reader *r)
 {
     return r->path;
@@ -194,9 +208,6 @@ static mf_status rewind_to(mf_reader *r, int64_t offset)
 {
     if (lseek(r->fd, offset, SEEK_SET) < 0)
         return mf_errno_status(errno, "seek in", r->path);
-    if (r->z_open)
-        inflateEnd(&r->z);
-    r->z_open = false;
     r->from = r->to = r->buffer;
     r->offset = offset;
     return offset == 0 ? begin(r) : MF_OK;
@@ -206,7 +217,7 @@ mf_status mf_reader_seek(mf_reader *r, int64_t offset)
 {
     char skipped[4096];
 
-    if (!r->z_open) {
+    if (!r->z) {
         const off_t size = lseek(r->fd, 0, SEEK_END);
 
         if (size < 0 || offset < 0 || offset > size)

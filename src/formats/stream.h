@@ -29,6 +29,8 @@ MF_MUST mf_status mf_reader_read(mf_reader *r, void *to, size_t n, size_t *got);
 MF_MUST mf_status mf_reader_read_all(mf_reader *r, void *to, size_t n);
 /* Bytes given out so far. */
 int64_t mf_reader_offset(const mf_reader *r);
+/* The most bytes that the file can hold, unpacked: a promise beyond it is a lie. */
+int64_t mf_reader_most(const mf_reader *r);
 /* Give bytes out from there on; compressed files are read anew up to it. OUT_OF_RANGE: behind the
  * end. */
 MF_MUST mf_status mf_reader_seek(mf_reader *r, int64_t offset);
