@@ -3,6 +3,7 @@
 #ifndef MESHFLOW_MESHFLOW_H
 #define MESHFLOW_MESHFLOW_H
 
+#include <meshflow/data.h>
 #include <meshflow/graph.h>
 #include <meshflow/session.h>
 #include <meshflow/status.h>

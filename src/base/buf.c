@@ -25,6 +25,22 @@ static bool reserve(mf_buf *buf, size_t more)
     return !buf->failed;
 }
 
+void *mf_buf_room(mf_buf *buf, size_t n)
+{
+    if (!reserve(buf, n))
+        return NULL;
+    buf->len += n;
+    buf->data[buf->len] = '\0';
+    return buf->data + buf->len - n;
+}
+
+void mf_buf_clear(mf_buf *buf)
+{
+    buf->len = 0;
+    if (buf->data)
+        buf->data[0] = '\0';
+}
+
 void mf_buf_bytes(mf_buf *buf, const void *data, size_t len)
 {
     if (!reserve(buf, len))

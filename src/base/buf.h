@@ -15,6 +15,10 @@ typedef struct mf_buf {
 
 void mf_buf_deinit(mf_buf *buf);
 void mf_buf_bytes(mf_buf *buf, const void *data, size_t len);
+/* Append n bytes for the caller to fill; NULL when there is no memory. */
+MF_MUST void *mf_buf_room(mf_buf *buf, size_t n);
+/* Empty it, keeping the memory. */
+void mf_buf_clear(mf_buf *buf);
 void mf_buf_str(mf_buf *buf, const char *s);
 void mf_buf_printf(mf_buf *buf, const char *fmt, ...) MF_PRINTF(2, 3);
 /* Append as a quoted C / protobuf-text string; non-printable bytes as octal escapes. */

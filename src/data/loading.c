@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/loading.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+
+enum { PIECE = 1 << 19 }; /* bytes between two looks at whether somebody waits */
+
+struct mf_loading {
+    mf_loading_job job;
+    char *to;
+    int64_t bytes;
+    atomic_llong ready; /* bytes; written by the thread, under the lock */
+    atomic_bool stop;
+    pthread_mutex_t lock;
+    pthread_cond_t more; /* ready or failed has changed */
+    bool failed; /* guarded by lock */
+    mf_error error; /* guarded by lock */
+    pthread_t thread;
+    bool started;
+};
+
+static void publish(mf_loading *l, int64_t ready, mf_status st)
+{
+    pthread_mutex_lock(&l->lock);
+    atomic_store_explicit(&l->ready, ready, memory_order_release);
+    if (st != MF_OK) {
+        mf_error_save(st, &l->error);
+        l->failed = true;
+    }
+    pthread_cond_broadcast(&l->more);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void *load(void *arg)
+{
+    mf_loading *l = arg;
+    mf_status st = MF_OK;
+    int64_t have = 0;
+
+    while (have < l->bytes && st == MF_OK && !atomic_load(&l->stop)) {
+        const int64_t some = l->bytes - have < PIECE ? l->bytes - have : PIECE;
+
+        st = l->job.read(l->job.ctx, l->to + have, (size_t)some);
+        if (st == MF_OK && have + some == l->bytes)
+            st = l->job.end(l->job.ctx); /* the last piece counts when the end is right */
+        if (st == MF_OK)
+            have += some;
+        publish(l, have, st);
+    }
+    return NULL;
+}
+
+mf_status mf_loading_start(const mf_loading_job *job, void *to, size_t bytes, mf_loading **out)
+{
+    mf_loading *l = mf_calloc(1, sizeof *l);
+
+    *out = NULL;
+    if (!l) {
+        job->release(job->ctx);
+        return MF_NOMEM("loading a file");
+    }
+    l->job = *job;
+    l->to = to;
+    l->bytes = (int64_t)bytes;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->more, NULL);
+    l->started = pthread_create(&l->thread, NULL, load, l) == 0;
+    if (!l->started)
+        (void)load(l); /* without a thread it just takes its time here */
+    *out = l;
+    return MF_OK;
+}
+
+void mf_loading_free(mf_loading *l)
+{
+    if (!l)
+        return;
+    atomic_store(&l->stop, true);
+    if (l->started)
+        pthread_join(l->thread, NULL);
+    l->job.release(l->job.ctx);
+    pthread_cond_destroy(&l->more);
+    pthread_mutex_destroy(&l->lock);
+    mf_free(l);
+}
+
+mf_status mf_loading_wait(mf_loading *l, int64_t n)
+{
+    mf_status st = MF_OK;
+
+    if (atomic_load_explicit(&l->ready, memory_order_acquire) >= n)
+        return MF_OK;
+    pthread_mutex_lock(&l->lock);
+    while (atomic_load_explicit(&l->ready, memory_order_relaxed) < n && !l->failed)
+        pthread_cond_wait(&l->more, &l->lock);
+    if (atomic_load_explicit(&l->ready, memory_order_relaxed) < n)
+        st = mf_error_restore(&l->error);
+    pthread_mutex_unlock(&l->lock);
+    return st;
+}

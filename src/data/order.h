@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* order.h - permutations that depend on a seed and nothing else. */
+#ifndef MF_DATA_ORDER_H
+#define MF_DATA_ORDER_H
+
+#include "base/rng.h"
+
+__extension__ typedef unsigned __int128 mf_u128;
+
+/* 64 random bits as a number in [0, n). */
+static inline int64_t mf_order_below(uint32_t high, uint32_t low, int64_t n)
+{
+    return (int64_t)((mf_u128)((uint64_t)high << 32 | low) * (uint64_t)n >> 64);
+}
+
+/* A number in [0, n), the draw-th of the stream (seed, stream). One in 2^64/n is favoured by
+ * rounding, which nobody will ever see. */
+static inline int64_t mf_order_draw(uint64_t seed, uint64_t stream, uint64_t draw, int64_t n)
+{
+    mf_philox p = mf_philox_init(seed, stream);
+    const int odd = (int)(draw % 2);
+    uint32_t block[4];
+
+    mf_philox_skip(&p, draw / 2);
+    mf_philox_next(&p, block);
+    return mf_order_below(block[2 * odd + 1], block[2 * odd], n);
+}
+
+/* 0 .. n-1 shuffled (Fisher and Yates) by Philox(seed, stream). */
+static inline void mf_order_shuffle(uint64_t seed, uint64_t stream, int64_t *order, int64_t n)
+{
+    mf_philox p = mf_philox_init(seed, stream);
+    uint32_t block[4];
+
+    for (int64_t i = 0; i < n; i++)
+        order[i] = i;
+    for (int64_t i = n - 1; i > 0; i--) {
+        const int odd = (int)((n - 1 - i) % 2);
+        int64_t j, t;
+
+        if (!odd)
+            mf_philox_next(&p, block);
+        j = mf_order_below(block[2 * odd + 1], block[2 * odd], i + 1);
+        t = order[i];
+        order[i] = order[j];
+        order[j] = t;
+    }
+}
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source.c - from what the user calls the data to the source that opens it. */
+#include "data/source.h"
+
+#include "base/closest.h"
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+extern const mf_source mf_source_idx, mf_source_fashion_mnist;
+
+/* In the order in which folders are asked. */
+const mf_source *const mf_sources[] = {
+    &mf_source_fashion_mnist,
+    &mf_source_idx,
+    NULL,
+};
+
+/* ---- paths ---- */
+
+const char *mf_path_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+bool mf_path_ends(const char *path, const char *ending)
+{
+    const size_t n = strlen(path), e = strlen(ending);
+
+    return n >= e && strcmp(path + n - e, ending) == 0;
+}
+
+static mf_status add_path(mf_paths *p, char *path)
+{
+    mf_status st = path ? mf_grow(&p->paths, &p->cap, p->n + 1, sizeof *p->paths)
+                        : MF_NOMEM("a list of files");
+
+    if (st == MF_OK)
+        p->paths[p->n++] = path;
+    else
+        mf_free(path);
+    return st;
+}
+
+void mf_paths_deinit(mf_paths *p)
+{
+    for (int64_t i = 0; i < p->n; i++)
+        mf_free(p->paths[i]);
+    mf_free(p->paths);
+    *p = (mf_paths){ 0 };
+}
+
+mf_status mf_paths_glob(const char *pattern, mf_paths *out)
+{
+    struct stat s;
+    glob_t g = { 0 };
+    mf_status st = MF_OK;
+    int result;
+
+    *out = (mf_paths){ 0 };
+    if (stat(pattern, &s) == 0) /* also when its name holds a '*' or '[' */
+        return add_path(out, mf_strdup(pattern));
+    result = glob(pattern, GLOB_TILDE, NULL, &g);
+    if (result == GLOB_NOSPACE)
+        st = MF_NOMEM("a list of files");
+    else if (result != 0)
+        st = MF_FAIL(MF_NOT_FOUND, "there is no file '%s'", pattern);
+    for (size_t i = 0; i < g.gl_pathc && st == MF_OK; i++)
+        st = add_path(out, mf_strdup(g.gl_pathv[i]));
+    globfree(&g);
+    return st;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static char *join(const char *folder, const char *name)
+{
+    const size_t a = strlen(folder), b = strlen(name);
+    char *path = mf_calloc((int64_t)(a + b + 2), 1);
+
+    if (path) {
+        memcpy(path, folder, a);
+        path[a] = '/';
+        memcpy(path + a + 1, name, b);
+    }
+    return path;
+}
+
+static mf_status list_entry(const char *folder, const char *name,
+                            bool (*wanted)(const char *, bool is_dir), mf_paths *out)
+{
+    char *path;
+    struct stat s;
+
+    if (name[0] == '.')
+        return MF_OK;
+    path = join(folder, name);
+    if (!path)
+        return MF_NOMEM("a list of files");
+    if (stat(path, &s) == 0 && (!wanted || wanted(name, S_ISDIR(s.st_mode))))
+        return add_path(out, path);
+    mf_free(path);
+    return MF_OK;
+}
+
+mf_status mf_paths_list(const char *folder, bool (*wanted)(const char *, bool is_dir),
+                        mf_paths *out)
+{
+    DIR *dir = opendir(folder);
+    mf_status st = MF_OK;
+    struct dirent *e;
+
+    *out = (mf_paths){ 0 };
+    if (!dir)
+        return mf_errno_status(errno, "read the folder", folder);
+    while (st == MF_OK && (e = readdir(dir)))
+        st = list_entry(folder, e->d_name, wanted, out);
+    closedir(dir);
+    if (st == MF_OK && out->n > 0)
+        qsort(out->paths, (size_t)out->n, sizeof *out->paths, by_name);
+    return st;
+}
+
+/* ---- which source ---- */
+
+static const mf_source *find_source(const char *name, size_t len)
+{
+    for (int i = 0; mf_sources[i]; i++) {
+        if (strlen(mf_sources[i]->name) == len && memcmp(mf_sources[i]->name, name, len) == 0)
+            return mf_sources[i];
+    }
+    return NULL;
+}
+
+static const mf_source *source_of_file(const char *path)
+{
+    for (int i = 0; mf_sources[i]; i++) {
+        for (const char *const *e = mf_sources[i]->endings; e && *e; e++) {
+            if (mf_path_ends(path, *e))
+                return mf_sources[i];
+        }
+    }
+    return NULL;
+}
+
+static const mf_source *source_of_folder(const mf_paths *entries)
+{
+    struct stat s;
+
+    for (int i = 0; mf_sources[i]; i++) {
+        for (int64_t k = 0; k < entries->n && mf_sources[i]->in_folder; k++) {
+            const char *path = entries->paths[k];
+
+            if (stat(path, &s) == 0 &&
+                mf_sources[i]->in_folder(mf_path_base(path), S_ISDIR(s.st_mode)))
+                return mf_sources[i];
+        }
+    }
+    return NULL;
+}
+
+static mf_status not_found(const char *data)
+{
+    mf_closest c = mf_closest_to(data);
+    mf_buf names = { 0 };
+    mf_status st;
+
+    for (int i = 0; mf_sources[i]; i++) {
+        if (!mf_sources[i]->is_name)
+            continue;
+        mf_closest_try(&c, mf_sources[i]->name);
+        mf_buf_printf(&names, "%s%s", names.len > 0 ? ", " : "", mf_sources[i]->name);
+    }
+    if (c.best && !strchr(data, '/'))
+        st = MF_FAIL(MF_NOT_FOUND, "there is no data set or file '%.200s'; did you mean '%s'?",
+                     data, c.best);
+    else
+        st = MF_FAIL(MF_NOT_FOUND,
+                     "there is no data set or file '%.200s'; the known names are %.400s", data,
+                     names.data ? names.data : "");
+    mf_buf_deinit(&names);
+    return st;
+}
+
+static mf_status guess(const char *data, const mf_source **out)
+{
+    mf_paths paths = { 0 }, entries = { 0 };
+    struct stat s;
+    mf_status st;
+
+    *out = NULL;
+    if (mf_paths_glob(data, &paths) != MF_OK) {
+        mf_paths_deinit(&paths);
+        return not_found(data);
+    }
+    if (stat(paths.paths[0], &s) == 0 && S_ISDIR(s.st_mode)) {
+        MF_TRY_TO(done, mf_paths_list(paths.paths[0], NULL, &entries));
+        *out = source_of_folder(&entries);
+    } else {
+        *out = source_of_file(paths.paths[0]);
+    }
+    st = *out ? MF_OK
+              : MF_FAIL(MF_INVALID_ARGUMENT,
+                        "'%s' is of no kind that its name tells; put the format in front, as in "
+                        "csv:%s",
+                        data, data);
+done:
+    mf_paths_deinit(&paths);
+    mf_paths_deinit(&entries);
+    return st;
+}
+
+mf_status mf_dataset_open(const char *data, const char *settings, mf_dataset **out)
+{
+    const size_t head = strcspn(data, ":");
+    const mf_source *source = find_source(data, head);
+    mf_arena *arena = mf_arena_new();
+    mf_options o;
+    mf_status st;
+
+    *out = NULL;
+    if (!arena)
+        return MF_NOMEM("settings");
+    if (source && data[head] == ':' && !source->is_name)
+        data += head + 1;
+    else if (!source || !source->is_name || data[head])
+        source = NULL;
+    if (!source)
+        MF_TRY_TO(done, guess(data, &source));
+    MF_TRY_TO(done, mf_options_parse(source->name, source->settings, settings, arena, &o));
+    MF_TRY_TO(done, source->open(source->is_name ? NULL : data, &o, out));
+done:
+    mf_arena_free(arena);
+    return st;
+}

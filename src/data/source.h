@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source.h - where data sets come from: one mf_source per format or known name, in source_*.c. */
+#ifndef MF_DATA_SOURCE_H
+#define MF_DATA_SOURCE_H
+
+#include "data/dataset.h"
+#include "graph/options.h"
+
+typedef struct mf_source {
+    const char *name; /* of a set known by name, or of a format ("csv:FILE") */
+    const char *summary;
+    const char *settings; /* signature of its settings (graph/options.h) */
+    /* data: file, folder or pattern; NULL for a set known by name. */
+    mf_status (*open)(const char *data, const mf_options *o, mf_dataset **out);
+    bool is_name; /* needs no path */
+    const char *const *endings; /* of files of this format, ended by NULL; or NULL */
+    /* Does this entry make its folder one of this format? NULL: no folders. */
+    bool (*in_folder)(const char *entry, bool is_dir);
+} mf_source;
+
+/* Ended by NULL. */
+extern const mf_source *const mf_sources[];
+
+/* ---- what sources share (source.c) ---- */
+
+/* Files that a path or a pattern ("train-*.csv") names, sorted. Owns: mf_paths_deinit(), also after
+ * a failure. NOT_FOUND. */
+typedef struct mf_paths {
+    char **paths;
+    int64_t n, cap;
+} mf_paths;
+
+MF_MUST mf_status mf_paths_glob(const char *pattern, mf_paths *out);
+/* Entries of a folder for which `wanted` says yes (NULL: all but hidden ones), sorted by name. */
+MF_MUST mf_status mf_paths_list(const char *folder, bool (*wanted)(const char *, bool is_dir),
+                                mf_paths *out);
+void mf_paths_deinit(mf_paths *p);
+
+/* "a/b/train-x.idx.gz" -> "train-x.idx.gz" */
+const char *mf_path_base(const char *path);
+bool mf_path_ends(const char *path, const char *ending);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source_idx.c - IDX files: a folder of the MNIST family, or images alone; and Fashion-MNIST as
+ * Debian ships it. */
+#include "data/arrays.h"
+#include "data/source.h"
+#include "formats/idx.h"
+
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { LAZY_BYTES = 4 << 20 }; /* from this size on a file is read in the background */
+
+/* ---- a file as rows ---- */
+
+static mf_status idx_job_read(void *ctx, void *to, size_t n)
+{
+    return mf_idx_next(ctx, to, n);
+}
+
+static mf_status idx_job_end(void *ctx)
+{
+    return mf_idx_end(ctx);
+}
+
+static void idx_job_release(void *ctx)
+{
+    mf_idx_close(ctx);
+    mf_free(ctx);
+}
+
+/* Large pages: a third of the time to unpack a file went into faults of small ones. */
+static void use_large_pages(void *data, size_t bytes)
+{
+    const uintptr_t page = 1 << 21, from = ((uintptr_t)data + page - 1) & ~(page - 1);
+    const uintptr_t to = ((uintptr_t)data + bytes) & ~(page - 1);
+
+    if (to > from)
+        (void)madvise((void *)from, to - from, MADV_HUGEPAGE);
+}
+
+static mf_status start_loading(mf_idx *idx, mf_rows *rows)
+{
+    mf_idx *moved = mf_calloc(1, sizeof *moved);
+    const mf_loading_job job = {
+        .read = idx_job_read, .end = idx_job_end, .release = idx_job_release, .ctx = moved
+    };
+
+    if (!moved)
+        return MF_NOMEM("loading a file");
+    *moved = *idx;
+    idx->reader = NULL;
+    use_large_pages(rows->tensor->data, moved->bytes);
+    return mf_loading_start(&job, rows->tensor->data, moved->bytes, &rows->loading);
+}
+
+static mf_status load_rows(const char *path, mf_rows *rows)
+{
+    mf_idx idx;
+    mf_status st;
+
+    MF_TRY_TO(done, mf_idx_open(path, &idx));
+    rows->tensor = mf_calloc(1, sizeof *rows->tensor);
+    if (!rows->tensor) {
+        st = MF_NOMEM("a tensor");
+        goto done;
+    }
+    MF_TRY_TO(done, mf_tensor_alloc(rows->tensor, idx.dtype, &idx.shape));
+    if (idx.bytes >= LAZY_BYTES) {
+        MF_TRY_TO(done, start_loading(&idx, rows));
+    } else {
+        MF_TRY_TO(done, mf_idx_next(&idx, rows->tensor->data, idx.bytes));
+        MF_TRY_TO(done, mf_idx_end(&idx));
+    }
+done:
+    mf_idx_close(&idx);
+    return st;
+}
+
+/* Images have a channel dimension, labels are int32. */
+static mf_status shape_images(mf_tensor *t)
+{
+    if (t->shape.rank == 3) {
+        t->shape.dims[3] = 1;
+        t->shape.rank = 4;
+    }
+    return MF_OK;
+}
+
+static mf_status load_labels(const char *path, mf_rows *rows)
+{
+    mf_tensor t = { 0 };
+    mf_status st;
+
+    MF_TRY_TO(done, mf_idx_read(path, &t));
+    if (t.shape.rank != 1) {
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' holds no labels: its rank is %d", path,
+                     t.shape.rank);
+        goto done;
+    }
+    MF_TRY_TO(done, mf_arrays_to_int32(&t, &rows->tensor));
+done:
+    mf_tensor_clear(&t);
+    return st;
+}
+
+static mf_status open_pair(const char *images, const char *labels, mf_dataset **out)
+{
+    mf_rows rows[2] = { { .name = "image" }, { .name = "label" } };
+    mf_status st = MF_OK;
+
+    if (labels)
+        MF_TRY_TO(done, load_labels(labels, &rows[1]));
+    MF_TRY_TO(done, load_rows(images, &rows[0]));
+    MF_TRY_TO(done, shape_images(rows[0].tensor));
+    MF_TRY_TO(done, mf_arrays_new(rows, labels ? 2 : 1, out));
+    if (labels)
+        st = mf_arrays_count_classes(*out, "label");
+    if (st != MF_OK) {
+        mf_dataset_unref(*out);
+        *out = NULL;
+    }
+done:
+    for (int i = 0; i < MF_COUNT(rows); i++) {
+        mf_loading_free(rows[i].loading);
+        mf_tensor_free(rows[i].tensor);
+    }
+    return st;
+}
+
+/* ---- a folder ---- */
+
+static bool is_idx(const char *name, bool is_dir)
+{
+    return !is_dir && (strstr(name, "-idx") || strstr(name, ".idx"));
+}
+
+static bool is_of_part(const char *name, bool test)
+{
+    return test ? strstr(name, "t10k") || strstr(name, "test") : strstr(name, "train") != NULL;
+}
+
+/* The one file of a part that holds "images" or "labels". */
+static mf_status pick(const char *folder, const mf_paths *files, bool test, const char *what,
+                      const char **out)
+{
+    *out = NULL;
+    for (int64_t i = 0; i < files->n; i++) {
+        const char *name = mf_path_base(files->paths[i]);
+
+        if (!is_of_part(name, test) || !strstr(name, what))
+            continue;
+        if (*out)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has two files of %s %s: %s and %s", folder,
+                           test ? "test" : "training", what, mf_path_base(*out), name);
+        *out = files->paths[i];
+    }
+    if (!*out)
+        return MF_FAIL(MF_NOT_FOUND, "'%s' has no file like '%s-%s-idx*-ubyte.gz'", folder,
+                       test ? "t10k" : "train", what);
+    return MF_OK;
+}
+
+static mf_status open_folder(const char *folder, const mf_options *o, mf_dataset **out)
+{
+    const bool test = strcmp(mf_options_string(o, "part"), "test") == 0;
+    const char *images, *labels;
+    mf_paths files;
+    mf_status st;
+
+    MF_TRY_TO(done, mf_paths_list(folder, is_idx, &files));
+    MF_TRY_TO(done, pick(folder, &files, test, "images", &images));
+    MF_TRY_TO(done, pick(folder, &files, test, "labels", &labels));
+    MF_TRY_TO(done, open_pair(images, labels, out));
+done:
+    mf_paths_deinit(&files);
+    return st;
+}
+
+static mf_status idx_open(const char *data, const mf_options *o, mf_dataset **out)
+{
+    const char *labels = mf_options_string(o, "labels");
+
+    if (is_idx(mf_path_base(data), false))
+        return open_pair(data, labels[0] ? labels : NULL, out);
+    return open_folder(data, o, out);
+}
+
+static const char *const idx_endings[] = { "-ubyte", "-ubyte.gz", ".idx", ".idx.gz", NULL };
+
+const mf_source mf_source_idx = {
+    .name = "idx",
+    .summary = "folder or file of the MNIST family, gzipped or not",
+    .settings = "{part: string in ['train','test'] = 'train', labels: string = ''}",
+    .open = idx_open,
+    .endings = idx_endings,
+    .in_folder = is_idx,
+};
+
+/* ---- Fashion-MNIST ---- */
+
+static mf_status fashion_open(const char *data, const mf_options *o, mf_dataset **out)
+{
+    static const char *const names[] = {
+        "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+        "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"
+    };
+    const char *folder = mf_options_string(o, "dir");
+    mf_status st;
+
+    (void)data;
+    if (access(folder, F_OK) != 0)
+        return MF_FAIL(MF_NOT_FOUND,
+                       "Fashion-MNIST is not in '%s': apt install dataset-fashion-mnist", folder);
+    MF_TRY(open_folder(folder, o, out));
+    st = mf_dataset_set_classes(*out, names, MF_COUNT(names));
+    if (st != MF_OK) {
+        mf_dataset_unref(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+const mf_source mf_source_fashion_mnist = {
+    .name = "fashion-mnist",
+    .summary = "70,000 pictures of clothes (Debian package dataset-fashion-mnist)",
+    .settings = "{part: string in ['train','test'] = 'train', "
+                "dir: string = '/usr/share/datasets/fashion-mnist'}",
+    .open = fashion_open,
+    .is_name = true,
+};

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "formats/record.h"
+
+#include "base/mem.h"
+#include "formats/crc32c.h"
+
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "fixed numbers are little-endian");
+
+enum { STEP = 1 << 20 }; /* a length is believed a piece at a time */
+
+static uint32_t masked(const void *data, size_t len)
+{
+    return mf_crc32c_mask(mf_crc32c(0, data, len));
+}
+
+static mf_status damaged(const mf_reader *r, int64_t at, const char *what)
+{
+    return MF_FAIL(MF_DATA_LOSS, "'%s': the record at byte %lld %s", mf_reader_path(r),
+                   (long long)at, what);
+}
+
+mf_status mf_record_read(mf_reader *r, size_t max_bytes, mf_buf *out)
+{
+    const int64_t at = mf_reader_offset(r);
+    char header[12];
+    uint64_t len;
+    uint32_t crc;
+    size_t got;
+
+    mf_buf_clear(out);
+    MF_TRY(mf_reader_read(r, header, sizeof header, &got));
+    if (got == 0)
+        return MF_FAIL(MF_OUT_OF_RANGE, "'%s' has no more records", mf_reader_path(r));
+    memcpy(&len, header, sizeof len);
+    memcpy(&crc, header + sizeof len, sizeof crc);
+    if (got < sizeof header)
+        return damaged(r, at, "is cut");
+    if (masked(header, sizeof len) != crc)
+        return damaged(r, at, "has a damaged length");
+    if (len > max_bytes)
+        return damaged(r, at, "is longer than allowed");
+    while (out->len < len) {
+        const size_t some = len - out->len < STEP ? (size_t)(len - out->len) : STEP;
+        void *to = mf_buf_room(out, some);
+
+        if (!to)
+            return MF_NOMEM("a record");
+        MF_TRY(mf_reader_read(r, to, some, &got));
+        if (got < some)
+            return damaged(r, at, "is cut");
+    }
+    MF_TRY(mf_reader_read(r, &crc, sizeof crc, &got));
+    if (got < sizeof crc)
+        return damaged(r, at, "is cut");
+    if (masked(out->data, out->len) != crc)
+        return damaged(r, at, "is damaged");
+    return MF_OK;
+}
+
+mf_status mf_record_write(mf_writer *w, const void *data, size_t len)
+{
+    const uint64_t n = len;
+    const uint32_t of_length = masked(&n, sizeof n), of_data = masked(data, len);
+
+    MF_TRY(mf_writer_write(w, &n, sizeof n));
+    MF_TRY(mf_writer_write(w, &of_length, sizeof of_length));
+    MF_TRY(mf_writer_write(w, data, len));
+    return mf_writer_write(w, &of_data, sizeof of_data);
+}

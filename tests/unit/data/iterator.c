@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* iterator.c - batches: each sample once, the same whoever makes them, and from any place on. */
+#include "base/mem.h"
+#include "data/dataset.h"
+#include "mf_test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 103 };
+
+/* Column x is [2] floats (i, -i), label is i % 7. */
+static mf_dataset *numbers(int64_t n)
+{
+    static const char *const names[] = { "x", "label" };
+    mf_tensor *x, *label;
+    mf_dataset *set;
+
+    T_OK(mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ n, 2 }, 2, &x));
+    T_OK(mf_tensor_new(MF_DTYPE_I32, &n, 1, &label));
+    for (int64_t i = 0; i < n; i++) {
+        ((float *)x->data)[2 * i] = (float)i;
+        ((float *)x->data)[2 * i + 1] = (float)-i;
+        ((int32_t *)label->data)[i] = (int32_t)(i % 7);
+    }
+    T_OK(mf_dataset_of(names, (const mf_tensor *const[]){ x, label }, 2, &set));
+    mf_tensor_free(x);
+    mf_tensor_free(label);
+    return set;
+}
+
+/* The ids of `want` samples from the iterator's place on, with their columns checked. */
+static void collect(mf_iterator *it, int64_t *ids, int64_t want)
+{
+    for (int64_t have = 0; have < want;) {
+        const mf_batch *b;
+
+        T_OK(mf_iterator_next(it, &b));
+        T_EQ(b->n_columns, 2);
+        T_EQ(mf_tensor_dim(b->columns[0], 0), b->n);
+        T_EQ(mf_tensor_count(b->columns[0]), 2 * b->n);
+        for (int64_t i = 0; i < b->n && have < want; i++, have++) {
+            const float *x = (const float *)mf_tensor_data(b->columns[0]) + 2 * i;
+
+            ids[have] = b->ids[i];
+            T_EQ_F(x[0], b->ids[i]);
+            T_EQ_F(x[1], -b->ids[i]);
+            T_EQ(((const int32_t *)mf_tensor_data(b->columns[1]))[i], b->ids[i] % 7);
+        }
+    }
+}
+
+static void expect_each_once(const int64_t *ids, int64_t n)
+{
+    char *seen = calloc((size_t)n, 1);
+
+    for (int64_t i = 0; i < n; i++) {
+        T_TRUE(ids[i] >= 0 && ids[i] < n);
+        T_EQ(seen[ids[i]]++, 0);
+    }
+    free(seen);
+}
+
+MF_TEST(data_every_sample_comes_once_an_epoch_in_an_order_of_its_own)
+{
+    mf_dataset *set = numbers(SAMPLES);
+    mf_iterator *it;
+    int64_t ids[3 * SAMPLES];
+
+    T_OK(mf_iterator_new(set, &(mf_iterator_options){ .batch = 10, .seed = 5 }, &it));
+    collect(it, ids, 3 * SAMPLES);
+    for (int e = 0; e < 3; e++)
+        expect_each_once(ids + e * SAMPLES, SAMPLES);
+    T_TRUE(memcmp(ids, ids + SAMPLES, SAMPLES * sizeof *ids) != 0);
+    T_TRUE(memcmp(ids + SAMPLES, ids + 2 * SAMPLES, SAMPLES * sizeof *ids) != 0);
+    mf_iterator_free(it);
+    mf_dataset_unref(set);
+}
+
+MF_TEST(data_order_depends_on_the_seed_and_on_nothing_else)
+{
+    mf_dataset *set = numbers(SAMPLES);
+    int64_t expected[3 * SAMPLES], ids[3 * SAMPLES];
+
+    for (int64_t batch = 1; batch < 200; batch = batch * 2 + 1) {
+        for (int threads = 1; threads <= 4; threads++) {
+            const mf_iterator_options o = {
+                .batch = batch, .seed = 9, .threads = threads, .prefetch = 1 + threads % 3 * 4
+            };
+            mf_iterator *it;
+
+            T_OK(mf_iterator_new(set, &o, &it));
+            collect(it, ids, 3 * SAMPLES);
+            if (batch == 1 && threads == 1)
+                memcpy(expected, ids, sizeof ids);
+            T_TRUE(memcmp(expected, ids, sizeof ids) == 0);
+            mf_iterator_free(it);
+        }
+    }
+    mf_dataset_unref(set);
+}
+
+MF_TEST(data_seek_goes_on_exactly_where_a_position_was_taken)
+{
+    mf_dataset *set = numbers(SAMPLES);
+    const mf_iterator_options o = { .batch = 8, .seed = 3, .threads = 2 };
+    int64_t all[3 * SAMPLES], ids[SAMPLES], epoch, first, at = 0;
+    mf_iterator *it, *again;
+
+    T_OK(mf_iterator_new(set, &o, &it));
+    collect(it, all, 3 * SAMPLES);
+    T_OK(mf_iterator_seek(it, 0, 0));
+    T_OK(mf_iterator_new(set, &o, &again));
+    while (at < 2 * SAMPLES) {
+        const mf_batch *b;
+
+        mf_iterator_position(it, &epoch, &first);
+        T_EQ(epoch * SAMPLES + first, at);
+        T_OK(mf_iterator_seek(again, epoch, first));
+        collect(again, ids, SAMPLES);
+        T_TRUE(memcmp(ids, all + at, sizeof ids) == 0);
+        T_OK(mf_iterator_next(it, &b));
+        T_EQ(b->epoch, epoch);
+        T_EQ(b->first, first);
+        at += b->n;
+    }
+    T_OK(mf_iterator_seek(it, 1, SAMPLES)); /* the end of one epoch is the beginning of the next */
+    mf_iterator_position(it, &epoch, &first);
+    T_TRUE(epoch == 2 && first == 0);
+    T_FAILS(MF_OUT_OF_RANGE, "no sample 104", mf_iterator_seek(it, 0, SAMPLES + 1));
+    mf_iterator_free(it);
+    mf_iterator_free(again);
+    mf_dataset_unref(set);
+}
+
+MF_TEST(data_epochs_end_with_a_partial_batch_or_without_it)
+{
+    mf_dataset *set = numbers(SAMPLES);
+
+    for (int drop = 0; drop < 2; drop++) {
+        const mf_iterator_options o = {
+            .batch = 10, .epochs = 2, .in_order = true, .drop_partial = drop != 0
+        };
+        const mf_batch *b;
+        mf_iterator *it;
+        int64_t n = 0, batches = 0;
+
+        T_OK(mf_iterator_new(set, &o, &it));
+        while (mf_iterator_next(it, &b) == MF_OK) {
+            T_EQ(b->ids[0], b->first);
+            n += b->n;
+            batches++;
+        }
+        T_FAILS(MF_OUT_OF_RANGE, "all 2 epochs", mf_iterator_next(it, &b));
+        T_EQ(n, drop ? 200 : 2 * SAMPLES);
+        T_EQ(batches, drop ? 20 : 22);
+        T_OK(mf_iterator_seek(it, 1, 90));
+        T_OK(mf_iterator_next(it, &b));
+        T_EQ(b->first, 90);
+        mf_iterator_free(it);
+    }
+    mf_dataset_unref(set);
+}
+
+MF_TEST(data_a_batch_that_is_kept_does_not_change)
+{
+    mf_dataset *set = numbers(SAMPLES);
+    mf_tensor *kept[20];
+    const mf_batch *b;
+    mf_iterator *it;
+
+    T_OK(mf_iterator_new(set, &(mf_iterator_options){ .batch = 4, .in_order = true }, &it));
+    for (int i = 0; i < 20; i++) {
+        T_OK(mf_iterator_next(it, &b));
+        T_OK(mf_tensor_copy(b->columns[0], &kept[i]));
+    }
+    for (int i = 0; i < 20; i++) {
+        T_EQ_F(*(const float *)mf_tensor_data(kept[i]), 4 * i);
+        mf_tensor_free(kept[i]);
+    }
+    mf_iterator_free(it);
+    mf_dataset_unref(set);
+}
+
+MF_TEST(data_batches_ask_the_heap_for_nothing)
+{
+    mf_dataset *set = numbers(SAMPLES);
+    const mf_batch *b;
+    mf_iterator *it;
+    int64_t calls, blocks;
+
+    T_OK(mf_iterator_new(set, &(mf_iterator_options){ .batch = 16, .seed = 1 }, &it));
+    for (int i = 0; i < 20; i++)
+        T_OK(mf_iterator_next(it, &b));
+    calls = mf_mem_calls();
+    blocks = mf_buffer_heap_calls();
+    for (int i = 0; i < 100; i++)
+        T_OK(mf_iterator_next(it, &b));
+    T_EQ(mf_mem_calls(), calls);
+    T_EQ(mf_buffer_heap_calls(), blocks);
+    mf_iterator_free(it);
+    mf_dataset_unref(set);
+}
+
+/* A set whose sample 50 cannot be read. */
+static mf_status broken_read(const mf_dataset *set, uint64_t epoch, int64_t index,
+                             void *const *columns)
+{
+    (void)set, (void)epoch;
+    memset(columns[0], 0, 4);
+    return index == 50 ? MF_FAIL(MF_DATA_LOSS, "sample 50 is damaged") : MF_OK;
+}
+
+MF_TEST(data_errors_of_the_reading_threads_reach_next)
+{
+    static const mf_dataset_ops ops = { .read = broken_read };
+    mf_dataset *set;
+    mf_iterator *it;
+    const mf_batch *b;
+    int64_t epoch, first;
+
+    T_OK(mf_dataset_new(&ops, sizeof *set, 1, &set));
+    T_OK(mf_dataset_set_column(set, 0, "x", MF_DTYPE_F32, &MF_SCALAR));
+    set->count = set->id_count = 100;
+    T_OK(mf_iterator_new(set, &(mf_iterator_options){ .batch = 10, .in_order = true, .threads = 3 },
+                         &it));
+    for (int i = 0; i < 5; i++)
+        T_OK(mf_iterator_next(it, &b));
+    T_FAILS(MF_DATA_LOSS, "sample 50 is damaged", mf_iterator_next(it, &b));
+    T_FAILS(MF_DATA_LOSS, "sample 50 is damaged", mf_iterator_next(it, &b));
+    mf_iterator_position(it, &epoch, &first);
+    T_TRUE(epoch == 0 && first == 50);
+    T_OK(mf_iterator_seek(it, 0, 60));
+    T_OK(mf_iterator_next(it, &b));
+    T_EQ(b->first, 60);
+    mf_iterator_free(it);
+    mf_dataset_unref(set);
+}
+
+MF_TEST(data_iterators_refuse_what_makes_no_sense)
+{
+    mf_dataset *set = numbers(5), *none;
+    mf_iterator *it;
+
+    T_OK(mf_dataset_range(set, 2, 2, &none));
+    T_FAILS(MF_INVALID_ARGUMENT, "no samples", mf_iterator_new(none, NULL, &it));
+    T_FAILS(MF_INVALID_ARGUMENT, "make no full batch",
+            mf_iterator_new(set, &(mf_iterator_options){ .batch = 6, .drop_partial = true }, &it));
+    T_FAILS(MF_INVALID_ARGUMENT, "no way to read",
+            mf_iterator_new(set, &(mf_iterator_options){ .batch = -1 }, &it));
+    T_OK(mf_iterator_new(set, NULL, &it));
+    mf_iterator_free(it);
+    mf_dataset_unref(none);
+    mf_dataset_unref(set);
+}
