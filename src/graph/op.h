@@ -213,6 +213,10 @@ struct mf_op {
 
 #define MF_SAMPLES(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
+/* What decides the bits of results on this machine, in a line: instruction sets and libraries. Two
+ * machines of one class compute the same. */
+const char *mf_numerics_class(void);
+
 /* ---- registry ---- */
 
 /* NULL when there is no such op. */

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_train.c - `meshflow train`: data, model, compile, fit, test. */
+#include "base/clock.h"
+#include "cli/job.h"
+#include "cli/progress.h"
+#include "graph/op.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* What is measured of a training. */
+typedef struct measured {
+    mf_job *job;
+    int64_t first_step_ns; /* since the process began, at the end of the first step */
+    int64_t steps, samples; /* without the first step */
+    int64_t begin_ns; /* of the second step */
+    int64_t last_ns;
+    double loss; /* of the last step */
+} measured;
+
+static mf_status count_step(void *ctx, mf_trainer *t, const mf_step_report *report)
+{
+    measured *m = ctx;
+    const int64_t now = mf_clock_ns();
+
+    (void)t;
+    m->loss = report->results[0].value;
+    m->last_ns = now;
+    if (m->first_step_ns == 0) {
+        m->first_step_ns = mf_clock_since_start_ns();
+        m->begin_ns = now;
+        return MF_OK;
+    }
+    m->steps++;
+    m->samples += report->samples;
+    return MF_OK;
+}
+
+/* ---- stopping ---- */
+
+static mf_trainer *volatile to_stop; /* what a signal stops; the program trains one at a time */
+
+static void on_signal(int signal_number)
+{
+    (void)signal_number;
+    if (to_stop)
+        mf_trainer_stop(to_stop);
+}
+
+static void stop_on_signals(mf_trainer *t)
+{
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
+
+    to_stop = t;
+    sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, t ? &action : &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+    (void)sigaction(SIGTERM, t ? &action : &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+}
+
+/* ---- settings ---- */
+
+static mf_status read_compile(mf_job *job, mf_args *args)
+{
+    mf_compile_options *c = &job->compile;
+    int64_t micro = 0;
+
+    c->optimizer = mf_args_value(args, "optimizer");
+    c->schedule = mf_args_value(args, "schedule");
+    c->clip = mf_args_value(args, "clip");
+    MF_TRY(mf_args_double(args, "lr", &c->learning_rate));
+    MF_TRY(mf_args_double(args, "weight-decay", &c->weight_decay));
+    MF_TRY(mf_args_double(args, "ema", &c->ema));
+    MF_TRY(mf_args_int(args, "micro-batches", 1, 4096, &micro));
+    c->micro_batches = (int)micro;
+    return MF_OK;
+}
+
+static mf_status read_fit(mf_args *args, mf_fit_options *f)
+{
+    int64_t keep = 0;
+
+    f->batch = 32;
+    MF_TRY(mf_args_int(args, "epochs", 1, INT64_MAX, &f->epochs));
+    MF_TRY(mf_args_int(args, "steps", 1, INT64_MAX, &f->steps));
+    MF_TRY(mf_args_int(args, "batch", 1, INT64_MAX, &f->batch));
+    MF_TRY(mf_args_int(args, "save-steps", 1, INT64_MAX, &f->save_steps));
+    MF_TRY(mf_args_int(args, "keep", 1, 1000000, &keep));
+    f->keep = (int)keep;
+    f->out = mf_args_value(args, "out");
+    f->resume = mf_args_has(args, "resume");
+    if (f->resume && !f->out)
+        return mf_args_wrong(args, "--resume needs --out, the folder to go on from");
+    return MF_OK;
+}
+
+static mf_status change_data(mf_job *job, mf_args *args)
+{
+    const char *augment = mf_args_value(args, "augment");
+    double validation = 0.0;
+    mf_dataset *part;
+
+    MF_TRY(mf_args_double(args, "validation", &validation));
+    if (validation != 0.0) {
+        MF_TRY(mf_dataset_split(job->train, 1.0 - validation, job->compile.seed, &part,
+                                &job->validation));
+        mf_dataset_unref(job->train);
+        job->train = part;
+    }
+    if (augment) {
+        MF_TRY(mf_dataset_augment(job->train, augment, job->compile.seed, &part));
+        mf_dataset_unref(job->train);
+        job->train = part;
+    }
+    return MF_OK;
+}
+
+static mf_status change_weights(mf_job *job, mf_args *args)
+{
+    const char *from = mf_args_value(args, "init");
+    int64_t loaded;
+
+    return from ? mf_trainer_load_weights(job->trainer, from, &loaded) : MF_OK;
+}
+
+static mf_status freeze(mf_job *job, mf_args *args)
+{
+    const char *pattern;
+    int64_t at = 0;
+
+    while ((pattern = mf_args_next(args, "freeze", &at)) != NULL)
+        MF_TRY(mf_model_freeze(job->model, pattern, true));
+    return MF_OK;
+}
+
+/* ---- the end ---- */
+
+static double seconds(int64_t ns)
+{
+    return (double)ns * 1e-9;
+}
+
+static mf_status print_json(const measured *m, const mf_result *test, int n_test)
+{
+    struct rusage usage;
+    char sha[65];
+    mf_buf out = { 0 };
+    const double time = seconds(m->last_ns - m->begin_ns);
+
+    MF_TRY(mf_trainer_sha256(m->job->trainer, sha));
+    (void)getrusage(RUSAGE_SELF, &usage);
+    mf_buf_str(&out, "{\"model\":");
+    mf_buf_json(&out, m->job->model_text, strlen(m->job->model_text));
+    mf_buf_printf(&out, ",\"steps\":%lld,\"shards\":%d,\"workers\":1,\"loss\":%.9g",
+                  (long long)mf_trainer_step(m->job->trainer), m->job->compile.shards, m->loss);
+    for (int i = 1; i < n_test; i++)
+        mf_buf_printf(&out, ",\"%s\":%.9g", test[i].name, test[i].value);
+    if (n_test > 0)
+        mf_buf_printf(&out, ",\"test_loss\":%.9g", test[0].value);
+    mf_buf_printf(&out,
+                  ",\"seconds\":%.6g,\"samples_per_second\":%.6g,"
+                  "\"start_to_first_step_seconds\":%.6g,\"peak_rss_bytes\":%lld,"
+                  "\"weights_sha256\":\"%s\",\"numerics_class\":\"%s\"}\n",
+                  seconds(mf_clock_since_start_ns()), time > 0 ? (double)m->samples / time : 0.0,
+                  seconds(m->first_step_ns), (long long)usage.ru_maxrss * 1024, sha,
+                  mf_numerics_class());
+    return mf_cli_print(&out);
+}
+
+static mf_status train(mf_job *job, mf_args *args)
+{
+    measured m = { .job = job };
+    mf_progress progress = { .quiet = mf_args_has(args, "quiet") };
+    mf_fit_options fit = { 0 };
+    mf_result test[MF_MAX_RESULTS];
+    int n_test = 0;
+
+    MF_TRY(read_compile(job, args));
+    MF_TRY(read_fit(args, &fit));
+    MF_TRY(change_data(job, args));
+    MF_TRY(freeze(job, args));
+    MF_TRY(mf_job_compile(job, args));
+    MF_TRY(change_weights(job, args));
+    mf_progress_init(&progress, job, &fit);
+    fit.hooks = (mf_hook[]){ { .ctx = &m, .after_step = count_step },
+                             mf_progress_hook(&progress) };
+    fit.n_hooks = 2;
+    stop_on_signals(job->trainer);
+    mf_status st = mf_fit(job->trainer, job->train, job->validation, &fit);
+    stop_on_signals(NULL);
+    if (st == MF_OK && !mf_args_has(args, "no-test"))
+        st = mf_evaluate(job->trainer, job->test, test, &n_test);
+    if (st == MF_OK)
+        st = mf_progress_end(&progress, test, n_test);
+    if (st == MF_OK && mf_args_has(args, "json"))
+        st = print_json(&m, test, n_test);
+    mf_progress_deinit(&progress);
+    return st;
+}
+
+static mf_status train_run(mf_args *args)
+{
+    mf_job job;
+    mf_status st = mf_job_open(&job, args, true);
+
+    if (st == MF_OK)
+        st = train(&job, args);
+    mf_job_deinit(&job);
+    return st;
+}
+
+static const mf_option options[] = {
+    MF_JOB_OPTIONS,
+    { "epochs", "N", "how often all samples are seen; once unless told" },
+    { "steps", "N", "how many steps in all; wins over --epochs" },
+    { "batch", "N", "samples of a step; 32 unless told" },
+    { "optimizer", "OPT", "with settings: 'momentum momentum=0.9'; sgd unless told" },
+    { "lr", "RATE", "learning rate; the optimizer's own unless told" },
+    { "schedule", "S", "of the learning rate: 'cosine warmup=100'" },
+    { "clip", "HOW", "gradients: value=1, norm=1 or global_norm=1" },
+    { "weight-decay", "W", "of all weights but biases and normalisations" },
+    { "ema", "DECAY", "keep a moving average of the weights" },
+    { "micro-batches", "N", "do a batch in so many turns, with less memory" },
+    { "augment", "HOW", "change images: 'crop=4 flip=true cutout=8'" },
+    { "validation", "F", "keep this fraction of the samples for validation" },
+    { "freeze", "PATTERN", "do not train weights of such names", 0, true },
+    { "init", "CKPT", "begin with the weights of a checkpoint" },
+    { "out", "DIR", "where checkpoints, events and pictures go", 'o' },
+    { "save-steps", "N", "a checkpoint every so many steps; else every epoch" },
+    { "keep", "N", "checkpoints to keep; 5 unless told" },
+    { "resume", NULL, "go on from the newest whole checkpoint in --out" },
+    { "no-test", NULL, "leave out the test at the end" },
+    { "quiet", NULL, "say nothing on the way", 'q' },
+    { 0 },
+};
+
+const mf_command mf_command_train = {
+    .name = "train",
+    .arguments = "",
+    .summary = "train a model",
+    .about =
+        "Reads data, builds a model of the zoo, trains it, tests it. The weights depend on data, "
+        "settings, seed and number of shards, and on nothing else: not on threads, not on how often "
+        "training was killed and resumed.",
+    .options = options,
+    .examples = (const char *const[]){ "meshflow train --model mlp --data fashion-mnist --epochs 3",
+                                       "meshflow train --model fashion-cnn --data fashion-mnist "
+                                       "--batch 128 --optimizer momentum --lr 0.05 --out run",
+                                       NULL },
+    .min_args = 0,
+    .max_args = 0,
+    .run = train_run,
+};

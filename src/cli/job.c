@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* job.c - data, model and trainer from a command line. */
+#include "cli/job.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+mf_status mf_args_double(mf_args *args, const char *option, double *out)
+{
+    const char *text = mf_args_value(args, option);
+    char *end;
+    double value;
+
+    if (!text)
+        return MF_OK;
+    errno = 0;
+    value = strtod(text, &end);
+    if (errno || end == text || *end || !isfinite(value))
+        return mf_args_wrong(args, "--%s takes a number, not '%s'", option, text);
+    *out = value;
+    return MF_OK;
+}
+
+/* ---- data ---- */
+
+static mf_status open_part(mf_args *args, const char *data, const char *part, mf_dataset **out)
+{
+    const char *set = mf_args_value(args, "set");
+    mf_buf settings = { 0 };
+    mf_status st;
+
+    mf_buf_printf(&settings, "%s%s%s", set ? set : "", part ? " part=" : "", part ? part : "");
+    st = settings.data ? mf_dataset_open(data, settings.data, out) : MF_NOMEM("settings");
+    mf_buf_deinit(&settings);
+    return st;
+}
+
+static mf_status open_data(mf_job *job, mf_args *args, bool with_training)
+{
+    const char *data = mf_args_value(args, "data"), *test = mf_args_value(args, "test");
+
+    if (!data)
+        return mf_args_wrong(args, "--data is missing: what to learn from, such as fashion-mnist");
+    if (with_training)
+        MF_TRY(open_part(args, data, NULL, &job->train));
+    if (test)
+        return open_part(args, test, NULL, &job->test);
+    return open_part(args, data, "test", &job->test);
+}
+
+/* ---- numbers ---- */
+
+static mf_status read_numbers(mf_job *job, mf_args *args)
+{
+    int64_t shards = 8, threads = 0, seed = 0;
+
+    MF_TRY(mf_args_int(args, "shards", 1, 4096, &shards));
+    MF_TRY(mf_args_int(args, "threads", 0, 1024, &threads));
+    MF_TRY(mf_args_int(args, "seed", 0, INT64_MAX, &seed));
+    job->compile.shards = (int)shards;
+    job->compile.threads = (int)threads;
+    job->compile.seed = (uint64_t)seed;
+    job->compile.precision = mf_args_value(args, "precision");
+    job->compile.disable = mf_args_value(args, "disable");
+    return MF_OK;
+}
+
+mf_status mf_job_open(mf_job *job, mf_args *args, bool with_training)
+{
+    *job = (mf_job){ .model_text = mf_args_value(args, "model") };
+    if (!job->model_text)
+        return mf_args_wrong(args,
+                             "--model is missing: `meshflow models` lists what there is to choose");
+    MF_TRY(read_numbers(job, args));
+    MF_TRY(open_data(job, args, with_training));
+    return mf_model_zoo(job->model_text, job->train ? job->train : job->test, &job->model);
+}
+
+mf_status mf_job_compile(mf_job *job, mf_args *args)
+{
+    const char *loss = mf_args_value(args, "loss"), *metrics = mf_args_value(args, "metrics");
+
+    mf_model_defaults(job->model, &job->compile.loss, &job->compile.metrics);
+    if (loss)
+        job->compile.loss = loss;
+    if (metrics)
+        job->compile.metrics = metrics;
+    return mf_model_compile(job->model, &job->compile, &job->trainer);
+}
+
+void mf_job_deinit(mf_job *job)
+{
+    mf_trainer_free(job->trainer);
+    mf_model_free(job->model);
+    mf_dataset_unref(job->train);
+    mf_dataset_unref(job->validation);
+    mf_dataset_unref(job->test);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* job.h - what train, eval and predict share: data, a model, and a trainer, as the command line says.
+ */
+#ifndef MF_CLI_JOB_H
+#define MF_CLI_JOB_H
+
+#include "cli/command.h"
+
+#include <meshflow/meshflow.h>
+
+typedef struct mf_job {
+    const char *model_text; /* "mlp units=64" */
+    mf_dataset *train, *validation, *test; /* NULL where not asked for */
+    mf_model *model;
+    mf_trainer *trainer;
+    mf_compile_options compile;
+} mf_job;
+
+/* Options that name model and data, for the tables of all three commands. */
+#define MF_JOB_OPTIONS                                                                             \
+    { "model", "MODEL", "a model of the zoo, with settings: 'mlp units=64'" },                     \
+        { "data", "DATA", "a known data set, a folder, or files" },                                \
+        { "set", "SETTINGS", "settings of the data: 'label=y'" },                                  \
+        { "test", "DATA", "data to test on; else the test part of the data" },                     \
+        { "shards", "N", "parts that every batch is cut into; 8 unless told" },                    \
+        { "threads", "N", "threads; as many as there are cores unless told" },                     \
+        { "seed", "N", "of weights, order and augmentation; 0 unless told" },                      \
+        { "precision", "P", "fp32, bf16 or fp16" },                                                \
+        { "loss", "LOSS", "what is made small; the model's own unless told" },                     \
+        { "metrics", "NAMES", "what is measured; the model's own unless told" },                   \
+        { "disable", "PASSES", "passes to leave out" },                                            \
+    {                                                                                              \
+        "json", NULL, "one line of JSON at the end"                                                \
+    }
+
+/* Opens what is needed. with_training: the training part too. Fails as a wrong call, or as opening
+ * does, with a hint. Owns: mf_job_deinit(), also after a failure. */
+MF_MUST mf_status mf_job_open(mf_job *job, mf_args *args, bool with_training);
+/* Makes the trainer; job->compile may be completed before. */
+MF_MUST mf_status mf_job_compile(mf_job *job, mf_args *args);
+void mf_job_deinit(mf_job *job);
+
+/* A decimal number; *out keeps its value when the option is absent. Fails as a wrong call. */
+MF_MUST mf_status mf_args_double(mf_args *args, const char *option, double *out);
+
+#endif

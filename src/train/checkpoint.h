@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checkpoint.h - saving and restoring training.
+ *
+ * A checkpoint is a TensorFlow bundle: the variables under TensorFlow's names, and under _meshflow/
+ * what only we need to go on exactly. A snapshot costs nothing when it is taken: it holds references,
+ * and the next update writes elsewhere. It is written behind the training's back. */
+#ifndef MF_TRAIN_CHECKPOINT_H
+#define MF_TRAIN_CHECKPOINT_H
+
+#include "train/trainer.h"
+
+typedef struct mf_snapshot mf_snapshot;
+
+MF_MUST mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out);
+void mf_snapshot_free(mf_snapshot *s);
+int64_t mf_snapshot_step(const mf_snapshot *s);
+/* PREFIX.index and its data: whole, or nothing of it. Thread: any. */
+MF_MUST mf_status mf_snapshot_write(const mf_snapshot *s, const char *prefix);
+
+/* ---- a folder of checkpoints ---- */
+
+typedef struct mf_checkpoints mf_checkpoints;
+
+/* Starts the thread that writes. The folder is made if it is not there. */
+MF_MUST mf_status mf_checkpoints_open(const char *dir, int keep, mf_checkpoints **out);
+/* Hand a snapshot over (it is freed when written). Waits while an earlier one is being written.
+ * Failures to write are logged and counted; training need not stop for them. */
+MF_MUST mf_status mf_checkpoints_save(mf_checkpoints *c, mf_trainer *t);
+/* Waits until all is written, then frees. The status of the last save. */
+MF_MUST mf_status mf_checkpoints_close(mf_checkpoints *c);
+
+/* Restore from the newest checkpoint of the folder that is whole; damaged ones are named in the log.
+ * *prefix (the caller frees with mf_free): which one; NULL: there is none, and nothing changed. */
+MF_MUST mf_status mf_checkpoints_restore(const char *dir, mf_trainer *t, char **prefix);
+
+#endif

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checkpoints.c - a folder of checkpoints: a thread that writes them, the newest few kept, and
+ * finding the newest that is whole.
+ *
+ * The file "checkpoint" lists them as TensorFlow's does. It is a hint only: without it, or when it
+ * is damaged, the folder itself is searched. */
+#include "base/file.h"
+#include "base/log.h"
+#include "train/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char base_name[] = "model.ckpt-";
+
+struct mf_checkpoints {
+    char *dir;
+    int keep;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    mf_snapshot *next; /* guarded by lock: to be written; NULL: nothing */
+    bool busy, closing; /* guarded by lock */
+    mf_status last; /* guarded by lock: of the last save */
+};
+
+/* ---- which there are ---- */
+
+typedef struct found {
+    int64_t *steps; /* ascending */
+    int64_t n, cap;
+} found;
+
+static int ascending(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* "model.ckpt-300.index" -> 300; -1: another file. */
+static int64_t step_of(const char *file)
+{
+    const size_t n = sizeof base_name - 1;
+    char *end;
+    int64_t step;
+
+    if (strncmp(file, base_name, n) != 0 || file[n] < '0' || file[n] > '9')
+        return -1;
+    errno = 0;
+    step = strtoll(file + n, &end, 10);
+    return errno == 0 && strcmp(end, ".index") == 0 ? step : -1;
+}
+
+static mf_status search(const char *dir, found *f)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+    mf_status st = MF_OK;
+
+    *f = (found){ 0 };
+    if (!d)
+        return errno == ENOENT ? MF_OK : mf_errno_status(errno, "read", dir);
+    while (st == MF_OK && (e = readdir(d)) != NULL) {
+        const int64_t step = step_of(e->d_name);
+
+        if (step < 0)
+            continue;
+        st = mf_grow(&f->steps, &f->cap, f->n + 1, sizeof(int64_t));
+        if (st == MF_OK)
+            f->steps[f->n++] = step;
+    }
+    (void)closedir(d);
+    if (f->n > 1)
+        qsort(f->steps, (size_t)f->n, sizeof(int64_t), ascending);
+    return st;
+}
+
+static mf_status prefix_of(const char *dir, int64_t step, char **out)
+{
+    mf_buf b = { 0 };
+
+    mf_buf_printf(&b, "%s/%s%lld", dir, base_name, (long long)step);
+    *out = b.data;
+    return b.data ? MF_OK : MF_NOMEM("a checkpoint");
+}
+
+/* ---- writing ---- */
+
+/* The index goes first: without it there is no checkpoint. */
+static void remove_one(const char *dir, int64_t step)
+{
+    static const char *const parts[] = { ".index", ".data-00000-of-00001" };
+
+    for (int i = 0; i < MF_COUNT(parts); i++) {
+        mf_buf path = { 0 };
+
+        mf_buf_printf(&path, "%s/%s%lld%s", dir, base_name, (long long)step, parts[i]);
+        if (path.data)
+            (void)unlink(path.data);
+        mf_buf_deinit(&path);
+    }
+}
+
+static mf_status write_list(const mf_checkpoints *c, const found *f)
+{
+    mf_buf text = { 0 }, path = { 0 };
+    mf_status st;
+
+    mf_buf_printf(&text, "model_checkpoint_path: \"%s%lld\"\n", base_name,
+                  (long long)f->steps[f->n - 1]);
+    for (int64_t i = 0; i < f->n; i++)
+        mf_buf_printf(&text, "all_model_checkpoint_paths: \"%s%lld\"\n", base_name,
+                      (long long)f->steps[i]);
+    mf_buf_printf(&path, "%s/checkpoint", c->dir);
+    st = text.data && path.data ? mf_file_write(path.data, text.data, text.len) :
+                                  MF_NOMEM("a checkpoint");
+    mf_buf_deinit(&text);
+    mf_buf_deinit(&path);
+    return st;
+}
+
+/* Old ones go only after the new one and the list are on the disk. */
+static mf_status write_one(const mf_checkpoints *c, const mf_snapshot *s)
+{
+    char *prefix = NULL;
+    found f = { 0 };
+    mf_status st = prefix_of(c->dir, mf_snapshot_step(s), &prefix);
+    int64_t drop = 0;
+
+    if (st == MF_OK)
+        st = mf_snapshot_write(s, prefix);
+    if (st == MF_OK)
+        st = search(c->dir, &f);
+    if (st == MF_OK && f.n > 0) {
+        found kept = f;
+
+        drop = f.n > c->keep ? f.n - c->keep : 0;
+        kept.steps += drop;
+        kept.n -= drop;
+        st = write_list(c, &kept);
+    }
+    for (int64_t i = 0; st == MF_OK && i < drop; i++)
+        remove_one(c->dir, f.steps[i]);
+    mf_free(f.steps);
+    mf_free(prefix);
+    return st;
+}
+
+static void *write_all(void *arg)
+{
+    mf_checkpoints *c = arg;
+
+    pthread_mutex_lock(&c->lock);
+    for (;;) {
+        mf_snapshot *s;
+        mf_status st;
+
+        while (!c->next && !c->closing)
+            pthread_cond_wait(&c->changed, &c->lock);
+        if (!c->next)
+            break;
+        s = c->next;
+        c->next = NULL;
+        c->busy = true;
+        pthread_mutex_unlock(&c->lock);
+        st = write_one(c, s);
+        if (st != MF_OK)
+            MF_WARN("the checkpoint of step %lld was not written; training goes on: %s",
+                    (long long)mf_snapshot_step(s), mf_error_message());
+        mf_snapshot_free(s);
+        pthread_mutex_lock(&c->lock);
+        c->busy = false;
+        c->last = st;
+        pthread_cond_broadcast(&c->changed);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+/* ---- the folder ---- */
+
+static mf_status make_dir(const char *dir)
+{
+    if (mkdir(dir, 0777) == 0 || errno == EEXIST)
+        return MF_OK;
+    return mf_errno_status(errno, "create", dir);
+}
+
+mf_status mf_checkpoints_open(const char *dir, int keep, mf_checkpoints **out)
+{
+    mf_checkpoints *c;
+
+    *out = NULL;
+    MF_TRY(make_dir(dir));
+    c = mf_calloc(1, sizeof *c);
+    if (!c || !(c->dir = mf_strdup(dir))) {
+        mf_free(c);
+        return MF_NOMEM("checkpoints");
+    }
+    c->keep = keep > 0 ? keep : 5;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
+    if (pthread_create(&c->thread, NULL, write_all, c) != 0) {
+        pthread_cond_destroy(&c->changed);
+        pthread_mutex_destroy(&c->lock);
+        mf_free(c->dir);
+        mf_free(c);
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread for checkpoints");
+    }
+    *out = c;
+    return MF_OK;
+}
+
+mf_status mf_checkpoints_save(mf_checkpoints *c, mf_trainer *t)
+{
+    mf_snapshot *s;
+
+    MF_TRY(mf_snapshot_take(t, &s));
+    pthread_mutex_lock(&c->lock);
+    while (c->next)
+        pthread_cond_wait(&c->changed, &c->lock);
+    c->next = s;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    return MF_OK;
+}
+
+mf_status mf_checkpoints_close(mf_checkpoints *c)
+{
+    mf_status st;
+
+    if (!c)
+        return MF_OK;
+    pthread_mutex_lock(&c->lock);
+    c->closing = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->thread, NULL);
+    st = c->last;
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+    mf_free(c->dir);
+    mf_free(c);
+    return st == MF_OK ? MF_OK : MF_FAIL(st, "the last checkpoint could not be written");
+}
+
+/* ---- going on ---- */
+
+static bool is_damage(mf_status st)
+{
+    return st == MF_DATA_LOSS || st == MF_NOT_FOUND || st == MF_OUT_OF_RANGE ||
+           st == MF_UNIMPLEMENTED;
+}
+
+mf_status mf_checkpoints_restore(const char *dir, mf_trainer *t, char **prefix)
+{
+    found f;
+    mf_status st = search(dir, &f);
+
+    *prefix = NULL;
+    for (int64_t i = f.n - 1; st == MF_OK && i >= 0; i--) {
+        char *p;
+
+        st = prefix_of(dir, f.steps[i], &p);
+        if (st != MF_OK)
+            break;
+        st = mf_trainer_restore(t, p);
+        if (st == MF_OK) {
+            *prefix = p;
+            break;
+        }
+        if (is_damage(st)) {
+            MF_WARN("checkpoint %s is damaged (%s); %s", p, mf_error_message(),
+                    i > 0 ? "the one before it is used" : "there is none before it");
+            st = i > 0 ? MF_OK : MF_FAIL(MF_DATA_LOSS, "no checkpoint in %s is whole", dir);
+        }
+        mf_free(p);
+    }
+    mf_free(f.steps);
+    return st;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fit.c - the loop: batches, steps, epochs, and whoever wants to know of them. */
+#include "train/checkpoint.h"
+
+#include <string.h>
+
+typedef struct fit {
+    mf_trainer *t;
+    mf_dataset *train, *validation;
+    mf_fit_options o;
+    mf_iterator *it;
+    mf_checkpoints *checkpoints;
+    int64_t total; /* steps of the whole training */
+    int64_t saved; /* step of the last checkpoint */
+    mf_result results[MF_MAX_RESULTS];
+} fit;
+
+/* ---- hooks ---- */
+
+static mf_status call_begin(fit *f)
+{
+    for (int i = 0; i < f->o.n_hooks; i++) {
+        const mf_hook *h = &f->o.hooks[i];
+
+        if (h->begin)
+            MF_TRY(h->begin(h->ctx, f->t));
+    }
+    return MF_OK;
+}
+
+static mf_status call_after_step(fit *f, const mf_step_report *report)
+{
+    for (int i = 0; i < f->o.n_hooks; i++) {
+        const mf_hook *h = &f->o.hooks[i];
+
+        if (h->after_step)
+            MF_TRY(h->after_step(h->ctx, f->t, report));
+    }
+    return MF_OK;
+}
+
+static mf_status call_after_epoch(fit *f, const mf_step_report *report)
+{
+    mf_result results[MF_MAX_RESULTS];
+    int n = 0;
+
+    if (f->validation)
+        MF_TRY(mf_evaluate(f->t, f->validation, results, &n));
+    for (int i = 0; i < f->o.n_hooks; i++) {
+        const mf_hook *h = &f->o.hooks[i];
+
+        if (h->after_epoch)
+            MF_TRY(h->after_epoch(h->ctx, f->t, report, results, n));
+    }
+    return MF_OK;
+}
+
+/* Every hook's end is called; the first failure counts. */
+static mf_status call_end(fit *f)
+{
+    mf_status first = MF_OK;
+
+    for (int i = 0; i < f->o.n_hooks; i++) {
+        const mf_hook *h = &f->o.hooks[i];
+        const mf_status st = h->end ? h->end(h->ctx, f->t) : MF_OK;
+
+        if (first == MF_OK)
+            first = st;
+    }
+    return first;
+}
+
+/* ---- the loop ---- */
+
+static mf_status save(fit *f)
+{
+    if (!f->checkpoints || f->saved == f->t->step)
+        return MF_OK;
+    f->saved = f->t->step;
+    return mf_checkpoints_save(f->checkpoints, f->t);
+}
+
+static mf_status one_step(fit *f)
+{
+    mf_trainer *t = f->t;
+    const mf_batch *batch;
+    mf_step_report report = { .results = f->results, .n_results = t->graph.n_reports };
+
+    MF_TRY(mf_iterator_next(f->it, &batch));
+    report.learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
+    MF_TRY(mf_trainer_run_step(t, f->train, batch, f->results));
+    report.step = t->step;
+    report.epoch = batch->epoch;
+    report.samples = batch->n;
+    mf_iterator_position(f->it, &t->epoch, &t->first);
+    MF_TRY(call_after_step(f, &report));
+    if (f->o.save_steps > 0 && t->step % f->o.save_steps == 0)
+        MF_TRY(save(f));
+    if (t->epoch != report.epoch) {
+        MF_TRY(call_after_epoch(f, &report));
+        if (f->o.save_steps == 0)
+            MF_TRY(save(f));
+    }
+    return MF_OK;
+}
+
+static mf_status prepare(fit *f)
+{
+    const int64_t batch = f->o.batch > 0 ? f->o.batch : 32;
+    const int64_t epochs = f->o.epochs > 0 ? f->o.epochs : 1;
+    const int64_t per_epoch = (mf_dataset_count(f->train) + batch - 1) / batch;
+    const mf_iterator_options order = { .batch = batch,
+                                        .in_order = f->o.in_order,
+                                        .seed = f->t->options.seed };
+    char *prefix = NULL;
+
+    if (mf_dataset_count(f->train) == 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to train on is empty");
+    f->total = f->o.steps > 0 ? f->o.steps : epochs * per_epoch;
+    f->t->schedule.total = f->total;
+    if (f->o.out && f->o.resume)
+        MF_TRY(mf_checkpoints_restore(f->o.out, f->t, &prefix));
+    mf_free(prefix);
+    if (f->o.out)
+        MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));
+    f->saved = f->o.resume ? f->t->step : -1;
+    MF_TRY(mf_iterator_new(f->train, &order, &f->it));
+    return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
+}
+
+static mf_status run(fit *f)
+{
+    MF_TRY(call_begin(f));
+    while (f->t->step < f->total && !atomic_load(&f->t->stop))
+        MF_TRY(one_step(f));
+    return save(f);
+}
+
+mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
+                 const mf_fit_options *options)
+{
+    fit f = { .t = t, .train = train, .validation = validation };
+    mf_status st, closed;
+    mf_error why;
+    bool failed;
+
+    if (options)
+        f.o = *options;
+    atomic_store(&t->stop, false);
+    st = prepare(&f);
+    if (st == MF_OK)
+        st = run(&f);
+    failed = st != MF_OK;
+    if (failed)
+        mf_error_save(st, &why);
+    if (f.it) {
+        closed = call_end(&f);
+        st = st == MF_OK ? closed : st;
+    }
+    mf_iterator_free(f.it);
+    closed = mf_checkpoints_close(f.checkpoints);
+    if (failed)
+        return mf_error_restore(&why);
+    return st == MF_OK ? closed : st;
+}

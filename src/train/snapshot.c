@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* snapshot.c - what a checkpoint holds: into memory, to a bundle, and back. */
+#include "formats/bundle.h"
+#include "graph/op.h"
+#include "train/checkpoint.h"
+
+#include <string.h>
+
+
+enum { EPOCH, FIRST, SEED, SHARDS, N_FIELDS };
+
+static const char *const field_names[N_FIELDS] = { "_meshflow/epoch", "_meshflow/first",
+                                                   "_meshflow/seed", "_meshflow/shards" };
+static const char numerics_name[] = "_meshflow/numerics_class";
+
+struct mf_snapshot {
+    int64_t step;
+    int64_t fields[N_FIELDS];
+    const char **names; /* of variables: the model's, which outlives us */
+    mf_tensor *values;
+    int64_t n;
+};
+
+mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
+{
+    mf_snapshot *s = mf_calloc(1, sizeof *s);
+    mf_status st = MF_OK;
+
+    *out = NULL;
+    if (!s)
+        return MF_NOMEM("a snapshot");
+    s->step = t->step;
+    s->fields[EPOCH] = t->epoch;
+    s->fields[FIRST] = t->first;
+    s->fields[SEED] = (int64_t)t->options.seed;
+    s->fields[SHARDS] = t->options.shards;
+    s->names = mf_calloc(t->n_trained, sizeof *s->names);
+    s->values = mf_calloc(t->n_trained, sizeof *s->values);
+    if (!s->names || !s->values)
+        st = MF_NOMEM("a snapshot");
+    for (int64_t i = 0; st == MF_OK && i < t->n_trained; i++) {
+        st = mf_variable_read(t->trained[i].variable, &s->values[i]);
+        s->names[s->n++] = t->trained[i].name;
+    }
+    if (st != MF_OK)
+        mf_snapshot_free(s);
+    else
+        *out = s;
+    return st;
+}
+
+void mf_snapshot_free(mf_snapshot *s)
+{
+    if (!s)
+        return;
+    for (int64_t i = 0; i < s->n; i++)
+        mf_tensor_clear(&s->values[i]);
+    mf_free(s->values);
+    mf_free(s->names);
+    mf_free(s);
+}
+
+int64_t mf_snapshot_step(const mf_snapshot *s)
+{
+    return s->step;
+}
+
+/* ---- writing ---- */
+
+static mf_status write_tensor(mf_bundle_writer *w, const char *name, const mf_tensor *t)
+{
+    return mf_bundle_writer_add(w, name, strlen(name), t, &t->shape, NULL);
+}
+
+static mf_status write_int(mf_bundle_writer *w, const char *name, int64_t value)
+{
+    mf_tensor t = { 0 };
+    mf_status st;
+
+    MF_TRY(mf_tensor_alloc(&t, MF_DTYPE_I64, &MF_SCALAR));
+    ((int64_t *)t.data)[0] = value;
+    st = write_tensor(w, name, &t);
+    mf_tensor_clear(&t);
+    return st;
+}
+
+static mf_status write_class(mf_bundle_writer *w)
+{
+    const char *text = mf_numerics_class();
+    mf_tensor *t;
+    mf_status st;
+
+    MF_TRY(mf_tensor_new(MF_DTYPE_STRING, NULL, 0, &t));
+    st = mf_tensor_set_string(t, 0, text, strlen(text));
+    if (st == MF_OK)
+        st = write_tensor(w, numerics_name, t);
+    mf_tensor_free(t);
+    return st;
+}
+
+mf_status mf_snapshot_write(const mf_snapshot *s, const char *prefix)
+{
+    mf_bundle_writer *w;
+    mf_status st;
+
+    MF_TRY(mf_bundle_writer_new(prefix, &w));
+    st = write_class(w);
+    for (int i = 0; st == MF_OK && i < N_FIELDS; i++)
+        st = write_int(w, field_names[i], s->fields[i]);
+    for (int64_t i = 0; st == MF_OK && i < s->n; i++)
+        st = write_tensor(w, s->names[i], &s->values[i]);
+    if (st == MF_OK)
+        st = mf_bundle_writer_finish(w);
+    mf_bundle_writer_free(w);
+    return st;
+}
+
+mf_status mf_trainer_save(mf_trainer *t, const char *prefix)
+{
+    mf_snapshot *s;
+    mf_status st;
+
+    MF_TRY(mf_snapshot_take(t, &s));
+    st = mf_snapshot_write(s, prefix);
+    mf_snapshot_free(s);
+    return st;
+}
+
+/* ---- reading ---- */
+
+/* *found is false, and all is well, where the bundle has no such number. */
+static mf_status read_int(mf_bundle *b, const char *name, int64_t *out, bool *found)
+{
+    mf_tensor t = { 0 };
+
+    *found = mf_bundle_find(b, name, strlen(name)) != NULL;
+    if (!*found)
+        return MF_OK;
+    MF_TRY(mf_bundle_read(b, name, strlen(name), NULL, &t));
+    if (t.dtype == MF_DTYPE_I64 && t.count == 1)
+        *out = ((const int64_t *)t.data)[0];
+    else
+        *found = false;
+    mf_tensor_clear(&t);
+    return MF_OK;
+}
+
+static mf_status check_shape(const mf_trained *v, const mf_tensor *value, const char *prefix)
+{
+    char have[MF_SHAPE_TEXT], want[MF_SHAPE_TEXT];
+
+    if (value->dtype == v->variable->dtype &&
+        mf_shape_equal(&value->shape, &v->variable->declared))
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "%s: '%s' is %s%s, the model has %s%s; was it made by another model?", prefix,
+                   v->name, mf_dtype_name(value->dtype), mf_shape_text(&value->shape, have),
+                   mf_dtype_name(v->variable->dtype), mf_shape_text(&v->variable->declared, want));
+}
+
+/* All values are read and checked before one variable changes. */
+static mf_status read_values(mf_trainer *t, mf_bundle *b, const char *prefix, bool partly,
+                             mf_tensor *values)
+{
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        const mf_trained *v = &t->trained[i];
+        const mf_bundle_entry *e = mf_bundle_find(b, v->name, strlen(v->name));
+
+        if (partly && (!e || !v->is_weight || !mf_shape_equal(&e->shape, &v->variable->declared)))
+            continue;
+        if (!e && !v->is_weight) /* weights alone are a checkpoint too: slots begin anew */
+            continue;
+        MF_TRY(mf_bundle_read(b, v->name, strlen(v->name), NULL, &values[i]));
+        MF_TRY(check_shape(v, &values[i], prefix));
+    }
+    return MF_OK;
+}
+
+static mf_status check_same(const char *prefix, const char *what, int64_t then, int64_t now,
+                            bool found)
+{
+    if (!found || then == now)
+        return MF_OK;
+    return MF_FAIL(MF_FAILED_PRECONDITION,
+                   "%s was made with %s %lld, this training has %lld: going on would give other "
+                   "weights; use the same %s, or begin in another folder",
+                   prefix, what, (long long)then, (long long)now, what);
+}
+
+static mf_status read_fields(mf_trainer *t, mf_bundle *b, const char *prefix, int64_t *fields)
+{
+    bool found[N_FIELDS];
+
+    for (int i = 0; i < N_FIELDS; i++)
+        MF_TRY(read_int(b, field_names[i], &fields[i], &found[i]));
+    MF_TRY(check_same(prefix, "seed", fields[SEED], (int64_t)t->options.seed, found[SEED]));
+    return check_same(prefix, "shards", fields[SHARDS], t->options.shards, found[SHARDS]);
+}
+
+static mf_status assign_all(mf_trainer *t, const mf_tensor *values, int64_t *n)
+{
+    *n = 0;
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        if (!values[i].data)
+            continue;
+        MF_TRY(mf_variable_assign(t->trained[i].variable, &values[i], true));
+        *n += t->trained[i].is_weight;
+    }
+    return MF_OK;
+}
+
+static mf_status restore(mf_trainer *t, const char *prefix, bool partly, int64_t *loaded)
+{
+    int64_t fields[N_FIELDS] = { 0 };
+    mf_tensor *values = mf_calloc(t->n_trained, sizeof *values);
+    mf_bundle *b = NULL;
+    mf_status st = values ? mf_bundle_open(prefix, NULL, &b) : MF_NOMEM("a checkpoint");
+
+    if (st == MF_OK && !partly)
+        st = read_fields(t, b, prefix, fields);
+    if (st == MF_OK)
+        st = read_values(t, b, prefix, partly, values);
+    if (st == MF_OK)
+        st = assign_all(t, values, loaded);
+    if (st == MF_OK && !partly) {
+        mf_tensor step = { 0 };
+
+        t->epoch = fields[EPOCH];
+        t->first = fields[FIRST];
+        st = mf_variable_read(mf_trainer_find(t, "global_step")->variable, &step);
+        t->step = st == MF_OK ? ((const int64_t *)step.data)[0] : 0;
+        mf_tensor_clear(&step);
+    }
+    for (int64_t i = 0; values && i < t->n_trained; i++)
+        mf_tensor_clear(&values[i]);
+    mf_free(values);
+    mf_bundle_close(b);
+    return st;
+}
+
+mf_status mf_trainer_restore(mf_trainer *t, const char *prefix)
+{
+    int64_t loaded;
+
+    return restore(t, prefix, false, &loaded);
+}
+
+mf_status mf_trainer_load_weights(mf_trainer *t, const char *prefix, int64_t *loaded)
+{
+    int64_t n = 0;
+
+    MF_TRY(restore(t, prefix, true, &n));
+    if (loaded)
+        *loaded = n;
+    if (n == 0)
+        return MF_FAIL(MF_NOT_FOUND, "%s has none of the model's weights", prefix);
+    return MF_OK;
+}

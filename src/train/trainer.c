@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trainer.c - mf_model_compile(): a step graph, a session, fresh weights; and running one step. */
+#include "train/trainer.h"
+
+#include "models/metrics.h"
+
+#include <string.h>
+
+/* ---- names of a run ---- */
+
+static const char *output_name(mf_trainer *t, mf_output o)
+{
+    return mf_arena_printf(t->arena, "%s:%d", mf_node_name(o.node), o.port);
+}
+
+static mf_status names_init(mf_trainer *t, mf_names *n, const mf_output *feeds, int n_feeds,
+                            const mf_output *fetches, int n_fetches)
+{
+    n->feeds = MF_ARENA_ARRAY(t->arena, const char *, n_feeds);
+    n->values = MF_ARENA_ARRAY(t->arena, const mf_tensor *, n_feeds);
+    n->fetches = MF_ARENA_ARRAY(t->arena, const char *, n_fetches);
+    n->results = MF_ARENA_ARRAY(t->arena, mf_tensor *, n_fetches);
+    n->n_feeds = n_feeds;
+    n->n_fetches = n_fetches;
+    if (!n->feeds || !n->values || !n->fetches || !n->results)
+        return MF_NOMEM("a trainer");
+    for (int i = 0; i < n_feeds; i++) {
+        n->feeds[i] = output_name(t, feeds[i]);
+        if (!n->feeds[i])
+            return MF_NOMEM("a trainer");
+    }
+    for (int i = 0; i < n_fetches; i++) {
+        n->fetches[i] = output_name(t, fetches[i]);
+        if (!n->fetches[i])
+            return MF_NOMEM("a trainer");
+    }
+    return MF_OK;
+}
+
+static void names_deinit(mf_names *n)
+{
+    for (int i = 0; n->results && i < n->n_fetches; i++)
+        mf_tensor_free(n->results[i]);
+}
+
+/* Columns first, then the label: the order of mf_feed_batch(). */
+static mf_status name_runs(mf_trainer *t)
+{
+    const mf_step_graph *s = &t->graph;
+    const int n_in = (int)t->model->n_inputs;
+    mf_output *feeds = MF_ARENA_ARRAY(t->arena, mf_output, n_in + 4);
+    mf_output batch[MF_MAX_RESULTS], step[MF_MAX_RESULTS];
+
+    if (!feeds)
+        return MF_NOMEM("a trainer");
+    for (int i = 0; i < n_in; i++)
+        feeds[i] = t->model->inputs[i];
+    feeds[n_in] = s->label;
+    feeds[n_in + 1] = t->model->clock;
+    feeds[n_in + 2] = s->learning_rate;
+    feeds[n_in + 3] = s->inverse;
+    for (int i = 0; i < s->n_reports; i++) {
+        batch[i] = s->reports[i].of_batch;
+        step[i] = s->reports[i].of_step;
+    }
+    MF_TRY(names_init(t, &t->step_names, feeds, n_in + 4, step, s->n_reports));
+    MF_TRY(names_init(t, &t->eval_names, feeds, n_in + 1, batch, s->n_reports));
+    return names_init(t, &t->predict_names, feeds, n_in, &t->model->output, 1);
+}
+
+/* ---- variables ---- */
+
+static mf_status add_variable(mf_trainer *t, const char *name, mf_dtype dtype,
+                              const mf_shape *shape, bool is_weight)
+{
+    mf_variable_spec spec = { .dtype = dtype, .declared = shape, .name = name };
+    mf_object *object;
+
+    MF_TRY(mf_resources_get(t->resources, "", name, &mf_variable_type, mf_variable_make, &spec,
+                            &object));
+    t->trained[t->n_trained++] = (mf_trained){ name, (mf_variable *)object, is_weight };
+    return MF_OK;
+}
+
+static mf_status list_variables(mf_trainer *t)
+{
+    const mf_updates *u = &t->graph.updates;
+
+    t->trained = MF_ARENA_ARRAY(t->arena, mf_trained, t->model->n_weights + u->n_states + 1);
+    if (!t->trained)
+        return MF_NOMEM("a trainer");
+    for (int64_t i = 0; i < t->model->n_weights; i++) {
+        const mf_weight *w = t->model->weights[i];
+
+        MF_TRY(add_variable(t, w->name, w->dtype, &w->shape, true));
+    }
+    for (int64_t i = 0; i < u->n_states; i++)
+        MF_TRY(add_variable(t, u->states[i].name, u->states[i].dtype, &u->states[i].shape, false));
+    return add_variable(t, "global_step", MF_DTYPE_I64, &MF_SCALAR, false);
+}
+
+mf_trained *mf_trainer_find(const mf_trainer *t, const char *name)
+{
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        if (strcmp(t->trained[i].name, name) == 0)
+            return &t->trained[i];
+    }
+    return NULL;
+}
+
+static mf_status initialise(mf_trainer *t)
+{
+    const char *feed = "seed:0", *target = mf_node_name(t->graph.init);
+    mf_tensor seed = { 0 };
+    const mf_tensor *value = &seed;
+    mf_status st;
+
+    MF_TRY(mf_tensor_alloc(&seed, MF_DTYPE_I64, &MF_SCALAR));
+    ((int64_t *)seed.data)[0] = (int64_t)t->options.seed;
+    st = mf_session_run(t->session, NULL, &feed, &value, 1, NULL, 0, &target, 1, NULL);
+    mf_tensor_clear(&seed);
+    return st;
+}
+
+/* ---- compile ---- */
+
+static mf_status start(mf_trainer *t)
+{
+    const mf_session_options session = { .threads = t->options.threads,
+                                         .disable = t->options.disable };
+    double rate = t->options.learning_rate;
+
+    MF_TRY(mf_step_graph_init(&t->graph, t->model, &t->options));
+    if (rate == 0.0)
+        rate = mf_options_float(&t->graph.updates.o, "learning_rate");
+    MF_TRY(mf_schedule_parse(t->options.schedule, rate, t->arena, &t->schedule));
+    MF_TRY(mf_resources_new(&t->resources));
+    MF_TRY(mf_session_new_shared(t->model->graph, &session, NULL, t->resources, &t->session));
+    MF_TRY(name_runs(t));
+    MF_TRY(list_variables(t));
+    return initialise(t);
+}
+
+mf_status mf_model_compile(mf_model *model, const mf_compile_options *options, mf_trainer **out)
+{
+    mf_trainer *t = mf_calloc(1, sizeof *t);
+    mf_status st;
+
+    *out = NULL;
+    if (!t)
+        return MF_NOMEM("a trainer");
+    t->model = model;
+    t->arena = model->graph->arena;
+    if (options)
+        t->options = *options;
+    st = start(t);
+    if (st != MF_OK)
+        mf_trainer_free(t);
+    else
+        *out = t;
+    return st;
+}
+
+void mf_trainer_free(mf_trainer *t)
+{
+    if (!t)
+        return;
+    names_deinit(&t->step_names);
+    names_deinit(&t->eval_names);
+    names_deinit(&t->predict_names);
+    for (int64_t i = 0; i < t->n_trained; i++)
+        mf_object_unref(&t->trained[i].variable->object);
+    mf_session_free(t->session);
+    mf_resources_free(t->resources);
+    mf_step_graph_deinit(&t->graph);
+    mf_free(t);
+}
+
+mf_session *mf_trainer_session(mf_trainer *t)
+{
+    return t->session;
+}
+
+int64_t mf_trainer_step(const mf_trainer *t)
+{
+    return t->step;
+}
+
+void mf_trainer_stop(mf_trainer *t)
+{
+    atomic_store(&t->stop, true);
+}
+
+/* ---- batches ---- */
+
+/* Labels may be stored as any integer type. */
+static mf_status convert_label(const mf_tensor *label, mf_dtype wanted, mf_tensor **out)
+{
+    MF_TRY(mf_tensor_new(wanted, label->shape.dims, label->shape.rank, out));
+    for (int64_t i = 0; i < label->count; i++)
+        mf_tensor_put(*out, i, mf_tensor_at(label, i));
+    return MF_OK;
+}
+
+static int find_column(const mf_dataset *set, const char *name)
+{
+    const mf_column *columns;
+    const int n = mf_dataset_columns(set, &columns);
+
+    for (int i = 0; i < n; i++) {
+        if (strcmp(columns[i].name, name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static mf_status no_column(const mf_dataset *set, const char *name)
+{
+    const mf_column *columns;
+    const int n = mf_dataset_columns(set, &columns);
+    mf_buf known = { 0 };
+    mf_status st;
+
+    for (int i = 0; i < n; i++)
+        mf_buf_printf(&known, "%s%s", i ? ", " : "", columns[i].name);
+    st = MF_FAIL(MF_NOT_FOUND, "the model wants a column '%s', the data has %s", name,
+                 known.data ? known.data : "none");
+    mf_buf_deinit(&known);
+    return st;
+}
+
+mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
+                          const mf_batch *batch, bool with_label, mf_tensor **converted)
+{
+    const int n_in = (int)t->model->n_inputs, n = n_in + with_label;
+
+    *converted = NULL;
+    for (int i = 0; i < n; i++) {
+        const mf_node *in = i < n_in ? t->model->inputs[i].node : t->graph.label.node;
+        const int column = find_column(set, in->name);
+
+        if (column < 0)
+            return no_column(set, in->name);
+        names->values[i] = batch->columns[column];
+        if (names->values[i]->dtype == in->out_types[0])
+            continue;
+        if (i < n_in)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "column '%s' is %s, the model was made for %s",
+                           in->name, mf_dtype_name(names->values[i]->dtype),
+                           mf_dtype_name(in->out_types[0]));
+        MF_TRY(convert_label(names->values[i], in->out_types[0], converted));
+        names->values[i] = *converted;
+    }
+    return MF_OK;
+}
+
+/* ---- one step ---- */
+
+double mf_report_value(const mf_report *r, const float *sums, int64_t n_sums, int64_t samples)
+{
+    if (r->metric)
+        return r->metric->value(sums, n_sums, samples);
+    return (double)sums[0] / (double)samples;
+}
+
+static mf_status run(mf_trainer *t, int64_t samples)
+{
+    mf_names *n = &t->step_names;
+    const int at = (int)t->model->n_inputs + 1;
+    const char *target = mf_node_name(t->graph.train);
+    mf_tensor clock = { 0 }, rate = { 0 }, inverse = { 0 };
+    mf_status st = mf_tensor_alloc(&clock, MF_DTYPE_I64, &MF_SHAPE(2));
+
+    if (st == MF_OK)
+        st = mf_tensor_alloc(&rate, MF_DTYPE_F32, &MF_SCALAR);
+    if (st == MF_OK)
+        st = mf_tensor_alloc(&inverse, MF_DTYPE_F32, &MF_SCALAR);
+    if (st == MF_OK) {
+        ((int64_t *)clock.data)[0] = (int64_t)t->options.seed;
+        ((int64_t *)clock.data)[1] = t->step;
+        ((float *)rate.data)[0] = mf_schedule_at(&t->schedule, t->step);
+        ((float *)inverse.data)[0] = 1.0f / (float)samples;
+        n->values[at] = &clock;
+        n->values[at + 1] = &rate;
+        n->values[at + 2] = &inverse;
+        st = mf_session_run(t->session, NULL, n->feeds, n->values, n->n_feeds, n->fetches,
+                            n->n_fetches, &target, 1, n->results);
+    }
+    mf_tensor_clear(&clock);
+    mf_tensor_clear(&rate);
+    mf_tensor_clear(&inverse);
+    return st;
+}
+
+mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
+                              mf_result *results)
+{
+    mf_names *n = &t->step_names;
+    mf_tensor *converted;
+    mf_status st = mf_trainer_feed(t, n, set, batch, true, &converted);
+
+    if (st == MF_OK)
+        st = run(t, batch->n);
+    mf_tensor_free(converted);
+    if (st != MF_OK)
+        return st;
+    for (int i = 0; i < n->n_fetches; i++)
+        results[i] = (mf_result){ t->graph.reports[i].name,
+                                  mf_report_value(&t->graph.reports[i], n->results[i]->data,
+                                                  n->results[i]->count, batch->n) };
+    t->step++;
+    t->epoch = batch->epoch;
+    t->first = batch->first + batch->n;
+    return MF_OK;
+}

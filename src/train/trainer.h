@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trainer.h - a compiled model inside: its session, its variables, where training stands. */
+#ifndef MF_TRAIN_TRAINER_H
+#define MF_TRAIN_TRAINER_H
+
+#include "runtime/session.h"
+#include "train/schedule.h"
+#include "train/step.h"
+
+#include <stdatomic.h>
+
+/* Everything that training changes, by TensorFlow's names. */
+typedef struct mf_trained {
+    const char *name;
+    mf_variable *variable; /* a reference */
+    bool is_weight; /* of the model; else a slot, a count */
+} mf_trained;
+
+/* The strings of a call of mf_session_run(). */
+typedef struct mf_names {
+    const char **feeds, **fetches;
+    const mf_tensor **values; /* of the feeds */
+    mf_tensor **results;
+    int n_feeds, n_fetches;
+} mf_names;
+
+struct mf_trainer {
+    mf_model *model;
+    mf_arena *arena;
+    mf_compile_options options;
+    mf_step_graph graph;
+    mf_schedule schedule;
+    mf_resources *resources;
+    mf_session *session;
+    mf_trained *trained;
+    int64_t n_trained;
+    mf_names step_names, eval_names, predict_names;
+    int64_t step; /* steps done */
+    int64_t epoch, first; /* where the next batch begins */
+    atomic_bool stop;
+};
+
+/* Run one step on this batch; results of all reports. The position moves on behind the batch. */
+MF_MUST mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
+                                      mf_result *results);
+/* Fill names->values with the columns the model wants, and the label. *converted: to be freed after the
+ * run (NULL mostly). Fails: NOT_FOUND, INVALID_ARGUMENT naming the column. */
+MF_MUST mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
+                                  const mf_batch *batch, bool with_label, mf_tensor **converted);
+/* How results are made of sums. */
+double mf_report_value(const mf_report *r, const float *sums, int64_t n_sums, int64_t samples);
+/* NULL: there is no variable of that name. */
+mf_trained *mf_trainer_find(const mf_trainer *t, const char *name);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights.c - one number for all weights: SHA-256 over names, types, shapes and bytes. */
+#include "train/trainer.h"
+
+#include <nettle/sha2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int by_name(const void *a, const void *b)
+{
+    const mf_trained *const *x = a, *const *y = b;
+
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* "name dtype d0,d1,...\n", then the little-endian bytes. */
+static mf_status add_weight(struct sha256_ctx *sha, const mf_trained *w)
+{
+    mf_tensor value = { 0 };
+    char line[600];
+    int n;
+
+    MF_TRY(mf_variable_read(w->variable, &value));
+    n = snprintf(line, sizeof line, "%.400s %s ", w->name, mf_dtype_name(value.dtype));
+    for (int i = 0; i < value.shape.rank; i++)
+        n += snprintf(line + n, sizeof line - (size_t)n, "%s%lld", i ? "," : "",
+                      (long long)value.shape.dims[i]);
+    line[n++] = '\n';
+    sha256_update(sha, (size_t)n, (const uint8_t *)line);
+    sha256_update(sha, mf_tensor_bytes(&value), value.data);
+    mf_tensor_clear(&value);
+    return MF_OK;
+}
+
+mf_status mf_trainer_sha256(mf_trainer *t, char digits[65])
+{
+    const mf_trained **weights = mf_calloc(t->n_trained, sizeof(*weights));
+    uint8_t digest[SHA256_DIGEST_SIZE];
+    struct sha256_ctx sha;
+    int64_t n = 0;
+    mf_status st = weights ? MF_OK : MF_NOMEM("a hash");
+
+    digits[0] = '\0';
+    for (int64_t i = 0; st == MF_OK && i < t->n_trained; i++) {
+        if (t->trained[i].is_weight)
+            weights[n++] = &t->trained[i];
+    }
+    if (st == MF_OK) {
+        qsort(weights, (size_t)n, sizeof(*weights), by_name);
+        sha256_init(&sha);
+    }
+    for (int64_t i = 0; st == MF_OK && i < n; i++)
+        st = add_weight(&sha, weights[i]);
+    if (st == MF_OK) {
+        sha256_digest(&sha, sizeof digest, digest);
+        for (int i = 0; i < SHA256_DIGEST_SIZE; i++)
+            (void)snprintf(digits + 2 * i, 3, "%02x", digest[i]);
+    }
+    mf_free(weights);
+    return st;
+}
