@@ -31,6 +31,19 @@ static mf_status parse_word(const char **p, mf_arena *arena, mf_attr *out)
     return out->s.data ? MF_OK : MF_NOMEM("settings");
 }
 
+/* A list of one may be written without brackets. */
+static mf_status parse_list(const mf_attrdef *d, const char **p, mf_arena *arena, mf_attr *out)
+{
+    const size_t n = strcspn(*p, " ,\t\n");
+    const char *one;
+
+    if (**p == '[')
+        return mf_attr_parse(p, d->kind, true, arena, out);
+    one = mf_arena_printf(arena, "[%.*s]", (int)n, *p);
+    *p += n;
+    return one ? mf_attr_parse(&one, d->kind, true, arena, out) : MF_NOMEM("settings");
+}
+
 static mf_status check_range(const char *subject, const mf_attrdef *d, const mf_attr *v)
 {
     if (d->has_minimum && (d->is_list ? v->n : v->i) < d->minimum)
@@ -76,8 +89,10 @@ static mf_status parse_one(const mf_opdef *def, const char **p, mf_arena *arena,
     *p += n + 1;
     if (d->kind == MF_ATTR_STRING && !d->is_list && **p != '\'')
         st = parse_word(p, arena, &out->attrs[i].value);
+    else if (d->is_list)
+        st = parse_list(d, p, arena, &out->attrs[i].value);
     else
-        st = mf_attr_parse(p, d->kind, d->is_list, arena, &out->attrs[i].value);
+        st = mf_attr_parse(p, d->kind, false, arena, &out->attrs[i].value);
     if (st == MF_RESOURCE_EXHAUSTED)
         return st;
     if (st != MF_OK)

@@ -5,7 +5,7 @@
  *
  * Layers, optimizers, schedules, data sets and augmentations all take their settings so. The syntax
  * is that of attributes (attr.h); a string needs quotes only when it holds a space, a comma or a
- * quote. */
+ * quote, and a list of one needs no brackets (strides=2). */
 #ifndef MF_GRAPH_OPTIONS_H
 #define MF_GRAPH_OPTIONS_H
 

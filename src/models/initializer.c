@@ -2,29 +2,16 @@
 /* initializer.c - first values of weights. */
 #include "models/initializer.h"
 
+#include "base/closest.h"
+
 #include <math.h>
 #include <string.h>
-
-typedef struct request {
-    mf_graph *graph;
-    const mf_shape *shape;
-    mf_output dims; /* the shape as a constant */
-    mf_output key; /* of the random stream */
-    double fan_in, fan_out;
-    mf_options o;
-} request;
-
-typedef struct initializer {
-    const char *name; /* Keras's */
-    const char *settings;
-    mf_output (*build)(const request *r);
-} initializer;
 
 /* ---- random numbers ---- */
 
 enum { PHILOX = 1 }; /* TensorFlow's number of the algorithm */
 
-static mf_output draw(const request *r, const char *op)
+static mf_output draw(const mf_initializer_call *r, const char *op)
 {
     static const int64_t zeros[2];
     const mf_output counter =
@@ -35,7 +22,7 @@ static mf_output draw(const request *r, const char *op)
                      "dtype=float");
 }
 
-static mf_output scaled(const request *r, mf_output x, double scale, double shift)
+static mf_output scaled(const mf_initializer_call *r, mf_output x, double scale, double shift)
 {
     x = mf_apply(r->graph, "Mul", MF_IN(x, mf_scalar(r->graph, MF_DTYPE_F32, scale)));
     return shift == 0.0
@@ -43,43 +30,162 @@ static mf_output scaled(const request *r, mf_output x, double scale, double shif
                : mf_apply(r->graph, "AddV2", MF_IN(x, mf_scalar(r->graph, MF_DTYPE_F32, shift)));
 }
 
-static mf_output uniform(const request *r, double low, double high)
+static mf_output uniform(const mf_initializer_call *r, double low, double high)
 {
     return scaled(r, draw(r, "StatelessRandomUniformV2"), high - low, low);
 }
 
-/* ---- the table ---- */
-
-static mf_output fill(const request *r, double value)
+static double setting(const mf_initializer_call *r, const char *name)
 {
-    return mf_apply(r->graph, "Fill", MF_IN(r->dims, mf_scalar(r->graph, MF_DTYPE_F32, value)));
+    return mf_options_float(&r->o, name);
 }
 
-static mf_output zeros_build(const request *r)
+static mf_output random_uniform(const mf_initializer_call *r)
 {
-    return fill(r, 0.0);
+    return uniform(r, setting(r, "minval"), setting(r, "maxval"));
 }
 
-static mf_output ones_build(const request *r)
+static mf_output random_normal(const mf_initializer_call *r)
 {
-    return fill(r, 1.0);
+    return scaled(r, draw(r, "StatelessRandomNormalV2"), setting(r, "stddev"), setting(r, "mean"));
 }
 
-static mf_output glorot_uniform_build(const request *r)
+static mf_output truncated_normal(const mf_initializer_call *r)
 {
-    const double limit = sqrt(6.0 / (r->fan_in + r->fan_out));
+    return scaled(r, draw(r, "StatelessTruncatedNormalV2"), setting(r, "stddev"),
+                  setting(r, "mean"));
+}
+
+/* ---- of a variance that follows from the shape ---- */
+
+static mf_output variance_uniform(const mf_initializer_call *r, double variance)
+{
+    const double limit = sqrt(3.0 * variance);
 
     return uniform(r, -limit, limit);
 }
 
-static const initializer initializers[] = {
-    { "zeros", "{}", zeros_build },
-    { "ones", "{}", ones_build },
-    { "glorot_uniform", "{}", glorot_uniform_build },
+/* Cutting off beyond two standard deviations leaves so much of one. */
+static mf_output variance_normal(const mf_initializer_call *r, double variance)
+{
+    return scaled(r, draw(r, "StatelessTruncatedNormalV2"), sqrt(variance) / 0.87962566103423978,
+                  0.0);
+}
+
+static mf_output glorot_uniform(const mf_initializer_call *r)
+{
+    return variance_uniform(r, 2.0 / (r->fan_in + r->fan_out));
+}
+
+static mf_output glorot_normal(const mf_initializer_call *r)
+{
+    return variance_normal(r, 2.0 / (r->fan_in + r->fan_out));
+}
+
+static mf_output he_uniform(const mf_initializer_call *r)
+{
+    return variance_uniform(r, 2.0 / r->fan_in);
+}
+
+static mf_output he_normal(const mf_initializer_call *r)
+{
+    return variance_normal(r, 2.0 / r->fan_in);
+}
+
+static mf_output lecun_uniform(const mf_initializer_call *r)
+{
+    return variance_uniform(r, 1.0 / r->fan_in);
+}
+
+static mf_output lecun_normal(const mf_initializer_call *r)
+{
+    return variance_normal(r, 1.0 / r->fan_in);
+}
+
+/* ---- matrices ---- */
+
+/* Enough for a condition number of a million: 1.5^35 of growth, then a few steps that double the
+ * digits. */
+enum { ORTHOGONAL_STEPS = 40 };
+
+/* X <- 3/2 X - 1/2 X X' X pulls all singular values below sqrt 3 towards 1 (Newton and Schulz) and
+ * leaves the singular vectors, so random normal numbers become the orthogonal matrix nearest to
+ * them, and all directions stay equally likely. */
+static mf_output orthogonal(const mf_initializer_call *r)
+{
+    const int last = r->shape->rank - 1;
+    const int64_t rows = mf_shape_span(r->shape, 0, last), cols = r->shape->dims[last];
+    mf_output x = mf_apply(
+        r->graph, "Reshape",
+        MF_IN(draw(r, "StatelessRandomNormalV2"), mf_ints(r->graph, (int64_t[]){ rows, cols }, 2)));
+
+    x = scaled(r, x, 1.0 / (sqrt((double)rows) + sqrt((double)cols)), 0.0);
+    for (int i = 0; i < ORTHOGONAL_STEPS; i++) {
+        const mf_output square = mf_applyf(r->graph, "MatMul", MF_IN(x, x), "transpose_%s=true",
+                                           rows <= cols ? "b" : "a");
+        const mf_output cubic =
+            mf_apply(r->graph, "MatMul", rows <= cols ? MF_IN(square, x) : MF_IN(x, square));
+
+        x = mf_apply(r->graph, "Sub", MF_IN(scaled(r, x, 1.5, 0.0), scaled(r, cubic, 0.5, 0.0)));
+    }
+    return scaled(r, mf_apply(r->graph, "Reshape", MF_IN(x, r->dims)), setting(r, "gain"), 0.0);
+}
+
+static mf_output fill(const mf_initializer_call *r, double value)
+{
+    return mf_apply(r->graph, "Fill", MF_IN(r->dims, mf_scalar(r->graph, MF_DTYPE_F32, value)));
+}
+
+static mf_output identity(const mf_initializer_call *r)
+{
+    mf_output ones = fill(r, setting(r, "gain"));
+    const mf_output none = mf_scalar(r->graph, MF_DTYPE_I32, 0);
+
+    return mf_apply(r->graph, "MatrixBandPart", MF_IN(ones, none, none));
+}
+
+static mf_output zeros(const mf_initializer_call *r)
+{
+    return fill(r, 0.0);
+}
+
+static mf_output ones(const mf_initializer_call *r)
+{
+    return fill(r, 1.0);
+}
+
+static mf_output constant(const mf_initializer_call *r)
+{
+    return fill(r, setting(r, "value"));
+}
+
+/* ---- the table ---- */
+
+const mf_initializer_kind mf_initializers[] = {
+    { "zeros", "{}", "0", zeros },
+    { "ones", "{}", "1", ones },
+    { "constant", "{value: float = 0.0}", "this value", constant },
+    { "random_uniform", "{minval: float = -0.05, maxval: float = 0.05}", "between two numbers",
+      random_uniform },
+    { "uniform", "{minval: float = -0.05, maxval: float = 0.05}", "the same", random_uniform },
+    { "random_normal", "{mean: float = 0.0, stddev: float = 0.05}", "normally distributed",
+      random_normal },
+    { "normal", "{mean: float = 0.0, stddev: float = 0.05}", "the same", random_normal },
+    { "truncated_normal", "{mean: float = 0.0, stddev: float = 0.05}",
+      "normal, never beyond two standard deviations", truncated_normal },
+    { "glorot_uniform", "{}", "uniform, variance 2 / (fan_in + fan_out)", glorot_uniform },
+    { "glorot_normal", "{}", "truncated normal, variance 2 / (fan_in + fan_out)", glorot_normal },
+    { "he_uniform", "{}", "uniform, variance 2 / fan_in", he_uniform },
+    { "he_normal", "{}", "truncated normal, variance 2 / fan_in", he_normal },
+    { "lecun_uniform", "{}", "uniform, variance 1 / fan_in", lecun_uniform },
+    { "lecun_normal", "{}", "truncated normal, variance 1 / fan_in", lecun_normal },
+    { "orthogonal", "{gain: float = 1.0}", "a random matrix of orthogonal rows or columns",
+      orthogonal },
+    { "identity", "{gain: float = 1.0}", "the identity matrix", identity },
+    { 0 },
 };
 
-/* Of a kernel: the numbers that meet in one output, and that one input goes into. */
-static void find_fans(request *r)
+static void find_fans(mf_initializer_call *r)
 {
     double area = 1.0;
     const mf_shape *s = r->shape;
@@ -109,30 +215,40 @@ static mf_output stream_key(mf_model *m, const char *weight)
                     MF_IN(mf_applyf(m->graph, "Cast", MF_IN(m->seed), "DstT=uint64"), id));
 }
 
+static mf_status find(mf_model *m, const char *text, const mf_initializer_kind **out,
+                      mf_initializer_call *r)
+{
+    const char *head, *rest;
+    mf_closest close;
+
+    MF_TRY(mf_options_head(text, m->graph->arena, &head, &rest));
+    close = mf_closest_to(head);
+    for (*out = mf_initializers; (*out)->name; ++*out) {
+        if (strcmp((*out)->name, head) == 0)
+            return mf_options_parse((*out)->name, (*out)->settings, rest, m->graph->arena, &r->o);
+        mf_closest_try(&close, (*out)->name);
+    }
+    return MF_FAIL(MF_NOT_FOUND, "there is no initializer '%.60s'%s%s%s", head,
+                   close.best ? "; did you mean '" : "", close.best ? close.best : "",
+                   close.best ? "'?" : "; `meshflow models --initializers` lists them");
+}
+
 mf_output mf_initializer(mf_model *model, const char *text, const mf_shape *shape,
                          const char *weight)
 {
-    request r = { .graph = model->graph, .shape = shape };
-    const char *head, *rest;
-    mf_status st = mf_options_head(text, model->graph->arena, &head, &rest);
+    mf_initializer_call r = { .graph = model->graph, .shape = shape };
+    const mf_initializer_kind *kind;
+    mf_status st = find(model, text, &kind, &r);
 
+    if (st == MF_OK && shape->rank < 2 && (kind->build == orthogonal || kind->build == identity))
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "weight '%s' is no matrix, which %s needs", weight,
+                     kind->name);
     if (st != MF_OK) {
         mf_graph_fail(model->graph, st);
         return (mf_output){ 0 };
     }
-    for (int i = 0; i < MF_COUNT(initializers); i++) {
-        if (strcmp(initializers[i].name, head) != 0)
-            continue;
-        st = mf_options_parse(head, initializers[i].settings, rest, model->graph->arena, &r.o);
-        if (st != MF_OK)
-            break;
-        find_fans(&r);
-        r.dims = mf_ints(model->graph, shape->dims, shape->rank);
-        r.key = stream_key(model, weight);
-        return initializers[i].build(&r);
-    }
-    if (st == MF_OK)
-        st = MF_FAIL(MF_NOT_FOUND, "there is no initializer '%.60s'", head);
-    mf_graph_fail(model->graph, st);
-    return (mf_output){ 0 };
+    find_fans(&r);
+    r.dims = mf_ints(model->graph, shape->dims, shape->rank);
+    r.key = stream_key(model, weight);
+    return kind->build(&r);
 }

@@ -6,8 +6,27 @@
 
 #include "models/model.h"
 
-/* `text`: Keras's name and settings ("glorot_uniform", "random_normal stddev=0.02"). Errors go to
- * the graph. */
+/* What an initializer is asked for. */
+typedef struct mf_initializer_call {
+    mf_graph *graph;
+    const mf_shape *shape;
+    mf_output dims; /* the shape as a constant */
+    mf_output key; /* of the random stream */
+    double fan_in, fan_out; /* numbers that meet in one output, and that one input goes into */
+    mf_options o;
+} mf_initializer_call;
+
+typedef struct mf_initializer_kind {
+    const char *name; /* Keras's; NULL ends the table */
+    const char *settings;
+    const char *about;
+    mf_output (*build)(const mf_initializer_call *r);
+} mf_initializer_kind;
+
+extern const mf_initializer_kind mf_initializers[];
+
+/* `text`: name and settings ("glorot_uniform", "random_normal stddev=0.02"). Errors go to the
+ * graph. */
 mf_output mf_initializer(mf_model *model, const char *text, const mf_shape *shape,
                          const char *weight);
 

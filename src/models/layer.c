@@ -9,9 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const mf_layer_kind mf_layers_dense[], mf_layers_shape[];
+extern const mf_layer_kind mf_layers_dense[], mf_layers_conv[], mf_layers_pool[], mf_layers_norm[],
+    mf_layers_dropout[], mf_layers_shape[], mf_layers_activation[], mf_layers_merge[],
+    mf_layers_residual[];
 
-const mf_layer_kind *const mf_layer_families[] = { mf_layers_dense, mf_layers_shape, NULL };
+const mf_layer_kind *const mf_layer_families[] = {
+    mf_layers_dense, mf_layers_conv,       mf_layers_pool,  mf_layers_norm,     mf_layers_dropout,
+    mf_layers_shape, mf_layers_activation, mf_layers_merge, mf_layers_residual, NULL,
+};
 
 static const mf_layer_kind *find_kind(const char *name, mf_closest *close)
 {
@@ -70,7 +75,15 @@ static mf_status check_inputs(const mf_layer_kind *kind, mf_layer_call *l)
             return MF_FAIL(MF_INVALID_ARGUMENT, "layer %s: input %d is empty", kind->name, i);
     }
     l->shape = mf_model_shape(l->model, l->in[0]);
-    if (l->shape.rank >= 0 && l->shape.rank < kind->min_rank)
+    if (l->shape.rank < 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "layer %s: how many dimensions its input has is not known", kind->name);
+    for (int i = 1; i < l->shape.rank; i++) {
+        if (l->shape.dims[i] < 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "layer %s: dimension %d of its input is not known",
+                           kind->name, i);
+    }
+    if (l->shape.rank < kind->min_rank)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "layer %s needs an input of at least %d dimensions (with the batch), not %s",
                        kind->name, kind->min_rank, mf_shape_text(&l->shape, text));

@@ -43,8 +43,33 @@ mf_output mf_layer_by_mode(mf_layer_call *l, mf_output training, mf_output infer
 /* Uniform numbers in [0,1) of the shape of `like`, whose first dimension are the samples: a
  * function of (seed, step, place of the sample in the batch, element). For training only. */
 mf_output mf_layer_uniform(mf_layer_call *l, mf_output like);
+/* x, of which training leaves out this part (dropout.c). */
+mf_output mf_layer_dropout(mf_layer_call *l, mf_output x, double rate);
 /* "relu" and so on, applied (activation.c). */
 mf_output mf_layer_activation(mf_layer_call *l, const char *name, mf_output x);
+
+/* ---- what many layers are made of (parts.c) ---- */
+
+/* The settings that go with a kernel. */
+#define MF_KERNEL_SETTINGS                                                                         \
+    "kernel_initializer: string = 'glorot_uniform', bias_initializer: string = 'zeros', "          \
+    "l1: float = 0.0, l2: float = 0.0"
+
+/* A weight by the settings kernel_initializer, l1 and l2. */
+mf_output mf_layer_kernel(mf_layer_call *l, const char *what, const mf_shape *shape);
+/* What ends most layers: the settings use_bias and activation. */
+mf_output mf_layer_bias_activation(mf_layer_call *l, mf_output y, int64_t units);
+/* A setting of one or two numbers >= 1, one standing for both; false: recorded as the failure. */
+bool mf_layer_pair(mf_layer_call *l, const char *setting, int64_t pair[2]);
+mf_output mf_layer_number(mf_layer_call *l, double value);
+mf_output mf_layer_reshape(mf_layer_call *l, mf_output x, const int64_t *dims, int rank);
+/* Mean, Max, Sum ... over these axes. */
+mf_output mf_layer_reduce(mf_layer_call *l, const char *op, mf_output x, const int64_t *axes, int n,
+                          bool keep);
+/* x times a matrix of `units` columns, over the last dimension. Of higher ranks one product of all
+ * rows is made: the gradient of a batched one would hold a matrix for each sample. */
+mf_output mf_layer_matmul(mf_layer_call *l, mf_output x, mf_output kernel, int64_t units);
+
 /* Records why this layer cannot be built; returns an empty output. */
 mf_output mf_layer_fail(mf_layer_call *l, const char *fmt, ...) MF_PRINTF(2, 3);
 

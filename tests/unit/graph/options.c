@@ -18,7 +18,7 @@ MF_TEST(options_take_defaults_and_what_is_given)
     mf_options o;
     int64_t n;
 
-    T_OK(parse("units=7 activation=relu, sizes=[5] name='a b'", arena, &o));
+    T_OK(parse("units=7 activation=relu, sizes=5, name='a b'", arena, &o));
     T_EQ(mf_options_int(&o, "units"), 7);
     T_STREQ(mf_options_string(&o, "activation"), "relu");
     T_EQ_F(mf_options_float(&o, "rate"), 0.5);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* losses.c - losses by Keras's names. Those over classes take scores before the softmax. */
+#include "models/losses.h"
+
+#include "base/closest.h"
+
+#include <string.h>
+
+static const double EPSILON = 1e-7; /* Keras's */
+
+static mf_output two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
+{
+    return mf_apply(l->graph, op, MF_IN(a, b));
+}
+
+static mf_output times(mf_layer_call *l, mf_output x, double factor)
+{
+    return two(l, "Mul", x, mf_layer_number(l, factor));
+}
+
+static mf_output plus(mf_layer_call *l, mf_output x, double more)
+{
+    return more == 0.0 ? x : two(l, "AddV2", x, mf_layer_number(l, more));
+}
+
+static mf_output over_last(mf_layer_call *l, const char *op, mf_output x, bool keep)
+{
+    const int64_t last = l->shape.rank - 1;
+
+    return mf_layer_reduce(l, op, x, &last, 1, keep);
+}
+
+/* ---- classes ---- */
+
+/* Rows of scores against one label each; back to [n] or [n,t]. */
+static mf_output cross_entropy(mf_layer_call *l, const char *op, mf_output label, bool sparse)
+{
+    const int64_t classes = l->shape.dims[l->shape.rank - 1];
+    mf_shape back = l->shape;
+    mf_output x = l->in[0];
+
+    back.dims[0] = -1;
+    if (l->shape.rank > 2) {
+        x = mf_layer_reshape(l, x, (int64_t[]){ -1, classes }, 2);
+        label = mf_layer_reshape(l, label, (int64_t[]){ -1, classes }, sparse ? 1 : 2);
+    }
+    x = two(l, op, x, label);
+    return l->shape.rank > 2 ? mf_layer_reshape(l, x, back.dims, back.rank - 1) : x;
+}
+
+static mf_output sparse_categorical_build(mf_layer_call *l)
+{
+    if (l->shape.rank < 2)
+        return mf_layer_fail(l, "the output must be scores of classes, [n,classes]");
+    return cross_entropy(l, "SparseSoftmaxCrossEntropyWithLogits", mf_label_classes(l), true);
+}
+
+static mf_output categorical_build(mf_layer_call *l)
+{
+    const double smoothing = mf_options_float(&l->o, "label_smoothing");
+    mf_output y = mf_label_like_output(l);
+
+    if (smoothing != 0.0)
+        y = plus(l, times(l, y, 1.0 - smoothing),
+                 smoothing / (double)l->shape.dims[l->shape.rank - 1]);
+    return cross_entropy(l, "SoftmaxCrossEntropyWithLogits", y, false);
+}
+
+/* max(x,0) - x y + log(1 + exp(-|x|)) */
+static mf_output binary_build(mf_layer_call *l)
+{
+    const double smoothing = mf_options_float(&l->o, "label_smoothing");
+    mf_output x = l->in[0], y = mf_label_like_output(l), tail;
+
+    if (smoothing != 0.0)
+        y = plus(l, times(l, y, 1.0 - smoothing), 0.5 * smoothing);
+    tail = mf_apply(l->graph, "Softplus", MF_IN(times(l, mf_apply(l->graph, "Abs", MF_IN(x)), -1)));
+    x = two(l, "Sub", mf_apply(l->graph, "Relu", MF_IN(x)), two(l, "Mul", x, y));
+    return two(l, "AddV2", x, tail);
+}
+
+/* Labels are -1 and 1; 0 counts as -1. */
+static mf_output hinge_build(mf_layer_call *l)
+{
+    mf_output y = mf_label_like_output(l);
+    const mf_output zero = two(l, "Equal", y, mf_layer_number(l, 0.0));
+
+    y = mf_apply(l->graph, "SelectV2", MF_IN(zero, mf_layer_number(l, -1.0), y));
+    return mf_apply(l->graph, "Relu", MF_IN(plus(l, times(l, two(l, "Mul", y, l->in[0]), -1), 1)));
+}
+
+/* ---- numbers ---- */
+
+static mf_output difference(mf_layer_call *l)
+{
+    return two(l, "Sub", l->in[0], mf_label_like_output(l));
+}
+
+static mf_output squared_build(mf_layer_call *l)
+{
+    return mf_apply(l->graph, "Square", MF_IN(difference(l)));
+}
+
+static mf_output absolute_build(mf_layer_call *l)
+{
+    return mf_apply(l->graph, "Abs", MF_IN(difference(l)));
+}
+
+/* d^2/2 up to delta, a straight line beyond: q (|d| - q/2) with q = min(|d|, delta). */
+static mf_output huber_build(mf_layer_call *l)
+{
+    const mf_output d = absolute_build(l);
+    const mf_output q = two(l, "Minimum", d, mf_layer_number(l, mf_options_float(&l->o, "delta")));
+
+    return two(l, "Mul", q, two(l, "Sub", d, times(l, q, 0.5)));
+}
+
+static mf_output poisson_build(mf_layer_call *l)
+{
+    const mf_output log = mf_apply(l->graph, "Log", MF_IN(plus(l, l->in[0], EPSILON)));
+
+    return two(l, "Sub", l->in[0], two(l, "Mul", mf_label_like_output(l), log));
+}
+
+/* ---- distributions and directions ---- */
+
+static mf_output clipped(mf_layer_call *l, mf_output x)
+{
+    return mf_apply(l->graph, "ClipByValue",
+                    MF_IN(x, mf_layer_number(l, EPSILON), mf_layer_number(l, 1.0)));
+}
+
+static mf_output kl_build(mf_layer_call *l)
+{
+    const mf_output y = clipped(l, mf_label_like_output(l)), p = clipped(l, l->in[0]);
+    const mf_output log = mf_apply(l->graph, "Log", MF_IN(two(l, "RealDiv", y, p)));
+
+    return over_last(l, "Sum", two(l, "Mul", y, log), false);
+}
+
+static mf_output unit_length(mf_layer_call *l, mf_output x)
+{
+    mf_output s = over_last(l, "Sum", mf_apply(l->graph, "Square", MF_IN(x)), true);
+
+    s = two(l, "Maximum", s, mf_layer_number(l, 1e-12));
+    return two(l, "Mul", x, mf_apply(l->graph, "Rsqrt", MF_IN(s)));
+}
+
+static mf_output cosine_build(mf_layer_call *l)
+{
+    const mf_output y = unit_length(l, mf_label_like_output(l)), x = unit_length(l, l->in[0]);
+
+    return times(l, over_last(l, "Sum", two(l, "Mul", x, y), false), -1.0);
+}
+
+/* ---- the table ---- */
+
+const mf_loss_kind mf_losses[] = {
+    { "sparse_categorical_crossentropy", "{}",
+      "scores of classes, or of classes at every place, against class numbers",
+      sparse_categorical_build },
+    { "categorical_crossentropy", "{label_smoothing: float = 0.0}",
+      "scores of classes against their probabilities", categorical_build },
+    { "binary_crossentropy", "{label_smoothing: float = 0.0}",
+      "scores before the sigmoid against 0 and 1", binary_build },
+    { "mean_squared_error", "{}", "numbers", squared_build },
+    { "mean_absolute_error", "{}", "numbers", absolute_build },
+    { "huber", "{delta: float = 1.0}", "numbers: squared up to delta, then absolute", huber_build },
+    { "hinge", "{}", "scores against -1 (or 0) and 1", hinge_build },
+    { "kl_divergence", "{}", "probabilities against probabilities", kl_build },
+    { "cosine_similarity", "{}", "directions of vectors: -1 where they agree", cosine_build },
+    { "poisson", "{}", "expected counts against counts", poisson_build },
+    { 0 },
+};
+
+static mf_status find(mf_model *m, const char *text, const mf_loss_kind **out, const char **rest)
+{
+    const char *head;
+    mf_closest close;
+
+    MF_TRY(mf_options_head(text, m->graph->arena, &head, rest));
+    close = mf_closest_to(head);
+    for (*out = mf_losses; (*out)->name; ++*out) {
+        if (strcmp((*out)->name, head) == 0)
+            return MF_OK;
+        mf_closest_try(&close, (*out)->name);
+    }
+    return MF_FAIL(MF_NOT_FOUND, "there is no loss '%.60s'%s%s%s", head,
+                   close.best ? "; did you mean '" : "", close.best ? close.best : "",
+                   close.best ? "'?" : "; `meshflow models --losses` lists them");
+}
+
+mf_output mf_loss(mf_model *model, const char *text, mf_output output, mf_output label)
+{
+    const mf_output in[] = { output, label, MF_END };
+    const char *scope = model->graph->scope, *rest;
+    const mf_loss_kind *kind;
+    mf_layer_call l;
+    mf_output y;
+    mf_status st = find(model, text, &kind, &rest);
+
+    if (st == MF_OK)
+        st = mf_scores_begin(model, "loss", kind->name, kind->settings, rest, in, &l);
+    if (st != MF_OK) {
+        mf_graph_fail(model->graph, st);
+        return (mf_output){ 0 };
+    }
+    mf_graph_scope(model->graph, "loss");
+    y = mf_mean_of_samples(&l, kind->build(&l));
+    model->graph->scope = scope;
+    return y;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* zoo.c - finding a model by its name, and its inputs among the columns of the data. */
+#include "models/zoo.h"
+
+#include "base/closest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+extern const mf_zoo_kind mf_zoo_image[];
+
+const mf_zoo_kind *const mf_zoo_families[] = { mf_zoo_image, NULL };
+
+/* ---- by name ---- */
+
+const mf_zoo_kind *mf_zoo_find(const char *name)
+{
+    for (const mf_zoo_kind *const *f = mf_zoo_families; *f; f++) {
+        for (const mf_zoo_kind *k = *f; k->name; k++) {
+            if (strcmp(k->name, name) == 0)
+                return k;
+        }
+    }
+    return NULL;
+}
+
+static mf_status unknown(const char *name)
+{
+    mf_closest close = mf_closest_to(name);
+    mf_buf known = { 0 };
+    mf_status st;
+
+    for (const mf_zoo_kind *const *f = mf_zoo_families; *f; f++) {
+        for (const mf_zoo_kind *k = *f; k->name; k++) {
+            mf_closest_try(&close, k->name);
+            mf_buf_printf(&known, "%s%s", known.len ? ", " : "", k->name);
+        }
+    }
+    if (close.best)
+        st = MF_FAIL(MF_NOT_FOUND, "there is no model '%.60s'; did you mean '%s'?", name,
+                     close.best);
+    else
+        st = MF_FAIL(MF_NOT_FOUND, "there is no model '%.60s'; there are %.300s", name,
+                     known.data ? known.data : "none");
+    mf_buf_deinit(&known);
+    return st;
+}
+
+static mf_status build(mf_zoo_call *z, const char *text)
+{
+    mf_arena *arena = z->model->graph->arena;
+    const char *head, *rest;
+
+    MF_TRY(mf_options_head(text, arena, &head, &rest));
+    z->kind = mf_zoo_find(head);
+    if (!z->kind)
+        return unknown(head);
+    MF_TRY(mf_options_parse(z->kind->name, z->kind->settings, rest, arena, &z->o));
+    mf_model_output(z->model, z->kind->build(z));
+    return mf_model_status(z->model);
+}
+
+mf_status mf_zoo_build(const char *text, const mf_column *columns, int n_columns, int64_t classes,
+                       mf_model **out)
+{
+    mf_zoo_call z = { .columns = columns, .n_columns = n_columns, .classes = classes };
+    mf_status st;
+
+    *out = NULL;
+    MF_TRY(mf_model_new(&z.model));
+    st = build(&z, text);
+    if (st == MF_OK)
+        *out = z.model;
+    else
+        mf_model_free(z.model);
+    return st;
+}
+
+/* ---- columns ---- */
+
+const mf_column *mf_zoo_column(const mf_zoo_call *z, const char *name)
+{
+    for (int i = 0; i < z->n_columns; i++) {
+        if (strcmp(z->columns[i].name, name) == 0)
+            return &z->columns[i];
+    }
+    return NULL;
+}
+
+static void print_columns(const mf_zoo_call *z, mf_buf *out)
+{
+    for (int i = 0; i < z->n_columns; i++) {
+        const mf_column *c = &z->columns[i];
+
+        mf_buf_printf(out, "%s%s %s[", i ? ", " : "", c->name, mf_dtype_name(c->dtype));
+        for (int d = 0; d < c->rank; d++)
+            mf_buf_printf(out, "%s%lld", d ? "," : "", (long long)c->dims[d]);
+        mf_buf_str(out, "]");
+    }
+}
+
+mf_output mf_zoo_fail(mf_zoo_call *z, const char *fmt, ...)
+{
+    char text[300];
+    mf_buf columns = { 0 };
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    print_columns(z, &columns);
+    if (!z->model->graph->failed)
+        mf_graph_fail(z->model->graph,
+                      MF_FAIL(MF_INVALID_ARGUMENT, "%s needs %s: the data has %.300s",
+                              z->kind->name, text, columns.len ? columns.data : "no columns"));
+    mf_buf_deinit(&columns);
+    return (mf_output){ 0 };
+}
+
+mf_output mf_zoo_input(mf_zoo_call *z, const char *name, int min_rank, int max_rank)
+{
+    const mf_column *c = mf_zoo_column(z, name);
+
+    if (!c || c->rank < min_rank || c->rank > max_rank)
+        return mf_zoo_fail(z, "a column '%s' (%s)", name, z->kind->needs);
+    return mf_model_input(z->model, c->name, c->dtype, c->dims, c->rank);
+}
+
+/* ---- columns as text ---- */
+
+static mf_status read_column(const char *name, const char *value, mf_arena *arena, mf_column *out)
+{
+    mf_attr type, dims;
+    const char *p = value;
+
+    *out = (mf_column){ .name = name };
+    if (mf_attr_parse(&p, MF_ATTR_TYPE, false, arena, &type) != MF_OK ||
+        mf_attr_parse(&p, MF_ATTR_INT, true, arena, &dims) != MF_OK || *p || dims.n >= MF_MAX_RANK)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "column '%s': a type and a shape are needed (uint8[28,28,1]), not '%.60s'",
+                       name, value);
+    out->dtype = type.type;
+    out->rank = (int)dims.n;
+    for (int i = 0; i < out->rank; i++) {
+        out->dims[i] = dims.ints[i];
+        if (dims.ints[i] < 1)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "column '%s': dimension %d is %lld", name, i,
+                           (long long)dims.ints[i]);
+    }
+    return MF_OK;
+}
+
+static mf_status read_word(const char *word, mf_arena *arena, mf_column *columns, int *n,
+                           int64_t *classes)
+{
+    const char *equals = strchr(word, '=');
+    const char *name = equals ? mf_arena_strndup(arena, word, (size_t)(equals - word)) : NULL;
+    mf_attr count;
+
+    if (!equals || equals == word)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "expected name=type[dims] or classes=number, not '%.60s'", word);
+    if (!name)
+        return MF_NOMEM("columns");
+    equals++;
+    if (strcmp(name, "classes") != 0)
+        return read_column(name, equals, arena, &columns[(*n)++]);
+    MF_TRY(mf_attr_parse(&equals, MF_ATTR_INT, false, arena, &count));
+    *classes = count.i;
+    return MF_OK;
+}
+
+mf_status mf_zoo_columns(const char *text, mf_arena *arena, mf_column **columns, int *n_columns,
+                         int64_t *classes)
+{
+    const int64_t most = (int64_t)strlen(text) / 2 + 1;
+
+    *n_columns = 0;
+    *classes = 0;
+    *columns = MF_ARENA_ARRAY(arena, mf_column, most);
+    if (!*columns)
+        return MF_NOMEM("columns");
+    for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
+        const size_t len = strcspn(text, " ");
+        const char *word = mf_arena_strndup(arena, text, len);
+
+        if (!word)
+            return MF_NOMEM("columns");
+        MF_TRY(read_word(word, arena, *columns, n_columns, classes));
+        text += len;
+    }
+    return MF_OK;
+}

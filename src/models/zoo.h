@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* zoo.h - models by name. A model is a row in a table of its file; it looks at the columns of the
+ * data and makes layers that fit them. */
+#ifndef MF_MODELS_ZOO_H
+#define MF_MODELS_ZOO_H
+
+#include "models/model.h"
+
+typedef struct mf_zoo_kind mf_zoo_kind;
+
+typedef struct mf_zoo_call {
+    mf_model *model;
+    const mf_zoo_kind *kind;
+    const mf_column *columns;
+    int n_columns;
+    int64_t classes; /* of the label; 0: it is a number */
+    mf_options o;
+} mf_zoo_call;
+
+struct mf_zoo_kind {
+    const char *name; /* NULL ends a table */
+    const char *settings;
+    const char *about;
+    const char *needs; /* columns, in words */
+    const char *example; /* data to show it with: "image=uint8[28,28,1] label=int32[] classes=10" */
+    const char *loss, *metrics; /* that go with it; several metrics are separated by ", " */
+    mf_output (*build)(mf_zoo_call *z);
+};
+
+/* The tables, one for each family; NULL ends the list (zoo.c). */
+extern const mf_zoo_kind *const mf_zoo_families[];
+
+/* NULL when there is none of this name. */
+const mf_zoo_kind *mf_zoo_find(const char *name);
+
+/* A model for such data, by name and settings ("mlp units=64"). Fails: NOT_FOUND naming the known
+ * ones, INVALID_ARGUMENT (settings; columns that do not fit). */
+MF_MUST mf_status mf_zoo_build(const char *text, const mf_column *columns, int n_columns,
+                               int64_t classes, mf_model **out);
+
+/* "image=uint8[28,28,1] label=int32[] classes=10": columns as text, in the arena. */
+MF_MUST mf_status mf_zoo_columns(const char *text, mf_arena *arena, mf_column **columns,
+                                 int *n_columns, int64_t *classes);
+
+/* ---- for the models ---- */
+
+/* NULL when there is none. */
+const mf_column *mf_zoo_column(const mf_zoo_call *z, const char *name);
+/* The column as an input of the model, which must have a rank between these; an empty output, and
+ * the failure recorded, when the data does not have it. */
+mf_output mf_zoo_input(mf_zoo_call *z, const char *name, int min_rank, int max_rank);
+/* Records why the data does not fit; returns an empty output. */
+mf_output mf_zoo_fail(mf_zoo_call *z, const char *fmt, ...) MF_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "models/zoo.h"
+
+#include "mf_test.h"
+
+/* A model for columns as text ("" : its example). */
+static mf_status make(const char *text, const char *columns, mf_model **out)
+{
+    mf_arena *arena = mf_arena_new();
+    mf_column *list;
+    int64_t classes;
+    int n;
+
+    T_OK(mf_zoo_columns(columns, arena, &list, &n, &classes));
+    const mf_status st = mf_zoo_build(text, list, n, classes, out);
+    mf_arena_free(arena);
+    return st;
+}
+
+static int64_t parameters(const char *text, const char *columns)
+{
+    mf_model *m;
+    int64_t n;
+
+    T_OK(make(text, columns, &m));
+    T_TRUE(m->output.node != NULL);
+    n = mf_model_parameters(m, NULL);
+    mf_model_free(m);
+    return n;
+}
+
+static const char MNIST[] = "image=uint8[28,28,1] label=int32[] classes=10";
+static const char CIFAR[] = "image=uint8[32,32,3] label=int32[] classes=10";
+
+MF_TEST(models_zoo_image_models_have_the_known_numbers_of_parameters)
+{
+    T_EQ(parameters("mlp", MNIST), 101770);
+    T_EQ(parameters("mlp units=[64,32]", MNIST), 784 * 64 + 64 + 64 * 32 + 32 + 32 * 10 + 10);
+    T_EQ(parameters("fashion-cnn", MNIST), 421642);
+    T_EQ(parameters("cnn", MNIST), 3274634);
+    T_TRUE(parameters("cnn-small", MNIST) < 100000);
+    T_TRUE(parameters("cnn-small", CIFAR) < 130000);
+    T_EQ(parameters("resnet20", CIFAR), 274042);
+    T_EQ(parameters("resnet8", MNIST), 78426);
+}
+
+MF_TEST(models_zoo_takes_images_without_channels_and_floats)
+{
+    T_EQ(parameters("fashion-cnn", "image=float[28,28] label=int32[] classes=10"), 421642);
+    T_EQ(parameters("mlp", "features=float[13] label=float[]"), 13 * 128 + 128 + 129);
+}
+
+MF_TEST(models_zoo_says_what_the_data_lacks)
+{
+    mf_model *m;
+
+    T_FAILS(MF_NOT_FOUND, "did you mean 'resnet20'", make("resnet21", MNIST, &m));
+    T_FAILS(MF_NOT_FOUND, "there are mlp, ", make("zzzzzzzzzz", MNIST, &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "cnn needs a column 'image'",
+            make("cnn", "tokens=int32[64] label=int32[] classes=2", &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "the data has tokens int32[64]",
+            make("cnn", "tokens=int32[64] label=int32[] classes=2", &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "a label of classes", make("cnn", "image=float[28,28,1]", &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "did you mean 'units'", make("mlp unit=3", MNIST, &m));
+    T_TRUE(m == NULL);
+}
+
+MF_TEST(models_zoo_every_model_is_built_for_its_example)
+{
+    for (const mf_zoo_kind *const *f = mf_zoo_families; *f; f++) {
+        for (const mf_zoo_kind *k = *f; k->name; k++)
+            T_TRUE(parameters(k->name, k->example) > 0);
+    }
+}
+
+MF_TEST(models_zoo_columns_as_text_are_checked)
+{
+    mf_arena *arena = mf_arena_new();
+    mf_column *list;
+    int64_t classes;
+    int n;
+
+    T_OK(mf_zoo_columns("a=float[2,3]  b=int64[] classes=7", arena, &list, &n, &classes));
+    T_EQ(n, 2);
+    T_EQ(classes, 7);
+    T_EQ(list[0].dims[1], 3);
+    T_EQ(list[1].rank, 0);
+    T_FAILS(MF_INVALID_ARGUMENT, "column 'a'",
+            mf_zoo_columns("a=float", arena, &list, &n, &classes));
+    T_FAILS(MF_INVALID_ARGUMENT, "dimension 1 is 0",
+            mf_zoo_columns("a=float[1,0]", arena, &list, &n, &classes));
+    T_FAILS(MF_INVALID_ARGUMENT, "expected name=type",
+            mf_zoo_columns("image", arena, &list, &n, &classes));
+    mf_arena_free(arena);
+}
