@@ -5,9 +5,11 @@
 
 #include <meshflow/data.h>
 #include <meshflow/graph.h>
+#include <meshflow/model.h>
 #include <meshflow/session.h>
 #include <meshflow/status.h>
 #include <meshflow/tensor.h>
+#include <meshflow/train.h>
 #include <meshflow/version.h>
 
 #endif

@@ -40,6 +40,9 @@ MF_API void mf_model_output(mf_model *model, mf_output output);
  * number of classes come from the columns. NOT_FOUND naming the known ones. */
 MF_API MF_MUST mf_status mf_model_zoo(const char *name, const mf_dataset *data, mf_model **out);
 
+/* Loss and metrics that go with a model of the zoo; NULL for others. */
+MF_API void mf_model_defaults(const mf_model *model, const char **loss, const char **metrics);
+
 /* Weights whose name matches the pattern (as of file names: "conv2d*") are trained no more; or
  * again. NOT_FOUND: none does. Before mf_model_compile(). */
 MF_API MF_MUST mf_status mf_model_freeze(mf_model *model, const char *pattern, bool frozen);

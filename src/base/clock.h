@@ -10,6 +10,8 @@
 int64_t mf_clock_ns(void);
 /* Nanoseconds since 1970, UTC. */
 int64_t mf_clock_wall_ns(void);
+/* Since the kernel started this process, to a hundredth of a second. */
+int64_t mf_clock_since_start_ns(void);
 /* 64 bits that differ from process to process. */
 uint64_t mf_random_seed(void);
 

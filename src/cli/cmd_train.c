@@ -183,8 +183,7 @@ static mf_status train(mf_job *job, mf_args *args)
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(change_weights(job, args));
     mf_progress_init(&progress, job, &fit);
-    fit.hooks = (mf_hook[]){ { .ctx = &m, .after_step = count_step },
-                             mf_progress_hook(&progress) };
+    fit.hooks = (mf_hook[]){ { .ctx = &m, .after_step = count_step }, mf_progress_hook(&progress) };
     fit.n_hooks = 2;
     stop_on_signals(job->trainer);
     mf_status st = mf_fit(job->trainer, job->train, job->validation, &fit);
@@ -212,26 +211,26 @@ static mf_status train_run(mf_args *args)
 
 static const mf_option options[] = {
     MF_JOB_OPTIONS,
-    { "epochs", "N", "how often all samples are seen; once unless told" },
-    { "steps", "N", "how many steps in all; wins over --epochs" },
-    { "batch", "N", "samples of a step; 32 unless told" },
-    { "optimizer", "OPT", "with settings: 'momentum momentum=0.9'; sgd unless told" },
-    { "lr", "RATE", "learning rate; the optimizer's own unless told" },
-    { "schedule", "S", "of the learning rate: 'cosine warmup=100'" },
-    { "clip", "HOW", "gradients: value=1, norm=1 or global_norm=1" },
-    { "weight-decay", "W", "of all weights but biases and normalisations" },
-    { "ema", "DECAY", "keep a moving average of the weights" },
-    { "micro-batches", "N", "do a batch in so many turns, with less memory" },
-    { "augment", "HOW", "change images: 'crop=4 flip=true cutout=8'" },
-    { "validation", "F", "keep this fraction of the samples for validation" },
+    { "epochs", "N", "how often all samples are seen; once unless told", 0, false },
+    { "steps", "N", "how many steps in all; wins over --epochs", 0, false },
+    { "batch", "N", "samples of a step; 32 unless told", 0, false },
+    { "optimizer", "OPT", "with settings: 'momentum momentum=0.9'; sgd unless told", 0, false },
+    { "lr", "RATE", "learning rate; the optimizer's own unless told", 0, false },
+    { "schedule", "S", "of the learning rate: 'cosine warmup=100'", 0, false },
+    { "clip", "HOW", "gradients: value=1, norm=1 or global_norm=1", 0, false },
+    { "weight-decay", "W", "of all weights but biases and normalisations", 0, false },
+    { "ema", "DECAY", "keep a moving average of the weights", 0, false },
+    { "micro-batches", "N", "do a batch in so many turns, with less memory", 0, false },
+    { "augment", "HOW", "change images: 'crop=4 flip=true cutout=8'", 0, false },
+    { "validation", "F", "keep this fraction of the samples for validation", 0, false },
     { "freeze", "PATTERN", "do not train weights of such names", 0, true },
-    { "init", "CKPT", "begin with the weights of a checkpoint" },
-    { "out", "DIR", "where checkpoints, events and pictures go", 'o' },
-    { "save-steps", "N", "a checkpoint every so many steps; else every epoch" },
-    { "keep", "N", "checkpoints to keep; 5 unless told" },
-    { "resume", NULL, "go on from the newest whole checkpoint in --out" },
-    { "no-test", NULL, "leave out the test at the end" },
-    { "quiet", NULL, "say nothing on the way", 'q' },
+    { "init", "CKPT", "begin with the weights of a checkpoint", 0, false },
+    { "out", "DIR", "where checkpoints, events and pictures go", 'o', false },
+    { "save-steps", "N", "a checkpoint every so many steps; else every epoch", 0, false },
+    { "keep", "N", "checkpoints to keep; 5 unless told", 0, false },
+    { "resume", NULL, "go on from the newest whole checkpoint in --out", 0, false },
+    { "no-test", NULL, "leave out the test at the end", 0, false },
+    { "quiet", NULL, "say nothing on the way", 'q', false },
     { 0 },
 };
 
@@ -241,7 +240,8 @@ const mf_command mf_command_train = {
     .summary = "train a model",
     .about =
         "Reads data, builds a model of the zoo, trains it, tests it. The weights depend on data, "
-        "settings, seed and number of shards, and on nothing else: not on threads, not on how often "
+        "settings, seed and number of shards, and on nothing else: not on threads, not on how "
+        "often "
         "training was killed and resumed.",
     .options = options,
     .examples = (const char *const[]){ "meshflow train --model mlp --data fashion-mnist --epochs 3",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.h - what train, eval and predict share: data, a model, and a trainer, as the command line says.
+/* job.h - what train, eval and predict share: data, a model, and a trainer, as the command line
+ * says.
  */
 #ifndef MF_CLI_JOB_H
 #define MF_CLI_JOB_H
@@ -18,19 +19,19 @@ typedef struct mf_job {
 
 /* Options that name model and data, for the tables of all three commands. */
 #define MF_JOB_OPTIONS                                                                             \
-    { "model", "MODEL", "a model of the zoo, with settings: 'mlp units=64'" },                     \
-        { "data", "DATA", "a known data set, a folder, or files" },                                \
-        { "set", "SETTINGS", "settings of the data: 'label=y'" },                                  \
-        { "test", "DATA", "data to test on; else the test part of the data" },                     \
-        { "shards", "N", "parts that every batch is cut into; 8 unless told" },                    \
-        { "threads", "N", "threads; as many as there are cores unless told" },                     \
-        { "seed", "N", "of weights, order and augmentation; 0 unless told" },                      \
-        { "precision", "P", "fp32, bf16 or fp16" },                                                \
-        { "loss", "LOSS", "what is made small; the model's own unless told" },                     \
-        { "metrics", "NAMES", "what is measured; the model's own unless told" },                   \
-        { "disable", "PASSES", "passes to leave out" },                                            \
+    { "model", "MODEL", "a model of the zoo, with settings: 'mlp units=64'", 0, false },           \
+        { "data", "DATA", "a known data set, a folder, or files", 0, false },                      \
+        { "set", "SETTINGS", "settings of the data: 'label=y'", 0, false },                        \
+        { "test", "DATA", "data to test on; else the test part of the data", 0, false },           \
+        { "shards", "N", "parts that every batch is cut into; 8 unless told", 0, false },          \
+        { "threads", "N", "threads; as many as there are cores unless told", 0, false },           \
+        { "seed", "N", "of weights, order and augmentation; 0 unless told", 0, false },            \
+        { "precision", "P", "fp32, bf16 or fp16", 0, false },                                      \
+        { "loss", "LOSS", "what is made small; the model's own unless told", 0, false },           \
+        { "metrics", "NAMES", "what is measured; the model's own unless told", 0, false },         \
+        { "disable", "PASSES", "passes to leave out", 0, false },                                  \
     {                                                                                              \
-        "json", NULL, "one line of JSON at the end"                                                \
+        "json", NULL, "one line of JSON at the end", 0, false                                      \
     }
 
 /* Opens what is needed. with_training: the training part too. Fails as a wrong call, or as opening

@@ -2,8 +2,8 @@
 /* checkpoint.h - saving and restoring training.
  *
  * A checkpoint is a TensorFlow bundle: the variables under TensorFlow's names, and under _meshflow/
- * what only we need to go on exactly. A snapshot costs nothing when it is taken: it holds references,
- * and the next update writes elsewhere. It is written behind the training's back. */
+ * what only we need to go on exactly. A snapshot costs nothing when it is taken: it holds
+ * references, and the next update writes elsewhere. It is written behind the training's back. */
 #ifndef MF_TRAIN_CHECKPOINT_H
 #define MF_TRAIN_CHECKPOINT_H
 
@@ -29,8 +29,9 @@ MF_MUST mf_status mf_checkpoints_save(mf_checkpoints *c, mf_trainer *t);
 /* Waits until all is written, then frees. The status of the last save. */
 MF_MUST mf_status mf_checkpoints_close(mf_checkpoints *c);
 
-/* Restore from the newest checkpoint of the folder that is whole; damaged ones are named in the log.
- * *prefix (the caller frees with mf_free): which one; NULL: there is none, and nothing changed. */
+/* Restore from the newest checkpoint of the folder that is whole; damaged ones are named in the
+ * log. *prefix (the caller frees with mf_free): which one; NULL: there is none, and nothing
+ * changed. */
 MF_MUST mf_status mf_checkpoints_restore(const char *dir, mf_trainer *t, char **prefix);
 
 #endif

@@ -119,8 +119,8 @@ static mf_status write_list(const mf_checkpoints *c, const found *f)
         mf_buf_printf(&text, "all_model_checkpoint_paths: \"%s%lld\"\n", base_name,
                       (long long)f->steps[i]);
     mf_buf_printf(&path, "%s/checkpoint", c->dir);
-    st = text.data && path.data ? mf_file_write(path.data, text.data, text.len) :
-                                  MF_NOMEM("a checkpoint");
+    st = text.data && path.data ? mf_file_write(path.data, text.data, text.len)
+                                : MF_NOMEM("a checkpoint");
     mf_buf_deinit(&text);
     mf_buf_deinit(&path);
     return st;

@@ -15,14 +15,12 @@ static void by_value(mf_graph *g, double limit, mf_update *updates, int n)
     const mf_output low = mf_scalar(g, MF_DTYPE_F32, -limit);
 
     for (int i = 0; i < n; i++)
-        updates[i].gradient =
-            op2(g, "Maximum", op2(g, "Minimum", updates[i].gradient, high), low);
+        updates[i].gradient = op2(g, "Maximum", op2(g, "Minimum", updates[i].gradient, high), low);
 }
 
 static mf_output sum_of_squares(mf_graph *g, mf_output x)
 {
-    const mf_output flat =
-        mf_apply(g, "Reshape", MF_IN(x, mf_ints(g, (int64_t[]){ -1 }, 1)));
+    const mf_output flat = mf_apply(g, "Reshape", MF_IN(x, mf_ints(g, (int64_t[]){ -1 }, 1)));
 
     return mf_apply(g, "Sum",
                     MF_IN(mf_apply(g, "Square", MF_IN(flat)), mf_ints(g, (int64_t[]){ 0 }, 1)));
@@ -33,16 +31,14 @@ static mf_output scale_of(mf_graph *g, mf_output squares, double limit)
 {
     const mf_output most = mf_scalar(g, MF_DTYPE_F32, limit);
 
-    return op2(g, "RealDiv", most,
-               op2(g, "Maximum", mf_apply(g, "Sqrt", MF_IN(squares)), most));
+    return op2(g, "RealDiv", most, op2(g, "Maximum", mf_apply(g, "Sqrt", MF_IN(squares)), most));
 }
 
 static void by_norm(mf_graph *g, double limit, mf_update *updates, int n)
 {
     for (int i = 0; i < n; i++)
-        updates[i].gradient =
-            op2(g, "Mul", updates[i].gradient,
-                scale_of(g, sum_of_squares(g, updates[i].gradient), limit));
+        updates[i].gradient = op2(g, "Mul", updates[i].gradient,
+                                  scale_of(g, sum_of_squares(g, updates[i].gradient), limit));
 }
 
 static mf_status by_global_norm(mf_graph *g, double limit, mf_update *updates, int n)
@@ -65,7 +61,8 @@ mf_status mf_clip(mf_graph *graph, const char *text, mf_update *updates, int n)
     mf_options o;
     double value, norm, global;
 
-    MF_TRY(mf_options_parse("clip", "{value: float = 0.0, norm: float = 0.0, global_norm: float = 0.0}",
+    MF_TRY(mf_options_parse("clip",
+                            "{value: float = 0.0, norm: float = 0.0, global_norm: float = 0.0}",
                             text, graph->arena, &o));
     value = mf_options_float(&o, "value");
     norm = mf_options_float(&o, "norm");

@@ -95,8 +95,9 @@ static mf_status append(mf_trainer *t, const mf_names *names, const mf_batch *ba
 
     (void)t;
     if (r->shape.rank < 1 || r->shape.dims[0] != batch->n)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "the model's output has not one row for each sample, and cannot be predicted");
+        return MF_FAIL(
+            MF_INVALID_ARGUMENT,
+            "the model's output has not one row for each sample, and cannot be predicted");
     if (!p->all) {
         int64_t dims[MF_MAX_RANK];
 
@@ -104,8 +105,8 @@ static mf_status append(mf_trainer *t, const mf_names *names, const mf_batch *ba
         dims[0] = p->samples;
         MF_TRY(mf_tensor_new(r->dtype, dims, r->shape.rank, &p->all));
     }
-    memcpy((char *)p->all->data + (size_t)p->done * (mf_tensor_bytes(r) / (size_t)batch->n), r->data,
-           mf_tensor_bytes(r));
+    memcpy((char *)p->all->data + (size_t)p->done * (mf_tensor_bytes(r) / (size_t)batch->n),
+           r->data, mf_tensor_bytes(r));
     p->done += batch->n;
     return MF_OK;
 }

@@ -40,7 +40,8 @@ static double exponential_factor(const mf_schedule *s, int64_t step, int64_t ste
 
     (void)steps;
     return Sleef_powd1_u10purec(mf_options_float(&s->o, "decay"),
-                                mf_options_bool(&s->o, "staircase") ? (double)(int64_t)turns : turns);
+                                mf_options_bool(&s->o, "staircase") ? (double)(int64_t)turns
+                                                                    : turns);
 }
 
 /* From 1 at x = 0 to 0 at x = 1 along half a cosine. */
@@ -102,7 +103,8 @@ mf_status mf_schedule_parse(const char *text, double rate, mf_arena *arena, mf_s
     }
     return MF_FAIL(MF_NOT_FOUND, "there is no schedule '%.60s'%s%s%s", head,
                    close.best ? "; did you mean '" : "", close.best ? close.best : "",
-                   close.best ? "'?" : "; known are constant, step, exponential, cosine, one_cycle");
+                   close.best ? "'?"
+                              : "; known are constant, step, exponential, cosine, one_cycle");
 }
 
 static bool has_steps(const mf_schedule *s)

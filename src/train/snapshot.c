@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-
 enum { EPOCH, FIRST, SEED, SHARDS, N_FIELDS };
 
 static const char *const field_names[N_FIELDS] = { "_meshflow/epoch", "_meshflow/first",
@@ -149,8 +148,7 @@ static mf_status check_shape(const mf_trained *v, const mf_tensor *value, const 
 {
     char have[MF_SHAPE_TEXT], want[MF_SHAPE_TEXT];
 
-    if (value->dtype == v->variable->dtype &&
-        mf_shape_equal(&value->shape, &v->variable->declared))
+    if (value->dtype == v->variable->dtype && mf_shape_equal(&value->shape, &v->variable->declared))
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "%s: '%s' is %s%s, the model has %s%s; was it made by another model?", prefix,

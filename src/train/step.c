@@ -136,11 +136,10 @@ static mf_status add_moving(builder *b)
 {
     const mf_output shape = mf_apply(b->graph, "Shape", MF_IN(b->s->label));
     const mf_output first = mf_ints(b->graph, (int64_t[]){ 0 }, 1);
-    const mf_output count = mf_applyf(
-        b->graph, "StridedSlice",
-        MF_IN(shape, first, mf_ints(b->graph, (int64_t[]){ 1 }, 1),
-              mf_ints(b->graph, (int64_t[]){ 1 }, 1)),
-        "shrink_axis_mask=1");
+    const mf_output count = mf_applyf(b->graph, "StridedSlice",
+                                      MF_IN(shape, first, mf_ints(b->graph, (int64_t[]){ 1 }, 1),
+                                            mf_ints(b->graph, (int64_t[]){ 1 }, 1)),
+                                      "shrink_axis_mask=1");
     const mf_output samples = mf_applyf(b->graph, "Cast", MF_IN(count), "DstT=float");
 
     for (int64_t i = 0; i < b->model->n_moving; i++)
@@ -265,8 +264,7 @@ static mf_status map_shards(builder *b)
     map = mf_applyf(b->graph, "_ShardMap", in.at,
                     "f=@train_step shards=%d Tbatched=[%s] Tshared=[%s] Tout=[%s] join=[%s] "
                     "name='shards'",
-                    shards, batched.data, shared.data, b->results.types.data,
-                    b->results.join.data);
+                    shards, batched.data, shared.data, b->results.types.data, b->results.join.data);
     mf_buf_deinit(&batched);
     mf_buf_deinit(&shared);
     b->map = map.node;
@@ -314,9 +312,8 @@ static mf_status update_weights(builder *b)
         const pending *p = &b->pending[i];
         mf_update *u = &updates[i];
 
-        *u = (mf_update){ .all = &b->s->updates,
-                          .weight = p->weight,
-                          .gradient = joined(b, p->at) };
+        *u =
+            (mf_update){ .all = &b->s->updates, .weight = p->weight, .gradient = joined(b, p->at) };
         if (p->ids >= 0) {
             u->ids = joined(b, p->ids);
             sum_rows(b, u);
@@ -365,9 +362,9 @@ static void count_steps(builder *b)
     s->global_step =
         mf_applyf(b->graph, "VarHandleOp", MF_NO_IN,
                   "dtype=int64 shape=shape[] shared_name='global_step' name='global_step'");
-    mf_updates_add(&s->updates, mf_apply(b->graph, "AssignAddVariableOp",
-                                         MF_IN(s->global_step,
-                                               mf_scalar(b->graph, MF_DTYPE_I64, 1))));
+    mf_updates_add(&s->updates,
+                   mf_apply(b->graph, "AssignAddVariableOp",
+                            MF_IN(s->global_step, mf_scalar(b->graph, MF_DTYPE_I64, 1))));
 }
 
 /* ---- targets ---- */
@@ -383,8 +380,7 @@ static mf_node *target(builder *b, const char *name, mf_node *const *nodes, int6
 
 static void init_one(builder *b, mf_node *init, mf_output handle, mf_output initial)
 {
-    mf_control(b->graph, init,
-               mf_apply(b->graph, "AssignVariableOp", MF_IN(handle, initial)).node);
+    mf_control(b->graph, init, mf_apply(b->graph, "AssignVariableOp", MF_IN(handle, initial)).node);
 }
 
 static void add_init(builder *b)

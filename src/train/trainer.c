@@ -198,7 +198,7 @@ static mf_status convert_label(const mf_tensor *label, mf_dtype wanted, mf_tenso
 {
     MF_TRY(mf_tensor_new(wanted, label->shape.dims, label->shape.rank, out));
     for (int64_t i = 0; i < label->count; i++)
-        mf_tensor_put(*out, i, mf_tensor_at(label, i));
+        mf_tensor_put(*out, i, mf_tensor_float_at(label, i));
     return MF_OK;
 }
 

@@ -43,8 +43,8 @@ struct mf_trainer {
 /* Run one step on this batch; results of all reports. The position moves on behind the batch. */
 MF_MUST mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
                                       mf_result *results);
-/* Fill names->values with the columns the model wants, and the label. *converted: to be freed after the
- * run (NULL mostly). Fails: NOT_FOUND, INVALID_ARGUMENT naming the column. */
+/* Fill names->values with the columns the model wants, and the label. *converted: to be freed after
+ * the run (NULL mostly). Fails: NOT_FOUND, INVALID_ARGUMENT naming the column. */
 MF_MUST mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
                                   const mf_batch *batch, bool with_label, mf_tensor **converted);
 /* How results are made of sums. */

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* zoo_data.c - models of the zoo for a data set. */
+#include "models/zoo.h"
+
+#include <string.h>
+
+mf_status mf_model_zoo(const char *name, const mf_dataset *data, mf_model **out)
+{
+    const mf_column *columns;
+    const int n = mf_dataset_columns(data, &columns);
+    const char *head, *rest;
+    const mf_zoo_kind *kind;
+
+    MF_TRY(mf_zoo_build(name, columns, n, mf_dataset_classes(data, NULL), out));
+    MF_TRY(mf_options_head(name, (*out)->graph->arena, &head, &rest));
+    kind = mf_zoo_find(head);
+    (*out)->loss = kind->loss;
+    (*out)->metrics = kind->metrics;
+    return MF_OK;
+}
+
+void mf_model_defaults(const mf_model *model, const char **loss, const char **metrics)
+{
+    *loss = model->loss;
+    *metrics = model->metrics;
+}
