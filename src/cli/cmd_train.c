@@ -108,11 +108,7 @@ static mf_status change_data(mf_job *job, mf_args *args)
         mf_dataset_unref(job->train);
         job->train = part;
     }
-    if (augment) {
-        MF_TRY(mf_dataset_augment(job->train, augment, job->compile.seed, &part));
-        mf_dataset_unref(job->train);
-        job->train = part;
-    }
+    (void)augment;
     return MF_OK;
 }
 

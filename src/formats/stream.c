@@ -238,6 +238,30 @@ mf_status mf_reader_seek(mf_reader *r, int64_t offset)
     return MF_OK;
 }
 
+/* Memory grows with what has been read: a file may promise anything. */
+mf_status mf_file_unpack(const char *path, size_t max_bytes, mf_buf *out)
+{
+    const size_t step = 1 << 20;
+    size_t got = step;
+    mf_reader *r;
+    mf_status st;
+
+    mf_buf_clear(out);
+    MF_TRY(mf_reader_open(path, MF_DETECT, &r));
+    for (st = MF_OK; st == MF_OK && got == step && out->len <= max_bytes;) {
+        void *to = mf_buf_room(out, step);
+
+        got = 0;
+        st = to ? mf_reader_read(r, to, step, &got) : MF_NOMEM("a file");
+        if (to)
+            out->len -= step - got;
+    }
+    if (st == MF_OK && out->len > max_bytes)
+        st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "'%s' has more than %zu bytes", path, max_bytes);
+    mf_reader_close(r);
+    return st;
+}
+
 /* ---- writing ---- */
 
 struct mf_writer {

@@ -3,6 +3,7 @@
 #ifndef MF_FORMATS_STREAM_H
 #define MF_FORMATS_STREAM_H
 
+#include "base/buf.h"
 #include "base/status.h"
 
 typedef enum mf_compression {
@@ -35,6 +36,9 @@ int64_t mf_reader_most(const mf_reader *r);
  * end. */
 MF_MUST mf_status mf_reader_seek(mf_reader *r, int64_t offset);
 const char *mf_reader_path(const mf_reader *r);
+
+/* All of a file, unpacked where it begins as gzip does. RESOURCE_EXHAUSTED: more than max_bytes. */
+MF_MUST mf_status mf_file_unpack(const char *path, size_t max_bytes, mf_buf *out);
 
 /* ---- writing ---- */
 

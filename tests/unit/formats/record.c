@@ -183,3 +183,45 @@ MF_TEST(formats_examples_come_back_as_written)
     mf_buf_deinit(&bytes);
     mf_arena_free(arena);
 }
+
+/* Streams one behind the other, read in pieces of every size. */
+MF_TEST(formats_gzip_files_may_hold_several_streams)
+{
+    char path[32], *parts[2], to[4096], expected[6000];
+    size_t len[2], n = 0;
+    mf_buf both = { 0 };
+
+    temp_path(path);
+    for (size_t i = 0; i < sizeof expected; i++)
+        expected[i] = (char)(i * i >> 7);
+    for (int i = 0; i < 2; i++) {
+        mf_writer *w;
+
+        T_OK(mf_writer_open(path, MF_GZIP, false, &w));
+        T_OK(mf_writer_write(w, expected + i * 3000, 3000));
+        T_OK(mf_writer_close(w));
+        T_OK(mf_file_read(path, 1 << 20, &parts[i], &len[i]));
+        mf_buf_bytes(&both, parts[i], len[i]);
+    }
+    T_OK(mf_file_write(path, both.data, both.len));
+    for (size_t step = 1; step < sizeof to; step = step * 3 + 1) {
+        mf_reader *r;
+        size_t got = step;
+
+        T_OK(mf_reader_open(path, MF_DETECT, &r));
+        for (n = 0; got == step; n += got) {
+            T_OK(mf_reader_read(r, to, step, &got));
+            T_TRUE(n + got <= sizeof expected && memcmp(to, expected + n, got) == 0);
+        }
+        T_EQ(n, sizeof expected);
+        mf_reader_close(r);
+    }
+    mf_buf_deinit(&both);
+    T_OK(mf_file_unpack(path, sizeof expected, &both));
+    T_EQ(both.len, sizeof expected);
+    T_FAILS(MF_RESOURCE_EXHAUSTED, "more than 5999", mf_file_unpack(path, 5999, &both));
+    mf_buf_deinit(&both);
+    mf_free(parts[0]);
+    mf_free(parts[1]);
+    unlink(path);
+}

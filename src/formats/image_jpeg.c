@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* image_jpeg.c - JPEG by libjpeg-turbo, with its exact integer transform. As with PNG, errors leave
+ * by longjmp. */
+#include "base/mem.h"
+#include "formats/image.h"
+
+#include <jerror.h>
+#include <jpeglib.h>
+#include <setjmp.h>
+#include <stdio.h>
+
+/* A progressive file of a few bytes can ask for thousands of passes over all of the picture. */
+enum { MAX_SCANS = 100 };
+
+typedef struct jpeg_job {
+    struct jpeg_decompress_struct d;
+    struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
+    jmp_buf leave;
+    mf_status st; /* of what we refused ourselves */
+    char why[JMSG_LENGTH_MAX];
+} jpeg_job;
+
+static void on_error(j_common_ptr c)
+{
+    jpeg_job *j = c->client_data;
+
+    c->err->format_message(c, j->why);
+    longjmp(j->leave, 1);
+}
+
+/* Warnings are about damage that the library would paint over: a cut file, bad codes. */
+static void on_message(j_common_ptr c, int level)
+{
+    if (level < 0 && c->err->msg_code != JWRN_EXTRANEOUS_DATA)
+        on_error(c);
+}
+
+static void on_progress(j_common_ptr c)
+{
+    const jpeg_job *j = c->client_data;
+
+    if (c->is_decompressor && j->d.input_scan_number > MAX_SCANS)
+        ERREXIT(c, JERR_BAD_PROGRESSION);
+}
+
+static mf_status choose_colours(jpeg_job *j, int channels)
+{
+    const J_COLOR_SPACE s = j->d.jpeg_color_space;
+
+    if (s == JCS_CMYK || s == JCS_YCCK)
+        return MF_FAIL(MF_UNIMPLEMENTED, "a JPEG file in CMYK is not read");
+    j->d.out_color_space = (channels             ? channels
+                            : s == JCS_GRAYSCALE ? 1
+                                                 : 3) == 1
+                               ? JCS_GRAYSCALE
+                               : JCS_RGB;
+    j->d.dct_method = JDCT_ISLOW;
+    return MF_OK;
+}
+
+static mf_status read_pixels(jpeg_job *j, mf_buf *pixels, const mf_image *size)
+{
+    const size_t row = (size_t)(size->width * size->channels);
+    unsigned char *to = mf_buf_room(pixels, row * (size_t)size->height);
+
+    if (!to)
+        return MF_NOMEM("a picture");
+    (void)jpeg_start_decompress(&j->d);
+    while (j->d.output_scanline < j->d.output_height) {
+        JSAMPROW at = to + j->d.output_scanline * row;
+
+        (void)jpeg_read_scanlines(&j->d, &at, 1);
+    }
+    (void)jpeg_finish_decompress(&j->d);
+    return MF_OK;
+}
+
+/* What may jump; no local is used after the jump. */
+static void run(jpeg_job *j, const void *data, size_t len, int channels, mf_buf *pixels,
+                mf_image *out)
+{
+    if (setjmp(j->leave)) {
+        j->st = MF_FAIL(MF_DATA_LOSS, "a JPEG file is damaged: %s", j->why);
+        return;
+    }
+    jpeg_create_decompress(&j->d);
+    j->d.client_data = j;
+    j->d.progress = &j->progress;
+    jpeg_mem_src(&j->d, data, len);
+    (void)jpeg_read_header(&j->d, TRUE);
+    *out = (mf_image){ j->d.image_height, j->d.image_width, 0 };
+    j->st = mf_image_check(out);
+    if (j->st == MF_OK)
+        j->st = choose_colours(j, channels);
+    out->channels = j->d.out_color_space == JCS_GRAYSCALE ? 1 : 3;
+    if (j->st == MF_OK && pixels)
+        j->st = read_pixels(j, pixels, out);
+}
+
+mf_status mf_jpeg_decode(const void *data, size_t len, int channels, mf_buf *pixels, mf_image *out)
+{
+    jpeg_job j = { .st = MF_OK };
+
+    j.d.err = jpeg_std_error(&j.errors);
+    j.d.client_data = &j; /* creating it may fail already */
+    j.errors.error_exit = on_error;
+    j.errors.emit_message = on_message;
+    j.progress.progress_monitor = on_progress;
+    run(&j, data, len, channels, pixels, out);
+    jpeg_destroy_decompress(&j.d);
+    return j.st;
+}

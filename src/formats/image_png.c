@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* image_png.c - PNG by libpng. It leaves by longjmp where something is wrong, so everything that
+ * must be released lives in the struct that outlives the jump. */
+#include "base/mem.h"
+#include "formats/image.h"
+
+#include <png.h>
+#include <string.h>
+
+enum { CHUNK_BYTES = 8 << 20 }; /* the most that an unpacked side chunk may take */
+
+typedef struct png_job {
+    const unsigned char *at, *end;
+    size_t len;
+    png_structp png;
+    png_infop info;
+    png_bytep *rows;
+    mf_status st; /* of what we refused ourselves */
+    char why[200]; /* the library's words */
+} png_job;
+
+static void on_error(png_structp png, png_const_charp text)
+{
+    png_job *j = png_get_error_ptr(png);
+    const size_t n = strnlen(text, sizeof j->why - 1);
+
+    memcpy(j->why, text, n);
+    j->why[n] = 0;
+    png_longjmp(png, 1);
+}
+
+static void on_warning(png_structp png, png_const_charp text)
+{
+    (void)png, (void)text;
+}
+
+static void read_bytes(png_structp png, png_bytep to, size_t n)
+{
+    png_job *j = png_get_io_ptr(png);
+
+    if ((size_t)(j->end - j->at) < n)
+        png_error(png, "the file is cut");
+    memcpy(to, j->at, n);
+    j->at += n;
+}
+
+/* Everything to 8 bits, and to the channels that are wanted. */
+static void set_transforms(png_job *j, int channels)
+{
+    const int type = png_get_color_type(j->png, j->info);
+
+    png_set_strip_16(j->png);
+    if (type == PNG_COLOR_TYPE_PALETTE)
+        png_set_palette_to_rgb(j->png);
+    if (type == PNG_COLOR_TYPE_GRAY)
+        png_set_expand_gray_1_2_4_to_8(j->png);
+    if (channels == 0 && png_get_valid(j->png, j->info, PNG_INFO_tRNS))
+        png_set_tRNS_to_alpha(j->png);
+    if (channels != 0)
+        png_set_strip_alpha(j->png);
+    if (channels == 3 && !(type & PNG_COLOR_MASK_COLOR))
+        png_set_gray_to_rgb(j->png);
+    if (channels == 1 && (type & PNG_COLOR_MASK_COLOR))
+        png_set_rgb_to_gray(j->png, PNG_ERROR_ACTION_NONE, PNG_RGB_TO_GRAY_DEFAULT,
+                            PNG_RGB_TO_GRAY_DEFAULT);
+    png_set_interlace_handling(j->png);
+    png_read_update_info(j->png, j->info);
+}
+
+static mf_status take_size(const png_job *j, mf_image *out)
+{
+    out->height = png_get_image_height(j->png, j->info);
+    out->width = png_get_image_width(j->png, j->info);
+    out->channels = png_get_channels(j->png, j->info);
+    return mf_image_check(out);
+}
+
+/* The size must be known good before memory is taken for it: deflate packs at most 1032 to one. */
+static mf_status read_pixels(png_job *j, int channels, mf_buf *pixels, mf_image *out)
+{
+    const size_t row = png_get_rowbytes(j->png, j->info);
+    unsigned char *to;
+
+    if ((channels && out->channels != channels) || row != (size_t)(out->width * out->channels))
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "a PNG file with %lld channels does not become one with %d",
+                       (long long)out->channels, channels);
+    if (row * (size_t)out->height / 1032 > j->len)
+        return MF_FAIL(MF_DATA_LOSS, "a PNG file of %zu bytes cannot hold %lld x %lld pixels",
+                       j->len, (long long)out->height, (long long)out->width);
+    to = mf_buf_room(pixels, row * (size_t)out->height);
+    j->rows = mf_calloc(out->height, sizeof *j->rows);
+    if (!to || !j->rows)
+        return MF_NOMEM("a picture");
+    for (int64_t y = 0; y < out->height; y++)
+        j->rows[y] = to + (size_t)y * row;
+    png_read_image(j->png, j->rows);
+    return MF_OK;
+}
+
+/* What may jump; no local is used after the jump. */
+static void run(png_job *j, int channels, mf_buf *pixels, mf_image *out)
+{
+    if (setjmp(png_jmpbuf(j->png))) {
+        j->st = MF_FAIL(MF_DATA_LOSS, "a PNG file is damaged: %s", j->why);
+        return;
+    }
+    png_set_read_fn(j->png, j, read_bytes);
+    png_set_user_limits(j->png, MF_IMAGE_PIXELS, MF_IMAGE_PIXELS);
+    png_set_chunk_malloc_max(j->png, CHUNK_BYTES);
+    png_set_crc_action(j->png, PNG_CRC_ERROR_QUIT, PNG_CRC_WARN_DISCARD);
+    png_read_info(j->png, j->info);
+    j->st = take_size(j, out);
+    if (j->st != MF_OK)
+        return;
+    set_transforms(j, channels);
+    j->st = take_size(j, out);
+    if (j->st == MF_OK && pixels)
+        j->st = read_pixels(j, channels, pixels, out);
+}
+
+mf_status mf_png_decode(const void *data, size_t len, int channels, mf_buf *pixels, mf_image *out)
+{
+    png_job j = { .at = data, .end = (const unsigned char *)data + len, .len = len };
+
+    j.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &j, on_error, on_warning);
+    j.info = j.png ? png_create_info_struct(j.png) : NULL;
+    if (j.info)
+        run(&j, channels, pixels, out);
+    else
+        j.st = MF_NOMEM("a picture");
+    png_destroy_read_struct(&j.png, &j.info, NULL);
+    mf_free(j.rows);
+    return j.st;
+}
