@@ -4,10 +4,11 @@
 #include "base/mem.h"
 #include "formats/image.h"
 
-#include <jerror.h>
+#include <stdio.h> /* jpeglib.h needs it */
+
 #include <jpeglib.h>
+#include <jerror.h>
 #include <setjmp.h>
-#include <stdio.h>
 
 /* A progressive file of a few bytes can ask for thousands of passes over all of the picture. */
 enum { MAX_SCANS = 100 };
