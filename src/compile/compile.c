@@ -6,6 +6,7 @@
 
 static const mf_pass passes[] = {
     { "inline", "calls and functional control flow become nodes", true, mf_pass_inline },
+    { "shards", "shards of a batch are done together where samples are apart", true, NULL },
     { "fold", "ops on constants become constants", true, mf_pass_fold },
     { "simplify", "ops that change nothing are taken out", true, mf_pass_simplify },
     { "cse", "equal ops on equal inputs become one", true, mf_pass_cse },

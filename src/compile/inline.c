@@ -140,39 +140,49 @@ static mf_status shift_samples(mf_compile *c, mf_node *n)
                             &(mf_attr){ .kind = MF_ATTR_INT, .n = 1, .i = offset });
 }
 
-static mf_status copy_node(copier *k, const mf_node *n)
+mf_status mf_inline_clone(mf_compile *c, const mf_node *n, const char *prefix, const char *device,
+                          const mf_output *in, mf_node **out)
 {
-    const char *name = mf_arena_printf(k->c->graph->arena, "%s/%s", k->call->name, n->name);
-    mf_output *in = MF_ARENA_ARRAY(k->c->graph->arena, mf_output, n->n_inputs);
-    mf_node *twin;
+    const char *name = mf_arena_printf(c->graph->arena, "%s/%s", prefix, n->name);
     mf_node_spec spec = { .op = n->op_name,
-                          .device = n->device[0] ? n->device : k->call->device,
+                          .device = n->device[0] ? n->device : device,
                           .inputs = in,
                           .n_inputs = n->n_inputs,
                           .attrs = n->attrs,
                           .n_attrs = n->n_attrs };
 
-    if (!name || !in)
+    if (c->graph->n_nodes >= NODES_MAX)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "inlining functions makes more than %d nodes",
+                       NODES_MAX);
+    spec.name = name ? mf_graph_unique_name(c->graph, name) : NULL;
+    if (!spec.name)
+        return MF_NOMEM("inlining");
+    MF_TRY(mf_graph_add(c->graph, &spec, out));
+    MF_TRY(mf_inline_adopt(c, *out));
+    if (is_op(n, "_SampleUniform") && c->inliner->current)
+        MF_TRY(shift_samples(c, *out));
+    for (int i = 0; i < (*out)->n_attrs; i++) { /* storage of constants belongs to the body */
+        mf_attr *a = &(*out)->attrs[i].value;
+
+        if (a->kind == MF_ATTR_TENSOR && !a->is_list &&
+            !(a->tensor = mf_graph_own_tensor(c->graph, a->tensor)))
+            return MF_NOMEM("inlining");
+    }
+    return MF_OK;
+}
+
+static mf_status copy_node(copier *k, const mf_node *n)
+{
+    mf_output *in = MF_ARENA_ARRAY(k->c->graph->arena, mf_output, n->n_inputs);
+    mf_node *twin;
+
+    if (!in)
         return MF_NOMEM("inlining");
     for (int i = 0; i < n->n_inputs; i++)
         in[i] = k->twin[n->inputs[i].node->id][n->inputs[i].port];
-    if (k->c->graph->n_nodes >= NODES_MAX)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "inlining functions makes more than %d nodes",
-                       NODES_MAX);
-    spec.name = mf_graph_unique_name(k->c->graph, name);
-    MF_TRY(mf_graph_add(k->c->graph, &spec, &twin));
-    MF_TRY(mf_inline_adopt(k->c, twin));
-    if (is_op(n, "_SampleUniform"))
-        MF_TRY(shift_samples(k->c, twin));
+    MF_TRY(mf_inline_clone(k->c, n, k->call->name, k->call->device, in, &twin));
     for (int i = 0; i <= n->n_outputs; i++) /* one more: the node itself, for control edges */
         k->twin[n->id][i] = (mf_output){ twin, i };
-    for (int i = 0; i < twin->n_attrs; i++) { /* storage of constants belongs to the body */
-        mf_attr *a = &twin->attrs[i].value;
-
-        if (a->kind == MF_ATTR_TENSOR && !a->is_list &&
-            !(a->tensor = mf_graph_own_tensor(k->c->graph, a->tensor)))
-            return MF_NOMEM("inlining");
-    }
     return copy_controls(k, n, twin);
 }
 
@@ -242,25 +252,44 @@ static mf_status check_recursion(const mf_compile *c, const mf_function *f)
     return MF_OK;
 }
 
+mf_status mf_inline_chain(mf_compile *c, const mf_function *function, bool training,
+                          int64_t sample_offset, const mf_inline_place **out)
+{
+    const chain *outer = c->inliner->current;
+    chain *here = MF_ARENA_NEW(c->graph->arena, chain);
+
+    MF_TRY(check_recursion(c, function));
+    if (!here)
+        return MF_NOMEM("inlining");
+    *here = (chain){ .function = function,
+                     .outer = outer,
+                     .training = training || (outer && outer->training),
+                     .sample_offset = training ? sample_offset
+                                      : outer  ? outer->sample_offset
+                                               : 0 };
+    *out = here;
+    return MF_OK;
+}
+
+const mf_inline_place *mf_inline_enter(mf_compile *c, const mf_inline_place *place)
+{
+    const chain *before = c->inliner->current;
+
+    c->inliner->current = place;
+    return before;
+}
+
 mf_status mf_inline_body(mf_compile *c, const mf_inline_call *call, mf_inline_result *out)
 {
     copier k = { .c = c, .call = call };
-    const chain *outer = c->inliner->current;
-    chain *here = MF_ARENA_NEW(c->graph->arena, chain);
+    const mf_inline_place *outer, *here;
     mf_graph *body = NULL;
     mf_node **order = NULL;
     int64_t n;
     mf_status st;
 
     *out = (mf_inline_result){ 0 };
-    MF_TRY(check_recursion(c, call->function));
-    if (!here)
-        return MF_NOMEM("inlining");
-    *here = (chain){ .function = call->function,
-                     .outer = outer,
-                     .training = call->training || (outer && outer->training),
-                     .sample_offset = call->training ? call->sample_offset
-                                                     : (outer ? outer->sample_offset : 0) };
+    MF_TRY(mf_inline_chain(c, call->function, false, 0, &here));
     st = mf_function_body(c->graph, call->function, call->attrs, call->n_attrs, &body);
     if (st == MF_OK) {
         k.body = body;
@@ -268,10 +297,10 @@ mf_status mf_inline_body(mf_compile *c, const mf_inline_call *call, mf_inline_re
         order = mf_calloc(body->n_nodes, sizeof *order);
         st = k.twin && order ? mf_graph_order(body, order, &n) : MF_NOMEM("inlining");
     }
-    c->inliner->current = here;
+    outer = mf_inline_enter(c, here);
     if (st == MF_OK)
         st = copy_body(&k, order, n, out);
-    c->inliner->current = outer;
+    (void)mf_inline_enter(c, outer);
     mf_free(k.twin);
     mf_free(order);
     mf_graph_free(body);

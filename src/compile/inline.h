@@ -16,8 +16,6 @@ typedef struct mf_inline_call {
     mf_node *pivot; /* nodes without a cue of their own wait for it; NULL: none needed */
     const char *name; /* prefix of the new names */
     const char *device;
-    bool training; /* what _ByMode means inside */
-    int64_t sample_offset; /* first sample of the shard, for random numbers inside */
 } mf_inline_call;
 
 /* What came out: one output per result, each with a cue (never a bare constant when there is a
@@ -38,6 +36,18 @@ MF_MUST mf_status mf_inline_node(mf_compile *c, const char *prefix, const char *
                                  const mf_output *in, int n_in, const mf_named_attr *attrs,
                                  int n_attrs, mf_node **out);
 
+/* Where nodes come from: a function's body, inside of another. */
+typedef struct mf_inline_chain mf_inline_place;
+
+/* The body of `function` inside of where we are. training: it is the step of a shard, whose first
+ * sample this is. Fails: INVALID_ARGUMENT (the function calls itself). */
+MF_MUST mf_status mf_inline_chain(mf_compile *c, const mf_function *function, bool training,
+                                  int64_t sample_offset, const mf_inline_place **out);
+/* New nodes belong there from now on. Returns where they did before. */
+const mf_inline_place *mf_inline_enter(mf_compile *c, const mf_inline_place *place);
+/* A copy of a body's node, named "prefix/name", without its control edges. */
+MF_MUST mf_status mf_inline_clone(mf_compile *c, const mf_node *n, const char *prefix,
+                                  const char *device, const mf_output *in, mf_node **out);
 /* A node that was added to the graph otherwise belongs to the body at hand too. */
 MF_MUST mf_status mf_inline_adopt(mf_compile *c, const mf_node *node);
 

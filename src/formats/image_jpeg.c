@@ -4,11 +4,12 @@
 #include "base/mem.h"
 #include "formats/image.h"
 
-#include <stdio.h> /* jpeglib.h needs it */
-
+/* clang-format off */
+#include <stdio.h> /* which jpeglib.h needs before it */
 #include <jpeglib.h>
 #include <jerror.h>
 #include <setjmp.h>
+/* clang-format on */
 
 /* A progressive file of a few bytes can ask for thousands of passes over all of the picture. */
 enum { MAX_SCANS = 100 };

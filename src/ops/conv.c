@@ -12,6 +12,7 @@
 typedef struct conv_state {
     mf_window_attrs attrs;
     bool blocked; /* images have their channels in blocks */
+    int64_t shards; /* of the batch, for the filter's gradient; 0: none */
     mf_conv_plans *plans;
 } conv_state;
 
@@ -36,6 +37,7 @@ static mf_status conv_prepare(mf_prepare *p)
         return MF_NOMEM("a convolution");
     MF_TRY(mf_window_read(p->node, dims_of(p->node), &s->attrs));
     s->blocked = mf_is_blocked(p->node);
+    s->shards = mf_node_int(p->node, "_shards");
     MF_TRY(mf_conv_plans_new(&s->plans));
     p->state = s;
     return MF_OK;
@@ -235,7 +237,7 @@ static mf_status run_wide(mf_kernel *k, const mf_conv *c, const mf_tensor *const
         else
             MF_TRY_TO(done, mf_widen(k, operand[i], &wide[i]));
     }
-    MF_TRY_TO(done, mf_conv_run(k, s->plans, c, &wide[0], &wide[1], &wide[2]));
+    MF_TRY_TO(done, mf_conv_run(k, s->plans, c, s->shards, &wide[0], &wide[1], &wide[2]));
     mf_narrow(k, &wide[result], out);
 done:
     for (int i = 0; i < 3; i++)

@@ -6,6 +6,7 @@
 #include "ops/conv_run.h"
 
 #include "base/mem.h"
+#include "graph/shard.h"
 #include "ops/gemm.h"
 #include "ops/layout.h"
 
@@ -23,8 +24,9 @@ typedef struct conv_job {
     size_t cell;
     char *x, *w, *y;
     int64_t x_image, y_image, w_count; /* elements */
-    int64_t per_piece, pieces; /* images in a piece */
-    mf_conv_plan *plan, *last_plan; /* of a piece, and of the last one, which may be smaller */
+    int64_t shards; /* 0, or the pieces are shards */
+    int64_t per_piece, pieces; /* images in a piece, at most */
+    mf_conv_plan *plan, *small_plan; /* of a full piece, and of smaller ones */
     mf_tensor packed; /* filter in oneDNN's layout */
     mf_tensor partial; /* the filter's gradient, of each piece */
     size_t partial_bytes; /* of one */
@@ -276,9 +278,9 @@ done:
 
 /* ---- pieces ---- */
 
-static mf_status images_by_plan(const conv_job *job, int64_t piece, int64_t from, char *w)
+static mf_status images_by_plan(const conv_job *job, int64_t from, int64_t n, char *w)
 {
-    mf_conv_plan *plan = piece == job->pieces - 1 ? job->last_plan : job->plan;
+    mf_conv_plan *plan = n == job->per_piece ? job->plan : job->small_plan;
     const int64_t scratch_bytes = (int64_t)mf_conv_plan_scratch(plan);
     mf_tensor scratch = { 0 };
     mf_status st;
@@ -292,11 +294,19 @@ done:
     return st;
 }
 
+static int64_t piece_begin(const conv_job *job, int64_t piece)
+{
+    const int64_t batch = job->conv->window.batch;
+
+    if (job->shards > 0)
+        return mf_shard_begin(batch, job->shards, piece);
+    return piece * job->per_piece < batch ? piece * job->per_piece : batch;
+}
+
 static void run_piece(void *ctx, int64_t piece)
 {
     conv_job *job = ctx;
-    const int64_t batch = job->conv->window.batch, from = piece * job->per_piece;
-    const int64_t to = from + job->per_piece < batch ? from + job->per_piece : batch;
+    const int64_t from = piece_begin(job, piece), to = piece_begin(job, piece + 1);
     char *w = job->packed.data ? job->packed.data : job->w;
     mf_status st;
 
@@ -305,14 +315,15 @@ static void run_piece(void *ctx, int64_t piece)
         if (!job->plan)
             memset(w, 0, job->partial_bytes);
     }
-    st = job->plan ? images_by_plan(job, piece, from, w) : images_by_product(job, from, to, w);
+    st = job->plan ? images_by_plan(job, from, to - from, w) : images_by_product(job, from, to, w);
     if (st != MF_OK)
         atomic_store(&job->status, (int)st);
     else if (job->k->then)
         job->k->then->run(job->k->then, from * job->y_image, to * job->y_image);
 }
 
-/* Adds up the gradients of all pieces into that of the first. */
+/* Adds up the gradients of all pieces into that of the first: those of shards in their tree, others
+ * one after the other. */
 static void sum_piece(void *ctx, int64_t piece)
 {
     const conv_job *job = ctx;
@@ -320,8 +331,16 @@ static void sum_piece(void *ctx, int64_t piece)
     const int64_t at = piece * SUM_GRAIN, n = count - at < SUM_GRAIN ? count - at : SUM_GRAIN;
     char *to = (char *)job->partial.data + (size_t)at * job->cell;
 
-    for (int64_t p = 1; p < job->pieces; p++)
-        add_to(job->type, to, to + (size_t)p * job->partial_bytes, n);
+    if (job->shards == 0) {
+        for (int64_t p = 1; p < job->pieces; p++)
+            add_to(job->type, to, to + (size_t)p * job->partial_bytes, n);
+        return;
+    }
+    for (int64_t stride = 1; stride < job->pieces; stride *= 2) {
+        for (int64_t p = 0; p + stride < job->pieces; p += 2 * stride)
+            add_to(job->type, to + (size_t)p * job->partial_bytes,
+                   to + (size_t)(p + stride) * job->partial_bytes, n);
+    }
 }
 
 static mf_status filter_gradient(conv_job *job, void *scratch)
@@ -340,6 +359,11 @@ static void cut(conv_job *job, const mf_conv *conv)
 {
     const double work = (double)job->y_image * ((double)job->w_count / (double)conv->out_channels);
 
+    if (job->shards > 0) {
+        job->pieces = job->shards < conv->window.batch ? job->shards : conv->window.batch;
+        job->per_piece = (conv->window.batch + job->shards - 1) / job->shards;
+        return;
+    }
     job->per_piece = work < PIECE_WORK ? (int64_t)(PIECE_WORK / work) + 1 : 1;
     if (job->per_piece * MAX_PIECES < conv->window.batch)
         job->per_piece = (conv->window.batch + MAX_PIECES - 1) / MAX_PIECES;
@@ -359,11 +383,11 @@ static mf_status find_plans(conv_job *job, mf_conv_plans *plans, const mf_conv *
     part.window.batch = job->per_piece;
     st = mf_conv_plan_get(plans, &part, &job->plan);
     if (st == MF_OK) {
-        part.window.batch = conv->window.batch - (job->pieces - 1) * job->per_piece;
-        st = mf_conv_plan_get(plans, &part, &job->last_plan);
+        part.window.batch = piece_begin(job, job->pieces) - piece_begin(job, job->pieces - 1);
+        st = mf_conv_plan_get(plans, &part, &job->small_plan);
     }
     /* Pieces share one packed filter. */
-    if (st == MF_OK && mf_conv_plan_packed(job->plan) != mf_conv_plan_packed(job->last_plan))
+    if (st == MF_OK && mf_conv_plan_packed(job->plan) != mf_conv_plan_packed(job->small_plan))
         st = MF_UNIMPLEMENTED;
     if (st == MF_UNIMPLEMENTED) {
         job->plan = NULL;
@@ -383,8 +407,8 @@ static mf_shape image_shape(const mf_conv *c, bool output)
 }
 
 /* The same on plain copies of the images. */
-static mf_status run_plain(const mf_kernel *k, const mf_conv *conv, const mf_tensor *x,
-                           const mf_tensor *w, const mf_tensor *y)
+static mf_status run_plain(const mf_kernel *k, const mf_conv *conv, int64_t shards,
+                           const mf_tensor *x, const mf_tensor *w, const mf_tensor *y)
 {
     const mf_shape xs = image_shape(conv, false), ys = image_shape(conv, true);
     mf_tensor plain_x = { 0 }, plain_y = { 0 };
@@ -400,7 +424,7 @@ static mf_status run_plain(const mf_kernel *k, const mf_conv *conv, const mf_ten
         mf_layout_unblock(k, &xs, x->data, plain_x.data);
     if (conv->kind != MF_CONV_FORWARD)
         mf_layout_unblock(k, &ys, y->data, plain_y.data);
-    MF_TRY_TO(done, mf_conv_run(&inner, NULL, &plain, &plain_x, w, &plain_y));
+    MF_TRY_TO(done, mf_conv_run(&inner, NULL, &plain, shards, &plain_x, w, &plain_y));
     if (conv->kind == MF_CONV_INPUT)
         mf_layout_block(k, &xs, plain_x.data, x->data);
     if (conv->kind == MF_CONV_FORWARD)
@@ -413,13 +437,14 @@ done:
     return st;
 }
 
-mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *conv,
+mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *conv, int64_t shards,
                       const mf_tensor *x, const mf_tensor *w, const mf_tensor *y)
 {
     conv_job job = { .k = k,
                      .conv = conv,
                      .type = x->dtype,
                      .cell = mf_dtype_cell(x->dtype),
+                     .shards = conv->kind == MF_CONV_FILTER ? shards : 0,
                      .x = x->data,
                      .w = w->data,
                      .y = y->data };
@@ -442,7 +467,7 @@ mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *c
     cut(&job, conv);
     MF_TRY(find_plans(&job, plans, conv));
     if (conv->block > 0 && !job.plan)
-        return run_plain(k, conv, x, w, y);
+        return run_plain(k, conv, shards, x, w, y);
     if (job.plan) {
         job.partial_bytes = mf_conv_plan_packed(job.plan);
         MF_TRY_TO(done, mf_tensor_alloc(&scratch, MF_DTYPE_U8,

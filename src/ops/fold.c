@@ -5,7 +5,8 @@
  * innermost is either reduced (each output element takes in contiguous runs) or kept (a tile of
  * output columns takes in rows). Few outputs with much to take in are cut along the reduced
  * dimensions too: then every part leaves partial accumulators, which are merged in the order of the
- * parts. All cuts follow from the shape. */
+ * parts. All cuts follow from the shape, and those behind one output not from how many outputs
+ * there are: a sample's bits do not depend on the batch it is in. */
 #include "ops/fold.h"
 
 #include <string.h>
@@ -13,7 +14,6 @@
 enum {
     PART = 32768, /* elements one partial accumulator takes in, about */
     GRAIN = 16384, /* elements a piece reads at least, about */
-    ENOUGH = 64, /* so many outputs keep all threads busy: no partial accumulators */
     WIDE = 256, /* narrow rows are taken side by side until they are this wide */
     ACC_MAX = 16, /* bytes of the largest accumulator */
 };
@@ -122,8 +122,6 @@ static void plan_pieces(job *j)
     j->cuts = j->inner_reduced ? div_up(j->inner, PART) : 1;
     j->units = j->reduce.count * j->cuts;
     j->units_per_part = j->inner_reduced ? max_i64(1, PART / j->inner) : max_i64(64, PART / width);
-    if (j->groups >= ENOUGH)
-        j->units_per_part = j->units;
     j->parts = div_up(j->units, j->units_per_part);
     j->groups_per_piece = j->parts > 1 ? 1 : max_i64(1, GRAIN / max_i64(1, j->count * width));
 }

@@ -7,6 +7,7 @@
 #include "ops/gemm.h"
 
 #include "base/mem.h"
+#include "graph/shard.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -182,6 +183,8 @@ static int64_t tile_scratch(const mf_gemm *g, const gemm_tile *t)
     return packed + parts * t->m * t->n;
 }
 
+#include "ops/gemm_shards.h"
+
 typedef struct tile_job {
     const mf_gemm *g;
     gemm_tile t;
@@ -254,9 +257,21 @@ static void real_tile(const tile_job *j)
 COMPLEX_TILE(f32, float, MF_DTYPE_F32)
 COMPLEX_TILE(f64, double, MF_DTYPE_F64)
 
+static void shards_of_tile(const tile_job *j)
+{
+    const mf_gemm *g = j->g;
+    const f32_view a = { j->a, g->a.type, g->a.row, g->a.col, false };
+    const f32_view b = { j->b, g->b.type, g->b.row, g->b.col, false };
+
+    shards_tile(g, &j->t, &a, &b, (float *)(void *)j->c + j->t.i0 * g->c_row + j->t.j0,
+                (float *)(void *)j->scratch);
+}
+
 static void any_tile(const tile_job *j)
 {
-    if (j->g->c_type == MF_DTYPE_C64)
+    if (j->g->shards > 0)
+        shards_of_tile(j);
+    else if (j->g->c_type == MF_DTYPE_C64)
         f32_complex_tile(j);
     else if (j->g->c_type == MF_DTYPE_C128)
         f64_complex_tile(j);
@@ -349,7 +364,9 @@ static void run_piece(void *ctx, int64_t piece)
 static void cut_tiles(gemm_job *job)
 {
     const mf_gemm *g = job->g;
-    int64_t m = g->m < MAX_ROWS ? g->m : MAX_ROWS, n = g->n < MAX_COLS ? g->n : MAX_COLS;
+    const int64_t rows = g->shards > 0 ? SHARD_ROWS : MAX_ROWS;
+    const int64_t cols = g->shards > 0 ? SHARD_COLS : MAX_COLS;
+    int64_t m = g->m < rows ? g->m : rows, n = g->n < cols ? g->n : cols;
     int64_t pieces;
 
     for (;;) {
@@ -378,6 +395,7 @@ mf_status mf_gemm_run(const mf_kernel *k, const mf_gemm *g)
 {
     const mf_dtype type = compute_type(g->c_type);
     gemm_job job = { .g = g, .batch = 1, .batch_per_piece = 1 };
+    gemm_tile tile;
     int64_t work, pieces;
 
     if (type == MF_DTYPE_INVALID || compute_type(g->a.type) != type ||
@@ -393,8 +411,9 @@ mf_status mf_gemm_run(const mf_kernel *k, const mf_gemm *g)
     work = job.tile_m * job.tile_n * (g->k > 0 ? g->k : 1);
     if (job.tiles_m * job.tiles_n == 1 && work < PIECE_WORK)
         job.batch_per_piece = PIECE_WORK / work;
+    tile = (gemm_tile){ 0, 0, job.tile_m, job.tile_n, g->k };
     job.scratch = (int64_t)mf_dtype_cell(type) *
-                  tile_scratch(g, &(gemm_tile){ 0, 0, job.tile_m, job.tile_n, g->k });
+                  (g->shards > 0 ? shards_scratch(g, &tile) : tile_scratch(g, &tile));
     pieces = job.batch_per_piece > 1 ? (job.batch + job.batch_per_piece - 1) / job.batch_per_piece
                                      : job.batch * job.tiles_m * job.tiles_n;
     if (pieces == 1)

@@ -28,6 +28,8 @@ typedef struct mf_gemm {
     int64_t c_batch;
     int batch_rank;
     int64_t batch_dims[MF_MAX_RANK]; /* outermost first */
+    int64_t shards, samples; /* 0, or k is a multiple of the samples of a batch, cut into shards
+                                whose products are added in the fixed tree; floats only, no batch */
     const mf_then *then; /* NULL, or called with what is finished of C, of C's own type */
 } mf_gemm;
 

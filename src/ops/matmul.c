@@ -10,6 +10,7 @@
 typedef struct matmul_state {
     bool ta, tb; /* A, B are given transposed */
     bool adjoint; /* and conjugated */
+    int64_t shards, samples; /* 0, or k counts samples and is summed by shards */
 } matmul_state;
 
 static bool is_batch(const mf_node *node)
@@ -27,6 +28,8 @@ static mf_status matmul_prepare(mf_prepare *p)
     s->ta = mf_node_bool(p->node, batch ? "adj_x" : "transpose_a");
     s->tb = mf_node_bool(p->node, batch ? "adj_y" : "transpose_b");
     s->adjoint = batch;
+    s->shards = mf_node_int(p->node, "_shards");
+    s->samples = mf_node_int(p->node, "_samples");
     p->state = s;
     return MF_OK;
 }
@@ -149,6 +152,11 @@ static mf_status matmul_run(mf_kernel *k)
     g.then = k->then;
     g.batch_rank = shape.rank - 2;
     memcpy(g.batch_dims, shape.dims, sizeof g.batch_dims);
+    if (s->shards > 0 && s->samples > 0 && g.k % s->samples == 0 && g.c_type == MF_DTYPE_F32 &&
+        g.batch_rank == 0) {
+        g.shards = s->shards;
+        g.samples = s->samples;
+    }
     side_init(&g.a, k->in[0], s->ta, s->ta && s->adjoint, &shape);
     side_init(&g.b, k->in[1], s->tb, s->tb && s->adjoint, &shape);
     return mf_gemm_run(k, &g);

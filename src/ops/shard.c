@@ -83,7 +83,68 @@ static mf_status uniform_infer(mf_infer *in)
     return MF_OK;
 }
 
+/* ---- some rows ---- */
+
+typedef struct rows_state {
+    int64_t from, to;
+} rows_state;
+
+static mf_status rows_infer(mf_infer *in)
+{
+    const int64_t from = mf_node_int(in->node, "from"), to = mf_node_int(in->node, "to");
+
+    MF_TRY(mf_infer_rank_at_least(in, 0, 1));
+    in->out[0] = in->in[0];
+    if (in->in[0].rank < 1)
+        return MF_OK;
+    if (from < 0 || to < from || (in->in[0].dims[0] >= 0 && to > in->in[0].dims[0]))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "rows %lld to %lld of %lld", (long long)from,
+                       (long long)to, (long long)in->in[0].dims[0]);
+    in->out[0].dims[0] = to - from;
+    return MF_OK;
+}
+
+static mf_status rows_prepare(mf_prepare *p)
+{
+    rows_state *s = MF_ARENA_NEW(p->arena, rows_state);
+
+    if (!s)
+        return MF_NOMEM("rows");
+    *s = (rows_state){ mf_node_int(p->node, "from"), mf_node_int(p->node, "to") };
+    p->state = s;
+    return MF_OK;
+}
+
+static mf_status rows_run(mf_kernel *k)
+{
+    const rows_state *s = k->state;
+    const mf_tensor *x = k->in[0];
+    mf_shape shape = x->shape;
+    int64_t row;
+
+    if (shape.rank < 1 || s->from < 0 || s->to < s->from || s->to > shape.dims[0])
+        return MF_FAIL(MF_INVALID_ARGUMENT, "rows %lld to %lld are not there", (long long)s->from,
+                       (long long)s->to);
+    row = shape.dims[0] > 0 ? x->count / shape.dims[0] : 0;
+    shape.dims[0] = s->to - s->from;
+    mf_kernel_view(k, 0, 0, &shape);
+    k->out[0]->data = (char *)x->data + (size_t)(s->from * row) * mf_dtype_cell(x->dtype);
+    k->out[0]->count = row * shape.dims[0];
+    return MF_OK;
+}
+
 const mf_op mf_ops_shard[] = {
+    /* x[from:to]: its storage, not a copy. */
+    { .name = "_Rows",
+      .def = "(x:T) -> (rows:T) {T:type, from:int, to:int}",
+      .flags = MF_OP_VIEW,
+      .infer = rows_infer,
+      .grad = mf_grad_missing,
+      .prepare = rows_prepare,
+      .run = rows_run,
+      .samples =
+          MF_SAMPLES("f32[5,3] ; from=1 to=4", "i32[4] ; from=2 to=2", "u8[3,2] ; from=0 to=3",
+                     "f32[2] ; from=1 to=3 !fails", "f32[] ; from=0 to=0 !fails") },
     /* f on each of `shards` parts of the batch: the first dimension of every `batched` input, cut
      * into sizes that differ by at most one. Each result is joined as said: 'sum' in the fixed tree
      * over the shard numbers, 'concat' along the first dimension. */
