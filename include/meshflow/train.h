@@ -93,6 +93,8 @@ typedef struct mf_fit_options {
     const char *out; /* folder for checkpoints, events, ledger; NULL: nothing is written */
     int64_t save_steps; /* a checkpoint every so many steps; 0: at the end of an epoch */
     int keep; /* checkpoints kept; 0: 5 */
+    const char *trace; /* file for a Chrome trace of one step; NULL: none */
+    int64_t trace_step; /* which; 0: the tenth */
     bool resume; /* go on from the newest whole checkpoint in `out`, if there is one */
 } mf_fit_options;
 

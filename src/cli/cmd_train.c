@@ -89,6 +89,7 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     MF_TRY(mf_args_int(args, "keep", 1, 1000000, &keep));
     f->keep = (int)keep;
     f->out = mf_args_value(args, "out");
+    f->trace = mf_args_value(args, "trace");
     f->resume = mf_args_has(args, "resume");
     if (f->resume && !f->out)
         return mf_args_wrong(args, "--resume needs --out, the folder to go on from");
@@ -224,6 +225,7 @@ static const mf_option options[] = {
     { "out", "DIR", "where checkpoints, events and pictures go", 'o', false },
     { "save-steps", "N", "a checkpoint every so many steps; else every epoch", 0, false },
     { "keep", "N", "checkpoints to keep; 5 unless told", 0, false },
+    { "trace", "FILE", "write a Chrome trace of the tenth step", 0, false },
     { "resume", NULL, "go on from the newest whole checkpoint in --out", 0, false },
     { "no-test", NULL, "leave out the test at the end", 0, false },
     { "quiet", NULL, "say nothing on the way", 'q', false },

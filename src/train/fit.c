@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { TRACED = 10 }; /* the step whose trace is written, unless told: by then all is warm */
+
 typedef struct fit {
     mf_trainer *t;
     mf_dataset *train, *validation;
@@ -88,6 +90,7 @@ static mf_status one_step(fit *f)
 
     MF_TRY(mf_iterator_next(f->it, &batch));
     report.learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
+    t->trace = t->step + 1 == (f->o.trace_step > 0 ? f->o.trace_step : TRACED) ? f->o.trace : NULL;
     MF_TRY(mf_trainer_run_step(t, f->train, batch, f->results));
     report.step = t->step;
     report.epoch = batch->epoch;

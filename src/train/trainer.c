@@ -268,6 +268,7 @@ static mf_status run(mf_trainer *t, int64_t samples)
     mf_names *n = &t->step_names;
     const int at = (int)t->model->n_inputs + 1;
     const char *target = mf_node_name(t->graph.train);
+    const mf_run_options options = { .trace_path = t->trace };
     mf_tensor clock = { 0 }, rate = { 0 }, inverse = { 0 };
     mf_status st = mf_tensor_alloc(&clock, MF_DTYPE_I64, &MF_SHAPE(2));
 
@@ -283,7 +284,7 @@ static mf_status run(mf_trainer *t, int64_t samples)
         n->values[at] = &clock;
         n->values[at + 1] = &rate;
         n->values[at + 2] = &inverse;
-        st = mf_session_run(t->session, NULL, n->feeds, n->values, n->n_feeds, n->fetches,
+        st = mf_session_run(t->session, &options, n->feeds, n->values, n->n_feeds, n->fetches,
                             n->n_fetches, &target, 1, n->results);
     }
     mf_tensor_clear(&clock);

@@ -38,6 +38,7 @@ struct mf_trainer {
     int64_t step; /* steps done */
     int64_t epoch, first; /* where the next batch begins */
     atomic_bool stop;
+    const char *trace; /* where the next step's trace goes; NULL: nowhere */
 };
 
 /* Run one step on this batch; results of all reports. The position moves on behind the batch. */
