@@ -212,6 +212,109 @@ MF_EACH_INT(MAX_GRAD_POSITION, max_grad, ADD_INT)
 AVG_POSITION(avg, f32, _)
 AVG_POSITION(avg, f64, _)
 
+/* ---- 2x2 windows of floats, two apart: half of all poolings ---- */
+
+typedef float v8f __attribute__((vector_size(32), aligned(4)));
+typedef int32_t v8i __attribute__((vector_size(32)));
+
+static inline v8f picked(v8f value, v8i where)
+{
+    return (v8f)((v8i)value & where);
+}
+
+/* The taps of a window: two at x, two `below` them. */
+static void max_grad_2x2(const float *x, const float *dy, float *dx, int64_t ch, int64_t below)
+{
+    const v8f zero = { 0 };
+    int64_t c = 0;
+
+    for (; c + 8 <= ch; c += 8) {
+        v8f v[4], best, d = *(const v8f *)(dy + c) + zero;
+        v8i more[4];
+
+        for (int i = 0; i < 4; i++)
+            v[i] = *(const v8f *)(x + (i & 1) * ch + (i >> 1) * below + c);
+        best = v[0];
+        for (int i = 1; i < 4; i++) {
+            more[i] = v[i] > best;
+            best = (v8f)(((v8i)v[i] & more[i]) | ((v8i)best & ~more[i]));
+        }
+        for (int i = 3; i >= 0; i--) { /* the last tap that was more is the first maximum */
+            v8f *to = (v8f *)(dx + (i & 1) * ch + (i >> 1) * below + c);
+            const v8f here = i ? picked(d, more[i]) : d;
+
+            d = i ? picked(d, ~more[i]) : d;
+            *to = here;
+        }
+    }
+    for (; c < ch; c++) {
+        int which = 0;
+
+        for (int i = 1; i < 4; i++) {
+            if (x[(i & 1) * ch + (i >> 1) * below + c] >
+                x[(which & 1) * ch + (which >> 1) * below + c])
+                which = i;
+        }
+        for (int i = 0; i < 4; i++)
+            dx[(i & 1) * ch + (i >> 1) * below + c] = i == which ? dy[c] + 0.0f : 0.0f;
+    }
+}
+
+static void max_2x2(const float *x, float *y, int64_t ch, int64_t below)
+{
+    int64_t c = 0;
+
+    for (; c + 8 <= ch; c += 8) {
+        v8f best = *(const v8f *)(x + c);
+
+        for (int i = 1; i < 4; i++) {
+            const v8f v = *(const v8f *)(x + (i & 1) * ch + (i >> 1) * below + c);
+            const v8i more = v > best;
+
+            best = (v8f)(((v8i)v & more) | ((v8i)best & ~more));
+        }
+        *(v8f *)(y + c) = best;
+    }
+    for (; c < ch; c++) {
+        y[c] = x[c];
+        for (int i = 1; i < 4; i++) {
+            const float v = x[(i & 1) * ch + (i >> 1) * below + c];
+
+            y[c] = v > y[c] ? v : y[c];
+        }
+    }
+}
+
+static bool is_2x2(const mf_pooling *p)
+{
+    const mf_window *w = &p->w;
+
+    if (p->type != MF_DTYPE_F32 || (p->kind != MF_POOL_MAX && p->kind != MF_POOL_MAX_GRAD))
+        return false;
+    for (int d = 0; d < 2; d++) {
+        if (w->size[d] != 2 || w->stride[d] != 2 || w->in[d] != 2 * w->out[d] || w->pad_lo[d] != 0)
+            return false;
+    }
+    return true;
+}
+
+static void row_2x2(const mf_pooling *p, int64_t n, int64_t oh)
+{
+    const mf_window *w = &p->w;
+    const int64_t ch = w->channels, below = w->in[1] * ch;
+    const int64_t in = (n * w->in[0] + 2 * oh) * below, out = (n * w->out[0] + oh) * w->out[1] * ch;
+
+    for (int64_t ow = 0; ow < w->out[1]; ow++) {
+        const float *x = (const float *)p->x + in + 2 * ow * ch;
+
+        if (p->kind == MF_POOL_MAX)
+            max_2x2(x, (float *)p->y + out + ow * ch, ch, below);
+        else
+            max_grad_2x2(x, (const float *)p->dy + out + ow * ch, (float *)p->dx + in + 2 * ow * ch,
+                         ch, below);
+    }
+}
+
 typedef void position_fn(const mf_pooling *p, int64_t n, int64_t oh, int64_t ow);
 
 #define GRAD_TYPES(NAME) [MF_DTYPE_F32] = NAME##_f32, [MF_DTYPE_F64] = NAME##_f64, MF_FN_INTS(NAME)
@@ -230,6 +333,7 @@ typedef struct pool_job {
     const mf_pooling *p;
     position_fn *fn;
     int64_t rows, rows_per_piece; /* rows of the output */
+    bool in_pairs; /* windows of 2x2, see above */
     size_t image_bytes; /* of dx, to be cleared; 0: not written */
 } pool_job;
 
@@ -242,6 +346,10 @@ static void pool_piece(void *ctx, int64_t piece)
     for (int64_t row = piece * job->rows_per_piece; row < end && row < job->rows; row++) {
         const int64_t n = row / w->out[0], oh = row % w->out[0];
 
+        if (job->in_pairs) {
+            row_2x2(job->p, n, oh);
+            continue;
+        }
         if (job->image_bytes && oh == 0)
             memset((char *)job->p->dx + (size_t)n * job->image_bytes, 0, job->image_bytes);
         for (int64_t ow = 0; ow < w->out[1]; ow++)
@@ -263,6 +371,7 @@ mf_status mf_pooling_run(const mf_kernel *k, mf_pooling *p)
     if (!job.fn)
         return MF_FAIL(MF_UNIMPLEMENTED, "op %s has no kernel for type %s", k->node->op_name,
                        mf_dtype_name(p->type));
+    job.in_pairs = is_2x2(p);
     if (scatters)
         job.image_bytes = (size_t)(w->in[0] * w->in[1] * w->channels) * cell;
     if (job.rows == 0 || w->out[1] == 0 || w->channels == 0) {

@@ -5,9 +5,11 @@
 
 #include "mf_test.h"
 
+/* clang-format off */
+#include <stdio.h> /* which jpeglib.h needs before it */
 #include <jpeglib.h>
+/* clang-format on */
 #include <png.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
