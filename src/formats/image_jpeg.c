@@ -4,10 +4,14 @@
 #include "base/mem.h"
 #include "formats/image.h"
 
-#include <jerror.h>
-#include <jpeglib.h>
 #include <setjmp.h>
+
+/* jpeglib.h needs FILE declared before it. */
+/* clang-format off */
 #include <stdio.h>
+#include <jpeglib.h>
+#include <jerror.h>
+/* clang-format on */
 
 /* A progressive file of a few bytes can ask for thousands of passes over all of the picture. */
 enum { MAX_SCANS = 100 };

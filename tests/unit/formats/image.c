@@ -5,12 +5,16 @@
 
 #include "mf_test.h"
 
-#include <jpeglib.h>
 #include <png.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
+
+/* jpeglib.h needs FILE declared before it. */
+/* clang-format off */
+#include <stdio.h>
+#include <jpeglib.h>
+/* clang-format on */
 
 enum { H = 11, W = 7 };
 
