@@ -133,13 +133,10 @@ mf_status mf_arrays_to_int32(const mf_tensor *from, mf_tensor **out)
 mf_status mf_dataset_of(const char *const *names, const mf_tensor *const *columns, int n_columns,
                         mf_dataset **out)
 {
-    mf_rows *rows;
+    mf_rows *rows = mf_calloc(n_columns, sizeof *rows);
     mf_status st = MF_OK;
 
     *out = NULL;
-    if (n_columns < 1)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "a data set needs a column");
-    rows = mf_calloc(n_columns, sizeof *rows);
     if (!rows)
         return MF_NOMEM("a data set");
     for (int i = 0; i < n_columns && st == MF_OK; i++) {

@@ -8,9 +8,13 @@ enum { ALIGN = 64 };
 
 mf_status mf_dataset_new(const mf_dataset_ops *ops, size_t size, int n_columns, void *out)
 {
-    mf_dataset *set = mf_calloc(1, size);
+    mf_dataset *set;
 
     memset(out, 0, sizeof(void *));
+    if (n_columns < 1 || n_columns > MF_DATASET_COLUMNS)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "a data set has 1 to %d columns, not %d",
+                       MF_DATASET_COLUMNS, n_columns);
+    set = mf_calloc(1, size);
     if (!set)
         return MF_NOMEM("a data set");
     atomic_init(&set->refs, 1);

@@ -13,6 +13,8 @@
 
 #include <meshflow/data.h>
 
+enum { MF_DATASET_COLUMNS = 64 }; /* at most */
+
 typedef struct mf_dataset_ops {
     /* One sample; index is in range. columns[i] NULL: not wanted. Thread: any. */
     mf_status (*read)(const mf_dataset *set, uint64_t epoch, int64_t index, void *const *columns);
@@ -37,7 +39,8 @@ struct mf_dataset {
 };
 
 /* A zeroed struct of `size` bytes that begins with an mf_dataset, with one reference and room for
- * n_columns. Owns: mf_dataset_unref(), also when it is only half made. */
+ * n_columns. Owns: mf_dataset_unref(), also when it is only half made. INVALID_ARGUMENT: no
+ * columns, too many. */
 MF_MUST mf_status mf_dataset_new(const mf_dataset_ops *ops, size_t size, int n_columns, void *out);
 /* Say what column i is. INVALID_ARGUMENT: no plain type, too large. */
 MF_MUST mf_status mf_dataset_set_column(mf_dataset *set, int i, const char *name, mf_dtype dtype,

@@ -98,13 +98,9 @@ static mf_status prepare_column(const mf_iterator *it, const mf_column *c, int64
 
 static mf_status make(const mf_iterator *it, slot *s)
 {
-    void *at[64], **to = at;
+    void *to[MF_DATASET_COLUMNS] = { NULL };
     mf_status st = MF_OK;
 
-    if (it->set->n_columns > MF_COUNT(at))
-        to = mf_calloc(it->set->n_columns, sizeof *to);
-    if (!to)
-        return MF_NOMEM("a batch");
     for (int i = 0; i < it->set->n_columns && st == MF_OK; i++)
         st = prepare_column(it, &it->set->columns[i], s->batch.n, s->columns[i]);
     for (int64_t k = 0; k < s->batch.n && st == MF_OK; k++) {
@@ -113,8 +109,6 @@ static mf_status make(const mf_iterator *it, slot *s)
         s->ids[k] = mf_dataset_sample_id(it->set, s->indices[k]);
         st = it->set->ops->read(it->set, (uint64_t)s->batch.epoch, s->indices[k], to);
     }
-    if (to != at)
-        mf_free(to);
     return st;
 }
 

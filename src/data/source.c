@@ -12,13 +12,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
-extern const mf_source mf_source_idx, mf_source_fashion_mnist;
+extern const mf_source mf_source_idx, mf_source_fashion_mnist, mf_source_cifar, mf_source_cifar10,
+    mf_source_cifar100, mf_source_records, mf_source_npz, mf_source_npy, mf_source_csv,
+    mf_source_libsvm, mf_source_images, mf_source_ctr, mf_source_text, mf_source_sequence,
+    mf_source_language;
 
 /* In the order in which folders are asked. */
 const mf_source *const mf_sources[] = {
-    &mf_source_fashion_mnist,
-    &mf_source_idx,
-    NULL,
+    &mf_source_fashion_mnist, &mf_source_cifar10,  &mf_source_cifar100, &mf_source_ctr,
+    &mf_source_text,          &mf_source_sequence, &mf_source_language, &mf_source_idx,
+    &mf_source_cifar,         &mf_source_records,  &mf_source_npz,      &mf_source_npy,
+    &mf_source_csv,           &mf_source_libsvm,   &mf_source_images,   NULL,
 };
 
 /* ---- paths ---- */
@@ -28,6 +32,13 @@ const char *mf_path_base(const char *path)
     const char *slash = strrchr(path, '/');
 
     return slash ? slash + 1 : path;
+}
+
+mf_status mf_path_wrong(mf_status st, const char *path)
+{
+    (void)mf_error_wrap(st, "': ", "");
+    (void)mf_error_wrap(st, path, "");
+    return mf_error_wrap(st, "'", "");
 }
 
 bool mf_path_ends(const char *path, const char *ending)

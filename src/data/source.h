@@ -38,6 +38,8 @@ void mf_paths_deinit(mf_paths *p);
 
 /* "a/b/train-x.idx.gz" -> "train-x.idx.gz" */
 const char *mf_path_base(const char *path);
+/* Put "'path': " before the message of a failure. */
+mf_status mf_path_wrong(mf_status st, const char *path);
 bool mf_path_ends(const char *path, const char *ending);
 
 #endif

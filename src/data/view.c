@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* view.c - some samples of another set in another order: ranges, shards, splits, taking turns. */
-#include "data/dataset.h"
+#include "data/view.h"
+
 #include "data/order.h"
 
 #include <stdlib.h>
@@ -72,6 +73,11 @@ static mf_status view_new(mf_dataset *inner, int64_t count, int64_t from, int64_
     return MF_OK;
 }
 
+mf_status mf_view_new(mf_dataset *inner, int64_t count, int64_t *table, mf_dataset **out)
+{
+    return view_new(inner, count, 0, 0, table, out);
+}
+
 mf_status mf_dataset_range(mf_dataset *set, int64_t from, int64_t to, mf_dataset **out)
 {
     *out = NULL;
@@ -111,7 +117,7 @@ static mf_status take_part(mf_dataset *set, const int64_t *order, int64_t n, mf_
         memcpy(part, order, (size_t)n * sizeof *part);
         qsort(part, (size_t)n, sizeof *part, by_number);
     }
-    return view_new(set, n, 0, 0, part, out);
+    return mf_view_new(set, n, part, out);
 }
 
 mf_status mf_dataset_split(mf_dataset *set, double fraction, uint64_t seed, mf_dataset **first,

@@ -42,7 +42,7 @@ mf_status mf_cifar_read(const char *path, int n_labels, int label, mf_tensor *im
     mf_buf file = { 0 };
     mf_status st;
 
-    MF_TRY_TO(done, mf_file_unpack(path, (size_t)1 << 32, &file));
+    MF_TRY_TO(done, mf_file_unpack(path, MF_DETECT, (size_t)1 << 32, &file));
     MF_TRY_TO(done, decode(path, &file, n_labels, label, images, labels));
 done:
     mf_buf_deinit(&file);

@@ -4,11 +4,13 @@
 #include "base/mem.h"
 #include "formats/image.h"
 
+#include <setjmp.h>
+
+/* jpeglib.h needs FILE declared before it. */
 /* clang-format off */
-#include <stdio.h> /* which jpeglib.h needs before it */
+#include <stdio.h>
 #include <jpeglib.h>
 #include <jerror.h>
-#include <setjmp.h>
 /* clang-format on */
 
 /* A progressive file of a few bytes can ask for thousands of passes over all of the picture. */

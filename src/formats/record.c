@@ -21,23 +21,37 @@ static mf_status damaged(const mf_reader *r, int64_t at, const char *what)
                    (long long)at, what);
 }
 
+bool mf_record_length(const void *header, uint64_t *len)
+{
+    uint32_t crc;
+
+    memcpy(len, header, sizeof *len);
+    memcpy(&crc, (const char *)header + sizeof *len, sizeof crc);
+    return masked(header, sizeof *len) == crc;
+}
+
+bool mf_record_is_whole(const void *data, size_t len, const void *trailer)
+{
+    uint32_t crc;
+
+    memcpy(&crc, trailer, sizeof crc);
+    return masked(data, len) == crc;
+}
+
 mf_status mf_record_read(mf_reader *r, size_t max_bytes, mf_buf *out)
 {
     const int64_t at = mf_reader_offset(r);
-    char header[12];
+    char header[MF_RECORD_HEADER], trailer[MF_RECORD_TRAILER];
     uint64_t len;
-    uint32_t crc;
     size_t got;
 
     mf_buf_clear(out);
     MF_TRY(mf_reader_read(r, header, sizeof header, &got));
     if (got == 0)
         return MF_FAIL(MF_OUT_OF_RANGE, "'%s' has no more records", mf_reader_path(r));
-    memcpy(&len, header, sizeof len);
-    memcpy(&crc, header + sizeof len, sizeof crc);
     if (got < sizeof header)
         return damaged(r, at, "is cut");
-    if (masked(header, sizeof len) != crc)
+    if (!mf_record_length(header, &len))
         return damaged(r, at, "has a damaged length");
     if (len > max_bytes)
         return damaged(r, at, "is longer than allowed");
@@ -51,10 +65,10 @@ mf_status mf_record_read(mf_reader *r, size_t max_bytes, mf_buf *out)
         if (got < some)
             return damaged(r, at, "is cut");
     }
-    MF_TRY(mf_reader_read(r, &crc, sizeof crc, &got));
-    if (got < sizeof crc)
+    MF_TRY(mf_reader_read(r, trailer, sizeof trailer, &got));
+    if (got < sizeof trailer)
         return damaged(r, at, "is cut");
-    if (masked(out->data, out->len) != crc)
+    if (!mf_record_is_whole(out->data, out->len, trailer))
         return damaged(r, at, "is damaged");
     return MF_OK;
 }

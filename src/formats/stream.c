@@ -239,7 +239,8 @@ mf_status mf_reader_seek(mf_reader *r, int64_t offset)
 }
 
 /* Memory grows with what has been read: a file may promise anything. */
-mf_status mf_file_unpack(const char *path, size_t max_bytes, mf_buf *out)
+mf_status mf_file_unpack(const char *path, mf_compression compression, size_t max_bytes,
+                         mf_buf *out)
 {
     const size_t step = 1 << 20;
     size_t got = step;
@@ -247,7 +248,7 @@ mf_status mf_file_unpack(const char *path, size_t max_bytes, mf_buf *out)
     mf_status st;
 
     mf_buf_clear(out);
-    MF_TRY(mf_reader_open(path, MF_DETECT, &r));
+    MF_TRY(mf_reader_open(path, compression, &r));
     for (st = MF_OK; st == MF_OK && got == step && out->len <= max_bytes;) {
         void *to = mf_buf_room(out, step);
 

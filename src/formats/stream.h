@@ -37,8 +37,9 @@ int64_t mf_reader_most(const mf_reader *r);
 MF_MUST mf_status mf_reader_seek(mf_reader *r, int64_t offset);
 const char *mf_reader_path(const mf_reader *r);
 
-/* All of a file, unpacked where it begins as gzip does. RESOURCE_EXHAUSTED: more than max_bytes. */
-MF_MUST mf_status mf_file_unpack(const char *path, size_t max_bytes, mf_buf *out);
+/* All of a file, unpacked. RESOURCE_EXHAUSTED: more than max_bytes. */
+MF_MUST mf_status mf_file_unpack(const char *path, mf_compression compression, size_t max_bytes,
+                                 mf_buf *out);
 
 /* ---- writing ---- */
 

@@ -5,14 +5,16 @@
 
 #include "mf_test.h"
 
-/* clang-format off */
-#include <stdio.h> /* which jpeglib.h needs before it */
-#include <jpeglib.h>
-/* clang-format on */
 #include <png.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
+
+/* jpeglib.h needs FILE declared before it. */
+/* clang-format off */
+#include <stdio.h>
+#include <jpeglib.h>
+/* clang-format on */
 
 enum { H = 11, W = 7 };
 

@@ -217,9 +217,9 @@ MF_TEST(formats_gzip_files_may_hold_several_streams)
         mf_reader_close(r);
     }
     mf_buf_deinit(&both);
-    T_OK(mf_file_unpack(path, sizeof expected, &both));
+    T_OK(mf_file_unpack(path, MF_DETECT, sizeof expected, &both));
     T_EQ(both.len, sizeof expected);
-    T_FAILS(MF_RESOURCE_EXHAUSTED, "more than 5999", mf_file_unpack(path, 5999, &both));
+    T_FAILS(MF_RESOURCE_EXHAUSTED, "more than 5999", mf_file_unpack(path, MF_DETECT, 5999, &both));
     mf_buf_deinit(&both);
     mf_free(parts[0]);
     mf_free(parts[1]);

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ledger_codec.c - the bytes of a ledger's records. */
+#include "base/mem.h"
+#include "data/ledger.h"
+#include "formats/table.h"
+
+#include <string.h>
+
+enum { VERSION = 1, HAS_IDS = 1, DROPS = 2 };
+
+static const char magic[8] = { 'M', 'F', 'L', 'E', 'D', 'G', 'E', 'R' };
+
+void mf_ledger_encode_info(const mf_ledger_info *info, mf_buf *out)
+{
+    const size_t n = strlen(info->name);
+
+    mf_buf_bytes(out, magic, sizeof magic);
+    mf_varint_write(out, VERSION);
+    mf_varint_write(out, (info->ids ? HAS_IDS : 0) | (info->drop_partial ? DROPS : 0));
+    mf_varint_write(out, (uint64_t)info->count);
+    mf_varint_write(out, (uint64_t)info->id_count);
+    mf_varint_write(out, info->seed);
+    mf_varint_write(out, (uint64_t)info->batch);
+    mf_varint_write(out, n);
+    mf_buf_bytes(out, info->name, n);
+    if (info->ids)
+        mf_buf_bytes(out, info->ids, ((size_t)info->id_count + 7) / 8);
+}
+
+static mf_status damaged(const char *what)
+{
+    return MF_FAIL(MF_DATA_LOSS, "the ledger's %s is damaged", what);
+}
+
+static bool read_count(const char **p, const char *end, int64_t *out)
+{
+    uint64_t v;
+
+    if (!mf_varint_read(p, end, &v) || v > INT64_MAX / 16)
+        return false;
+    *out = (int64_t)v;
+    return true;
+}
+
+mf_status mf_ledger_decode_info(const void *data, size_t len, mf_ledger_info *out, size_t *name_len)
+{
+    const char *p = data, *end = p + len;
+    uint64_t version, flags;
+    int64_t n;
+
+    *out = (mf_ledger_info){ 0 };
+    if (len < sizeof magic || memcmp(p, magic, sizeof magic) != 0)
+        return MF_FAIL(MF_DATA_LOSS, "the file is no ledger of samples");
+    p += sizeof magic;
+    if (!mf_varint_read(&p, end, &version))
+        return damaged("header");
+    if (version != VERSION)
+        return MF_FAIL(MF_DATA_LOSS, "the ledger is of version %llu; this program knows %d",
+                       (unsigned long long)version, VERSION);
+    if (!mf_varint_read(&p, end, &flags) || !read_count(&p, end, &out->count) ||
+        !read_count(&p, end, &out->id_count) || !mf_varint_read(&p, end, &out->seed) ||
+        !read_count(&p, end, &out->batch) || !read_count(&p, end, &n) || n > end - p ||
+        out->count > out->id_count)
+        return damaged("header");
+    out->name = p;
+    *name_len = (size_t)n;
+    p += n;
+    out->drop_partial = (flags & DROPS) != 0;
+    if ((flags & HAS_IDS) != 0)
+        out->ids = (const unsigned char *)p;
+    if (end - p != ((flags & HAS_IDS) != 0 ? (out->id_count + 7) / 8 : 0))
+        return damaged("header");
+    return MF_OK;
+}
+
+/* Ids as differences to the one before, small numbers of either sign being short. */
+void mf_ledger_encode_entry(int64_t step, const mf_batch *batch, mf_buf *out)
+{
+    int64_t before = 0;
+
+    mf_varint_write(out, (uint64_t)step);
+    mf_varint_write(out, (uint64_t)batch->epoch);
+    mf_varint_write(out, (uint64_t)batch->first);
+    mf_varint_write(out, (uint64_t)batch->n);
+    for (int64_t i = 0; i < batch->n; i++) {
+        const int64_t d = batch->ids[i] - before;
+
+        mf_varint_write(out, (uint64_t)d << 1 ^ (uint64_t)(d >> 63));
+        before = batch->ids[i];
+    }
+}
+
+mf_status mf_ledger_decode_entry(const void *data, size_t len, mf_ledger_entry *e)
+{
+    const char *p = data, *end = p + len;
+    int64_t id = 0;
+
+    if (!read_count(&p, end, &e->step) || !read_count(&p, end, &e->epoch) ||
+        !read_count(&p, end, &e->first) || !read_count(&p, end, &e->n) || e->n > end - p)
+        return damaged("entry");
+    MF_TRY(mf_grow(&e->ids, &e->cap, e->n, sizeof *e->ids));
+    for (int64_t i = 0; i < e->n; i++) {
+        uint64_t z;
+
+        if (!mf_varint_read(&p, end, &z) ||
+            __builtin_add_overflow(id, (int64_t)(z >> 1) ^ -(int64_t)(z & 1), &id) || id < 0)
+            return damaged("entry");
+        e->ids[i] = id;
+    }
+    return p == end ? MF_OK : damaged("entry");
+}

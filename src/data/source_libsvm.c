@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source_libsvm.c - sparse samples as text: ids, values and labels. */
+#include "data/arrays.h"
+#include "data/labels.h"
+#include "data/source.h"
+#include "formats/libsvm.h"
+#include "formats/stream.h"
+
+#include <string.h>
+
+enum { IDS, VALUES, LABEL, COLUMNS };
+
+static mf_status read_files(const char *pattern, mf_libsvm *text)
+{
+    mf_paths files;
+    mf_buf bytes = { 0 };
+    mf_status st;
+
+    MF_TRY_TO(done, mf_paths_glob(pattern, &files));
+    for (int64_t i = 0; i < files.n; i++) {
+        MF_TRY_TO(done, mf_file_unpack(files.paths[i], MF_DETECT, (size_t)1 << 36, &bytes));
+        MF_TRY_TO(done, mf_libsvm_decode(files.paths[i], bytes.data, bytes.len, text));
+    }
+    if (text->rows == 0)
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no samples", pattern);
+done:
+    mf_buf_deinit(&bytes);
+    mf_paths_deinit(&files);
+    return st;
+}
+
+/* Every row as long as the longest: ids -1 and values 0 fill it. */
+static mf_status pad(const mf_libsvm *s, int64_t width, int64_t base, mf_rows *rows)
+{
+    const int64_t dims[] = { s->rows, width };
+    int32_t *ids;
+    float *values;
+
+    MF_TRY(mf_tensor_new(MF_DTYPE_I32, dims, 2, &rows[IDS].tensor));
+    MF_TRY(mf_tensor_new(MF_DTYPE_F32, dims, 2, &rows[VALUES].tensor));
+    ids = mf_tensor_data(rows[IDS].tensor);
+    values = mf_tensor_data(rows[VALUES].tensor);
+    for (int64_t r = 0; r < s->rows; r++) {
+        const int64_t n = s->starts[r + 1] - s->starts[r];
+
+        for (int64_t i = 0; i < width; i++) {
+            const int64_t id = i < n ? s->ids[s->starts[r] + i] - base : -1;
+
+            if (i < n && id < 0)
+                return MF_FAIL(MF_INVALID_ARGUMENT,
+                               "sample %lld has the index 0, but they count from 1: say base=0",
+                               (long long)r);
+            ids[r * width + i] = (int32_t)id;
+            values[r * width + i] = i < n ? s->values[s->starts[r] + i] : 0;
+        }
+    }
+    return MF_OK;
+}
+
+static mf_status libsvm_open(const char *data, const mf_options *o, mf_dataset **out)
+{
+    mf_rows rows[COLUMNS] = { { .name = "ids" }, { .name = "values" }, { .name = "label" } };
+    const bool numbers = strcmp(mf_options_string(o, "target"), "number") == 0;
+    mf_libsvm s = { 0 };
+    mf_labels labels = { 0 };
+    mf_status st;
+
+    MF_TRY_TO(done, read_files(data, &s));
+    if (s.most > mf_options_int(o, "width") && mf_options_given(o, "width")) {
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "a sample has %lld features, more than width=%lld",
+                     (long long)s.most, (long long)mf_options_int(o, "width"));
+        goto done;
+    }
+    MF_TRY_TO(done, pad(&s, mf_options_given(o, "width") ? mf_options_int(o, "width") : s.most,
+                        mf_options_int(o, "base"), rows));
+    MF_TRY_TO(done, mf_labels_of_numbers(s.labels, s.rows, numbers, &labels));
+    rows[LABEL].tensor = labels.tensor;
+    labels.tensor = NULL;
+    MF_TRY_TO(done, mf_arrays_new(rows, COLUMNS, out));
+    MF_TRY_TO(done, mf_labels_apply(&labels, *out));
+done:
+    mf_labels_deinit(&labels);
+    mf_libsvm_deinit(&s);
+    for (int i = 0; i < COLUMNS; i++)
+        mf_tensor_free(rows[i].tensor);
+    if (st != MF_OK) {
+        mf_dataset_unref(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+static const char *const libsvm_endings[] = { ".libsvm", ".svm", ".libsvm.gz", ".svm.gz", NULL };
+
+const mf_source mf_source_libsvm = {
+    .name = "libsvm",
+    .summary = "sparse samples as text, \"label index:value ...\"",
+    .settings = "{base: int >= 0 = 1, width: int >= 1 = 1, "
+                "target: string in ['class','number'] = 'class'}",
+    .open = libsvm_open,
+    .endings = libsvm_endings,
+};

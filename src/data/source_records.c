@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source_records.c - TFRecord files of tf.Examples. Opening them notes where each record stands, so
+ * that any can be read at any time; compressed files, which have no such places, are unpacked into
+ * memory. */
+#include "base/file.h"
+#include "data/columns.h"
+#include "data/source.h"
+#include "formats/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_RECORD = 1 << 30 };
+
+typedef struct record_file {
+    const char *path;
+    int fd; /* -1: it is in memory */
+    mf_buf memory;
+    int64_t size;
+} record_file;
+
+typedef struct place {
+    int64_t offset; /* of the data */
+    uint32_t len;
+    int32_t file;
+} place;
+
+typedef struct records {
+    mf_dataset base;
+    record_file *files;
+    int64_t n_files;
+    place *places;
+    int64_t cap;
+    mf_field fields[MF_DATASET_COLUMNS];
+} records;
+
+/* ---- bytes ---- */
+
+static mf_status damaged(const record_file *f, int64_t offset, const char *what)
+{
+    return MF_FAIL(MF_DATA_LOSS, "'%s': the record at byte %lld %s", f->path, (long long)offset,
+                   what);
+}
+
+static mf_status read_at(const record_file *f, int64_t offset, void *to, size_t n)
+{
+    size_t have = 0;
+
+    if (offset + (int64_t)n > f->size)
+        return damaged(f, offset, "is cut");
+    if (f->fd < 0) {
+        memcpy(to, f->memory.data + offset, n);
+        return MF_OK;
+    }
+    while (have < n) {
+        const ssize_t got = pread(f->fd, (char *)to + have, n - have, offset + (int64_t)have);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return mf_errno_status(errno, "read", f->path);
+        if (got == 0)
+            return damaged(f, offset, "is cut");
+        have += (size_t)got;
+    }
+    return MF_OK;
+}
+
+/* A plain file begins with a length that its checksum fits to. */
+static mf_status detect(const char *path, mf_compression *out)
+{
+    unsigned char head[MF_RECORD_HEADER] = { 0 };
+    uint64_t len;
+    mf_reader *r;
+    size_t got;
+    mf_status st;
+
+    MF_TRY(mf_reader_open(path, MF_PLAIN, &r));
+    st = mf_reader_read(r, head, sizeof head, &got);
+    mf_reader_close(r);
+    *out = MF_PLAIN;
+    if (st != MF_OK || got < 2 || (got == sizeof head && mf_record_length(head, &len)))
+        return st;
+    if (head[0] == 0x1f && head[1] == 0x8b)
+        *out = MF_GZIP;
+    else if ((head[0] & 15) == 8 && (head[0] * 256 + head[1]) % 31 == 0)
+        *out = MF_ZLIB;
+    return MF_OK;
+}
+
+static mf_status open_file(record_file *f, const mf_options *o)
+{
+    const char *name = mf_options_string(o, "compression");
+    mf_compression c;
+    struct stat s;
+
+    if (strcmp(name, "auto") == 0)
+        MF_TRY(detect(f->path, &c));
+    else
+        MF_TRY(mf_compression_find(name, &c));
+    if (c != MF_PLAIN) {
+        MF_TRY(mf_file_unpack(f->path, c, (size_t)1 << 38, &f->memory));
+        f->size = (int64_t)f->memory.len;
+        return MF_OK;
+    }
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (f->fd < 0 || fstat(f->fd, &s) != 0)
+        return mf_errno_status(errno, "open", f->path);
+    f->size = s.st_size;
+    return MF_OK;
+}
+
+static mf_status find_places(records *r, int32_t file)
+{
+    const record_file *f = &r->files[file];
+
+    for (int64_t at = 0; at < f->size;) {
+        char header[MF_RECORD_HEADER];
+        uint64_t len;
+
+        MF_TRY(read_at(f, at, header, sizeof header));
+        if (!mf_record_length(header, &len))
+            return damaged(f, at, "has a damaged length");
+        if (len > MAX_RECORD)
+            return damaged(f, at, "is longer than allowed");
+        if (at + MF_RECORD_HEADER + (int64_t)len + MF_RECORD_TRAILER > f->size)
+            return damaged(f, at, "is cut");
+        MF_TRY(mf_grow(&r->places, &r->cap, r->base.count + 1, sizeof *r->places));
+        r->places[r->base.count++] =
+            (place){ .offset = at + MF_RECORD_HEADER, .len = (uint32_t)len, .file = file };
+        at += MF_RECORD_HEADER + (int64_t)len + MF_RECORD_TRAILER;
+    }
+    return MF_OK;
+}
+
+/* ---- samples ---- */
+
+static mf_status read_example(const records *r, int64_t index, mf_arena *arena, mf_buf *bytes,
+                              mf_example *out)
+{
+    const place *p = &r->places[index];
+    const record_file *f = &r->files[p->file];
+    char *to = mf_buf_room(bytes, p->len + MF_RECORD_TRAILER);
+
+    if (!to)
+        return MF_NOMEM("a record");
+    MF_TRY(read_at(f, p->offset, to, p->len + MF_RECORD_TRAILER));
+    if (!mf_record_is_whole(to, p->len, to + p->len))
+        return damaged(f, p->offset - MF_RECORD_HEADER, "is damaged");
+    return mf_example_decode(to, p->len, arena, out);
+}
+
+static mf_status records_read(const mf_dataset *set, uint64_t epoch, int64_t index,
+                              void *const *columns)
+{
+    const records *r = (const records *)set;
+    mf_arena *arena = mf_arena_new();
+    mf_buf bytes = { 0 };
+    mf_example e;
+    mf_status st = arena ? read_example(r, index, arena, &bytes, &e) : MF_NOMEM("a record");
+
+    (void)epoch;
+    for (int i = 0; i < set->n_columns && st == MF_OK; i++) {
+        if (columns[i])
+            st = mf_field_read(&r->fields[i], &e, columns[i]);
+    }
+    if (st != MF_OK && st != MF_DATA_LOSS) {
+        char where[64];
+
+        (void)snprintf(where, sizeof where, "record %lld: ", (long long)index);
+        (void)mf_error_wrap(st, where, "");
+    }
+    mf_buf_deinit(&bytes);
+    mf_arena_free(arena);
+    return st;
+}
+
+static void records_deinit(mf_dataset *set)
+{
+    records *r = (records *)set;
+
+    for (int64_t i = 0; i < r->n_files; i++) {
+        if (r->files[i].fd >= 0)
+            close(r->files[i].fd);
+        mf_buf_deinit(&r->files[i].memory);
+    }
+    mf_free(r->places);
+}
+
+static const mf_dataset_ops records_ops = { .read = records_read, .deinit = records_deinit };
+
+/* ---- opening ---- */
+
+static mf_status open_files(records *r, const mf_paths *paths, const mf_options *o)
+{
+    r->files = MF_ARENA_ARRAY(r->base.arena, record_file, paths->n);
+    if (!r->files)
+        return MF_NOMEM("a list of files");
+    for (int64_t i = 0; i < paths->n; i++) {
+        record_file *f = &r->files[r->n_files++];
+
+        f->fd = -1;
+        f->path = mf_arena_strdup(r->base.arena, paths->paths[i]);
+        MF_TRY(f->path ? open_file(f, o) : MF_NOMEM("a list of files"));
+        MF_TRY(find_places(r, (int32_t)i));
+    }
+    return r->base.count > 0 ? MF_OK
+                             : MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no records", paths->paths[0]);
+}
+
+static mf_status find_fields(records *r, const mf_options *o, int *n)
+{
+    const char *text = mf_options_string(o, "columns");
+    mf_buf bytes = { 0 };
+    mf_arena *arena;
+    mf_example e;
+    mf_status st;
+
+    if (text[0])
+        return mf_fields_parse(text, r->base.arena, r->fields, n);
+    arena = mf_arena_new();
+    st = arena ? read_example(r, 0, arena, &bytes, &e) : MF_NOMEM("a record");
+    if (st == MF_OK)
+        st = mf_fields_guess(&e, r->base.arena, r->fields, n);
+    mf_buf_deinit(&bytes);
+    mf_arena_free(arena);
+    return st;
+}
+
+static mf_status fill(records *r, const mf_paths *paths, const mf_options *o)
+{
+    MF_TRY(open_files(r, paths, o));
+    MF_TRY(find_fields(r, o, &r->base.n_columns));
+    for (int i = 0; i < r->base.n_columns; i++)
+        MF_TRY(mf_dataset_set_column(&r->base, i, r->fields[i].column, r->fields[i].dtype,
+                                     &r->fields[i].shape));
+    r->base.id_count = r->base.count;
+    r->base.classes = mf_options_int(o, "classes");
+    return MF_OK;
+}
+
+static mf_status records_open(const char *data, const mf_options *o, mf_dataset **out)
+{
+    mf_paths paths;
+    records *r = NULL;
+    mf_status st;
+
+    MF_TRY_TO(done, mf_paths_glob(data, &paths));
+    MF_TRY_TO(done, mf_dataset_new(&records_ops, sizeof *r, MF_DATASET_COLUMNS, &r));
+    MF_TRY_TO(done, fill(r, &paths, o));
+    *out = mf_dataset_ref(&r->base);
+done:
+    mf_dataset_unref(r ? &r->base : NULL);
+    mf_paths_deinit(&paths);
+    return st;
+}
+
+static const char *const record_endings[] = { ".tfrecord",     ".tfrecords",     ".tfrecord.gz",
+                                              ".tfrecords.gz", ".tfrecord.zlib", NULL };
+
+const mf_source mf_source_records = {
+    .name = "tfrecord",
+    .summary = "files of tf.Examples: plain, GZIP, ZLIB",
+    .settings = "{columns: string = '', compression: string = 'auto', classes: int >= 0 = 0}",
+    .open = records_open,
+    .endings = record_endings,
+};
