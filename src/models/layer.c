@@ -11,11 +11,22 @@
 
 extern const mf_layer_kind mf_layers_dense[], mf_layers_conv[], mf_layers_pool[], mf_layers_norm[],
     mf_layers_dropout[], mf_layers_shape[], mf_layers_activation[], mf_layers_merge[],
-    mf_layers_residual[];
+    mf_layers_residual[], mf_layers_embedding[], mf_layers_recurrent[], mf_layers_attention[];
 
 const mf_layer_kind *const mf_layer_families[] = {
-    mf_layers_dense, mf_layers_conv,       mf_layers_pool,  mf_layers_norm,     mf_layers_dropout,
-    mf_layers_shape, mf_layers_activation, mf_layers_merge, mf_layers_residual, NULL,
+    mf_layers_dense,
+    mf_layers_conv,
+    mf_layers_pool,
+    mf_layers_norm,
+    mf_layers_dropout,
+    mf_layers_embedding,
+    mf_layers_recurrent,
+    mf_layers_attention,
+    mf_layers_merge,
+    mf_layers_shape,
+    mf_layers_activation,
+    mf_layers_residual,
+    NULL,
 };
 
 static const mf_layer_kind *find_kind(const char *name, mf_closest *close)

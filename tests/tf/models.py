@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers and losses against Keras: same weights, same input; outputs in training and inference, gradients
 of the sum of outputs times random numbers, and the names of the weights."""
+import inspect
+
 CASES = {}
 
 
-def layer(name, kind, settings, keras, *shapes, integers=0, training=True):
-    """keras: the layer as Python text. shapes: of the inputs, with the batch. integers: inputs are class
-    numbers below this. training=False: random while training, so not compared then."""
+def layer(name, kind, settings, keras, *shapes, integers=0, training=True, call=None):
+    """keras: the layer as Python text, `call` what its call takes beside the inputs. shapes: of the inputs,
+    with the batch. integers: inputs are class numbers below this. training=False: random while training,
+    so not compared then."""
     CASES[name] = dict(kind=kind, settings=settings, keras=keras, shapes=shapes, integers=integers,
-                       training=training)
+                       training=training, call=call or {})
 
 
 IMAGE, ROWS, TEXT = (6, 9, 8, 3), (7, 5), (4, 10, 6)
@@ -83,6 +86,25 @@ for kind in ("Add", "Multiply", "Average", "Maximum", "Concatenate"):
 layer("Subtract", "Subtract", "", "Subtract()", ROWS, ROWS)
 layer("Concatenate axis 1", "Concatenate", "axis=1", "Concatenate(axis=1)", TEXT, TEXT)
 
+layer("Embedding", "Embedding", "input_dim=9 output_dim=5", "Embedding(9, 5)", (4, 6), integers=9)
+layer("Hashing", "Hashing", "num_bins=7", "Hashing(7)", (4, 6), integers=1000)
+for mode in ("multi_hot", "one_hot", "count"):
+    layer("CategoryEncoding %s" % mode, "CategoryEncoding", "num_tokens=9 output_mode=%s" % mode,
+          "CategoryEncoding(9, output_mode='%s')" % mode, (4,) if mode == "one_hot" else (4, 6), integers=9)
+for kind in ("SimpleRNN", "LSTM", "GRU"):
+    layer(kind, kind, "units=5", kind + "(5)", TEXT)
+    layer(kind + " sequences", kind, "units=5 return_sequences=true", kind + "(5, return_sequences=True)", TEXT)
+    layer(kind + " backwards, without bias", kind, "units=5 go_backwards=true use_bias=false activation=relu",
+          kind + "(5, go_backwards=True, use_bias=False, activation='relu')", TEXT)
+    layer(kind + " of one step", kind, "units=5", kind + "(5)", (3, 1, 4))
+layer("MultiHeadAttention", "MultiHeadAttention", "num_heads=2 key_dim=3", "MultiHeadAttention(2, 3)", TEXT, TEXT)
+layer("MultiHeadAttention causal", "MultiHeadAttention", "num_heads=3 key_dim=2 use_causal_mask=true",
+      "MultiHeadAttention(3, 2)", TEXT, TEXT, call=dict(use_causal_mask=True))
+layer("MultiHeadAttention of three", "MultiHeadAttention", "num_heads=2 key_dim=3 value_dim=4 use_bias=false",
+      "MultiHeadAttention(2, 3, value_dim=4, use_bias=False)", TEXT, (4, 7, 5), (4, 7, 3))
+layer("MultiHeadAttention with dropout", "MultiHeadAttention", "num_heads=2 key_dim=3 dropout=0.5",
+      "MultiHeadAttention(2, 3, dropout=0.5)", TEXT, TEXT, training=False)
+
 LOSSES = {}
 
 
@@ -140,11 +162,13 @@ def check_layer(case, seed):
         arrays = [rng.normal(size=s).astype(np.float32) for s in case["shapes"]]
     xs = [tf.Variable(a) for a in arrays]
 
+
     def call(training):
-        many = isinstance(theirs, (keras.layers.MultiHeadAttention,))
-        extra = case["call"] if "call" in case else {}
-        return theirs(*xs, training=training, **extra) if many else theirs(
-            [x + 0 for x in xs] if len(xs) > 1 else xs[0] + 0, training=training)
+        inputs = [tf.identity(x) for x in xs]
+        if not isinstance(theirs, keras.layers.MultiHeadAttention) and len(xs) > 1:
+            inputs = [inputs]
+        mode = {"training": training} if "training" in inspect.signature(theirs.call).parameters else {}
+        return theirs(*inputs, **mode, **case["call"])
 
     call(False)
     for w in theirs.weights:
@@ -220,8 +244,13 @@ def check_loss(case, seed):
 
 def check(name, seed):
     """A list of complaints; empty: equal."""
+    import tensorflow.compat.v1 as v1
     from tensorflow.python.eager import context
-    with context.eager_mode():  # the other tests of this process build graphs
-        if name.startswith("loss "):
-            return check_loss(LOSSES[name[5:]], seed)
-        return check_layer(CASES[name], seed)
+    v1.enable_v2_tensorshape()  # the other tests of this process are TensorFlow 1 clients
+    try:
+        with context.eager_mode():
+            if name.startswith("loss "):
+                return check_loss(LOSSES[name[5:]], seed)
+            return check_layer(CASES[name], seed)
+    finally:
+        v1.disable_v2_tensorshape()
