@@ -143,7 +143,8 @@ static mf_status print_zoo_row(const mf_zoo_kind *k, bool markdown, mf_buf *out)
         print_count(mf_model_parameters(model, NULL), &count);
         mf_buf_printf(out,
                       markdown ? "| %s | %s | %s | %s | %s | %s |\n"
-                               : "%-12s %9s  %s\n    data: %s (counted for %s)\n    %s\n",
+                               : "%-12s %9s  %s\n    data: %s\n    counted for: %s\n"
+                                 "    settings: %s\n",
                       k->name, count.data, k->about, k->needs, k->example,
                       settings.len ? settings.data : "none");
     }
