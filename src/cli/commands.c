@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commands.c - which commands there are. */
+/* commands.c - which commands there are, in the order of the help. */
 #include "cli/command.h"
 
-extern const mf_command mf_command_train, mf_command_graph_run, mf_command_graph_print,
-    mf_command_graph_dot, mf_command_graph_check, mf_command_graph_optimize, mf_command_ops,
-    mf_command_params, mf_command_version, mf_command_help;
+/* clang-format off */
+#define COMMANDS(X) \
+    X(train) \
+    X(models) \
+    X(graph_run) \
+    X(graph_print) \
+    X(graph_dot) \
+    X(graph_check) \
+    X(graph_optimize) \
+    X(ops) \
+    X(params) \
+    X(version) \
+    X(help)
+/* clang-format on */
 
-const mf_command *const mf_commands[] = {
-    &mf_command_train,
-    &mf_command_graph_run,
-    &mf_command_graph_print,
-    &mf_command_graph_dot,
-    &mf_command_graph_check,
-    &mf_command_graph_optimize,
-    &mf_command_ops,
-    &mf_command_params,
-    &mf_command_version,
-    &mf_command_help,
-    NULL,
-};
+#define DECLARE(name) extern const mf_command mf_command_##name;
+COMMANDS(DECLARE)
+
+#define ADDRESS(name) &mf_command_##name,
+const mf_command *const mf_commands[] = { COMMANDS(ADDRESS) NULL };

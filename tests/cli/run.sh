@@ -233,6 +233,18 @@ echo 'node { name: "a" op: "Identity" input: "b" attr { key: "T" value { type: D
 node { name: "b" op: "Identity" input: "a" attr { key: "T" value { type: DT_FLOAT } } }' >cycle.pbtxt
 fails "check finds a cycle" "cycle through" -- graph check cycle.pbtxt
 
+# ---- models
+ok "models" "mlp" "101,770" "settings: units=[128]" -- models
+ok "a model's layers" "conv2d_1 (Conv2D)" "[?,14,14,64]" "parameters: 421,642, trained: 421,642" -- models fashion-cnn
+ok "a model with settings for such data" "parameters: 94" -- \
+    models mlp units=7 --columns 'image=float[3,3] label=int32[] classes=3' --graph mlp.pbtxt
+ok "its graph is one" "VarHandleOp" -- graph print mlp.pbtxt
+ok "layers and losses" "Dense  every" "units=..." "huber" "delta=1" -- models --layers --losses
+ok "as a document" "| accuracy | part" -- models --metrics --initializers --markdown
+fails "an unknown model" "no model 'nlp'" "did you mean 'mlp'?" -- models nlp
+fails "a model for other data" "lstm needs a column 'tokens'" -- models lstm --columns 'image=float[3,3]'
+wrong "columns of nothing" "the name of a model" -- models --columns 'image=float[3,3]'
+
 # ---- ops, params
 ok "ops" "MatMul" "gradient" " ops" -- ops
 ok "signatures" "MatMul(a:T, b:T) -> (product:T)" -- ops MatMul --def
