@@ -5,9 +5,10 @@
 
 #include "mf_test.h"
 
+#include <stdio.h> /* jpeglib.h needs it */
+
 #include <jpeglib.h>
 #include <png.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
