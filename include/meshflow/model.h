@@ -36,6 +36,11 @@ MF_API mf_output mf_layer(mf_model *model, const char *kind, const mf_output *in
 /* What the model answers: class scores before the softmax, or predicted numbers. */
 MF_API void mf_model_output(mf_model *model, mf_output output);
 
+/* What training makes small: the loss of every sample, [n], by Keras's name and settings
+ * ("huber delta=2"). Losses over classes take scores before the softmax. For models that train
+ * themselves; `meshflow models --losses` lists them all. */
+MF_API mf_output mf_loss(mf_model *model, const char *loss, mf_output output, mf_output label);
+
 /* A model of the zoo for such data, by name and settings ("mlp units=64"): input shapes and the
  * number of classes come from the columns. NOT_FOUND naming the known ones. */
 MF_API MF_MUST mf_status mf_model_zoo(const char *name, const mf_dataset *data, mf_model **out);

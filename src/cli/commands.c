@@ -3,8 +3,8 @@
 #include "cli/command.h"
 
 extern const mf_command mf_command_train, mf_command_graph_run, mf_command_graph_print,
-    mf_command_graph_dot, mf_command_graph_check, mf_command_graph_optimize, mf_command_ops,
-    mf_command_params, mf_command_version, mf_command_help;
+    mf_command_graph_dot, mf_command_graph_check, mf_command_graph_optimize, mf_command_models,
+    mf_command_ops, mf_command_params, mf_command_version, mf_command_help;
 
 const mf_command *const mf_commands[] = {
     &mf_command_train,
@@ -13,6 +13,7 @@ const mf_command *const mf_commands[] = {
     &mf_command_graph_dot,
     &mf_command_graph_check,
     &mf_command_graph_optimize,
+    &mf_command_models,
     &mf_command_ops,
     &mf_command_params,
     &mf_command_version,

@@ -159,6 +159,20 @@ static mf_output constant(const mf_initializer_call *r)
     return fill(r, setting(r, "value"));
 }
 
+/* The bias of an LSTM: four gates, of which the second forgets, and had better not at first. */
+static mf_output unit_forget_bias(const mf_initializer_call *r)
+{
+    mf_initializer_call part = *r;
+    mf_output zeros_1, ones_1;
+    int64_t units = r->shape->dims[0] / 4;
+
+    part.dims = mf_ints(r->graph, &units, 1);
+    zeros_1 = fill(&part, 0.0);
+    ones_1 = fill(&part, 1.0);
+    return mf_apply(r->graph, "ConcatV2",
+                    MF_IN(zeros_1, ones_1, zeros_1, zeros_1, mf_scalar(r->graph, MF_DTYPE_I32, 0)));
+}
+
 /* ---- the table ---- */
 
 const mf_initializer_kind mf_initializers[] = {
@@ -181,6 +195,7 @@ const mf_initializer_kind mf_initializers[] = {
     { "lecun_normal", "{}", "truncated normal, variance 1 / fan_in", lecun_normal },
     { "orthogonal", "{gain: float = 1.0}", "a random matrix of orthogonal rows or columns",
       orthogonal },
+    { "unit_forget_bias", "{}", "0, and 1 for the second of four parts", unit_forget_bias },
     { "identity", "{gain: float = 1.0}", "the identity matrix", identity },
     { 0 },
 };

@@ -11,11 +11,17 @@
 
 extern const mf_layer_kind mf_layers_dense[], mf_layers_conv[], mf_layers_pool[], mf_layers_norm[],
     mf_layers_dropout[], mf_layers_shape[], mf_layers_activation[], mf_layers_merge[],
-    mf_layers_residual[];
+    mf_layers_residual[], mf_layers_embedding[], mf_layers_recurrent[], mf_layers_attention[],
+    mf_layers_transformer[];
 
 const mf_layer_kind *const mf_layer_families[] = {
-    mf_layers_dense, mf_layers_conv,       mf_layers_pool,  mf_layers_norm,     mf_layers_dropout,
-    mf_layers_shape, mf_layers_activation, mf_layers_merge, mf_layers_residual, NULL,
+    mf_layers_dense,       mf_layers_conv,
+    mf_layers_pool,        mf_layers_norm,
+    mf_layers_dropout,     mf_layers_embedding,
+    mf_layers_recurrent,   mf_layers_attention,
+    mf_layers_merge,       mf_layers_shape,
+    mf_layers_activation,  mf_layers_residual,
+    mf_layers_transformer, NULL,
 };
 
 static const mf_layer_kind *find_kind(const char *name, mf_closest *close)
@@ -118,22 +124,38 @@ static mf_output build(mf_model *m, const char *kind_name, const mf_output *inpu
     mf_layer_call l = { .model = m, .graph = m->graph, .in = inputs };
     const char *scope = m->graph->scope;
     const int64_t first_weight = m->n_weights;
+    const bool frozen = m->frozen;
     const mf_layer_kind *kind;
+    int64_t made;
     mf_output out;
     mf_status st;
 
     while (inputs && inputs[l.n_in].port >= 0)
         l.n_in++;
     st = prepare(m, kind_name, settings, &kind, &l);
+    if (st == MF_OK)
+        st = mf_grow(&m->made, &m->cap_made, m->n_made + 1, sizeof(mf_layer_made));
     if (st != MF_OK) {
         mf_graph_fail(m->graph, st);
         return (mf_output){ 0 };
     }
+    made = m->n_made++;
+    l.trainable = !frozen && mf_options_bool(&l.o, "trainable");
+    m->frozen = !l.trainable;
     mf_graph_scope(m->graph, l.name);
+    m->depth++;
     out = kind->build(&l);
+    m->depth--;
     m->graph->scope = scope;
-    for (int64_t i = first_weight; i < m->n_weights && !mf_options_bool(&l.o, "trainable"); i++)
+    m->frozen = frozen;
+    for (int64_t i = first_weight; i < m->n_weights && !l.trainable; i++)
         m->weights[i]->trained = false;
+    m->made[made] = (mf_layer_made){ .name = l.name,
+                                     .kind = kind->name,
+                                     .output = out,
+                                     .first_weight = first_weight,
+                                     .n_weights = m->n_weights - first_weight,
+                                     .depth = m->depth };
     return out;
 }
 

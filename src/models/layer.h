@@ -14,6 +14,7 @@ typedef struct mf_layer_call {
     int n_in;
     mf_shape shape; /* of in[0] */
     mf_options o; /* its settings */
+    bool trainable; /* neither it nor a layer it is part of has trainable=false */
     const char *name; /* "conv2d_1": the prefix of its weights and nodes */
 } mf_layer_call;
 

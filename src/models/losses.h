@@ -16,10 +16,6 @@ typedef struct mf_loss_kind {
 
 extern const mf_loss_kind mf_losses[];
 
-/* The loss of every sample, a vector of floats. `text` is a name and settings ("huber delta=2").
- * Errors go to the graph: NOT_FOUND, INVALID_ARGUMENT (label and output do not fit). */
-mf_output mf_loss(mf_model *model, const char *text, mf_output output, mf_output label);
-
 /* ---- shared with metrics.c ---- */
 
 /* The label as floats, with the output's shape; empty when it does not fit. */

@@ -38,6 +38,7 @@ void mf_model_free(mf_model *model)
     mf_free(model->weights);
     mf_free(model->moving);
     mf_free(model->inputs);
+    mf_free(model->made);
     mf_graph_free(model->graph);
     mf_free(model);
 }

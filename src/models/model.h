@@ -35,6 +35,14 @@ typedef struct mf_moving {
     double momentum;
 } mf_moving;
 
+/* A layer as it was made, for summaries. */
+typedef struct mf_layer_made {
+    const char *name, *kind;
+    mf_output output;
+    int64_t first_weight, n_weights; /* in mf_model.weights; parts' included */
+    int depth; /* 0: not part of another layer. Parts come after the whole */
+} mf_layer_made;
+
 struct mf_model {
     mf_graph *graph;
     mf_compile shapes; /* of the graph so far, see mf_model_shape() */
@@ -48,6 +56,10 @@ struct mf_model {
     const char *loss, *metrics; /* that go with it; NULL: nobody has said */
     mf_output seed; /* int64 scalar, fed when weights get their first values */
     mf_output clock; /* int64 [2]: seed and step, fed in training */
+    mf_layer_made *made; /* in the order of the calls */
+    int64_t n_made, cap_made;
+    int depth; /* of the layer that is being built */
+    bool frozen; /* it has trainable=false */
     mf_map layers; /* kind in lower case -> int64_t: how many there are, for names */
 };
 

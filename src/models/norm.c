@@ -119,7 +119,7 @@ static mf_output batch_build(mf_layer_call *l)
     still = image ? fused(l, &b, b.moving_mean, b.moving_variance, false)
                   : scale_shift(l, l->in[0], b.moving_mean, inverse_of(l, b.moving_variance),
                                 b.gamma, b.beta);
-    return mf_options_bool(&l->o, "trainable") ? mf_layer_by_mode(l, b.out, still) : still;
+    return l->trainable ? mf_layer_by_mode(l, b.out, still) : still;
 }
 
 /* ---- within a sample ---- */

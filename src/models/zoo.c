@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const mf_zoo_kind mf_zoo_image[];
+extern const mf_zoo_kind mf_zoo_image[], mf_zoo_text[], mf_zoo_table[];
 
-const mf_zoo_kind *const mf_zoo_families[] = { mf_zoo_image, NULL };
+const mf_zoo_kind *const mf_zoo_families[] = { mf_zoo_image, mf_zoo_text, mf_zoo_table, NULL };
 
 /* ---- by name ---- */
 

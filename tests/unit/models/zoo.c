@@ -44,6 +44,23 @@ MF_TEST(models_zoo_image_models_have_the_known_numbers_of_parameters)
     T_EQ(parameters("resnet8", MNIST), 78426);
 }
 
+MF_TEST(models_zoo_other_models_have_the_known_numbers_of_parameters)
+{
+    static const char REVIEWS[] = "tokens=int32[32] label=int32[] classes=2";
+    static const char TEXT[] = "tokens=int32[32] label=int32[32] classes=50";
+    const int64_t block = 4 * (64 * 64 + 64) + 2 * 128 + (64 * 256 + 256) + (256 * 64 + 64);
+
+    T_EQ(parameters("lstm vocabulary=100", REVIEWS),
+         100 * 64 + 64 * 256 + 64 * 256 + 256 + 64 * 2 + 2);
+    T_EQ(parameters("text-cnn vocabulary=100", REVIEWS),
+         100 * 64 + (3 + 4 + 5) * 64 * 64 + 3 * 64 + 192 * 2 + 2);
+    T_EQ(parameters("transformer", TEXT), 50 * 64 + 32 * 64 + 2 * block + 128 + 64 * 50);
+    T_EQ(parameters("transformer vocabulary=100 layers=1", REVIEWS),
+         100 * 64 + 32 * 64 + block + 128 + 64 * 2 + 2);
+    T_EQ(parameters("wide-deep buckets=1000 units=8", "ids=int64[3] dense=float[2] label=int32[]"),
+         1000 + 16000 + (3 * 16 + 2) * 8 + 8 + 9);
+}
+
 MF_TEST(models_zoo_takes_images_without_channels_and_floats)
 {
     T_EQ(parameters("fashion-cnn", "image=float[28,28] label=int32[] classes=10"), 421642);

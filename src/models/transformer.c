@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transformer.c - a layer made of layers: the block of a transformer that normalises first. Its
+ * parts are called "transformer_block/attention" and so on. */
+#include "models/layer.h"
+
+static mf_output normalised(mf_layer_call *l, mf_output x, const char *part)
+{
+    return mf_layer(l->model, "LayerNormalization", MF_IN(x), "name='%s/%s' epsilon=0.00001",
+                    l->name, part);
+}
+
+static mf_output plus(mf_layer_call *l, mf_output x, mf_output y, const char *part)
+{
+    y = mf_layer(l->model, "Dropout", MF_IN(y), "name='%s/%s' rate=%.9g", l->name, part,
+                 mf_options_float(&l->o, "dropout"));
+    return mf_apply(l->graph, "AddV2", MF_IN(x, y));
+}
+
+/* x + attention(norm(x)), then x + dense(dense(norm(x))). */
+static mf_output block_build(mf_layer_call *l)
+{
+    const int64_t width = l->shape.dims[2], heads = mf_options_int(&l->o, "num_heads");
+    const char *init = mf_options_string(&l->o, "kernel_initializer");
+    mf_output x = l->in[0], y;
+
+    if (width % heads != 0)
+        return mf_layer_fail(l, "%lld heads do not cut a width of %lld evenly", (long long)heads,
+                             (long long)width);
+    y = mf_layer(l->model, "MultiHeadAttention", MF_IN(normalised(l, x, "norm1")),
+                 "name='%s/attention' num_heads=%lld key_dim=%lld use_causal_mask=%s "
+                 "kernel_initializer='%s'",
+                 l->name, (long long)heads, (long long)(width / heads),
+                 mf_options_bool(&l->o, "use_causal_mask") ? "true" : "false", init);
+    x = plus(l, x, y, "dropout1");
+    y = mf_layer(l->model, "Dense", MF_IN(normalised(l, x, "norm2")),
+                 "name='%s/dense1' units=%lld activation=%s kernel_initializer='%s'", l->name,
+                 (long long)mf_options_int(&l->o, "units"), mf_options_string(&l->o, "activation"),
+                 init);
+    y = mf_layer(l->model, "Dense", MF_IN(y), "name='%s/dense2' units=%lld kernel_initializer='%s'",
+                 l->name, (long long)width, init);
+    return plus(l, x, y, "dropout2");
+}
+
+const mf_layer_kind mf_layers_transformer[] = {
+    { "TransformerBlock",
+      "{num_heads: int >= 1, units: int >= 1, dropout: float = 0.0, use_causal_mask: bool = false, "
+      "activation: string = 'gelu_approximate', kernel_initializer: string = 'glorot_uniform'}",
+      1, 1, 3, "attention and two dense layers, each after normalising and added to its input",
+      block_build },
+    { 0 },
+};
