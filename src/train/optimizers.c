@@ -33,7 +33,7 @@ const mf_optimizer_kind mf_optimizers[] = {
                         "l2_shrinkage_regularization_strength: float = 0.0, beta: float = 0.0}",
       "follows the regularised leader: sparse weights", mf_ftrl_apply, NULL },
     { "lamb",
-      "{" RATE("0.001") ", beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-6}",
+      "{" RATE("0.001") ", beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-7}",
       "adam scaled to the size of each weight: large batches", mf_lamb_apply, NULL },
     { 0 },
 };
