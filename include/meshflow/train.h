@@ -39,6 +39,9 @@ typedef struct mf_compile_options {
     uint64_t seed;
     int threads; /* 0: as many as there are cores */
     const char *disable; /* passes to leave out, as for sessions */
+    bool ema_eval; /* mf_evaluate() and mf_predict() use the moving average */
+    bool hogwild; /* updates write without a lock, for threads that train at once: updates may get
+                     lost or mixed, and no equal bits are promised */
 } mf_compile_options;
 
 /* Adds loss, gradients and updates to the model's graph, and starts a session with fresh weights.

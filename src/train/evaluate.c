@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* evaluate.c - the model in inference mode, over a whole data set. */
+#include "train/ema.h"
 #include "train/trainer.h"
 
 #include <string.h>
@@ -9,8 +10,8 @@ enum { EVAL_BATCH = 256 };
 typedef mf_status visit_fn(mf_trainer *t, const mf_names *names, const mf_batch *batch, void *ctx);
 
 /* Run `names` on every batch, in order. */
-static mf_status for_each_batch(mf_trainer *t, mf_names *names, mf_dataset *data, bool with_label,
-                                visit_fn *visit, void *ctx)
+static mf_status run_all(mf_trainer *t, mf_names *names, mf_dataset *data, bool with_label,
+                         visit_fn *visit, void *ctx)
 {
     const mf_iterator_options order = { .batch = EVAL_BATCH, .in_order = true, .epochs = 1 };
     mf_iterator *it = NULL;
@@ -32,6 +33,20 @@ static mf_status for_each_batch(mf_trainer *t, mf_names *names, mf_dataset *data
     }
     mf_iterator_free(it);
     return st == MF_OUT_OF_RANGE ? MF_OK : st;
+}
+
+static mf_status for_each_batch(mf_trainer *t, mf_names *names, mf_dataset *data, bool with_label,
+                                visit_fn *visit, void *ctx)
+{
+    const bool average = t->options.ema_eval && t->options.ema != 0.0;
+    mf_status st;
+
+    if (average)
+        mf_ema_swap(t);
+    st = run_all(t, names, data, with_label, visit, ctx);
+    if (average)
+        mf_ema_swap(t);
+    return st;
 }
 
 /* ---- evaluate ---- */

@@ -1,49 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizers.c - the table of optimizers. */
-#include "train/optimizer.h"
+/* optimizers.c - the table of optimizers. Settings and their defaults are Keras's. */
+#include "train/optimizers.h"
 
-static bool is_sparse(const mf_update *u)
-{
-    return u->ids.node != NULL;
-}
-
-static void sgd_apply(const mf_update *u)
-{
-    mf_graph *g = u->all->graph;
-
-    if (is_sparse(u)) {
-        mf_output step = mf_apply(g, "Mul", MF_IN(u->all->learning_rate, u->gradient));
-
-        mf_update_apply(u, "ResourceScatterSub", MF_IN(u->weight->handle, u->ids, step),
-                        "dtype=float");
-        return;
-    }
-    mf_update_apply(u, "ResourceApplyGradientDescent",
-                    MF_IN(u->weight->handle, u->all->learning_rate, u->gradient), "");
-}
-
-static void momentum_apply(const mf_update *u)
-{
-    const char *attributes =
-        mf_options_bool(&u->all->o, "nesterov") ? "use_nesterov=true" : "use_nesterov=false";
-    const mf_output slot = mf_update_slot(u, "Momentum", 0.0);
-    const mf_output momentum = mf_updates_setting(u->all, "momentum");
-
-    if (is_sparse(u))
-        mf_update_apply(
-            u, "ResourceSparseApplyMomentum",
-            MF_IN(u->weight->handle, slot, u->all->learning_rate, u->gradient, u->ids, momentum),
-            attributes);
-    else
-        mf_update_apply(
-            u, "ResourceApplyMomentum",
-            MF_IN(u->weight->handle, slot, u->all->learning_rate, u->gradient, momentum),
-            attributes);
-}
+#define RATE(value) "learning_rate: float = " value
+#define ADAM RATE("0.001") ", beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-7"
 
 const mf_optimizer_kind mf_optimizers[] = {
-    { "sgd", "{learning_rate: float = 0.01}", "steps against the gradient", sgd_apply, NULL },
-    { "momentum", "{learning_rate: float = 0.01, momentum: float = 0.9, nesterov: bool = false}",
-      "steps that keep part of the last direction", momentum_apply, NULL },
+    { "sgd", "{" RATE("0.01") "}", "steps against the gradient", mf_sgd_apply, NULL },
+    { "momentum", "{" RATE("0.01") ", momentum: float = 0.9, nesterov: bool = false}",
+      "steps that keep part of the last direction", mf_momentum_apply, NULL },
+    { "adagrad",
+      "{" RATE("0.001") ", initial_accumulator_value: float = 0.1, epsilon: float = 1e-7}",
+      "by the sum of all squares so far: good for rare features", mf_adagrad_apply, NULL },
+    { "rmsprop",
+      "{" RATE("0.001") ", rho: float = 0.9, momentum: float = 0.0, epsilon: float = 1e-7, "
+                        "centered: bool = false}",
+      "by a moving mean of squares", mf_rmsprop_apply, NULL },
+    { "adam", "{" ADAM ", amsgrad: bool = false, lazy: bool = false}",
+      "by moving means of gradient and square", mf_adam_apply, mf_adam_finish },
+    { "adamw", "{" ADAM ", weight_decay: float = 0.004, amsgrad: bool = false, lazy: bool = false}",
+      "adam with weights that decay", mf_adamw_apply, mf_adam_finish },
+    { "adafactor",
+      "{" RATE("0.001") ", beta_2_decay: float = -0.8, epsilon_1: float = 1e-30, "
+                        "epsilon_2: float = 0.001, clip_threshold: float = 1.0}",
+      "squares kept by row and column: little memory", mf_adafactor_apply, NULL },
+    { "ftrl",
+      "{" RATE("0.001") ", learning_rate_power: float = -0.5, "
+                        "initial_accumulator_value: float = 0.1, "
+                        "l1_regularization_strength: float = 0.0, "
+                        "l2_regularization_strength: float = 0.0, "
+                        "l2_shrinkage_regularization_strength: float = 0.0, beta: float = 0.0}",
+      "follows the regularised leader: sparse weights", mf_ftrl_apply, NULL },
+    { "lamb",
+      "{" RATE("0.001") ", beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-7}",
+      "adam scaled to the size of each weight: large batches", mf_lamb_apply, NULL },
     { 0 },
 };

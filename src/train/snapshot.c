@@ -3,6 +3,7 @@
 #include "formats/bundle.h"
 #include "graph/op.h"
 #include "train/checkpoint.h"
+#include "train/ema.h"
 
 #include <string.h>
 
@@ -220,6 +221,8 @@ static mf_status restore(mf_trainer *t, const char *prefix, bool partly, int64_t
         st = read_values(t, b, prefix, partly, values);
     if (st == MF_OK)
         st = assign_all(t, values, loaded);
+    if (st == MF_OK)
+        st = mf_ema_restart(t, values);
     if (st == MF_OK && !partly) {
         mf_tensor step = { 0 };
 

@@ -324,7 +324,7 @@ static mf_status update_weights(builder *b)
     if (b->options->clip)
         MF_TRY(mf_clip(b->graph, b->options->clip, updates, b->n_pending));
     for (int i = 0; i < b->n_pending; i++)
-        b->s->updates.kind->apply(&updates[i]);
+        mf_update_weight(&updates[i]);
     if (b->s->updates.kind->finish)
         b->s->updates.kind->finish(&b->s->updates);
     return mf_graph_status(b->graph);
@@ -400,9 +400,8 @@ static void add_init(builder *b)
 static mf_status build(builder *b)
 {
     mf_step_graph *s = b->s;
-    const char *optimizer = b->options->optimizer ? b->options->optimizer : "sgd";
 
-    MF_TRY(mf_optimizer_parse(optimizer, b->arena, &s->updates.kind, &s->updates.o));
+    MF_TRY(mf_updates_begin(&s->updates, b->model, b->options));
     if (!b->model->output.node)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the model has no output; call mf_model_output()");
     s->learning_rate = placeholder(b, "learning_rate", MF_DTYPE_F32, "[]");
@@ -433,8 +432,6 @@ mf_status mf_step_graph_init(mf_step_graph *s, mf_model *model, const mf_compile
     mf_status st = mf_model_status(model);
 
     *s = (mf_step_graph){ .model = model };
-    s->updates.model = model;
-    s->updates.graph = model->graph;
     if (st == MF_OK)
         st = build(&b);
     mf_buf_deinit(&b.results.join);

@@ -67,6 +67,9 @@ class Model:
         check(lib.mf_model_status(self.model))
         return out
 
+    def end(self, output):
+        lib.mf_model_output(self.model, output)
+
     def find(self, name):
         return Output(lib.mf_graph_find(self.graph, name.encode()), 0)
 

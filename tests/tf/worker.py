@@ -51,6 +51,9 @@ def run(unit):
     if kind == "model":
         import models
         return dict(failures=models.check(name, seed))
+    if kind == "training":
+        import training
+        return dict(failures=training.check(name, seed))
     if kind == "graphs":
         return outcome(random_graphs.check(int(name), seed, unit["count"], start, progress))
     raise ValueError(kind)
