@@ -3,7 +3,7 @@
  *
  *     mf_output x = mf_model_input(m, "image", MF_DTYPE_U8, (int64_t[]){ 28, 28, 1 }, 3);
  *     x = mf_layer(m, "Rescaling", MF_IN(x), "scale=0.00392157");
- *     x = mf_layer(m, "Flatten", MF_IN(x), "");
+ *     x = mf_layer(m, "Flatten", MF_IN(x), NULL);
  *     x = mf_layer(m, "Dense", MF_IN(x), "units=128 activation=relu");
  *     mf_model_output(m, mf_layer(m, "Dense", MF_IN(x), "units=10"));
  *
@@ -29,8 +29,8 @@ MF_API void mf_model_free(mf_model *model);
  * is not among `dims`. */
 MF_API mf_output mf_model_input(mf_model *model, const char *name, mf_dtype dtype,
                                 const int64_t *dims, int rank);
-/* A layer on these inputs, with settings as printf-like text. Every layer also takes name='...' and
- * trainable=false. `meshflow models --layers` lists them all. */
+/* A layer on these inputs, with settings as printf-like text (NULL: none). Every layer also takes
+ * name='...' and trainable=false. `meshflow models --layers` lists them all. */
 MF_API mf_output mf_layer(mf_model *model, const char *kind, const mf_output *inputs,
                           const char *settings, ...) __attribute__((format(printf, 4, 5)));
 /* What the model answers: class scores before the softmax, or predicted numbers. */

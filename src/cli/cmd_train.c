@@ -109,7 +109,11 @@ static mf_status change_data(mf_job *job, mf_args *args)
         mf_dataset_unref(job->train);
         job->train = part;
     }
-    (void)augment;
+    if (augment) {
+        MF_TRY(mf_dataset_augment(job->train, augment, job->compile.seed, &part));
+        mf_dataset_unref(job->train);
+        job->train = part;
+    }
     return MF_OK;
 }
 
@@ -243,8 +247,8 @@ const mf_command mf_command_train = {
         "training was killed and resumed.",
     .options = options,
     .examples = (const char *const[]){ "meshflow train --model mlp --data fashion-mnist --epochs 3",
-                                       "meshflow train --model fashion-cnn --data fashion-mnist "
-                                       "--batch 128 --optimizer momentum --lr 0.05 --out run",
+                                       "meshflow train --model cnn-small --data fashion-mnist "
+                                       "--optimizer adam --epochs 5 --out run",
                                        NULL },
     .min_args = 0,
     .max_args = 0,

@@ -168,6 +168,8 @@ mf_output mf_layer(mf_model *model, const char *kind, const mf_output *inputs, c
 
     if (model->graph->failed)
         return (mf_output){ 0 };
+    if (!settings)
+        return build(model, kind, inputs, "");
     va_start(args, settings);
     len = vsnprintf(text, sizeof text, settings, args);
     va_end(args);

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The promise: weights do not depend on threads, nor on whether shards are done one by one. */
+#include "compile/compile.h"
+#include "mf_test.h"
+
+#include <meshflow/meshflow.h>
+
+#include <string.h>
+
+enum { SAMPLES = 50, SIDE = 8 };
+
+/* Images whose brightest corner is the label. */
+static mf_dataset *corners(void)
+{
+    mf_tensor *image, *label;
+    mf_dataset *set;
+
+    T_OK(mf_tensor_new(MF_DTYPE_U8, (int64_t[]){ SAMPLES, SIDE, SIDE, 1 }, 4, &image));
+    T_OK(mf_tensor_new(MF_DTYPE_I32, (int64_t[]){ SAMPLES }, 1, &label));
+    for (int i = 0; i < SAMPLES; i++) {
+        uint8_t *x = (uint8_t *)mf_tensor_data(image) + i * SIDE * SIDE;
+        const int corner = i * 7 % 4;
+
+        for (int p = 0; p < SIDE * SIDE; p++)
+            x[p] = (uint8_t)((i * 31 + p * 17) % 97);
+        for (int p = 0; p < 9; p++)
+            x[(p / 3 + corner / 2 * 5) * SIDE + p % 3 + corner % 2 * 5] = 250;
+        ((int32_t *)mf_tensor_data(label))[i] = corner;
+    }
+    T_OK(mf_dataset_of((const char *[]){ "image", "label" }, (const mf_tensor *[]){ image, label },
+                       2, &set));
+    mf_tensor_free(image);
+    mf_tensor_free(label);
+    return set;
+}
+
+/* Something of everything: convolutions, normalisation, dropout, a residual, dense layers. */
+static mf_model *everything(void)
+{
+    mf_model *m;
+    mf_output x, y;
+
+    T_OK(mf_model_new(&m));
+    x = mf_model_input(m, "image", MF_DTYPE_U8, (int64_t[]){ SIDE, SIDE, 1 }, 3);
+    x = mf_layer(m, "Rescaling", MF_IN(x), "scale=0.00392157");
+    x = mf_layer(m, "Conv2D", MF_IN(x), "filters=8 kernel_size=[3,3] padding=same activation=relu");
+    y = mf_layer(m, "Conv2D", MF_IN(x), "filters=8 kernel_size=[3,3] padding=same use_bias=false");
+    y = mf_layer(m, "BatchNormalization", MF_IN(y), "momentum=0.9");
+    x = mf_layer(m, "ReLU", MF_IN(mf_layer(m, "Add", MF_IN(x, y), NULL)), NULL);
+    x = mf_layer(m, "MaxPooling2D", MF_IN(x), NULL);
+    x = mf_layer(m, "Flatten", MF_IN(x), NULL);
+    x = mf_layer(m, "Dense", MF_IN(x), "units=24 activation=tanh");
+    x = mf_layer(m, "LayerNormalization", MF_IN(x), NULL);
+    x = mf_layer(m, "Dropout", MF_IN(x), "rate=0.25");
+    mf_model_output(m, mf_layer(m, "Dense", MF_IN(x), "units=4"));
+    T_OK(mf_model_status(m));
+    return m;
+}
+
+/* Trains for some steps, with a last batch that is not full. */
+static void train(int threads, int shards, int batch, const char *disable, char sha[65])
+{
+    mf_dataset *set = corners();
+    mf_model *m = everything();
+    mf_trainer *t;
+
+    T_OK(mf_model_compile(m,
+                          &(mf_compile_options){ .optimizer = "momentum learning_rate=0.05",
+                                                 .metrics = "accuracy",
+                                                 .clip = "global_norm=5",
+                                                 .shards = shards,
+                                                 .threads = threads,
+                                                 .seed = 5,
+                                                 .disable = disable },
+                          &t));
+    T_OK(mf_fit(t, set, NULL, &(mf_fit_options){ .epochs = 2, .batch = batch }));
+    T_OK(mf_trainer_sha256(t, sha));
+    mf_trainer_free(t);
+    mf_model_free(m);
+    mf_dataset_unref(set);
+}
+
+MF_TEST(train_weights_do_not_depend_on_threads)
+{
+    char first[65], sha[65];
+
+    train(1, 5, 16, NULL, first);
+    for (int threads = 2; threads <= 4; threads++) {
+        train(threads, 5, 16, NULL, sha);
+        T_STREQ(sha, first);
+    }
+}
+
+MF_TEST(train_weights_do_not_depend_on_any_exact_pass)
+{
+    char first[65], sha[65];
+    int n;
+    const mf_pass *passes = mf_passes(&n);
+
+    train(2, 5, 16, NULL, first);
+    for (int i = 0; i < n; i++) {
+        if (!passes[i].exact || strcmp(passes[i].name, "inline") == 0)
+            continue;
+        train(2, 5, 16, passes[i].name, sha);
+        if (strcmp(sha, first) != 0)
+            T_FAIL("without the pass %s the weights are %s, not %s", passes[i].name, sha, first);
+    }
+}
+
+MF_TEST(train_shards_done_together_or_apart_give_the_same_bits_for_any_batch)
+{
+    static const int shards[] = { 1, 2, 3, 7, 8, 16, 64 }, batches[] = { 1, 3, 16, 50 };
+
+    for (int i = 0; i < MF_COUNT(shards); i++) {
+        for (int k = 0; k < MF_COUNT(batches); k++) {
+            char together[65], apart[65];
+
+            train(2, shards[i], batches[k], NULL, together);
+            train(2, shards[i], batches[k], "shards", apart);
+            if (strcmp(together, apart) != 0)
+                T_FAIL("%d shards of %d samples: %s together, %s apart", shards[i], batches[k],
+                       together, apart);
+        }
+    }
+}
+
+MF_TEST(train_learns_where_the_corner_is)
+{
+    mf_dataset *set = corners();
+    mf_model *m = everything();
+    mf_result results[MF_MAX_RESULTS];
+    mf_trainer *t;
+    int n;
+
+    T_OK(mf_model_compile(
+        m,
+        &(mf_compile_options){ .optimizer = "momentum learning_rate=0.05", .metrics = "accuracy" },
+        &t));
+    T_OK(mf_fit(t, set, NULL, &(mf_fit_options){ .epochs = 30, .batch = 10 }));
+    T_OK(mf_evaluate(t, set, results, &n));
+    T_EQ(n, 2);
+    T_STREQ(results[1].name, "accuracy");
+    T_EQ_F(results[1].value, 1.0);
+    mf_trainer_free(t);
+    mf_model_free(m);
+    mf_dataset_unref(set);
+}
