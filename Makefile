@@ -74,6 +74,7 @@ soak: ## hours instead of minutes: long fuzzing, the sweep against TensorFlow
 	@$(MAKE) --no-print-directory release
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(MAKE) --no-print-directory fuzz
 	@tools/run_tf_tests.sh --soak
+	@tests/train/run.py build/meshflow --kills 100
 
 engines: ## the cluster engines for the tests with real ones
 	@echo "engines: comes with a later capability"

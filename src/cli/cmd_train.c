@@ -18,6 +18,7 @@ typedef struct measured {
     int64_t begin_ns; /* of the second step */
     int64_t last_ns;
     double loss; /* of the last step */
+    bool loss_known; /* there was one */
 } measured;
 
 static mf_status count_step(void *ctx, mf_trainer *t, const mf_step_report *report)
@@ -27,6 +28,7 @@ static mf_status count_step(void *ctx, mf_trainer *t, const mf_step_report *repo
 
     (void)t;
     m->loss = report->results[0].value;
+    m->loss_known = true;
     m->last_ns = now;
     if (m->first_step_ns == 0) {
         m->first_step_ns = mf_clock_since_start_ns();
@@ -153,8 +155,12 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
     (void)getrusage(RUSAGE_SELF, &usage);
     mf_buf_str(&out, "{\"model\":");
     mf_buf_json(&out, m->job->model_text, strlen(m->job->model_text));
-    mf_buf_printf(&out, ",\"steps\":%lld,\"shards\":%d,\"workers\":1,\"loss\":%.9g",
-                  (long long)mf_trainer_step(m->job->trainer), m->job->compile.shards, m->loss);
+    mf_buf_printf(&out, ",\"steps\":%lld,\"shards\":%d,\"workers\":1,\"loss\":",
+                  (long long)mf_trainer_step(m->job->trainer), m->job->compile.shards);
+    if (m->loss_known)
+        mf_buf_printf(&out, "%.9g", m->loss);
+    else
+        mf_buf_str(&out, "null");
     for (int i = 1; i < n_test; i++)
         mf_buf_printf(&out, ",\"%s\":%.9g", test[i].name, test[i].value);
     if (n_test > 0)
@@ -175,6 +181,8 @@ static mf_status train(mf_job *job, mf_args *args)
     mf_progress progress = { .quiet = mf_args_has(args, "quiet") };
     mf_fit_options fit = { 0 };
     mf_result test[MF_MAX_RESULTS];
+    mf_status fitted, st;
+    mf_error why;
     int n_test = 0;
 
     MF_TRY(read_compile(job, args));
@@ -187,14 +195,19 @@ static mf_status train(mf_job *job, mf_args *args)
     fit.hooks = (mf_hook[]){ { .ctx = &m, .after_step = count_step }, mf_progress_hook(&progress) };
     fit.n_hooks = 2;
     stop_on_signals(job->trainer);
-    mf_status st = mf_fit(job->trainer, job->train, job->validation, &fit);
+    fitted = mf_fit(job->trainer, job->train, job->validation, &fit);
     stop_on_signals(NULL);
+    if (fitted != MF_OK) /* a checkpoint that could not be written is no reason to show nothing */
+        mf_error_save(fitted, &why);
+    st = fitted == MF_OK || m.loss_known ? MF_OK : fitted;
     if (st == MF_OK && !mf_args_has(args, "no-test"))
         st = mf_evaluate(job->trainer, job->test, test, &n_test);
     if (st == MF_OK)
         st = mf_progress_end(&progress, test, n_test);
     if (st == MF_OK && mf_args_has(args, "json"))
         st = print_json(&m, test, n_test);
+    if (fitted != MF_OK)
+        st = mf_error_restore(&why);
     mf_progress_deinit(&progress);
     return st;
 }

@@ -104,6 +104,7 @@ int main(int argc, char **argv)
 
     hold_standard_streams();
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
     st = run(&args, argc - 1, argv + 1);
     if (st != MF_OK) {
         report(&args, st);

@@ -186,6 +186,31 @@ static void *write_all(void *arg)
 
 /* ---- the folder ---- */
 
+/* What a killed process left behind: temporary files, and data whose index never came. */
+static void remove_rest(const char *dir)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+
+    while (d && (e = readdir(d)) != NULL) {
+        const char *data = strstr(e->d_name, ".data-");
+        mf_buf path = { 0 }, index = { 0 };
+
+        if (strncmp(e->d_name, base_name, sizeof base_name - 1) != 0)
+            continue;
+        mf_buf_printf(&path, "%s/%s", dir, e->d_name);
+        if (data)
+            mf_buf_printf(&index, "%s/%.*s.index", dir, (int)(data - e->d_name), e->d_name);
+        if (path.data && (strstr(e->d_name, ".tmp-") ||
+                          (index.data && access(index.data, F_OK) != 0 && errno == ENOENT)))
+            (void)unlink(path.data);
+        mf_buf_deinit(&path);
+        mf_buf_deinit(&index);
+    }
+    if (d)
+        (void)closedir(d);
+}
+
 static mf_status make_dir(const char *dir)
 {
     if (mkdir(dir, 0777) == 0 || errno == EEXIST)
@@ -199,6 +224,7 @@ mf_status mf_checkpoints_open(const char *dir, int keep, mf_checkpoints **out)
 
     *out = NULL;
     MF_TRY(make_dir(dir));
+    remove_rest(dir);
     c = mf_calloc(1, sizeof *c);
     if (!c || !(c->dir = mf_strdup(dir))) {
         mf_free(c);

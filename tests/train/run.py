@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Training by the program: killed, resumed, with damaged files and full disks.
+
+Usage: run.py PROGRAM [--kills N] [PATTERN]
+
+Prints TAP lines and, last, `N passed, N failed, N skipped`. The undisturbed run is the oracle:
+after whatever happened on the way, weights_sha256 must be the same.
+"""
+import argparse
+import glob
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+STEPS = 60
+TESTS = []
+
+
+def test(fn):
+    TESTS.append(fn)
+    return fn
+
+
+class Failed(Exception):
+    pass
+
+
+def check(condition, text):
+    if not condition:
+        raise Failed(text)
+
+
+class Bench:
+    """A program and a folder to work in."""
+
+    def __init__(self, program, kills):
+        self.program, self.kills = program, kills
+        self.dir = tempfile.mkdtemp()
+        self.random = random.Random(1)  # of when to kill; results must not depend on it
+
+    def out(self, name):
+        return os.path.join(self.dir, name)
+
+    def command(self, *more, model="mlp", steps=STEPS, batch=32, seed=3):
+        return [self.program, "train", "--model", model, "--data", "fashion-mnist", "--batch",
+                str(batch), "--optimizer", "adam", "--seed", str(seed), "--steps", str(steps), "--quiet",
+                "--no-test", "--json", *more]
+
+    def run(self, *more, code=0, limit=None, **kind):
+        def set_limit():
+            if limit is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        r = subprocess.run(self.command(*more, **kind), capture_output=True, text=True, timeout=300,
+                           preexec_fn=set_limit)
+        check(r.returncode == code, "exit code %d, not %d: %s" % (r.returncode, code, r.stderr))
+        return r
+
+    def sha(self, *more, **kind):
+        return json.loads(self.run(*more, **kind).stdout.splitlines()[-1])["weights_sha256"]
+
+
+# ---- the same weights ----
+
+@test
+def weights_are_the_same_for_1_to_4_threads(b):
+    first = b.sha("--threads", "1", model="fashion-cnn", steps=50, batch=16)
+    for threads in "2", "3", "4":
+        sha = b.sha("--threads", threads, model="fashion-cnn", steps=50, batch=16)
+        check(sha == first, "%s threads: %s, one: %s" % (threads, sha, first))
+
+
+@test
+def a_run_that_stops_and_goes_on_gives_the_same_weights(b):
+    out = b.out("stops")
+    for steps in 7, 20, 41:
+        b.run("--out", out, "--resume", "--save-steps", "10", steps=steps)
+    check(b.sha("--out", out, "--resume") == b.sha(), "other weights after going on")
+
+
+# ---- kill ----
+
+def newest(out):
+    found = glob.glob(os.path.join(out, "model.ckpt-*.index"))
+    return max(found, key=lambda p: int(p.split("-")[-1].split(".")[0])) if found else None
+
+
+def kill_once(b, command, longest):
+    """Starts and kills after a random time; tells whether it was killed, and in a save."""
+    p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        out, err = p.communicate(timeout=b.random.uniform(0.02, longest))
+        check(p.returncode == 0, err)
+        return False
+    except subprocess.TimeoutExpired:
+        p.send_signal(signal.SIGKILL)
+        p.communicate()
+        return True
+
+
+@test
+def killed_at_random_moments_and_resumed_it_gives_the_same_weights(b):
+    start = time.monotonic()
+    want = b.sha("--save-steps", "1", "--out", b.out("whole"), batch=64)
+    longest = max(0.2, time.monotonic() - start)
+    killed, in_save, round_ = 0, 0, 0
+    while killed < b.kills or in_save == 0:
+        out = b.out("killed-%d" % round_)
+        round_ += 1
+        check(round_ < 50 * b.kills, "cannot be hit while it saves")
+        command = b.command("--out", out, "--resume", "--save-steps", "1", batch=64)
+        while killed < b.kills or in_save == 0:
+            if not kill_once(b, command, longest):
+                break
+            killed += 1
+            in_save += bool(glob.glob(os.path.join(out, "*.tmp-*")))
+        got = b.sha("--out", out, "--resume", "--save-steps", "1", batch=64)
+        check(got == want, "after %d kills: %s, not %s" % (killed, got, want))
+        check(not glob.glob(os.path.join(out, "*.tmp-*")), "temporary files stay in %s" % out)
+    print("# %d kills, %d of them in the middle of a save" % (killed, in_save))
+
+
+# ---- damage ----
+
+def with_checkpoints(b, name):
+    out = b.out(name)
+    b.run("--out", out, "--save-steps", "20", steps=40)
+    return out
+
+
+@test
+def a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(b):
+    want = b.sha()
+    for what in "index", "data-00000-of-00001":
+        for way in "cut", "flipped", "empty":
+            out = with_checkpoints(b, "damage-%s-%s" % (what, way))
+            path = newest(out).replace("index", what)
+            data = bytearray(open(path, "rb").read())
+            if way == "flipped":
+                data[len(data) // 2] ^= 4
+            else:
+                del data[len(data) // 2 if way == "cut" else 0:]
+            open(path, "wb").write(data)
+            r = b.run("--out", out, "--resume", "--save-steps", "20")
+            check("model.ckpt-40 is damaged" in r.stderr, "%s %s: not said: %s" % (what, way, r.stderr))
+            sha = json.loads(r.stdout.splitlines()[-1])["weights_sha256"]
+            check(sha == want, "%s %s: other weights" % (what, way))
+
+
+@test
+def without_any_whole_checkpoint_it_says_so(b):
+    out = with_checkpoints(b, "all-damaged")
+    for path in glob.glob(os.path.join(out, "*.index")):
+        open(path, "wb").write(b"no index")
+    r = b.run("--out", out, "--resume", code=1)
+    check("no checkpoint in" in r.stderr and "is whole" in r.stderr, r.stderr)
+
+
+@test
+def another_seed_or_number_of_shards_is_refused_on_resume(b):
+    out = with_checkpoints(b, "other")
+    r = b.run("--out", out, "--resume", code=1, seed=4)
+    check("was made with seed 3" in r.stderr, r.stderr)
+    r = b.run("--out", out, "--resume", "--shards", "5", code=1)
+    check("was made with shards 8" in r.stderr, r.stderr)
+
+
+# ---- disks ----
+
+@test
+def a_full_disk_is_said_and_training_goes_on(b):
+    r = b.run("--out", b.out("full"), "--save-steps", "20", code=1, limit=100000)
+    check("training goes on" in r.stderr, r.stderr)
+    sha = json.loads(r.stdout.splitlines()[-1])["weights_sha256"]
+    check(sha == b.sha(), "other weights")
+    check(newest(b.out("full")) is None, "a checkpoint that does not fit was left")
+
+
+@test
+def a_folder_that_cannot_be_made_is_said_at_once(b):
+    path = b.out("file")
+    open(path, "w").close()
+    r = b.run("--out", os.path.join(path, "below"), code=1)
+    check("cannot create" in r.stderr, r.stderr)
+
+
+@test
+def only_so_many_checkpoints_are_kept(b):
+    out = b.out("keep")
+    b.run("--out", out, "--save-steps", "5", "--keep", "3")
+    kept = sorted(os.path.basename(p) for p in glob.glob(os.path.join(out, "*.index")))
+    check(kept == ["model.ckpt-50.index", "model.ckpt-55.index", "model.ckpt-60.index"], str(kept))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("program")
+    p.add_argument("pattern", nargs="?", default="")
+    p.add_argument("--kills", type=int, default=10)
+    args = p.parse_args()
+    passed = failed = 0
+    for fn in TESTS:
+        if args.pattern not in fn.__name__:
+            continue
+        b = Bench(os.path.abspath(args.program), args.kills)
+        try:
+            fn(b)
+            passed += 1
+            print("ok %d - %s" % (passed + failed, fn.__name__), flush=True)
+        except (Failed, subprocess.TimeoutExpired) as e:
+            failed += 1
+            print("not ok %d - %s" % (passed + failed, fn.__name__))
+            print("#   " + str(e).replace("\n", "\n#   "), flush=True)
+        finally:
+            shutil.rmtree(b.dir, ignore_errors=True)
+    print("%d passed, %d failed, 0 skipped" % (passed, failed))
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
