@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Meshflow against TensorFlow: signatures, ops, gradients, random graphs, whole programs.
+"""Meshflow against TensorFlow: signatures, ops, gradients, data files, random graphs, whole programs.
 
 Usage: run.py [--soak] [--seed N] [--filter TEXT] [--jobs N] [--table FILE]
 
@@ -23,6 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import control_flow  # noqa: E402
 import coverage  # noqa: E402
+import data  # noqa: E402
 import oplist  # noqa: E402
 import programs  # noqa: E402
 
@@ -109,6 +110,7 @@ def units(args):
     out += [dict(kind="op", name=o.name, count=args.generated) for o in ops if o.samples]
     out += [dict(kind="gradient", name=o.name) for o in ops]
     out += [dict(kind="control", name=n) for n in control_flow.NAMES]
+    out += [dict(kind="data", name=n) for n in data.names()]
     out += [dict(kind="graphs", name=str(i), count=args.graphs_per_unit)
             for i in range(args.graphs // args.graphs_per_unit)]
     out += [dict(kind="program", name=n) for n in programs.applicable()]
@@ -119,7 +121,7 @@ def units(args):
 
 def title(unit, r):
     name = {"signature": "signature of %s", "op": "%s", "gradient": "gradient of %s",
-            "graphs": "random graphs %s",
+            "graphs": "random graphs %s", "data": "data files: %s",
             "control": "gradients through control flow: %s", "program": "program %s"}[unit["kind"]] % unit["name"]
     if unit["kind"] in ("op", "gradient", "graphs"):
         name += ": %d cases equal, %d refused by both" % (r.get("compared", 0), r.get("refused", 0))

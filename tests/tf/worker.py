@@ -48,6 +48,9 @@ def run(unit):
     if kind == "control":
         import control_flow
         return outcome(control_flow.check(name, progress))
+    if kind == "data":
+        import data
+        return data.check(name)
     if kind == "graphs":
         return outcome(random_graphs.check(int(name), seed, unit["count"], start, progress))
     raise ValueError(kind)
