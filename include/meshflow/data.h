@@ -29,7 +29,8 @@ typedef struct mf_column {
 
 /* What `data` names: a set known by name ("fashion-mnist"), a folder (of IDX files, CIFAR batches,
  * images by class), or files, which may be a pattern ("train-*.tfrecord"): IDX, CIFAR binary,
- * TFRecord, npy, npz, CSV, libsvm. `settings` is text ("part=test label=y"), may be NULL;
+ * TFRecord, npy, npz, CSV, libsvm. Where the name does not tell the format, it stands in front:
+ * "csv:measures.txt". `settings` is text ("part=test label=y"), may be NULL;
  * docs/data.md lists what each format takes. Owns: the caller calls mf_dataset_unref(). Fails:
  * NOT_FOUND (naming what was looked for and where), INVALID_ARGUMENT, DATA_LOSS (naming file and
  * place). */
@@ -61,13 +62,15 @@ MF_API MF_MUST mf_status mf_dataset_shard(mf_dataset *set, int64_t parts, int64_
  * after the other). */
 MF_API MF_MUST mf_status mf_dataset_interleave(mf_dataset *const *sets, int n_sets, int64_t block,
                                                mf_dataset **out);
-/* Keep in memory what was read once, up to `max_bytes` (0: a quarter of the machine's memory). */
+/* Keep in memory what was read once, up to `max_bytes` (0: a quarter of the machine's memory).
+ * INVALID_ARGUMENT: samples that depend on the epoch (map, augment) are not kept. */
 MF_API MF_MUST mf_status mf_dataset_cache(mf_dataset *set, size_t max_bytes, mf_dataset **out);
 
 /* in and out: one pointer per column to the elements of one sample. */
 typedef mf_status mf_map_fn(void *ctx, uint64_t epoch, int64_t sample_id, const void *const *in,
                             void *const *out);
-/* fn is called from several threads at once; ctx must outlive the result. */
+/* fn is called from several threads at once; ctx must outlive the result. What fn does must follow
+ * from epoch and id alone. */
 MF_API MF_MUST mf_status mf_dataset_map(mf_dataset *set, const mf_column *columns, int n_columns,
                                         mf_map_fn *fn, void *ctx, mf_dataset **out);
 /* Change the image column: "crop=4 flip=true cutout=8 mean=[..] std=[..]". crop: pad by so many
@@ -109,7 +112,8 @@ MF_API MF_MUST mf_status mf_iterator_new(mf_dataset *set, const mf_iterator_opti
                                          mf_iterator **out);
 MF_API void mf_iterator_free(mf_iterator *it);
 /* Owns: *batch is the iterator's until the next call; its tensors may be kept with
- * mf_tensor_copy(). OUT_OF_RANGE: all epochs are over. */
+ * mf_tensor_copy(). Fails: OUT_OF_RANGE (all epochs are over), and as reading did: then the
+ * position stays where it is, and so does the failure, until somebody seeks past it. */
 MF_API MF_MUST mf_status mf_iterator_next(mf_iterator *it, const mf_batch **batch);
 /* Where the next batch begins, and to go there: the next batch is then exactly the one that would
  * have come. */

@@ -6,6 +6,10 @@
 #define COMMANDS(X) \
     X(train) \
     X(models) \
+    X(data_show) \
+    X(data_list) \
+    X(data_convert) \
+    X(audit) \
     X(graph_run) \
     X(graph_print) \
     X(graph_dot) \

@@ -49,6 +49,8 @@ static void *load(void *arg)
             have += some;
         publish(l, have, st);
     }
+    if (have == l->bytes && l->job.after && !atomic_load(&l->stop))
+        l->job.after(l->job.ctx);
     return NULL;
 }
 

@@ -12,16 +12,17 @@ typedef struct mf_loading mf_loading;
 /* Reads the next n bytes. Thread: the loading's. */
 typedef mf_status mf_loading_fn(void *ctx, void *to, size_t n);
 
-/* Fill `bytes` bytes at `to` by calls of fn, then call end (with bytes = 0 read), which may find
- * that there is too much. `release` is called once, when the loading is freed, also if it fails to
- * start. */
+/* All are called by the loading's thread, but `release`: that one by whoever frees it (or fails to
+ * start it). */
 typedef struct mf_loading_job {
     mf_loading_fn *read;
-    mf_status (*end)(void *ctx);
+    mf_status (*end)(void *ctx); /* all bytes are read: is there too much? */
+    void (*after)(void *ctx); /* optional: all went well, and nobody waits for this */
     void (*release)(void *ctx);
     void *ctx;
 } mf_loading_job;
 
+/* Fill `bytes` bytes at `to`. */
 MF_MUST mf_status mf_loading_start(const mf_loading_job *job, void *to, size_t bytes,
                                    mf_loading **out);
 /* Stops it where it is not done. */

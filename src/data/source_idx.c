@@ -2,6 +2,7 @@
 /* source_idx.c - IDX files: a folder of the MNIST family, or images alone; and Fashion-MNIST as
  * Debian ships it. */
 #include "data/arrays.h"
+#include "data/kept.h"
 #include "data/source.h"
 #include "formats/idx.h"
 
@@ -14,20 +15,38 @@ enum { LAZY_BYTES = 4 << 20 }; /* from this size on a file is read in the backgr
 
 /* ---- a file as rows ---- */
 
+/* What the background needs: the file, and where its elements go. */
+typedef struct idx_job {
+    mf_idx idx;
+    char *path;
+    void *data; /* the tensor's, which outlives the loading */
+} idx_job;
+
 static mf_status idx_job_read(void *ctx, void *to, size_t n)
 {
-    return mf_idx_next(ctx, to, n);
+    return mf_idx_next(&((idx_job *)ctx)->idx, to, n);
 }
 
 static mf_status idx_job_end(void *ctx)
 {
-    return mf_idx_end(ctx);
+    return mf_idx_end(&((idx_job *)ctx)->idx);
+}
+
+static void idx_job_keep(void *ctx)
+{
+    const idx_job *j = ctx;
+
+    if (mf_path_ends(j->path, ".gz"))
+        mf_kept_save(j->path, j->idx.dtype, &j->idx.shape, j->data, j->idx.bytes);
 }
 
 static void idx_job_release(void *ctx)
 {
-    mf_idx_close(ctx);
-    mf_free(ctx);
+    idx_job *j = ctx;
+
+    mf_idx_close(&j->idx);
+    mf_free(j->path);
+    mf_free(j);
 }
 
 /* Large pages: a third of the time to unpack a file went into faults of small ones. */
@@ -40,19 +59,27 @@ static void use_large_pages(void *data, size_t bytes)
         (void)madvise((void *)from, to - from, MADV_HUGEPAGE);
 }
 
-static mf_status start_loading(mf_idx *idx, mf_rows *rows)
+static mf_status start_loading(const char *path, mf_idx *idx, mf_rows *rows)
 {
-    mf_idx *moved = mf_calloc(1, sizeof *moved);
-    const mf_loading_job job = {
-        .read = idx_job_read, .end = idx_job_end, .release = idx_job_release, .ctx = moved
-    };
+    idx_job *j = mf_calloc(1, sizeof *j);
+    const mf_loading_job job = { .read = idx_job_read,
+                                 .end = idx_job_end,
+                                 .after = idx_job_keep,
+                                 .release = idx_job_release,
+                                 .ctx = j };
 
-    if (!moved)
+    if (!j)
         return MF_NOMEM("loading a file");
-    *moved = *idx;
-    idx->reader = NULL;
-    use_large_pages(rows->tensor->data, moved->bytes);
-    return mf_loading_start(&job, rows->tensor->data, moved->bytes, &rows->loading);
+    j->idx = *idx;
+    idx->reader = NULL; /* moved */
+    j->path = mf_strdup(path);
+    j->data = rows->tensor->data;
+    if (!j->path) {
+        idx_job_release(j);
+        return MF_NOMEM("loading a file");
+    }
+    use_large_pages(j->data, j->idx.bytes);
+    return mf_loading_start(&job, j->data, j->idx.bytes, &rows->loading);
 }
 
 static mf_status load_rows(const char *path, mf_rows *rows)
@@ -61,6 +88,10 @@ static mf_status load_rows(const char *path, mf_rows *rows)
     mf_status st;
 
     MF_TRY_TO(done, mf_idx_open(path, &idx));
+    if (idx.bytes >= LAZY_BYTES && mf_path_ends(path, ".gz"))
+        rows->tensor = mf_kept_find(path, idx.dtype, &idx.shape);
+    if (rows->tensor)
+        goto done;
     rows->tensor = mf_calloc(1, sizeof *rows->tensor);
     if (!rows->tensor) {
         st = MF_NOMEM("a tensor");
@@ -68,7 +99,7 @@ static mf_status load_rows(const char *path, mf_rows *rows)
     }
     MF_TRY_TO(done, mf_tensor_alloc(rows->tensor, idx.dtype, &idx.shape));
     if (idx.bytes >= LAZY_BYTES) {
-        MF_TRY_TO(done, start_loading(&idx, rows));
+        MF_TRY_TO(done, start_loading(path, &idx, rows));
     } else {
         MF_TRY_TO(done, mf_idx_next(&idx, rows->tensor->data, idx.bytes));
         MF_TRY_TO(done, mf_idx_end(&idx));

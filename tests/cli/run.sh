@@ -289,5 +289,7 @@ verdict "a closed output is a failure" "meshflow: cannot write the output"
 "$program" ops >out 2>&-
 check "closed error output does no harm" test -s out
 
+. "$root/tests/cli/data.sh"
+
 echo "$((n - failed)) passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

@@ -54,6 +54,9 @@ def run(unit):
     if kind == "training":
         import training
         return dict(failures=training.check(name, seed))
+    if kind == "data":
+        import data
+        return data.check(name)
     if kind == "graphs":
         return outcome(random_graphs.check(int(name), seed, unit["count"], start, progress))
     raise ValueError(kind)

@@ -425,6 +425,7 @@ MF_TEST(data_damage_of_a_file_read_in_the_background_reaches_readers)
     size_t len;
     mf_status st = MF_OK;
 
+    (void)setenv("MESHFLOW_DATA_CACHE_MIB", "0", 1);
     T_OK(mf_writer_open(path, MF_GZIP, false, &w));
     T_OK(mf_writer_write(w, head, sizeof head));
     for (int i = 0; i < N; i++) {
@@ -531,4 +532,96 @@ MF_TEST(data_generated_labels_follow_their_rule)
     }
     T_TRUE(counts[1] > 600 && counts[1] < 1500);
     mf_dataset_unref(set);
+}
+
+/* ---- copies between runs ---- */
+
+static void write_large_idx(const char *path, unsigned char add)
+{
+    enum { N = 12000, ROW = 512 };
+    const unsigned char head[16] = { 0, 0, 8, 3, 0, 0, N >> 8, N & 255, 0, 0, 0, 16, 0, 0, 0, 32 };
+    unsigned char row[ROW];
+    mf_writer *w;
+
+    T_OK(mf_writer_open(path, MF_GZIP, false, &w));
+    T_OK(mf_writer_write(w, head, sizeof head));
+    for (int i = 0; i < N; i++) {
+        memset(row, i + add, sizeof row);
+        T_OK(mf_writer_write(w, row, sizeof row));
+    }
+    T_OK(mf_writer_close(w));
+}
+
+static void expect_rows(const char *path, unsigned char add)
+{
+    unsigned char row[512];
+    mf_dataset *set;
+
+    T_OK(mf_dataset_open(path, NULL, &set));
+    for (int64_t i = 0; i < 12000; i += 37) {
+        T_OK(mf_dataset_read(set, 0, i, (void *[]){ row }));
+        T_EQ(row[7], (unsigned char)(i + add));
+    }
+    T_OK(mf_dataset_read(set, 0, 11999, (void *[]){ row }));
+    mf_dataset_unref(set);
+}
+
+/* The one file in the cache, once the background has written it; NULL: there is none. */
+static const char *only_copy(char *path)
+{
+    char command[128];
+    FILE *p;
+
+    path[0] = 0;
+    for (int i = 0; i < 100 && !path[0]; i++) {
+        (void)snprintf(command, sizeof command, "ls %s/cache/meshflow/*.rows 2>/dev/null", dir);
+        p = popen(command, "r");
+        T_TRUE(p && (fgets(path, 256, p) || !path[0]));
+        T_TRUE(pclose(p) >= 0);
+        usleep(10000);
+    }
+    path[strcspn(path, "\n")] = 0;
+    return path[0] ? path : NULL;
+}
+
+/* Keep the set open until the background has written the copy. */
+static void open_and_wait(const char *path, char *copy)
+{
+    mf_dataset *set;
+
+    T_OK(mf_dataset_open(path, NULL, &set));
+    T_TRUE(only_copy(copy) != NULL);
+    mf_dataset_unref(set);
+}
+
+MF_TEST(data_unpacked_copies_are_used_only_when_they_are_right)
+{
+    char path[64], copy[256];
+    char *bytes;
+    size_t len;
+
+    (void)snprintf(path, sizeof path, "%s", in_dir("x-idx3-ubyte.gz"));
+    (void)setenv("XDG_CACHE_HOME", in_dir("cache"), 1);
+    T_EQ(mkdir(in_dir("cache"), 0700), 0);
+    write_large_idx(path, 0);
+    open_and_wait(path, copy);
+    expect_rows(path, 0); /* from the copy */
+    write_large_idx(path, 5); /* another file under the same name */
+    expect_rows(path, 5);
+    unlink(copy);
+    open_and_wait(path, copy);
+    T_OK(mf_file_read(copy, 1 << 24, &bytes, &len));
+    for (size_t at = 0; at < 140; at++) { /* a damaged header, and a damaged element */
+        const size_t where = at < 136 ? at : len - at;
+
+        bytes[where] ^= 4;
+        T_OK(mf_file_write(copy, bytes, len));
+        bytes[where] ^= 4;
+        if (at % 15 == 0 || at > 130)
+            expect_rows(path, 5);
+    }
+    T_OK(mf_file_write(copy, bytes, len / 2));
+    expect_rows(path, 5);
+    free(bytes);
+    done();
 }

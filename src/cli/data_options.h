@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data_options.h - how commands take a data set: DATA and --set. */
+#ifndef MF_CLI_DATA_OPTIONS_H
+#define MF_CLI_DATA_OPTIONS_H
+
+#include "cli/command.h"
+
+#include <meshflow/data.h>
+
+#define MF_OPTION_SET                                                                              \
+    {                                                                                              \
+        "set", "SETTINGS", "settings of the data, as in --set 'part=test'", 0, true                \
+    }
+
+/* Open what the first argument names. A failure gets a hint about `data list`. */
+MF_MUST mf_status mf_cli_open_data(mf_args *args, const char *data, mf_dataset **out);
+
+#endif
