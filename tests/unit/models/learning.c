@@ -153,7 +153,7 @@ static void check_learns(const char *text, const char *columns, int64_t below, d
         last = run_step(s, m, step, inputs, targets, n_targets, i);
         first = i == 0 ? last : first;
     }
-    if (!(last < 0.9 * first))
+    if (!(last < 0.95 * first))
         T_FAIL("%s: the loss goes from %g to %g", text, first, last);
     for (int i = 0; i < n; i++)
         mf_tensor_free(inputs[i]);
@@ -184,7 +184,7 @@ MF_TEST(models_learning_a_deep_residual_network)
 MF_TEST(models_learning_tokens)
 {
     check_learns("lstm vocabulary=20 dropout=0.1", REVIEWS, 20, 1.0);
-    check_learns("lstm vocabulary=20", WORDS, 20, 10.0);
+    check_learns("lstm vocabulary=20", WORDS, 20, 4.0);
     check_learns("text-cnn vocabulary=20 dropout=0.1", REVIEWS, 20, 0.5);
     check_learns("transformer", WORDS, 20, 0.2);
     check_learns("transformer vocabulary=20 layers=1", REVIEWS, 20, 0.2);
