@@ -30,7 +30,7 @@ MF_API void mf_model_free(mf_model *model);
 MF_API mf_output mf_model_input(mf_model *model, const char *name, mf_dtype dtype,
                                 const int64_t *dims, int rank);
 /* A layer on these inputs, with settings as printf-like text (NULL: none). Every layer also takes
- * name='...' and trainable=false. `meshflow models --layers` lists them all. */
+ * name='...' and trainable=false. `meshflow models --kind layers` lists them all. */
 MF_API mf_output mf_layer(mf_model *model, const char *kind, const mf_output *inputs,
                           const char *settings, ...) __attribute__((format(printf, 4, 5)));
 /* What the model answers: class scores before the softmax, or predicted numbers. */
@@ -38,7 +38,7 @@ MF_API void mf_model_output(mf_model *model, mf_output output);
 
 /* What training makes small: the loss of every sample, [n], by Keras's name and settings
  * ("huber delta=2"). Losses over classes take scores before the softmax. For models that train
- * themselves; `meshflow models --losses` lists them all. */
+ * themselves; `meshflow models --kind losses` lists them all. */
 MF_API mf_output mf_loss(mf_model *model, const char *loss, mf_output output, mf_output label);
 
 /* A model of the zoo for such data, by name and settings ("mlp units=64"): input shapes and the

@@ -6,6 +6,8 @@
 #include "models/initializer.h"
 #include "models/metrics.h"
 #include "models/zoo.h"
+#include "train/optimizer.h"
+#include "train/schedule.h"
 
 #include <string.h>
 
@@ -16,7 +18,7 @@ typedef struct row {
 } row;
 
 typedef struct table {
-    const char *option; /* that asks for it */
+    const char *kind; /* --kind KIND */
     const char *title;
     row (*at)(int i); /* .name NULL: there are no more */
 } table;
@@ -47,11 +49,23 @@ static row initializer_at(int i)
     return (row){ mf_initializers[i].name, mf_initializers[i].settings, mf_initializers[i].about };
 }
 
+static row optimizer_at(int i)
+{
+    return (row){ mf_optimizers[i].name, mf_optimizers[i].settings, mf_optimizers[i].about };
+}
+
+static row schedule_at(int i)
+{
+    return (row){ mf_schedules[i].name, mf_schedules[i].settings, mf_schedules[i].about };
+}
+
 static const table tables[] = {
     { "layers", "layer", layer_at },
     { "losses", "loss", loss_at },
     { "metrics", "metric", metric_at },
     { "initializers", "initializer", initializer_at },
+    { "optimizers", "optimizer", optimizer_at },
+    { "schedules", "schedule", schedule_at },
 };
 
 /* "units=... activation=linear": what a signature says, as it is written. */
@@ -248,17 +262,33 @@ static mf_status show_model(mf_args *args, mf_arena *arena, mf_buf *out)
 
 /* ---- the command ---- */
 
+static const table *find_table(const char *kind)
+{
+    for (int i = 0; i < MF_COUNT(tables); i++) {
+        if (strcmp(tables[i].kind, kind) == 0)
+            return &tables[i];
+    }
+    return NULL;
+}
+
 static mf_status print_asked(mf_args *args, mf_arena *arena, mf_buf *out)
 {
     const bool markdown = mf_args_has(args, "markdown");
+    const char *kind;
+    int64_t at = 0;
     bool any = false;
 
-    for (int i = 0; i < MF_COUNT(tables); i++) {
-        if (!mf_args_has(args, tables[i].option))
-            continue;
+    while ((kind = mf_args_next(args, "kind", &at)) != NULL) {
+        const table *t = find_table(kind);
+
+        if (!t)
+            return mf_args_wrong(args,
+                                 "--kind takes layers, losses, metrics, initializers, "
+                                 "optimizers or schedules, not '%s'",
+                                 kind);
         mf_buf_str(out, any ? "\n" : "");
         any = true;
-        MF_TRY(print_table(&tables[i], markdown, out));
+        MF_TRY(print_table(t, markdown, out));
     }
     if (args->n_words > 0)
         return show_model(args, arena, out);
@@ -286,10 +316,8 @@ static const mf_option options[] = {
       "example",
       0, false },
     { "graph", "FILE", "write the model's graph: text (.pbtxt) or binary", 0, false },
-    { "layers", NULL, "list the layers that models are made of", 0, false },
-    { "losses", NULL, "list the losses", 0, false },
-    { "metrics", NULL, "list the metrics", 0, false },
-    { "initializers", NULL, "list the first values of weights", 0, false },
+    { "kind", "KIND", "list layers, losses, metrics, initializers, optimizers or schedules instead",
+      0, true },
     { "markdown", NULL, "print tables for documents", 0, false },
     { 0 },
 };
@@ -302,7 +330,7 @@ const mf_command mf_command_models = {
              "and their parameters. Settings as listed; those with ... must be given.",
     .options = options,
     .examples = (const char *const[]){ "meshflow models resnet20 width=32",
-                                       "meshflow models --layers --losses",
+                                       "meshflow models --kind layers --kind losses",
                                        "meshflow models mlp --graph mlp.pbtxt", NULL },
     .max_args = -1,
     .run = models_run,

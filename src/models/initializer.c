@@ -245,7 +245,7 @@ static mf_status find(mf_model *m, const char *text, const mf_initializer_kind *
     }
     return MF_FAIL(MF_NOT_FOUND, "there is no initializer '%.60s'%s%s%s", head,
                    close.best ? "; did you mean '" : "", close.best ? close.best : "",
-                   close.best ? "'?" : "; `meshflow models --initializers` lists them");
+                   close.best ? "'?" : "; `meshflow models --kind initializers` lists them");
 }
 
 mf_output mf_initializer(mf_model *model, const char *text, const mf_shape *shape,

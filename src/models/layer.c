@@ -106,7 +106,7 @@ static mf_status prepare(mf_model *m, const char *kind_name, const char *setting
     if (!*kind)
         return MF_FAIL(MF_NOT_FOUND, "there is no layer '%.60s'%s%s%s", kind_name,
                        close.best ? "; did you mean '" : "", close.best ? close.best : "",
-                       close.best ? "'?" : "; `meshflow models --layers` lists them");
+                       close.best ? "'?" : "; `meshflow models --kind layers` lists them");
     signature = mf_arena_printf(m->graph->arena, "{name: string = '', trainable: bool = true%s%s",
                                 (*kind)->settings[1] == '}' ? "" : ", ", (*kind)->settings + 1);
     if (!signature)

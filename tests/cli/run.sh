@@ -239,10 +239,11 @@ ok "a model's layers" "conv2d_1 (Conv2D)" "[?,14,14,64]" "parameters: 421,642, t
 ok "a model with settings for such data" "parameters: 94" -- \
     models mlp units=7 --columns 'image=float[3,3] label=int32[] classes=3' --graph mlp.pbtxt
 ok "its graph is one" "VarHandleOp" -- graph print mlp.pbtxt
-ok "layers and losses" "Dense  every" "units=..." "huber" "delta=1" -- models --layers --losses
-ok "as a document" "| accuracy | part" -- models --metrics --initializers --markdown
+ok "layers and losses" "Dense  every" "units=..." "huber" "delta=1" -- models --kind layers --kind losses
+ok "as a document" "| accuracy | part" -- models --kind metrics --kind initializers --markdown
 fails "an unknown model" "no model 'nlp'" "did you mean 'mlp'?" -- models nlp
 fails "a model for other data" "lstm needs a column 'tokens'" -- models lstm --columns 'image=float[3,3]'
+wrong "a list of nothing" "optimizers or schedules" -- models --kind weights
 wrong "columns of nothing" "the name of a model" -- models --columns 'image=float[3,3]'
 
 # ---- ops, params
