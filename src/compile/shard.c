@@ -7,7 +7,10 @@
  * Plainly done, every node of the function's body stands in the graph once for every shard. That is
  * what happens without the pass "shards". With it, nodes that treat samples one by one
  * (shard_rows.c) stand there once, on the whole batch, and those that add up over samples are told
- * where shards begin. Only what is left is done shard by shard: the bits are the same. */
+ * where shards begin. Only what is left is done shard by shard: the bits are the same.
+ *
+ * With several turns (micro-batches) this happens to one group of shards after the other, so that
+ * less lies in memory at a time. A group is a whole branch of the tree: again, the same bits. */
 #include "compile/shard.h"
 
 #include "base/log.h"
@@ -31,6 +34,8 @@ typedef struct mapper {
     const mf_function *function;
     const mf_attr *join;
     int n_batched;
+    const mf_output *in; /* the arguments: the node's inputs, or the rows of this turn */
+    int64_t first_sample; /* of this turn in the batch */
     int64_t samples, wanted, shards; /* wanted: those asked for; shards: those that are not empty */
     mf_graph *body;
     mf_compile facts; /* about the body, on the whole batch */
@@ -51,6 +56,12 @@ static bool is_op(const mf_node *n, const char *name)
 static int64_t shard_begin(const mapper *m, int64_t s)
 {
     return mf_shard_begin(m->samples, m->wanted, s);
+}
+
+/* There is more than one shard, though perhaps not in this turn. */
+static bool is_cut(const mapper *m)
+{
+    return mf_node_int(m->node, "shards") > 1;
 }
 
 /* ---- new nodes ---- */
@@ -124,7 +135,7 @@ static mf_status mark_part(mapper *m, const mf_node *n, mf_node *twin)
 {
     const mf_attr one = int_attr(1);
 
-    if (!is_op(n, "Conv2DBackpropFilter") || m->shards == 1)
+    if (!is_op(n, "Conv2DBackpropFilter") || !is_cut(m))
         return MF_OK;
     return mf_node_set_attr(m->c->graph, twin, "_shards", &one);
 }
@@ -195,7 +206,7 @@ static mf_status emit_summed(mapper *m, const mf_node *n)
     mf_node *twin;
 
     MF_TRY(emit_whole(m, n, MF_SUMMED, &twin));
-    if (m->shards == 1)
+    if (!is_cut(m))
         return MF_OK;
     MF_TRY(mf_node_set_attr(m->c->graph, twin, "_samples", &samples));
     return mf_node_set_attr(m->c->graph, twin, "_shards", &shards);
@@ -312,7 +323,7 @@ static mf_status emit_argument(mapper *m, const mf_node *n)
     e->whole = MF_ARENA_ARRAY(m->arena, mf_output, 2);
     if (!e->whole)
         return MF_NOMEM("shards");
-    e->whole[0] = m->node->inputs[index];
+    e->whole[0] = m->in[index];
     e->spread[0] = index < m->n_batched ? MF_ROWS : MF_SHARED;
     return MF_OK;
 }
@@ -447,7 +458,6 @@ static mf_status count_samples(mapper *m)
     if (m->samples < 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: the batch is empty", m->node->name);
     m->wanted = mf_node_int(m->node, "shards");
-    m->shards = m->wanted < m->samples ? m->wanted : m->samples;
     return MF_OK;
 }
 
@@ -459,18 +469,15 @@ static mf_status name_places(mapper *m)
     m->whole_name = mf_arena_printf(m->arena, "%s/batch", m->node->name);
     if (!m->part_name || !m->part_place || !m->whole_name)
         return MF_NOMEM("shards");
-    MF_TRY(mf_inline_chain(m->c, m->function, true, 0, &m->whole_place));
+    MF_TRY(mf_inline_chain(m->c, m->function, true, m->first_sample, &m->whole_place));
     for (int64_t s = 0; s < m->shards; s++) {
         m->part_name[s] = mf_arena_printf(m->arena, "%s/shard_%lld", m->node->name, (long long)s);
         if (!m->part_name[s])
             return MF_NOMEM("shards");
-        MF_TRY(mf_inline_chain(m->c, m->function, true, shard_begin(m, s), &m->part_place[s]));
+        MF_TRY(mf_inline_chain(m->c, m->function, true, m->first_sample + shard_begin(m, s),
+                               &m->part_place[s]));
     }
-    if (m->node->n_controls > 0)
-        MF_TRY(mf_inline_node(m->c, m->node->name, "NoOp", NULL, 0, NULL, 0, &m->pivot));
-    for (int i = 0; i < m->node->n_controls; i++)
-        mf_control(m->c->graph, m->pivot, m->node->controls[i]);
-    return mf_graph_status(m->c->graph);
+    return MF_OK;
 }
 
 /* Here is training: what is for inference falls away. */
@@ -523,8 +530,14 @@ static mf_status infer_body(mapper *m)
         if (index < 0 || index >= m->node->n_inputs)
             continue;
         const mf_output in = m->node->inputs[index];
+        mf_shape *known = MF_ARENA_NEW(m->body->arena, mf_shape);
 
-        shape.shape = &mf_compile_facts(m->c, in.node)->shapes[in.port];
+        if (!known)
+            return MF_NOMEM("shards");
+        *known = mf_compile_facts(m->c, in.node)->shapes[in.port];
+        if (index < m->n_batched)
+            known->dims[0] = m->samples;
+        shape.shape = known;
         MF_TRY(mf_node_set_attr(m->body, n, "_shape", &shape));
     }
     m->facts = (mf_compile){ .graph = m->body };
@@ -544,9 +557,9 @@ static mf_status open_body(mapper *m)
     return infer_body(m);
 }
 
-/* ---- the whole ---- */
+/* ---- one turn ---- */
 
-static mf_status add_results(mapper *m, mf_output *outs, mf_node *done)
+static mf_status add_results(mapper *m, mf_output *outs)
 {
     int n = 0;
 
@@ -560,7 +573,6 @@ static mf_status add_results(mapper *m, mf_output *outs, mf_node *done)
             return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: function %s has more than %d results",
                            m->node->name, m->function->name, m->node->n_outputs);
         MF_TRY(join(m, (int)index, u->inputs[0], &outs[index]));
-        mf_control(m->c->graph, done, outs[index].node);
         n++;
     }
     if (n != m->node->n_outputs)
@@ -569,24 +581,128 @@ static mf_status add_results(mapper *m, mf_output *outs, mf_node *done)
     return mf_graph_status(m->c->graph);
 }
 
-static mf_status map(mapper *m, mf_output *outs, mf_node **done)
+static mf_status map(mapper *m, mf_output *outs)
 {
-    MF_TRY(open_body(m));
-    MF_TRY(name_places(m));
-    for (int64_t i = 0; i < m->n_order; i++)
-        MF_TRY(emit(m, m->order[i]));
-    MF_TRY(mf_inline_node(m->c, m->node->name, "NoOp", NULL, 0, NULL, 0, done));
-    return add_results(m, outs, *done);
+    mf_status st;
+
+    m->shards = m->wanted < m->samples ? m->wanted : m->samples;
+    st = open_body(m);
+    if (st == MF_OK)
+        st = name_places(m);
+    for (int64_t i = 0; st == MF_OK && i < m->n_order; i++)
+        st = emit(m, m->order[i]);
+    if (st == MF_OK)
+        st = add_results(m, outs);
+    mf_graph_free(m->body);
+    return st;
+}
+
+/* ---- turn after turn ---- */
+
+/* The rows of a turn, which waits until the one before is over. */
+static mf_status cut_inputs(mapper *m, const mf_output *before, mf_output *in)
+{
+    const mf_named_attr attrs[] = { { "from", int_attr(m->first_sample) },
+                                    { "to", int_attr(m->first_sample + m->samples) } };
+
+    for (int i = 0; i < m->node->n_inputs; i++) {
+        in[i] = m->node->inputs[i];
+        if (i >= m->n_batched)
+            continue;
+        MF_TRY(new_node(m, "_Rows", &m->node->inputs[i], 1, attrs, 2, &in[i]));
+        for (int k = 0; before && k < m->node->n_outputs; k++)
+            mf_control(m->c->graph, in[i].node, before[k].node);
+    }
+    m->in = in;
+    return mf_graph_status(m->c->graph);
+}
+
+/* Two neighbouring branches of the tree, or two neighbouring ranges of rows. */
+static mf_status join_turns(mapper *m, mf_output *a, const mf_output *b)
+{
+    mf_output in[3];
+
+    for (int i = 0; i < m->node->n_outputs; i++) {
+        const bool sum = strcmp(m->join->strings[i].data, "sum") == 0;
+
+        in[0] = a[i];
+        in[1] = b[i];
+        in[2] = mf_scalar(m->c->graph, MF_DTYPE_I32, 0);
+        MF_TRY(mf_inline_adopt(m->c, in[2].node));
+        MF_TRY(new_node(m, sum ? "AddV2" : "ConcatV2", in, sum ? 2 : 3, NULL, 0, &a[i]));
+    }
+    return MF_OK;
+}
+
+/* Shards in a turn: a power of two, so that turns are branches of the tree. */
+static int64_t shards_of_turn(const mapper *m)
+{
+    const int64_t turns = mf_node_int(m->node, "turns");
+    int64_t n = 1;
+
+    if (turns <= 1)
+        return m->wanted;
+    while (n * turns < m->wanted)
+        n *= 2;
+    return n;
+}
+
+static mf_status map_turns(const mapper *all, int64_t size, mf_output *outs)
+{
+    const int64_t turns = (all->wanted + size - 1) / size;
+    const mf_output *before = NULL;
+    mf_output **result = MF_ARENA_ARRAY(all->arena, mf_output *, turns);
+    mapper m = *all;
+    int64_t n = 0;
+
+    if (!result)
+        return MF_NOMEM("shards");
+    for (int64_t t = 0; t < turns; t++) {
+        const int64_t from = t * size, to = from + size < all->wanted ? from + size : all->wanted;
+        mf_output *in = MF_ARENA_ARRAY(all->arena, mf_output, all->node->n_inputs);
+
+        m = *all;
+        m.first_sample = shard_begin(all, from);
+        m.samples = shard_begin(all, to) - m.first_sample;
+        m.wanted = to - from;
+        result[t] = MF_ARENA_ARRAY(all->arena, mf_output, all->node->n_outputs);
+        if (!in || !result[t])
+            return MF_NOMEM("shards");
+        if (m.samples == 0)
+            break; /* and so are all that follow */
+        MF_TRY(cut_inputs(&m, before, in));
+        MF_TRY(map(&m, result[t]));
+        before = result[t];
+        n++;
+    }
+    for (int64_t stride = 1; stride < n; stride *= 2) {
+        for (int64_t i = 0; i + stride < n; i += 2 * stride)
+            MF_TRY(join_turns(&m, result[i], result[i + stride]));
+    }
+    memcpy(outs, result[0], (size_t)all->node->n_outputs * sizeof *outs);
+    return MF_OK;
+}
+
+/* ---- the whole ---- */
+
+static mf_status make_pivot(mapper *m)
+{
+    if (m->node->n_controls > 0)
+        MF_TRY(mf_inline_node(m->c, m->node->name, "NoOp", NULL, 0, NULL, 0, &m->pivot));
+    for (int i = 0; i < m->node->n_controls; i++)
+        mf_control(m->c->graph, m->pivot, m->node->controls[i]);
+    return mf_graph_status(m->c->graph);
 }
 
 mf_status mf_lower_shard_map(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done)
 {
     mapper m = { .c = c,
                  .node = n,
+                 .in = n->inputs,
                  .arena = c->graph->arena,
                  .join = mf_node_attr(n, "join"),
                  .clever = mf_pass_is_on(c, "shards") };
-    mf_status st;
+    int64_t size;
     int first;
 
     mf_node_arg_range(n, false, 0, &first, &m.n_batched);
@@ -596,7 +712,14 @@ mf_status mf_lower_shard_map(mf_compile *c, mf_node *n, mf_output *outs, mf_node
     MF_TRY(mf_inline_find(c, n, mf_node_attr(n, "f")->func, &m.function));
     MF_TRY(mf_infer_more(c));
     MF_TRY(count_samples(&m));
-    st = map(&m, outs, done);
-    mf_graph_free(m.body);
-    return st;
+    MF_TRY(make_pivot(&m));
+    size = shards_of_turn(&m);
+    if (size < m.wanted)
+        MF_TRY(map_turns(&m, size, outs));
+    else
+        MF_TRY(map(&m, outs));
+    MF_TRY(mf_inline_node(c, n->name, "NoOp", NULL, 0, NULL, 0, done));
+    for (int i = 0; i < n->n_outputs; i++)
+        mf_control(c->graph, *done, outs[i].node);
+    return mf_graph_status(c->graph);
 }

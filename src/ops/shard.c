@@ -147,11 +147,12 @@ const mf_op mf_ops_shard[] = {
                      "f32[2] ; from=1 to=3 !fails", "f32[] ; from=0 to=0 !fails") },
     /* f on each of `shards` parts of the batch: the first dimension of every `batched` input, cut
      * into sizes that differ by at most one. Each result is joined as said: 'sum' in the fixed tree
-     * over the shard numbers, 'concat' along the first dimension. */
+     * over the shard numbers, 'concat' along the first dimension. turns: how many groups of shards
+     * come one after the other. */
     { .name = "_ShardMap",
       .def = "(batched:*Tbatched, shared:*Tshared) -> (output:*Tout) {Tbatched:list(type)>=1, "
              "Tshared:list(type)>=0, Tout:list(type)>=1, f:func, shards:int>=1, "
-             "join:list(string)>=1} is_stateful",
+             "turns:int=1, join:list(string)>=1} is_stateful",
       .control = MF_CONTROL_CALL,
       .infer = mf_infer_unknown,
       .grad = mf_grad_missing },

@@ -261,10 +261,12 @@ static mf_status map_shards(builder *b)
     MF_TRY(mf_outputs_add(b->arena, &b->results.list, end));
     b->results.list.n--;
     mf_define(b->graph, "train_step", in.at, b->results.list.at);
-    map = mf_applyf(b->graph, "_ShardMap", in.at,
-                    "f=@train_step shards=%d Tbatched=[%s] Tshared=[%s] Tout=[%s] join=[%s] "
-                    "name='shards'",
-                    shards, batched.data, shared.data, b->results.types.data, b->results.join.data);
+    map =
+        mf_applyf(b->graph, "_ShardMap", in.at,
+                  "f=@train_step shards=%d turns=%d Tbatched=[%s] Tshared=[%s] Tout=[%s] join=[%s] "
+                  "name='shards'",
+                  shards, b->options->micro_batches > 1 ? b->options->micro_batches : 1,
+                  batched.data, shared.data, b->results.types.data, b->results.join.data);
     mf_buf_deinit(&batched);
     mf_buf_deinit(&shared);
     b->map = map.node;

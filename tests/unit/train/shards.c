@@ -58,7 +58,8 @@ static mf_model *everything(void)
 }
 
 /* Trains for some steps, with a last batch that is not full. */
-static void train(int threads, int shards, int batch, const char *disable, char sha[65])
+static void train_in(int turns, int threads, int shards, int batch, const char *disable,
+                     char sha[65])
 {
     mf_dataset *set = corners();
     mf_model *m = everything();
@@ -69,6 +70,7 @@ static void train(int threads, int shards, int batch, const char *disable, char 
                                                  .metrics = "accuracy",
                                                  .clip = "global_norm=5",
                                                  .shards = shards,
+                                                 .micro_batches = turns,
                                                  .threads = threads,
                                                  .seed = 5,
                                                  .disable = disable },
@@ -78,6 +80,30 @@ static void train(int threads, int shards, int batch, const char *disable, char 
     mf_trainer_free(t);
     mf_model_free(m);
     mf_dataset_unref(set);
+}
+
+static void train(int threads, int shards, int batch, const char *disable, char sha[65])
+{
+    train_in(1, threads, shards, batch, disable, sha);
+}
+
+MF_TEST(train_micro_batches_give_the_same_bits)
+{
+    static const int shards[] = { 2, 7, 8 }, batches[] = { 5, 16, 50 };
+
+    for (int i = 0; i < MF_COUNT(shards); i++) {
+        for (int k = 0; k < MF_COUNT(batches); k++) {
+            char at_once[65], in_turns[65];
+
+            train(2, shards[i], batches[k], NULL, at_once);
+            for (int turns = 2; turns <= 8; turns += 3) {
+                train_in(turns, 2, shards[i], batches[k], NULL, in_turns);
+                if (strcmp(at_once, in_turns) != 0)
+                    T_FAIL("%d shards of %d samples in %d turns: %s, at once: %s", shards[i],
+                           batches[k], turns, in_turns, at_once);
+            }
+        }
+    }
 }
 
 MF_TEST(train_weights_do_not_depend_on_threads)
