@@ -121,6 +121,9 @@ MF_API MF_MUST mf_status mf_predict(mf_trainer *trainer, mf_dataset *data, mf_te
 MF_API MF_MUST mf_status mf_trainer_save(mf_trainer *trainer, const char *prefix);
 /* Weights and, where the checkpoint has it, everything else of training. */
 MF_API MF_MUST mf_status mf_trainer_restore(mf_trainer *trainer, const char *prefix);
+/* All weights, and nothing else: for evaluating and predicting. NOT_FOUND naming one that is not
+ * there. `where` is a prefix, or a folder whose newest checkpoint is meant. */
+MF_API MF_MUST mf_status mf_trainer_use(mf_trainer *trainer, const char *where);
 /* For fine-tuning: weights that the checkpoint has under the same name and shape; the others keep
  * their values. *loaded: how many. NOT_FOUND: none. */
 MF_API MF_MUST mf_status mf_trainer_load_weights(mf_trainer *trainer, const char *prefix,

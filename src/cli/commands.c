@@ -5,6 +5,9 @@
 /* clang-format off */
 #define COMMANDS(X) \
     X(train) \
+    X(eval) \
+    X(predict) \
+    X(bench_step) \
     X(models) \
     X(data_show) \
     X(data_list) \

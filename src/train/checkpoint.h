@@ -34,4 +34,8 @@ MF_MUST mf_status mf_checkpoints_close(mf_checkpoints *c);
  * changed. */
 MF_MUST mf_status mf_checkpoints_restore(const char *dir, mf_trainer *t, char **prefix);
 
+/* `where` is a prefix, or a folder, whose newest checkpoint is meant. Owns: mf_free(*prefix).
+ * NOT_FOUND: there is none. */
+MF_MUST mf_status mf_checkpoints_find(const char *where, char **prefix);
+
 #endif

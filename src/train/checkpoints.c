@@ -312,3 +312,22 @@ mf_status mf_checkpoints_restore(const char *dir, mf_trainer *t, char **prefix)
     mf_free(f.steps);
     return st;
 }
+
+mf_status mf_checkpoints_find(const char *where, char **prefix)
+{
+    struct stat info;
+    mf_status st;
+    found f;
+
+    *prefix = NULL;
+    if (stat(where, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        *prefix = mf_strdup(where);
+        return *prefix ? MF_OK : MF_NOMEM("a checkpoint");
+    }
+    st = search(where, &f);
+    if (st == MF_OK)
+        st = f.n > 0 ? prefix_of(where, f.steps[f.n - 1], prefix)
+                     : MF_FAIL(MF_NOT_FOUND, "there is no checkpoint in %s", where);
+    mf_free(f.steps);
+    return st;
+}

@@ -246,14 +246,36 @@ mf_status mf_trainer_restore(mf_trainer *t, const char *prefix)
     return restore(t, prefix, false, &loaded);
 }
 
-mf_status mf_trainer_load_weights(mf_trainer *t, const char *prefix, int64_t *loaded)
+mf_status mf_trainer_use(mf_trainer *t, const char *where)
+{
+    char *prefix;
+    mf_status st;
+    int64_t n = 0, wanted = 0;
+
+    for (int64_t i = 0; i < t->n_trained; i++)
+        wanted += t->trained[i].is_weight;
+    MF_TRY(mf_checkpoints_find(where, &prefix));
+    st = restore(t, prefix, true, &n);
+    if (st == MF_OK && n != wanted)
+        st = MF_FAIL(MF_NOT_FOUND,
+                     "%s has %lld of the model's %lld weights; was it made by another model?",
+                     prefix, (long long)n, (long long)wanted);
+    mf_free(prefix);
+    return st;
+}
+
+mf_status mf_trainer_load_weights(mf_trainer *t, const char *where, int64_t *loaded)
 {
     int64_t n = 0;
+    char *prefix;
+    mf_status st;
 
-    MF_TRY(restore(t, prefix, true, &n));
+    MF_TRY(mf_checkpoints_find(where, &prefix));
+    st = restore(t, prefix, true, &n);
+    if (st == MF_OK && n == 0)
+        st = MF_FAIL(MF_NOT_FOUND, "%s has none of the model's weights", prefix);
     if (loaded)
         *loaded = n;
-    if (n == 0)
-        return MF_FAIL(MF_NOT_FOUND, "%s has none of the model's weights", prefix);
-    return MF_OK;
+    mf_free(prefix);
+    return st;
 }

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_bench_step.c - `meshflow bench step`: how long a training step takes, on data made up. */
+#include "base/clock.h"
+#include "cli/job.h"
+#include "models/zoo.h"
+#include "train/trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 5 };
+
+typedef struct bench {
+    mf_arena *arena;
+    const char *model_text;
+    int64_t batch, steps;
+    mf_compile_options compile;
+    mf_dataset *data;
+    mf_model *model;
+    mf_trainer *trainer;
+    int64_t first_step_ns;
+    double rate[ROUNDS]; /* samples a second */
+} bench;
+
+/* ---- data ---- */
+
+/* Integers below `limit`, floats below 1: any will do. */
+static void fill(mf_tensor *t, int64_t limit)
+{
+    for (int64_t i = 0; i < t->count; i++)
+        mf_tensor_put(t, i,
+                      mf_dtype_is_int(t->dtype) ? (double)(i * 7919 % limit)
+                                                : (double)(i * 7919 % 1000) * 0.001);
+}
+
+static mf_status make_data(bench *b, const mf_column *columns, int n, int64_t classes)
+{
+    const char **names = MF_ARENA_ARRAY(b->arena, const char *, n);
+    mf_tensor **values = MF_ARENA_ARRAY(b->arena, mf_tensor *, n);
+    mf_status st = names && values ? MF_OK : MF_NOMEM("data");
+
+    for (int i = 0; st == MF_OK && i < n; i++) {
+        int64_t dims[MF_MAX_RANK] = { b->batch };
+
+        memcpy(dims + 1, columns[i].dims, (size_t)columns[i].rank * sizeof *dims);
+        names[i] = columns[i].name;
+        st = mf_tensor_new(columns[i].dtype, dims, columns[i].rank + 1, &values[i]);
+        if (st == MF_OK)
+            fill(values[i], strcmp(names[i], "label") == 0 && classes > 0 ? classes : 100);
+    }
+    if (st == MF_OK)
+        st = mf_dataset_of(names, (const mf_tensor *const *)values, n, &b->data);
+    for (int i = 0; values && i < n; i++)
+        mf_tensor_free(values[i]);
+    return st;
+}
+
+static mf_status make_model(bench *b)
+{
+    const char *head, *rest;
+    const mf_zoo_kind *kind;
+    mf_column *columns;
+    int64_t classes;
+    int n;
+
+    MF_TRY(mf_options_head(b->model_text, b->arena, &head, &rest));
+    kind = mf_zoo_find(head);
+    if (!kind)
+        return mf_zoo_build(b->model_text, NULL, 0, 0, &b->model);
+    MF_TRY(mf_zoo_columns(kind->example, b->arena, &columns, &n, &classes));
+    MF_TRY(make_data(b, columns, n, classes));
+    MF_TRY(mf_zoo_build(b->model_text, columns, n, classes, &b->model));
+    b->compile.loss = kind->loss;
+    b->compile.metrics = kind->metrics;
+    return mf_model_compile(b->model, &b->compile, &b->trainer);
+}
+
+/* ---- measuring ---- */
+
+static mf_status run_steps(bench *b, int64_t steps)
+{
+    return mf_fit(b->trainer, b->data, NULL,
+                  &(mf_fit_options){ .batch = b->batch,
+                                     .in_order = true,
+                                     .steps = mf_trainer_step(b->trainer) + steps });
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static mf_status measure(bench *b)
+{
+    int64_t begin = mf_clock_ns();
+
+    MF_TRY(run_steps(b, 1));
+    b->first_step_ns = mf_clock_ns() - begin;
+    MF_TRY(run_steps(b, 2));
+    begin = mf_clock_ns();
+    MF_TRY(run_steps(b, 1));
+    if (b->steps == 0) /* a fifth of a second for each round */
+        b->steps = 1 + 200000000 / (mf_clock_ns() - begin + 1);
+    for (int i = 0; i < ROUNDS; i++) {
+        begin = mf_clock_ns();
+        MF_TRY(run_steps(b, b->steps));
+        b->rate[i] = (double)(b->batch * b->steps) / ((double)(mf_clock_ns() - begin) * 1e-9);
+    }
+    qsort(b->rate, ROUNDS, sizeof b->rate[0], ascending);
+    return MF_OK;
+}
+
+static mf_status print(const bench *b, bool json)
+{
+    const double median = b->rate[ROUNDS / 2];
+    mf_buf out = { 0 };
+
+    if (json) {
+        mf_buf_str(&out, "{\"model\":");
+        mf_buf_json(&out, b->model_text, strlen(b->model_text));
+        mf_buf_printf(&out,
+                      ",\"batch\":%lld,\"shards\":%d,\"precision\":\"%s\","
+                      "\"samples_per_second\":%.6g,\"samples_per_second_min\":%.6g,"
+                      "\"samples_per_second_max\":%.6g,\"step_seconds\":%.6g,"
+                      "\"first_step_seconds\":%.6g}\n",
+                      (long long)b->batch, b->compile.shards,
+                      b->compile.precision ? b->compile.precision : "fp32", median, b->rate[0],
+                      b->rate[ROUNDS - 1], (double)b->batch / median,
+                      (double)b->first_step_ns * 1e-9);
+    } else {
+        mf_buf_printf(&out,
+                      "%.0f samples/s (%.0f to %.0f), %.3f ms a step of %lld samples, first "
+                      "step %.1f ms\n",
+                      median, b->rate[0], b->rate[ROUNDS - 1], 1e3 * (double)b->batch / median,
+                      (long long)b->batch, (double)b->first_step_ns * 1e-6);
+    }
+    return mf_cli_print(&out);
+}
+
+static mf_status read_args(bench *b, mf_args *args)
+{
+    int64_t shards = 8, threads = 0;
+
+    b->model_text = mf_args_value(args, "model");
+    if (!b->model_text)
+        return mf_args_wrong(args, "--model is missing: `meshflow models` lists them");
+    b->batch = 128;
+    MF_TRY(mf_args_int(args, "batch", 1, 1 << 20, &b->batch));
+    MF_TRY(mf_args_int(args, "steps", 1, INT64_MAX, &b->steps));
+    MF_TRY(mf_args_int(args, "shards", 1, 4096, &shards));
+    MF_TRY(mf_args_int(args, "threads", 0, 1024, &threads));
+    b->compile.shards = (int)shards;
+    b->compile.threads = (int)threads;
+    b->compile.precision = mf_args_value(args, "precision");
+    b->compile.disable = mf_args_value(args, "disable");
+    b->compile.optimizer = mf_args_value(args, "optimizer");
+    if (!b->compile.optimizer)
+        b->compile.optimizer = "momentum";
+    return MF_OK;
+}
+
+static mf_status bench_step_run(mf_args *args)
+{
+    bench b = { .arena = mf_arena_new() };
+    mf_status st = b.arena ? read_args(&b, args) : MF_NOMEM("a measurement");
+
+    if (st == MF_OK)
+        st = make_model(&b);
+    if (st == MF_OK)
+        st = measure(&b);
+    if (st == MF_OK)
+        st = print(&b, mf_args_has(args, "json"));
+    mf_trainer_free(b.trainer);
+    mf_model_free(b.model);
+    mf_dataset_unref(b.data);
+    mf_arena_free(b.arena);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "model", "MODEL", "a model of the zoo, with settings", 0, false },
+    { "batch", "N", "samples of a step; 128 unless told", 0, false },
+    { "steps", "N", "steps of a round; as many as take a fifth of a second unless told", 0, false },
+    { "shards", "N", "parts that every batch is cut into; 8 unless told", 0, false },
+    { "threads", "N", "threads; as many as there are cores unless told", 0, false },
+    { "precision", "P", "fp32, bf16 or fp16", 0, false },
+    { "optimizer", "OPT", "momentum unless told", 0, false },
+    { "disable", "PASSES", "passes to leave out", 0, false },
+    { "json", NULL, "print one object", 0, false },
+    { 0 },
+};
+
+const mf_command mf_command_bench_step = {
+    .name = "bench step",
+    .arguments = "",
+    .summary = "measure a training step",
+    .about = "Five rounds of steps on made-up data of the right shape: the median rate, the lowest "
+             "and the highest. The first step, which compiles, is told apart.",
+    .options = options,
+    .examples =
+        (const char *const[]){ "meshflow bench step --model fashion-cnn --batch 128", NULL },
+    .run = bench_step_run,
+};

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_eval.c - `meshflow eval` and `meshflow predict`: a trained model on data. */
+#include "base/file.h"
+#include "cli/job.h"
+#include "formats/npy.h"
+
+#include <string.h>
+
+static mf_status open_trained(mf_job *job, mf_args *args)
+{
+    const char *from = mf_args_value(args, "from");
+
+    if (!from)
+        return mf_args_wrong(args, "--from is missing: a checkpoint, or the folder of a training");
+    MF_TRY(mf_job_open(job, args, false));
+    MF_TRY(mf_job_compile(job, args));
+    return mf_trainer_use(job->trainer, from);
+}
+
+/* ---- eval ---- */
+
+static mf_status print_results(const mf_args *args, const mf_result *results, int n)
+{
+    const bool json = mf_args_has(args, "json");
+    mf_buf out = { 0 };
+
+    for (int i = 0; i < n; i++) {
+        if (json)
+            mf_buf_printf(&out, "%s\"%s\":%.9g", i ? "," : "{", results[i].name, results[i].value);
+        else
+            mf_buf_printf(&out, "%-12s %.4f\n", results[i].name, results[i].value);
+    }
+    mf_buf_str(&out, json ? "}\n" : "");
+    return mf_cli_print(&out);
+}
+
+static mf_status eval_run(mf_args *args)
+{
+    mf_result results[MF_MAX_RESULTS];
+    mf_job job = { 0 };
+    mf_status st = open_trained(&job, args);
+    int n = 0;
+
+    if (st == MF_OK)
+        st = mf_evaluate(job.trainer, job.test, results, &n);
+    if (st == MF_OK)
+        st = print_results(args, results, n);
+    mf_job_deinit(&job);
+    return st;
+}
+
+/* ---- predict ---- */
+
+static mf_status write_npy(const mf_tensor *t, const char *path)
+{
+    mf_buf bytes = { 0 };
+    mf_status st = mf_npy_encode(t, &bytes);
+
+    if (st == MF_OK)
+        st = mf_file_write(path, bytes.data, bytes.len);
+    mf_buf_deinit(&bytes);
+    return st;
+}
+
+static int64_t highest(const float *scores, int64_t n)
+{
+    int64_t best = 0;
+
+    for (int64_t i = 1; i < n; i++)
+        best = scores[i] > scores[best] ? i : best;
+    return best;
+}
+
+/* One line for each sample: its highest class, or its numbers. */
+static mf_status print_predictions(const mf_job *job, const mf_tensor *t)
+{
+    const int64_t n = mf_tensor_dim(t, 0), width = n > 0 ? mf_tensor_count(t) / n : 0;
+    const float *values = mf_tensor_data(t);
+    const char *const *names;
+    const int64_t classes = mf_dataset_classes(job->test, &names);
+    mf_buf out = { 0 };
+
+    if (mf_tensor_dtype(t) != MF_DTYPE_F32)
+        return MF_FAIL(MF_UNIMPLEMENTED, "the model does not answer with floats; use --output");
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = values + i * width;
+
+        mf_buf_printf(&out, "%lld", (long long)mf_dataset_sample_id(job->test, i));
+        if (classes == width && width > 1) {
+            const int64_t best = highest(row, width);
+
+            mf_buf_printf(&out, " %lld%s%s", (long long)best, names ? " " : "",
+                          names ? names[best] : "");
+        }
+        for (int64_t k = 0; classes != width && k < width; k++)
+            mf_buf_printf(&out, " %.6g", (double)row[k]);
+        mf_buf_str(&out, "\n");
+    }
+    return mf_cli_print(&out);
+}
+
+static mf_status predict_run(mf_args *args)
+{
+    const char *path = mf_args_value(args, "output");
+    mf_tensor *out = NULL;
+    mf_job job = { 0 };
+    mf_status st = open_trained(&job, args);
+
+    if (st == MF_OK)
+        st = mf_predict(job.trainer, job.test, &out);
+    if (st == MF_OK)
+        st = path ? write_npy(out, path) : print_predictions(&job, out);
+    mf_tensor_free(out);
+    mf_job_deinit(&job);
+    return st;
+}
+
+/* ---- commands ---- */
+
+static const mf_option eval_options[] = {
+    MF_JOB_OPTIONS,
+    { "from", "CKPT", "a checkpoint, or a folder, whose newest is taken", 0, false },
+    { 0 },
+};
+
+const mf_command mf_command_eval = {
+    .name = "eval",
+    .arguments = "",
+    .summary = "test a trained model on data",
+    .about = "Prints loss and metrics over all samples of the data's test part, or of --test.",
+    .options = eval_options,
+    .examples =
+        (const char *const[]){ "meshflow eval --model mlp --data fashion-mnist --from run", NULL },
+    .run = eval_run,
+};
+
+static const mf_option predict_options[] = {
+    MF_JOB_OPTIONS,
+    { "from", "CKPT", "a checkpoint, or a folder, whose newest is taken", 0, false },
+    { "output", "FILE", "write what the model answers as .npy", 0, false },
+    { 0 },
+};
+
+const mf_command mf_command_predict = {
+    .name = "predict",
+    .arguments = "",
+    .summary = "what a trained model answers",
+    .about = "One line for each sample of the data's test part, or of --test: its number, and the "
+             "class with the highest score (or, without classes, the numbers).",
+    .options = predict_options,
+    .examples = (const char *const[]){ "meshflow predict --model mlp --data fashion-mnist "
+                                       "--from run --output scores.npy",
+                                       NULL },
+    .run = predict_run,
+};
