@@ -273,6 +273,7 @@ static const struct {
     const char *op;
     bool (*rule)(const mf_rows_query *q);
 } rules[] = {
+    { "AddN", all },
     { "ArgMax", axes },
     { "ArgMin", axes },
     { "AvgPool", first },
