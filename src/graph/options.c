@@ -123,12 +123,12 @@ mf_status mf_options_parse(const char *subject, const char *signature, const cha
 
 static int find(const mf_options *o, const char *name)
 {
-    for (int i = 0; i < o->n; i++) {
-        if (strcmp(o->attrs[i].name, name) == 0)
-            return i;
-    }
-    MF_ASSERT(!"a setting that the signature does not have");
-    return 0;
+    int i = 0;
+
+    while (i < o->n && strcmp(o->attrs[i].name, name) != 0)
+        i++;
+    MF_ASSERT(i < o->n); /* else the signature has no such setting */
+    return i;
 }
 
 const mf_attr *mf_options_get(const mf_options *o, const char *name)
