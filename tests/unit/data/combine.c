@@ -160,7 +160,7 @@ MF_TEST(data_cache_reads_once_and_keeps_what_fits)
     int64_t x;
     char c;
 
-    T_OK(mf_dataset_cache(&s->base, 500, &cached)); /* room for half of them */
+    T_OK(mf_dataset_cache(&s->base, 50 * 33, &cached)); /* room for half of them */
     T_FAILS(MF_UNAVAILABLE, "try again", mf_dataset_read(cached, 0, 3, (void *[]){ &x, &c }));
     for (int round = 0; round < 3; round++) {
         for (int64_t i = 0; i < 100; i++) {

@@ -430,7 +430,7 @@ MF_TEST(data_damage_of_a_file_read_in_the_background_reaches_readers)
     T_OK(mf_writer_write(w, head, sizeof head));
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < ROW; k++)
-            row[k] = (unsigned char)(i * 31 + k * k * i);
+            row[k] = (unsigned char)((unsigned)i * 31 + (unsigned)(k * k) * (unsigned)i);
         T_OK(mf_writer_write(w, row, sizeof row));
     }
     T_OK(mf_writer_close(w));
