@@ -24,7 +24,7 @@ static const char *in_dir(const char *name)
     char *p = path[next++ % 4];
 
     if (!dir[0]) {
-        strcpy(dir, "/tmp/mf_data_XXXXXX");
+        (void)snprintf(dir, sizeof dir, "/tmp/mf_data_XXXXXX");
         T_TRUE(mkdtemp(dir) != NULL);
     }
     (void)snprintf(p, sizeof path[0], "%s/%s", dir, name);
