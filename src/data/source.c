@@ -210,7 +210,7 @@ static mf_status guess(const char *data, const mf_source **out)
     mf_status st;
 
     *out = NULL;
-    if (mf_paths_glob(data, &paths) != MF_OK) {
+    if (mf_paths_glob(data, &paths) != MF_OK || paths.n == 0) {
         mf_paths_deinit(&paths);
         return not_found(data);
     }
@@ -248,6 +248,7 @@ mf_status mf_dataset_open(const char *data, const char *settings, mf_dataset **o
         source = NULL;
     if (!source)
         MF_TRY_TO(done, guess(data, &source));
+    MF_ASSERT(source);
     MF_TRY_TO(done, mf_options_parse(source->name, source->settings, settings, arena, &o));
     MF_TRY_TO(done, source->open(source->is_name ? NULL : data, &o, out));
 done:

@@ -24,7 +24,7 @@ static const char *in_dir(const char *name)
     char *p = path[next++ % 4];
 
     if (!dir[0]) {
-        strcpy(dir, "/tmp/mf_data_XXXXXX");
+        (void)snprintf(dir, sizeof dir, "/tmp/mf_data_XXXXXX");
         T_TRUE(mkdtemp(dir) != NULL);
     }
     (void)snprintf(p, sizeof path[0], "%s/%s", dir, name);
@@ -430,7 +430,7 @@ MF_TEST(data_damage_of_a_file_read_in_the_background_reaches_readers)
     T_OK(mf_writer_write(w, head, sizeof head));
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < ROW; k++)
-            row[k] = (unsigned char)(i * 31 + k * k * i);
+            row[k] = (unsigned char)((unsigned)i * 31 + (unsigned)(k * k) * (unsigned)i);
         T_OK(mf_writer_write(w, row, sizeof row));
     }
     T_OK(mf_writer_close(w));
