@@ -3,7 +3,7 @@
  *
  *     mf_output x = mf_model_input(m, "image", MF_DTYPE_U8, (int64_t[]){ 28, 28, 1 }, 3);
  *     x = mf_layer(m, "Rescaling", MF_IN(x), "scale=0.00392157");
- *     x = mf_layer(m, "Flatten", MF_IN(x), "");
+ *     x = mf_layer(m, "Flatten", MF_IN(x), " ");
  *     x = mf_layer(m, "Dense", MF_IN(x), "units=128 activation=relu");
  *     mf_model_output(m, mf_layer(m, "Dense", MF_IN(x), "units=10"));
  *
