@@ -156,6 +156,7 @@ static mf_output build(mf_model *m, const char *kind_name, const mf_output *inpu
                                      .first_weight = first_weight,
                                      .n_weights = m->n_weights - first_weight,
                                      .depth = m->depth };
+    /* cppcheck-suppress returnDanglingLifetime ; an output points into the graph */
     return out;
 }
 

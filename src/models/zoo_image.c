@@ -158,9 +158,8 @@ static mf_output resnet(mf_zoo_call *z, int blocks)
     for (int stage = 0; stage < 3; stage++) {
         for (int block = 0; block < blocks; block++)
             x = mf_layer(z->model, "ResidualBlock", MF_IN(x),
-                         "filters=%lld strides=%d l2=%.9g momentum=%.9g",
-                         (long long)(width << stage), stage > 0 && block == 0 ? 2 : 1, l2,
-                         momentum);
+                         "filters=%lld strides=%d l2=%.9g momentum=%.9g", (long long)width << stage,
+                         stage > 0 && block == 0 ? 2 : 1, l2, momentum);
     }
     return class_scores(z, layer(z, "GlobalAveragePooling2D", x, ""));
 }

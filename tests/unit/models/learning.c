@@ -127,7 +127,7 @@ static double run_step(mf_session *s, const mf_model *m, mf_output loss, mf_tens
 static void check_learns(const char *text, const char *columns, int64_t below, double rate)
 {
     mf_arena *arena = mf_arena_new();
-    mf_tensor *inputs[8];
+    mf_tensor *inputs[8] = { NULL };
     const char *targets[200];
     mf_column *list;
     int64_t classes;
