@@ -243,9 +243,7 @@ static mf_status find(mf_model *m, const char *text, const mf_initializer_kind *
             return mf_options_parse((*out)->name, (*out)->settings, rest, m->graph->arena, &r->o);
         mf_closest_try(&close, (*out)->name);
     }
-    return MF_FAIL(MF_NOT_FOUND, "there is no initializer '%.60s'%s%s%s", head,
-                   close.best ? "; did you mean '" : "", close.best ? close.best : "",
-                   close.best ? "'?" : "; `meshflow models --initializers` lists them");
+    return mf_model_unknown("initializer", head, close.best, " --initializers");
 }
 
 mf_output mf_initializer(mf_model *model, const char *text, const mf_shape *shape,

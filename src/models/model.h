@@ -65,6 +65,10 @@ struct mf_model {
 /* What is known about an output's shape; the first dimension of a batch is not. Errors go to the
  * graph. */
 mf_shape mf_model_shape(mf_model *model, mf_output output);
+/* "there is no layer 'Dens'; did you mean 'Dense'?" `option` of `meshflow models` lists them all.
+ */
+mf_status mf_model_unknown(const char *what, const char *name, const char *closest,
+                           const char *option);
 mf_weight *mf_model_weight(const mf_model *model, const char *name); /* NULL when there is none */
 
 #endif

@@ -72,7 +72,7 @@ MF_TEST(models_zoo_says_what_the_data_lacks)
     mf_model *m;
 
     T_FAILS(MF_NOT_FOUND, "did you mean 'resnet20'", make("resnet21", MNIST, &m));
-    T_FAILS(MF_NOT_FOUND, "there are mlp, ", make("zzzzzzzzzz", MNIST, &m));
+    T_FAILS(MF_NOT_FOUND, "`meshflow models` lists them", make("zzzzzzzzzz", MNIST, &m));
     T_FAILS(MF_INVALID_ARGUMENT, "cnn needs a column 'image'",
             make("cnn", "tokens=int32[64] label=int32[] classes=2", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "the data has tokens int32[64]",
