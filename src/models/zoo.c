@@ -46,6 +46,8 @@ static mf_status build(mf_zoo_call *z, const char *text)
         return unknown(head);
     MF_TRY(mf_options_parse(z->kind->name, z->kind->settings, rest, arena, &z->o));
     mf_model_output(z->model, z->kind->build(z));
+    z->model->loss = z->kind->loss;
+    z->model->metrics = z->kind->metrics;
     return mf_model_status(z->model);
 }
 
