@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char base_name[] = "model.ckpt-";
+static const char base_name[] = "model.ckpt-", list_name[] = "checkpoint";
 
 struct mf_checkpoints {
     char *dir;
@@ -118,7 +118,7 @@ static mf_status write_list(const mf_checkpoints *c, const found *f)
     for (int64_t i = 0; i < f->n; i++)
         mf_buf_printf(&text, "all_model_checkpoint_paths: \"%s%lld\"\n", base_name,
                       (long long)f->steps[i]);
-    mf_buf_printf(&path, "%s/checkpoint", c->dir);
+    mf_buf_printf(&path, "%s/%s", c->dir, list_name);
     st = text.data && path.data ? mf_file_write(path.data, text.data, text.len)
                                 : MF_NOMEM("a checkpoint");
     mf_buf_deinit(&text);
@@ -196,7 +196,8 @@ static void remove_rest(const char *dir)
         const char *data = strstr(e->d_name, ".data-");
         mf_buf path = { 0 }, index = { 0 };
 
-        if (strncmp(e->d_name, base_name, sizeof base_name - 1) != 0)
+        if (strncmp(e->d_name, base_name, sizeof base_name - 1) != 0 &&
+            strncmp(e->d_name, list_name, sizeof list_name - 1) != 0)
             continue;
         mf_buf_printf(&path, "%s/%s", dir, e->d_name);
         if (data)

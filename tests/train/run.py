@@ -125,6 +125,8 @@ def killed_at_random_moments_and_resumed_it_gives_the_same_weights(b):
         got = b.sha("--out", out, "--resume", "--save-steps", "1", batch=64)
         check(got == want, "after %d kills: %s, not %s" % (killed, got, want))
         check(not glob.glob(os.path.join(out, "*.tmp-*")), "temporary files stay in %s" % out)
+        audit = subprocess.run([b.program, "audit", out], capture_output=True, text=True)
+        check(audit.returncode == 0, "samples: %s%s" % (audit.stdout, audit.stderr))
     print("# %d kills, %d of them in the middle of a save" % (killed, in_save))
 
 
