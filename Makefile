@@ -24,7 +24,7 @@ endef
 
 release: ## build the program and the libraries
 	@tools/install_packages.sh build
-	$(call build,release)
+	$(call build,release,meshflow meshflow_shared meshflow_static man)
 	@for f in build/release/meshflow build/release/libmeshflow.so* build/release/libmeshflow.a; do \
 		if [ -e "$$f" ]; then cp -af "$$f" build/; fi; done
 
