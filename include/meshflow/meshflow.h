@@ -3,6 +3,7 @@
 #ifndef MESHFLOW_MESHFLOW_H
 #define MESHFLOW_MESHFLOW_H
 
+#include <meshflow/coordinator.h>
 #include <meshflow/data.h>
 #include <meshflow/graph.h>
 #include <meshflow/model.h>
