@@ -6,7 +6,9 @@
 #include <meshflow/coordinator.h>
 #include <meshflow/data.h>
 #include <meshflow/graph.h>
+#include <meshflow/hooks.h>
 #include <meshflow/model.h>
+#include <meshflow/monitored.h>
 #include <meshflow/session.h>
 #include <meshflow/status.h>
 #include <meshflow/tensor.h>

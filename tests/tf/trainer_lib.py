@@ -26,13 +26,15 @@ AFTER_STEP = ctypes.CFUNCTYPE(ctypes.c_int, P, P, ctypes.POINTER(Report))
 
 
 class Hook(ctypes.Structure):
-    _fields_ = [("ctx", P), ("begin", P), ("after_step", AFTER_STEP), ("after_epoch", P), ("end", P)]
+    _fields_ = [("ctx", P), ("begin", P), ("after_step", AFTER_STEP), ("after_epoch", P), ("end", P),
+                ("after_create_session", P), ("before_run", P), ("after_run", P), ("forgive", P), ("release", P)]
 
 
 class FitOptions(ctypes.Structure):
     _fields_ = [("epochs", I64), ("steps", I64), ("batch", I64), ("in_order", ctypes.c_bool),
                 ("hooks", ctypes.POINTER(Hook)), ("n_hooks", ctypes.c_int), ("out", TEXT), ("save_steps", I64),
-                ("keep", ctypes.c_int), ("resume", ctypes.c_bool)]
+                ("keep", ctypes.c_int), ("trace", TEXT), ("trace_step", I64), ("resume", ctypes.c_bool),
+                ("summary_steps", I64)]
 
 
 for name in ("mf_trainer_free", "mf_dataset_unref"):
