@@ -13,6 +13,7 @@
     X(data_list) \
     X(data_convert) \
     X(audit) \
+    X(events_show) \
     X(graph_run) \
     X(graph_print) \
     X(graph_dot) \

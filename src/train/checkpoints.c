@@ -250,6 +250,11 @@ mf_status mf_checkpoints_save(mf_checkpoints *c, mf_trainer *t)
     mf_snapshot *s;
 
     MF_TRY(mf_snapshot_take(t, &s));
+    return mf_checkpoints_put(c, s);
+}
+
+mf_status mf_checkpoints_put(mf_checkpoints *c, mf_snapshot *s)
+{
     pthread_mutex_lock(&c->lock);
     while (c->next)
         pthread_cond_wait(&c->changed, &c->lock);
@@ -286,7 +291,17 @@ static bool is_damage(mf_status st)
            st == MF_UNIMPLEMENTED;
 }
 
+static mf_status restore_trainer(void *t, const char *prefix)
+{
+    return mf_trainer_restore(t, prefix);
+}
+
 mf_status mf_checkpoints_restore(const char *dir, mf_trainer *t, char **prefix)
+{
+    return mf_checkpoints_try(dir, restore_trainer, t, prefix);
+}
+
+mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, void *ctx, char **prefix)
 {
     found f;
     mf_status st = search(dir, &f);
@@ -298,7 +313,7 @@ mf_status mf_checkpoints_restore(const char *dir, mf_trainer *t, char **prefix)
         st = prefix_of(dir, f.steps[i], &p);
         if (st != MF_OK)
             break;
-        st = mf_trainer_restore(t, p);
+        st = restore(ctx, p);
         if (st == MF_OK) {
             *prefix = p;
             break;

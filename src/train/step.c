@@ -334,6 +334,8 @@ static mf_status update_weights(builder *b)
         MF_TRY(mf_clip(b->graph, b->options->clip, updates, b->n_pending));
     for (int i = 0; i < b->n_pending; i++)
         mf_update_weight(&updates[i]);
+    b->s->weights = updates;
+    b->s->n_weights = b->n_pending;
     if (b->s->updates.kind->finish)
         b->s->updates.kind->finish(&b->s->updates);
     return mf_graph_status(b->graph);
