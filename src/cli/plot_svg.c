@@ -12,7 +12,8 @@ enum { WIDTH = 760, LEFT = 76, RIGHT = 24, TOP = 56, PANEL = 220, GAP = 56, BOTT
 static const char style[] =
     "<style>\n"
     ":root{color-scheme:light dark}\n"
-    "svg{background:#fff;font:13px system-ui,sans-serif}\n"
+    "svg{font:13px system-ui,sans-serif}\n"
+    ".paper{fill:#fff}\n"
     "text{fill:#333}\n"
     ".title{font-size:15px;font-weight:600}\n"
     ".grid{stroke:#8884;stroke-width:1}\n"
@@ -20,7 +21,7 @@ static const char style[] =
     ".training{fill:none;stroke:#0072b2;stroke-width:1.6;stroke-linejoin:round}\n"
     ".validation{fill:#d55e00;stroke:#d55e00}\n"
     ".test{fill:#009e73;stroke:#009e73}\n"
-    "@media (prefers-color-scheme:dark){svg{background:#1b1b1b}text{fill:#ddd}"
+    "@media (prefers-color-scheme:dark){.paper{fill:#1b1b1b}text{fill:#ddd}"
     ".training{stroke:#56b4e9}.validation{fill:#e69f00;stroke:#e69f00}}\n"
     "</style>\n";
 
@@ -151,7 +152,10 @@ static void put_head(const mf_curve *c, const char *title, int height, mf_buf *o
                   "viewBox=\"0 0 %d %d\" role=\"img\">\n<title>",
                   WIDTH, height, WIDTH, height);
     put_text(out, title);
-    mf_buf_printf(out, "</title>\n%s<text class=\"title\" x=\"%d\" y=\"22\">", style, LEFT);
+    mf_buf_printf(out,
+                  "</title>\n%s<rect class=\"paper\" width=\"100%%\" height=\"100%%\"/>\n<text "
+                  "class=\"title\" x=\"%d\" y=\"22\">",
+                  style, LEFT);
     put_text(out, title);
     mf_buf_str(out, "</text>\n");
     for (int l = 0; l < MF_CURVE_LINES; l++) {
