@@ -175,6 +175,21 @@ def another_seed_or_number_of_shards_is_refused_on_resume(b):
     check("was made with shards 8" in r.stderr, r.stderr)
 
 
+# ---- fine-tuning ----
+
+@test
+def frozen_weights_keep_their_bits_and_the_others_learn(b):
+    b.run("--out", b.out("first"), steps=20)
+    b.run("--init", b.out("first"), "--freeze", "dense/*", "--out", b.out("second"), steps=20, seed=4)
+    r = subprocess.run([b.program, "ckpt", "diff", b.out("first"), b.out("second")],
+                       capture_output=True, text=True)
+    check("dense_1/kernel: " in r.stdout, "the head did not learn: %s" % r.stdout)
+    check("dense/kernel:" not in r.stdout.replace("dense/kernel/", "") and "dense/bias:" not in r.stdout,
+          "frozen weights moved: %s" % r.stdout)
+    r = b.run("--freeze", "no_such_layer*", code=1)
+    check("no weight is called" in r.stderr, r.stderr)
+
+
 # ---- disks ----
 
 @test
