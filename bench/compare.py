@@ -4,13 +4,15 @@
 Rounds of both sides alternate; the median counts. TensorFlow runs as it comes (its optimizer on, as
 many threads as cores), except for the dispatch row, where both sides have elision switched off.
 
-Usage: build/venv/bin/python bench/compare.py [SUBJECT...]   (start size dispatch gemm conv chain)
+Usage: build/venv/bin/python bench/compare.py [SUBJECT...]   (start size dispatch gemm conv chain
+       net checkpoint)
 """
 import ctypes
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -40,8 +42,9 @@ def row(subject, size, ours, peer, unit, note=""):
 class Ours:
     """A run whose feeds and result handles are made once: what is timed is mf_session_run."""
 
-    def __init__(self, graph, fetch, feeds, disable=""):
-        self.session = mf.Session(graph.as_graph_def().SerializeToString(), disable=disable)
+    def __init__(self, graph, fetch, feeds, disable="", folder=None):
+        self.session = mf.Session(graph.as_graph_def().SerializeToString(), disable=disable,
+                                  allow_dirs=[folder] if folder else [])
         self.feeds = [mf.to_tensor(v) for v in feeds.values()]
         self.names = mf._names([k.name for k in feeds])
         self.tensors = (mf.P * max(1, len(self.feeds)))(*self.feeds)
@@ -85,8 +88,8 @@ def time_once(run, target=0.15):
 
 
 def compare(subject, size, graph, fetch, feeds, unit=1e3, name="ms", tolerance=1e-3, disable="",
-            config=None, flops=None):
-    ours, peer = Ours(graph, fetch, feeds, disable), Theirs(graph, fetch, feeds, config)
+            config=None, flops=None, folder=None):
+    ours, peer = Ours(graph, fetch, feeds, disable, folder), Theirs(graph, fetch, feeds, config)
     ours(), peer()
     a, b = np.asarray(ours.value(), np.float64), np.asarray(peer.value(), np.float64)
     bad = np.max(np.abs(a - b)) / (1 + np.max(np.abs(b))) if a.size else 0
@@ -302,8 +305,58 @@ def size():
     os.remove(stripped)
 
 
+class Files:
+    """Two hundred MB of weights as a checkpoint, and the graphs that write and read it."""
+
+    def __init__(self, folder, count=64, side=1024):
+        rng = np.random.RandomState(1)
+        self.values = [rng.randn(side, side).astype("f") for _ in range(count)]
+        self.mb = count * side * side * 4 / 1e6
+        self.plain, self.prefix = os.path.join(folder, "plain"), os.path.join(folder, "model")
+        names, specs = ["w%d" % i for i in range(count)], [""] * count
+        self.save, self.load = tf.Graph(), tf.Graph()
+        with self.save.as_default():
+            feeds = [tf.placeholder(tf.float32, [side, side]) for _ in names]
+            written = tf.raw_ops.SaveV2(prefix=self.prefix, tensor_names=names, shape_and_slices=specs,
+                                        tensors=feeds)
+            with tf.control_dependencies([written]):
+                self.saved = tf.identity(feeds[0][0, 0])
+            self.feeds = dict(zip(feeds, self.values))
+        with self.load.as_default():
+            read = tf.raw_ops.RestoreV2(prefix=self.prefix, tensor_names=names, shape_and_slices=specs,
+                                        dtypes=[tf.float32] * count)
+            self.loaded = tf.add_n([t[0, 0] for t in read])
+
+    def write_plain(self):
+        """What the disk can do: the same bytes in the same portions, and fsync."""
+        fd = os.open(self.plain, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for v in self.values:
+            os.write(fd, v)
+        os.fsync(fd)
+        os.close(fd)
+
+
+def checkpoint():
+    """Ours ends with fsync; TensorFlow's does not, so the disk is the peer. Reading: from the page
+    cache, checksums and all, by both."""
+    with tempfile.TemporaryDirectory(dir=os.path.join(ROOT, "build")) as folder:
+        f = Files(folder)
+        ours = Ours(f.save, f.saved, f.feeds, folder=folder)
+        mine, disk = [], []
+        f.write_plain(), ours()
+        for _ in range(ROUNDS):
+            for runs, times in ((f.write_plain, disk), (ours, mine)):
+                begin = time.perf_counter()
+                runs()
+                times.append(time.perf_counter() - begin)
+        m, d = statistics.median(mine), statistics.median(disk)
+        row("write", "%.0f MB, fsync and CRC" % f.mb, m, d, "s",
+            "%.0f MB/s, the disk %.0f" % (f.mb / m, f.mb / d))
+        compare("restore", "%.0f MB" % f.mb, f.load, f.loaded, {}, folder=folder)
+
+
 SUBJECTS = {"start": start, "size": size, "dispatch": dispatch, "gemm": gemm, "conv": conv,
-            "chain": chain, "net": net}
+            "chain": chain, "net": net, "checkpoint": checkpoint}
 
 
 def main():

@@ -93,7 +93,7 @@ mf_status mf_file_read(const char *path, size_t max_bytes, char **data, size_t *
     return st;
 }
 
-static mf_status write_all(int fd, const char *path, const char *data, size_t len)
+static mf_status write_bytes(int fd, const char *path, const char *data, size_t len)
 {
     while (len > 0) {
         const ssize_t n = write(fd, data, len);
@@ -105,7 +105,14 @@ static mf_status write_all(int fd, const char *path, const char *data, size_t le
         data += n;
         len -= (size_t)n;
     }
-    return fsync(fd) != 0 ? mf_errno_status(errno, "fsync", path) : MF_OK;
+    return MF_OK;
+}
+
+static mf_status write_all(int fd, const char *path, const mf_file_part *parts, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        MF_TRY(write_bytes(fd, path, parts[i].data, parts[i].len));
+    return MF_OK;
 }
 
 static void sync_directory_of(const char *path)
@@ -120,44 +127,30 @@ static void sync_directory_of(const char *path)
     mf_free(copy);
 }
 
-mf_status mf_file_write(const char *path, const void *data, size_t len)
+/* A pipe or device: there is nothing to replace. */
+static mf_status write_in_place(const char *path, const mf_file_part *parts, int64_t n)
 {
-    const size_t tmp_size = strlen(path) + 16;
-    char *tmp = mf_calloc((int64_t)tmp_size, 1);
-    mf_status st = MF_OK;
-    struct stat info;
-    int fd;
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    mf_status st;
 
-    if (!tmp)
-        return MF_NOMEM("a file name");
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
-        /* A pipe or device: there is nothing to replace. */
-        fd = open(path, O_WRONLY | O_CLOEXEC);
-        (void)snprintf(tmp, tmp_size, "%s", "");
-    } else {
-        (void)snprintf(tmp, tmp_size, "%s.tmp-XXXXXX", path);
-        fd = mkostemp(tmp, O_CLOEXEC);
-    }
-    if (fd < 0) {
-        st = mf_errno_status(errno, "create", path);
-        goto done;
-    }
-    if (tmp[0] == '\0') {
-        while (len > 0 && st == MF_OK) {
-            const ssize_t n = write(fd, data, len);
+    if (fd < 0)
+        return mf_errno_status(errno, "create", path);
+    st = write_all(fd, path, parts, n);
+    (void)close(fd);
+    return st;
+}
 
-            if (n < 0 && errno != EINTR)
-                st = mf_errno_status(errno, "write", path);
-            if (n > 0) {
-                data = (const char *)data + n;
-                len -= (size_t)n;
-            }
-        }
-        (void)close(fd);
-        goto done;
-    }
+static mf_status replace(const char *path, char *tmp, const mf_file_part *parts, int64_t n)
+{
+    const int fd = mkostemp(tmp, O_CLOEXEC);
+    mf_status st;
+
+    if (fd < 0)
+        return mf_errno_status(errno, "create", path);
     (void)fchmod(fd, 0644);
-    st = write_all(fd, path, data, len);
+    st = write_all(fd, path, parts, n);
+    if (st == MF_OK && fsync(fd) != 0)
+        st = mf_errno_status(errno, "fsync", path);
     if (close(fd) != 0 && st == MF_OK)
         st = mf_errno_status(errno, "close", path);
     if (st == MF_OK && rename(tmp, path) != 0)
@@ -166,8 +159,28 @@ mf_status mf_file_write(const char *path, const void *data, size_t len)
         sync_directory_of(path);
     else
         (void)unlink(tmp);
+    return st;
+}
 
-done:
+mf_status mf_file_write_parts(const char *path, const mf_file_part *parts, int64_t n)
+{
+    const size_t tmp_size = strlen(path) + 16;
+    struct stat info;
+    char *tmp;
+    mf_status st;
+
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return write_in_place(path, parts, n);
+    tmp = mf_calloc((int64_t)tmp_size, 1);
+    if (!tmp)
+        return MF_NOMEM("a file name");
+    (void)snprintf(tmp, tmp_size, "%s.tmp-XXXXXX", path);
+    st = replace(path, tmp, parts, n);
     mf_free(tmp);
     return st;
+}
+
+mf_status mf_file_write(const char *path, const void *data, size_t len)
+{
+    return mf_file_write_parts(path, &(mf_file_part){ data, len }, 1);
 }

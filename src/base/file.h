@@ -9,8 +9,15 @@
  * Fails: NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (larger than max_bytes), DATA_LOSS. */
 MF_MUST mf_status mf_file_read(const char *path, size_t max_bytes, char **data, size_t *len);
 
+typedef struct mf_file_part {
+    const void *data;
+    size_t len;
+} mf_file_part;
+
 /* Replace a file whole or not at all: temporary, fsync, rename, fsync of the directory. */
 MF_MUST mf_status mf_file_write(const char *path, const void *data, size_t len);
+/* The same for bytes that lie in several places. */
+MF_MUST mf_status mf_file_write_parts(const char *path, const mf_file_part *parts, int64_t n);
 
 /* The status that says what errno means for `path`: "cannot <verb> '<path>': <reason>". */
 mf_status mf_errno_status(int err, const char *verb, const char *path);

@@ -179,7 +179,8 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
 static mf_status train(mf_job *job, mf_args *args)
 {
     measured m = { .job = job };
-    mf_progress progress = { .quiet = mf_args_has(args, "quiet") };
+    mf_progress progress = { .quiet = mf_args_has(args, "quiet"),
+                             .json = mf_args_has(args, "json") };
     mf_fit_options fit = { 0 };
     mf_result test[MF_MAX_RESULTS];
     mf_status fitted, st;
@@ -192,7 +193,7 @@ static mf_status train(mf_job *job, mf_args *args)
     MF_TRY(freeze(job, args));
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(change_weights(job, args));
-    mf_progress_init(&progress, job, &fit);
+    MF_TRY(mf_progress_init(&progress, job, &fit));
     fit.hooks = (mf_hook[]){ { .ctx = &m, .after_step = count_step }, mf_progress_hook(&progress) };
     fit.n_hooks = 2;
     stop_on_signals(job->trainer);

@@ -12,6 +12,10 @@
     X(data_show) \
     X(data_list) \
     X(data_convert) \
+    X(ckpt_show) \
+    X(ckpt_verify) \
+    X(ckpt_diff) \
+    X(ckpt_convert) \
     X(audit) \
     X(events_show) \
     X(graph_run) \

@@ -70,7 +70,8 @@ static mf_status read_numbers(mf_job *job, mf_args *args)
 
 mf_status mf_job_open(mf_job *job, mf_args *args, bool with_training)
 {
-    *job = (mf_job){ .model_text = mf_args_value(args, "model") };
+    *job = (mf_job){ .model_text = mf_args_value(args, "model"),
+                     .data_text = mf_args_value(args, "data") };
     if (!job->model_text)
         return mf_args_wrong(args,
                              "--model is missing: `meshflow models` lists what there is to choose");

@@ -11,6 +11,7 @@
 
 typedef struct mf_job {
     const char *model_text; /* "mlp units=64" */
+    const char *data_text; /* "fashion-mnist" */
     mf_dataset *train, *validation, *test; /* NULL where not asked for */
     mf_model *model;
     mf_trainer *trainer;

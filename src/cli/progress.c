@@ -1,86 +1,277 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* progress.c - progress of a training. */
+/* progress.c - follows a training: counts, collects the curve, and decides when to show what. */
 #include "cli/progress.h"
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cli/text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-enum { SHOW_EVERY_MS = 100, LINES_EVERY_MS = 5000 };
+enum { BAR_EVERY_MS = 100, LINES_EVERY_MS = 5000, EPOCHS_EVERY_MS = 500, PLOT_ROWS = 12 };
 
-void mf_progress_init(mf_progress *p, const mf_job *job, const mf_fit_options *fit)
+static bool is_terminal(void)
 {
-    const int64_t batch = fit->batch > 0 ? fit->batch : 32;
+    const char *term = getenv("TERM");
 
+    return isatty(STDERR_FILENO) != 0 && term && strcmp(term, "dumb") != 0;
+}
+
+mf_status mf_progress_init(mf_progress *p, const mf_job *job, const mf_fit_options *fit)
+{
     p->job = job;
-    p->terminal = isatty(STDERR_FILENO) != 0;
-    p->per_epoch = (mf_dataset_count(job->train) + batch - 1) / batch;
+    p->out = fit->out;
+    p->terminal = is_terminal();
+    p->utf8 = mf_cli_is_utf8();
+    p->batch = fit->batch > 0 ? fit->batch : 32;
+    p->per_epoch = (mf_dataset_count(job->train) + p->batch - 1) / p->batch;
+    p->per_epoch = p->per_epoch > 0 ? p->per_epoch : 1;
     p->total = fit->steps > 0 ? fit->steps : p->per_epoch * (fit->epochs > 0 ? fit->epochs : 1);
+    p->epochs = (p->total + p->per_epoch - 1) / p->per_epoch;
+    p->curve = mf_calloc(1, sizeof *p->curve);
+    return p->curve ? MF_OK : MF_NOMEM("the learning curve");
 }
 
 void mf_progress_deinit(mf_progress *p)
 {
-    (void)p;
+    mf_free(p->curve);
 }
 
-static void show(const mf_progress *p, const mf_step_report *r, bool last)
+double mf_progress_seconds(const mf_progress *p)
 {
-    const double time = (double)(p->shown_ns - p->begin_ns) * 1e-9;
-    const double rate = time > 0 ? (double)p->samples / time : 0.0;
+    return (double)(p->step_ns - p->begin_ns) * 1e-9;
+}
 
-    fprintf(stderr, "%sstep %lld/%lld  epoch %lld", p->terminal ? "\r\033[K" : "",
-            (long long)r->step, (long long)p->total, (long long)r->epoch + 1);
-    for (int i = 0; i < r->n_results; i++)
-        fprintf(stderr, "  %s %.4f", r->results[i].name, r->results[i].value);
-    fprintf(stderr, "  %.0f samples/s%s", rate, p->terminal && !last ? "" : "\n");
+double mf_progress_rate(const mf_progress *p)
+{
+    const double time = (double)(p->step_ns - p->begin_ns - p->paused_ns) * 1e-9;
+
+    return time > 0 ? (double)p->samples / time : 0.0;
+}
+
+/* All at once, so that nothing flickers. */
+static void say(mf_buf *text)
+{
+    if (!text->failed && text->len > 0)
+        (void)fwrite(text->data, 1, text->len, stderr);
+    (void)fflush(stderr);
+    mf_buf_deinit(text);
+}
+
+/* ---- files ---- */
+
+static void write_file(const mf_progress *p, const char *name, mf_buf *text)
+{
+    mf_buf path = { 0 };
+
+    mf_buf_printf(&path, "%s/%s", p->out, name);
+    if (text->failed || path.failed || !path.data)
+        MF_WARN("no memory for %s", name);
+    else if (mf_file_write(path.data, text->data, text->len) != MF_OK)
+        MF_WARN("the learning curve was not written: %s", mf_error_message());
+    mf_buf_deinit(&path);
+    mf_buf_deinit(text);
+}
+
+static void write_csv(const mf_progress *p)
+{
+    mf_buf text = { 0 };
+
+    mf_curve_encode(p->curve, &text);
+    write_file(p, "curve.csv", &text);
+}
+
+static void write_svg(const mf_progress *p)
+{
+    mf_buf text = { 0 }, title = { 0 };
+
+    mf_buf_printf(&title, "%s on %s", p->job->model_text, p->job->data_text);
+    mf_plot_svg(p->curve, title.data ? title.data : "", &text);
+    write_file(p, "curve.svg", &text);
+    mf_buf_deinit(&title);
+}
+
+/* A resumed training goes on with the curve it has; without one, it begins a new one. */
+static void read_csv(const mf_progress *p, int64_t step)
+{
+    mf_buf path = { 0 };
+    char *text = NULL;
+    size_t len;
+
+    mf_buf_printf(&path, "%s/curve.csv", p->out);
+    if (path.data && mf_file_read(path.data, (size_t)16 << 20, &text, &len) == MF_OK &&
+        mf_curve_decode(text, step, p->curve) != MF_OK)
+        MF_WARN("%s is damaged; the learning curve begins at step %lld", path.data,
+                (long long)step);
+    mf_free(text);
+    mf_buf_deinit(&path);
+}
+
+/* ---- on the way ---- */
+
+static mf_status begin(void *ctx, mf_trainer *t)
+{
+    mf_progress *p = ctx;
+
+    p->first_step = p->step = mf_trainer_step(t);
+    if (p->out && p->first_step > 0)
+        read_csv(p, p->first_step);
+    return MF_OK;
+}
+
+static void count(mf_progress *p, const mf_step_report *r, int64_t now)
+{
+    const double forget = p->n_recent < 50 ? 1.0 / (double)(p->n_recent + 1) : 0.02;
+
+    if (!p->begun) {
+        p->begun = true;
+        p->begin_ns = p->shown_ns = p->epoch_shown_ns = now;
+    } else {
+        p->samples += r->samples;
+    }
+    p->step_ns = now;
+    p->step = r->step;
+    p->n_recent++;
+    p->epoch_steps++;
+    for (int i = 0; i < r->n_results && i < MF_MAX_RESULTS; i++) {
+        p->recent[i] += (r->results[i].value - p->recent[i]) * forget;
+        p->epoch_sum[i] += r->results[i].value;
+    }
+    mf_curve_add_step(p->curve, r->step, r->results, r->n_results);
+}
+
+/* The cursor stays at the beginning of the line, so that whatever is printed next writes over it.
+ */
+static void show_bar(const mf_progress *p, const mf_step_report *r)
+{
+    mf_buf text = { 0 };
+
+    mf_progress_bar(p, r, mf_cli_columns(STDERR_FILENO, 80), &text);
+    mf_buf_str(&text, "\033[K\r");
+    say(&text);
+}
+
+static void clear_bar(const mf_progress *p, mf_buf *text)
+{
+    if (p->terminal)
+        mf_buf_str(text, "\r\033[K");
 }
 
 static mf_status after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
 {
     mf_progress *p = ctx;
     const int64_t now = mf_clock_ns();
-    const int64_t every = p->terminal ? SHOW_EVERY_MS : LINES_EVERY_MS;
+    const int64_t every = p->terminal ? BAR_EVERY_MS : LINES_EVERY_MS;
+    mf_buf text = { 0 };
 
     (void)t;
-    if (p->begin_ns == 0)
-        p->begin_ns = p->shown_ns = now;
-    else
-        p->samples += r->samples;
-    if (p->quiet || (now - p->shown_ns < every * 1000000 && r->step != p->total))
+    count(p, r, now);
+    if (p->quiet || now - p->shown_ns < every * 1000000)
         return MF_OK;
     p->shown_ns = now;
-    show(p, r, r->step == p->total);
+    if (p->terminal) {
+        show_bar(p, r);
+    } else {
+        mf_progress_line(p, r, &text);
+        say(&text);
+    }
     return MF_OK;
+}
+
+/* Of tiny epochs not every one gets a line: who reads hundreds in a second? */
+static bool is_epoch_shown(mf_progress *p, const mf_step_report *r, int64_t now)
+{
+    const bool shown = r->step == p->total || r->step - p->first_step <= p->per_epoch ||
+                       now - p->epoch_shown_ns >= (int64_t)EPOCHS_EVERY_MS * 1000000;
+
+    if (shown)
+        p->epoch_shown_ns = now;
+    return shown && !p->quiet;
 }
 
 static mf_status after_epoch(void *ctx, mf_trainer *t, const mf_step_report *r,
                              const mf_result *validation, int n)
 {
-    const mf_progress *p = ctx;
+    mf_progress *p = ctx;
+    const int64_t now = mf_clock_ns();
+    mf_buf text = { 0 };
 
     (void)t;
-    if (p->quiet || n == 0)
-        return MF_OK;
-    fprintf(stderr, "%sepoch %lld:", p->terminal ? "\n" : "", (long long)r->epoch + 1);
-    for (int i = 0; i < n; i++)
-        fprintf(stderr, "  validation %s %.4f", validation[i].name, validation[i].value);
-    fprintf(stderr, "\n");
+    p->paused_ns += now - p->step_ns;
+    p->step_ns = now;
+    if (n > 0)
+        mf_curve_add(p->curve, MF_CURVE_VALIDATION, r->step, validation, n);
+    if (is_epoch_shown(p, r, now)) {
+        clear_bar(p, &text);
+        mf_progress_epoch(p, r, validation, n, &text);
+        say(&text);
+        if (p->terminal && r->step != p->total)
+            show_bar(p, r);
+        p->shown_ns = now;
+    }
+    memset(p->epoch_sum, 0, sizeof p->epoch_sum);
+    p->epoch_steps = 0;
+    if (p->out)
+        write_csv(p);
+    return MF_OK;
+}
+
+static mf_status end(void *ctx, mf_trainer *t)
+{
+    mf_progress *p = ctx;
+    mf_buf text = { 0 };
+
+    (void)t;
+    if (!p->quiet && p->begun) {
+        clear_bar(p, &text);
+        say(&text);
+    }
     return MF_OK;
 }
 
 mf_hook mf_progress_hook(mf_progress *p)
 {
-    return (mf_hook){ .ctx = p, .after_step = after_step, .after_epoch = after_epoch };
+    return (mf_hook){
+        .ctx = p, .begin = begin, .after_step = after_step, .after_epoch = after_epoch, .end = end
+    };
+}
+
+/* ---- at the end ---- */
+
+static void draw(const mf_progress *p, mf_buf *out)
+{
+    const int columns = mf_cli_columns(p->json ? STDERR_FILENO : STDOUT_FILENO, 80);
+
+    for (int i = 0; i < p->curve->n_names && i < 2; i++) {
+        mf_buf_str(out, "\n");
+        mf_plot_text(p->curve, i, columns < 100 ? columns : 100, PLOT_ROWS, p->utf8, out);
+    }
 }
 
 mf_status mf_progress_end(mf_progress *p, const mf_result *test, int n_test)
 {
     mf_buf out = { 0 };
 
-    if (p->quiet || n_test == 0)
+    mf_curve_finish(p->curve);
+    if (n_test > 0 && p->step > 0)
+        mf_curve_add(p->curve, MF_CURVE_TEST, p->step, test, n_test);
+    if (p->out) {
+        write_csv(p);
+        write_svg(p);
+    }
+    if (p->quiet)
         return MF_OK;
-    for (int i = 0; i < n_test; i++)
-        mf_buf_printf(&out, "test %s %.4f\n", test[i].name, test[i].value);
-    return mf_cli_print(&out);
+    if (p->curve->lines[MF_CURVE_TRAIN].n > 1)
+        draw(p, &out);
+    mf_buf_str(&out, "\n");
+    mf_progress_table(p, test, n_test, &out);
+    if (!p->json)
+        return mf_cli_print(&out);
+    say(&out);
+    return MF_OK;
 }

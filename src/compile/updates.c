@@ -90,8 +90,8 @@ static bool same_rule(const mf_node *a, const mf_node *b)
     if (a->op != b->op || strcmp(a->device, b->device) != 0 || !same_attrs(a, b))
         return false;
     for (int i = handles(a); i < a->n_inputs; i++) {
-        if (i != grad && (a->inputs[i].node != b->inputs[i].node ||
-                          a->inputs[i].port != b->inputs[i].port))
+        if (i != grad &&
+            (a->inputs[i].node != b->inputs[i].node || a->inputs[i].port != b->inputs[i].port))
             return false;
     }
     return true;
@@ -212,8 +212,7 @@ static mf_status all_inputs(const joiner *j, const group *g, mf_output **out, in
 {
     const int slots = handles(g->first), grad = gradient(g->first);
     const int scalars = g->first->n_inputs - slots - 1;
-    mf_output *in =
-        MF_ARENA_ARRAY(j->c->graph->arena, mf_output, g->n * (slots + 1) + scalars);
+    mf_output *in = MF_ARENA_ARRAY(j->c->graph->arena, mf_output, g->n * (slots + 1) + scalars);
     int n = 0;
 
     if (!in)

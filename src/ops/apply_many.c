@@ -3,8 +3,8 @@
  * pass `updates` makes it. Elements see the very same rule as in the op `rule`, so its bits are the
  * same; how they are cut into pieces does not matter to them.
  *
- * As many variables at a time as may be locked at once: one after the other of small ones would be a
- * loop of a few microseconds each, and the threads would never be worth waking. */
+ * As many variables at a time as may be locked at once: one after the other of small ones would be
+ * a loop of a few microseconds each, and the threads would never be worth waking. */
 #include "ops/handle.h"
 #include "ops/optimizer.h"
 

@@ -47,5 +47,9 @@ MF_MUST mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, vo
 /* `where` is a prefix, or a folder, whose newest checkpoint is meant. Owns: mf_free(*prefix).
  * NOT_FOUND: there is none. */
 MF_MUST mf_status mf_checkpoints_find(const char *where, char **prefix);
+/* The steps of the folder's checkpoints, ascending. Owns: mf_free(*steps). */
+MF_MUST mf_status mf_checkpoints_list(const char *dir, int64_t **steps, int64_t *n);
+/* "DIR/model.ckpt-300". Owns: mf_free(*prefix). */
+MF_MUST mf_status mf_checkpoints_prefix(const char *dir, int64_t step, char **prefix);
 
 #endif

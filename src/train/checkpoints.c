@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char base_name[] = "model.ckpt-";
+static const char base_name[] = "model.ckpt-", list_name[] = "checkpoint";
 
 struct mf_checkpoints {
     char *dir;
@@ -82,13 +82,23 @@ static mf_status search(const char *dir, found *f)
     return st;
 }
 
-static mf_status prefix_of(const char *dir, int64_t step, char **out)
+mf_status mf_checkpoints_prefix(const char *dir, int64_t step, char **prefix)
 {
     mf_buf b = { 0 };
 
     mf_buf_printf(&b, "%s/%s%lld", dir, base_name, (long long)step);
-    *out = b.data;
+    *prefix = b.data;
     return b.data ? MF_OK : MF_NOMEM("a checkpoint");
+}
+
+mf_status mf_checkpoints_list(const char *dir, int64_t **steps, int64_t *n)
+{
+    found f;
+    const mf_status st = search(dir, &f);
+
+    *steps = f.steps;
+    *n = f.n;
+    return st;
 }
 
 /* ---- writing ---- */
@@ -118,7 +128,7 @@ static mf_status write_list(const mf_checkpoints *c, const found *f)
     for (int64_t i = 0; i < f->n; i++)
         mf_buf_printf(&text, "all_model_checkpoint_paths: \"%s%lld\"\n", base_name,
                       (long long)f->steps[i]);
-    mf_buf_printf(&path, "%s/checkpoint", c->dir);
+    mf_buf_printf(&path, "%s/%s", c->dir, list_name);
     st = text.data && path.data ? mf_file_write(path.data, text.data, text.len)
                                 : MF_NOMEM("a checkpoint");
     mf_buf_deinit(&text);
@@ -131,7 +141,7 @@ static mf_status write_one(const mf_checkpoints *c, const mf_snapshot *s)
 {
     char *prefix = NULL;
     found f = { 0 };
-    mf_status st = prefix_of(c->dir, mf_snapshot_step(s), &prefix);
+    mf_status st = mf_checkpoints_prefix(c->dir, mf_snapshot_step(s), &prefix);
     int64_t drop = 0;
 
     if (st == MF_OK)
@@ -186,26 +196,36 @@ static void *write_all(void *arg)
 
 /* ---- the folder ---- */
 
-/* What a killed process left behind: temporary files, and data whose index never came. */
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Is this what a killed process left behind: a temporary file, or data whose index never came? */
+static bool is_rest(const char *dir, const char *file)
+{
+    const char *data = strstr(file, ".data-");
+    mf_buf index = { 0 };
+    bool rest = false;
+
+    if (strstr(file, ".tmp-"))
+        return begins(file, base_name) || begins(file, "checkpoint.tmp-") || begins(file, "curve.");
+    if (!data || !begins(file, base_name))
+        return false;
+    mf_buf_printf(&index, "%s/%.*s.index", dir, (int)(data - file), file);
+    rest = index.data && access(index.data, F_OK) != 0 && errno == ENOENT;
+    mf_buf_deinit(&index);
+    return rest;
+}
+
 static void remove_rest(const char *dir)
 {
     DIR *d = opendir(dir);
     const struct dirent *e;
 
     while (d && (e = readdir(d)) != NULL) {
-        const char *data = strstr(e->d_name, ".data-");
-        mf_buf path = { 0 }, index = { 0 };
-
-        if (strncmp(e->d_name, base_name, sizeof base_name - 1) != 0)
-            continue;
-        mf_buf_printf(&path, "%s/%s", dir, e->d_name);
-        if (data)
-            mf_buf_printf(&index, "%s/%.*s.index", dir, (int)(data - e->d_name), e->d_name);
-        if (path.data && (strstr(e->d_name, ".tmp-") ||
-                          (index.data && access(index.data, F_OK) != 0 && errno == ENOENT)))
-            (void)unlink(path.data);
-        mf_buf_deinit(&path);
-        mf_buf_deinit(&index);
+        if (is_rest(dir, e->d_name))
+            (void)unlinkat(dirfd(d), e->d_name, 0);
     }
     if (d)
         (void)closedir(d);
@@ -309,7 +329,7 @@ mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, void *ctx,
     for (int64_t i = f.n - 1; st == MF_OK && i >= 0; i--) {
         char *p;
 
-        st = prefix_of(dir, f.steps[i], &p);
+        st = mf_checkpoints_prefix(dir, f.steps[i], &p);
         if (st != MF_OK)
             break;
         st = restore(ctx, p);
@@ -341,7 +361,7 @@ mf_status mf_checkpoints_find(const char *where, char **prefix)
     }
     st = search(where, &f);
     if (st == MF_OK)
-        st = f.n > 0 ? prefix_of(where, f.steps[f.n - 1], prefix)
+        st = f.n > 0 ? mf_checkpoints_prefix(where, f.steps[f.n - 1], prefix)
                      : MF_FAIL(MF_NOT_FOUND, "there is no checkpoint in %s", where);
     mf_free(f.steps);
     return st;

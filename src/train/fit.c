@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fit.c - the loop: batches, steps, epochs, and whoever wants to know of them. */
 #include "base/log.h"
+#include "data/ledger.h"
 #include "train/checkpoint.h"
 #include "train/loop.h"
 
@@ -14,6 +15,7 @@ typedef struct fit {
     mf_fit_options o;
     mf_iterator *it;
     mf_checkpoints *checkpoints;
+    mf_ledger *ledger; /* of used samples */
     mf_hook_loop loop;
     mf_hook *hooks; /* the caller's, then ours */
     int64_t total; /* steps of the whole training */
@@ -79,15 +81,42 @@ static mf_status add_hooks(fit *f)
     for (int i = 0; i < f->o.n_hooks; i++)
         f->hooks[i] = f->o.hooks[i];
     f->loop = (mf_hook_loop){ .session = f->t->session,
-                         .trainer = f->t,
-                         .graph = f->t->model->graph,
-                         .hooks = f->hooks,
-                         .n_hooks = f->o.n_hooks,
-                         .read_step = read_step,
-                         .snapshot = take_snapshot };
+                              .trainer = f->t,
+                              .graph = f->t->model->graph,
+                              .hooks = f->hooks,
+                              .n_hooks = f->o.n_hooks,
+                              .read_step = read_step,
+                              .snapshot = take_snapshot };
     if (f->o.out)
         MF_TRY(mf_hook_summary(&events, &f->hooks[f->loop.n_hooks++]));
     return mf_hook_loop_init(&f->loop);
+}
+
+/* ---- the ledger of samples ---- */
+
+/* A ledger that cannot be written is said, and training goes on without it. */
+static void check_ledger(fit *f, mf_status st)
+{
+    if (st == MF_OK)
+        return;
+    MF_WARN("used samples are not written down any more; training goes on: %s", mf_error_message());
+    if (mf_ledger_close(f->ledger) != MF_OK)
+        MF_WARN("%s", mf_error_message());
+    f->ledger = NULL;
+}
+
+static void open_ledger(fit *f, const mf_iterator_options *order)
+{
+    const bool goes_on = f->o.resume && f->t->step > 0;
+    mf_status st =
+        mf_ledger_open(f->o.out, "train", f->train, order, goes_on ? f->t->step : -1, &f->ledger);
+
+    if (st != MF_OK && goes_on) {
+        MF_WARN("the ledger of samples begins anew at step %lld: %s", (long long)f->t->step,
+                mf_error_message());
+        st = mf_ledger_open(f->o.out, "train", f->train, order, -1, &f->ledger);
+    }
+    check_ledger(f, st);
 }
 
 /* ---- the loop ---- */
@@ -97,6 +126,8 @@ static mf_status save(fit *f)
     if (!f->checkpoints || f->saved == f->t->step)
         return MF_OK;
     f->saved = f->t->step;
+    if (f->ledger) /* a checkpoint may not know of more than the ledger */
+        check_ledger(f, mf_ledger_flush(f->ledger, false));
     mf_hook_loop_flush(&f->loop); /* who goes on from here has the events up to here */
     return mf_checkpoints_save(f->checkpoints, f->t);
 }
@@ -115,6 +146,8 @@ static mf_status one_step(fit *f)
     report.epoch = batch->epoch;
     report.samples = batch->n;
     mf_iterator_position(f->it, &t->epoch, &t->first);
+    if (f->ledger)
+        check_ledger(f, mf_ledger_add(f->ledger, t->step, batch));
     MF_TRY(call_after_step(f, &report));
     if (f->o.save_steps > 0 && t->step % f->o.save_steps == 0)
         MF_TRY(save(f));
@@ -145,6 +178,8 @@ static mf_status prepare(fit *f)
     mf_free(prefix);
     if (f->o.out)
         MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));
+    if (f->o.out)
+        open_ledger(f, &order);
     f->saved = f->o.resume ? f->t->step : -1;
     MF_TRY(add_hooks(f));
     MF_TRY(mf_iterator_new(f->train, &order, &f->it));
@@ -198,6 +233,10 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     }
     end_loop(&f);
     mf_iterator_free(f.it);
+    if (f.ledger)
+        check_ledger(&f, mf_ledger_flush(f.ledger, false));
+    if (f.ledger && mf_ledger_close(f.ledger) != MF_OK)
+        MF_WARN("%s", mf_error_message());
     closed = mf_checkpoints_close(f.checkpoints);
     if (failed)
         return mf_error_restore(&why);

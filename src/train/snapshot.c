@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* snapshot.c - what a checkpoint holds: into memory, to a bundle, and back. */
 #include "formats/bundle.h"
+#include "formats/tensors.h"
 #include "graph/op.h"
 #include "train/checkpoint.h"
 #include "train/ema.h"
@@ -162,15 +163,16 @@ mf_status mf_trainer_save(mf_trainer *t, const char *prefix)
 
 /* ---- reading ---- */
 
-/* *found is false, and all is well, where the bundle has no such number. */
-static mf_status read_int(mf_bundle *b, const char *name, int64_t *out, bool *found)
+/* *found is false, and all is well, where the file has no such number. */
+static mf_status read_int(mf_tensors *file, const char *name, int64_t *out, bool *found)
 {
+    const int64_t at = mf_tensors_find(file, name);
     mf_tensor t = { 0 };
 
-    *found = mf_bundle_find(b, name, strlen(name)) != NULL;
+    *found = at >= 0;
     if (!*found)
         return MF_OK;
-    MF_TRY(mf_bundle_read(b, name, strlen(name), NULL, &t));
+    MF_TRY(mf_tensors_read(file, at, &t));
     if (t.dtype == MF_DTYPE_I64 && t.count == 1)
         *out = ((const int64_t *)t.data)[0];
     else
@@ -192,19 +194,24 @@ static mf_status check_shape(const mf_trained *v, const mf_tensor *value, const 
 }
 
 /* All values are read and checked before one variable changes. */
-static mf_status read_values(mf_trainer *t, mf_bundle *b, const char *prefix, bool partly,
+static mf_status read_values(mf_trainer *t, mf_tensors *file, const char *prefix, bool partly,
                              mf_tensor *values)
 {
     for (int64_t i = 0; i < t->n_trained; i++) {
         const mf_trained *v = &t->trained[i];
-        const mf_bundle_entry *e = mf_bundle_find(b, v->name, strlen(v->name));
+        const int64_t at = mf_tensors_find(file, v->name);
 
-        if (partly && (!e || !v->is_weight || !mf_shape_equal(&e->shape, &v->variable->declared)))
+        if (partly && (at < 0 || !v->is_weight))
             continue;
-        if (!e && !v->is_weight) /* weights alone are a checkpoint too: slots begin anew */
+        if (at < 0 && !v->is_weight) /* weights alone are a checkpoint too: slots begin anew */
             continue;
-        MF_TRY(mf_bundle_read(b, v->name, strlen(v->name), NULL, &values[i]));
-        MF_TRY(check_shape(v, &values[i], prefix));
+        if (at < 0)
+            return MF_FAIL(MF_NOT_FOUND, "%s: Key %s not found in checkpoint", prefix, v->name);
+        MF_TRY(mf_tensors_read(file, at, &values[i]));
+        if (partly && !mf_shape_equal(&values[i].shape, &v->variable->declared))
+            mf_tensor_clear(&values[i]);
+        else
+            MF_TRY(check_shape(v, &values[i], prefix));
     }
     return MF_OK;
 }
@@ -220,12 +227,12 @@ static mf_status check_same(const char *prefix, const char *what, int64_t then, 
                    prefix, what, (long long)then, (long long)now, what);
 }
 
-static mf_status read_fields(mf_trainer *t, mf_bundle *b, const char *prefix, int64_t *fields)
+static mf_status read_fields(mf_trainer *t, mf_tensors *file, const char *prefix, int64_t *fields)
 {
     bool found[N_FIELDS];
 
     for (int i = 0; i < N_FIELDS; i++)
-        MF_TRY(read_int(b, field_names[i], &fields[i], &found[i]));
+        MF_TRY(read_int(file, field_names[i], &fields[i], &found[i]));
     MF_TRY(check_same(prefix, "seed", fields[SEED], (int64_t)t->options.seed, found[SEED]));
     return check_same(prefix, "shards", fields[SHARDS], t->options.shards, found[SHARDS]);
 }
@@ -246,13 +253,13 @@ static mf_status restore(mf_trainer *t, const char *prefix, bool partly, int64_t
 {
     int64_t fields[N_FIELDS] = { 0 };
     mf_tensor *values = mf_calloc(t->n_trained, sizeof *values);
-    mf_bundle *b = NULL;
-    mf_status st = values ? mf_bundle_open(prefix, NULL, &b) : MF_NOMEM("a checkpoint");
+    mf_tensors *file = NULL;
+    mf_status st = values ? mf_tensors_open(prefix, &file) : MF_NOMEM("a checkpoint");
 
     if (st == MF_OK && !partly)
-        st = read_fields(t, b, prefix, fields);
+        st = read_fields(t, file, prefix, fields);
     if (st == MF_OK)
-        st = read_values(t, b, prefix, partly, values);
+        st = read_values(t, file, prefix, partly, values);
     if (st == MF_OK)
         st = assign_all(t, values, loaded);
     if (st == MF_OK)
@@ -269,7 +276,7 @@ static mf_status restore(mf_trainer *t, const char *prefix, bool partly, int64_t
     for (int64_t i = 0; values && i < t->n_trained; i++)
         mf_tensor_clear(&values[i]);
     mf_free(values);
-    mf_bundle_close(b);
+    mf_tensors_close(file);
     return st;
 }
 

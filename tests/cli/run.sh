@@ -300,6 +300,7 @@ verdict "a closed output is a failure" "meshflow: cannot write the output"
 check "closed error output does no harm" test -s out
 
 . "$root/tests/cli/data.sh"
+. "$root/tests/cli/ckpt.sh"
 
 echo "$((n - failed)) passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

@@ -103,7 +103,7 @@ def train(model, columns, hooks=(), **options):
         check(lib.mf_dataset_of((TEXT * len(columns))(*[n.encode() for n in columns]),
                                 (P * len(columns))(*tensors), len(columns), ctypes.byref(data)))
         check(lib.mf_fit(trainer.trainer, data, data, ctypes.byref(
-            trainer_lib.FitOptions(hooks=all_hooks, n_hooks=len(hooks), in_order=True, **values))))
+            trainer_lib.FitOptions(hooks=ctypes.cast(all_hooks, P), n_hooks=len(hooks), in_order=True, **values))))
     finally:
         lib.mf_dataset_unref(data)
         for t in tensors:

@@ -54,6 +54,9 @@ def run(unit):
     if kind == "training":
         import training
         return dict(failures=training.check(name, seed))
+    if kind == "checkpoint":
+        import checkpoints
+        return checkpoints.check(name)
     if kind == "data":
         import data
         return data.check(name)

@@ -64,11 +64,11 @@ static mf_output scalar(net *x, double value)
 static mf_node *momentum(net *x, int64_t n, double rate, const char *attributes)
 {
     const mf_output v = variable(x, n), slot = variable(x, n);
-    mf_node *node = mf_applyf(x->g, "ResourceApplyMomentum",
-                              MF_IN(v, slot, scalar(x, rate), numbers(x, n, (uint64_t)n + 100),
-                                    scalar(x, 0.9)),
-                              "%s", attributes)
-                        .node;
+    mf_node *node =
+        mf_applyf(x->g, "ResourceApplyMomentum",
+                  MF_IN(v, slot, scalar(x, rate), numbers(x, n, (uint64_t)n + 100), scalar(x, 0.9)),
+                  "%s", attributes)
+            .node;
 
     mf_control(x->g, x->train, node);
     return node;
@@ -185,13 +185,13 @@ MF_TEST(compile_updates_leaves_two_updates_of_one_variable)
         const mf_output other = i == 0 ? v
                                        : mf_applyf(x.g, "VarHandleOp", MF_NO_IN,
                                                    "dtype=float shape=shape[10] shared_name='v0'");
-        const mf_output ones = mf_apply(
-            x.g, "Fill", MF_IN(mf_ints(x.g, (int64_t[]){ 10 }, 1), scalar(&x, 1.0)));
+        const mf_output ones =
+            mf_apply(x.g, "Fill", MF_IN(mf_ints(x.g, (int64_t[]){ 10 }, 1), scalar(&x, 1.0)));
 
-        mf_control(x.g, x.train,
-                   mf_apply(x.g, "ResourceApplyGradientDescent",
-                            MF_IN(other, scalar(&x, 1.0), ones))
-                       .node);
+        mf_control(
+            x.g, x.train,
+            mf_apply(x.g, "ResourceApplyGradientDescent", MF_IN(other, scalar(&x, 1.0), ones))
+                .node);
     }
     T_EQ(count(&x, "_ApplyMany"), 0);
     T_EQ(count(&x, "ResourceApplyGradientDescent"), 3);
@@ -207,8 +207,7 @@ MF_TEST(compile_updates_takes_any_number)
     for (int i = 0; i < MOST; i++)
         mf_control(x.g, x.train,
                    mf_apply(x.g, "ResourceApplyGradientDescent",
-                            MF_IN(variable(&x, 100 + i), scalar(&x, 0.1),
-                                  numbers(&x, 100 + i, 7)))
+                            MF_IN(variable(&x, 100 + i), scalar(&x, 0.1), numbers(&x, 100 + i, 7)))
                        .node);
     T_EQ(count(&x, "_ApplyMany"), 1);
     expect_same_bits(&x);

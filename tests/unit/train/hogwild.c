@@ -27,8 +27,8 @@ static mf_status one_step(const worker *w, int64_t sample, int64_t step, mf_tens
     ((int64_t *)in[2]->data)[1] = step;
     ((float *)in[3]->data)[0] = w->rate;
     ((float *)in[4]->data)[0] = 1.0f;
-    return mf_session_run(w->session, NULL, feeds, (const mf_tensor *const *)in, 5, NULL, 0, &target,
-                          1, NULL);
+    return mf_session_run(w->session, NULL, feeds, (const mf_tensor *const *)in, 5, NULL, 0,
+                          &target, 1, NULL);
 }
 
 static void *work(void *arg)
@@ -90,9 +90,8 @@ MF_TEST_TIMEOUT(train_locked_updates_of_many_threads_are_all_there, 120)
     double start[TOY_INPUTS];
 
     counting_toy(&p);
-    T_OK(mf_model_compile(p.model,
-                          &(mf_compile_options){ .loss = "mean_absolute_error", .threads = 2 },
-                          &p.trainer));
+    T_OK(mf_model_compile(
+        p.model, &(mf_compile_options){ .loss = "mean_absolute_error", .threads = 2 }, &p.trainer));
     T_OK(mf_fit(p.trainer, p.data, NULL, &(mf_fit_options){ .steps = 1, .batch = TOY_SAMPLES }));
     for (int k = 0; k < TOY_INPUTS; k++)
         start[k] = toy_value(&p, "dense/kernel", k);

@@ -84,8 +84,7 @@ MF_TEST(train_optimizers_say_what_is_wrong_with_their_settings)
             compile((mf_compile_options){ .clip = "value=1.0 norm=1.0" }));
     T_FAILS(MF_INVALID_ARGUMENT, "give one of value=, norm= and global_norm=",
             compile((mf_compile_options){ .clip = "norm=-1.0" }));
-    T_FAILS(MF_INVALID_ARGUMENT, "length",
-            compile((mf_compile_options){ .clip = "length=1.0" }));
+    T_FAILS(MF_INVALID_ARGUMENT, "length", compile((mf_compile_options){ .clip = "length=1.0" }));
 }
 
 static void set_ones(const toy *p, const char *name)
@@ -106,8 +105,8 @@ MF_TEST(train_decay_shrinks_kernels_and_leaves_biases)
     toy p;
 
     toy_line(&p);
-    toy_compile(&p, (mf_compile_options){ .clip = "value=1e-30", .weight_decay = 0.5,
-                                          .learning_rate = 0.1 });
+    toy_compile(&p, (mf_compile_options){
+                        .clip = "value=1e-30", .weight_decay = 0.5, .learning_rate = 0.1 });
     set_ones(&p, "dense/kernel");
     set_ones(&p, "dense/bias");
     toy_fit(&p, 3);

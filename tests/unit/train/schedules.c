@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* schedules.c - learning rates at known steps. */
-#include "train/schedule.h"
-
 #include "mf_test.h"
+#include "train/schedule.h"
 
 static double at(const char *text, int64_t total, int64_t done)
 {
@@ -64,7 +63,6 @@ MF_TEST(train_schedules_say_what_is_wrong)
             mf_schedule_parse("cosin", 1.0, arena, &s));
     T_FAILS(MF_NOT_FOUND, "known are constant, step, exponential, cosine, one_cycle",
             mf_schedule_parse("polynomial", 1.0, arena, &s));
-    T_FAILS(MF_INVALID_ARGUMENT, "every",
-            mf_schedule_parse("exponential every=0", 1.0, arena, &s));
+    T_FAILS(MF_INVALID_ARGUMENT, "every", mf_schedule_parse("exponential every=0", 1.0, arena, &s));
     mf_arena_free(arena);
 }

@@ -34,8 +34,8 @@ static inline mf_tensor *toy_tensor(mf_dtype dtype, int64_t rows, int64_t column
 
 static inline void toy_data(toy *p, const char *column, mf_tensor *x, mf_tensor *label)
 {
-    T_OK(mf_dataset_of((const char *const[]){ column, "label" }, (const mf_tensor *const[]){ x, label },
-                       2, &p->data));
+    T_OK(mf_dataset_of((const char *const[]){ column, "label" },
+                       (const mf_tensor *const[]){ x, label }, 2, &p->data));
     mf_tensor_free(x);
     mf_tensor_free(label);
 }

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_ckpt_convert.c - `meshflow ckpt convert`: the same tensors in another format. */
+#include "base/mem.h"
+#include "cli/ckpt.h"
+#include "cli/text.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+typedef struct chosen {
+    const char **names;
+    mf_tensor *values;
+    const mf_tensor **pointers;
+    int64_t n;
+} chosen;
+
+static bool is_wanted(const mf_args *args, const char *name)
+{
+    const char *pattern;
+    int64_t at = 0;
+
+    if (!mf_args_has(args, "only"))
+        return true;
+    while ((pattern = mf_args_next(args, "only", &at)) != NULL) {
+        if (fnmatch(pattern, name, 0) == 0)
+            return true;
+    }
+    return false;
+}
+
+static mf_status read_all(const mf_args *args, mf_tensors *file, chosen *c)
+{
+    const int64_t n = mf_tensors_count(file);
+
+    c->names = mf_calloc(n + 1, sizeof *c->names);
+    c->values = mf_calloc(n + 1, sizeof *c->values);
+    c->pointers = mf_calloc(n + 1, sizeof *c->pointers);
+    if (!c->names || !c->values || !c->pointers)
+        return MF_NOMEM("a checkpoint");
+    for (int64_t i = 0; i < n; i++) {
+        c->names[c->n] = mf_tensors_name(file, i);
+        c->pointers[c->n] = &c->values[c->n];
+        if (!is_wanted(args, c->names[c->n]))
+            continue;
+        MF_TRY(mf_tensors_read(file, i, &c->values[c->n]));
+        c->n++;
+    }
+    if (c->n == 0)
+        return MF_FAIL(MF_NOT_FOUND, "there is no such tensor to convert");
+    return MF_OK;
+}
+
+static mf_status convert_run(mf_args *args)
+{
+    const char *to = args->words[1];
+    mf_tensors *file;
+    chosen c = { 0 };
+    mf_buf out = { 0 };
+    char *path, count[MF_TEXT];
+    mf_status st;
+
+    MF_TRY(mf_ckpt_open(args, args->words[0], &file, &path));
+    st = read_all(args, file, &c);
+    if (st == MF_OK) {
+        st = mf_tensors_write(to, c.names, c.pointers, c.n);
+        if (st == MF_UNIMPLEMENTED)
+            mf_args_hint(args, "--only PATTERN leaves out what %s cannot hold", to);
+    }
+    if (st == MF_OK) {
+        mf_buf_printf(&out, "%s tensors written to %s\n", mf_cli_count(c.n, count), to);
+        st = mf_cli_print(&out);
+    }
+    for (int64_t i = 0; i < c.n; i++)
+        mf_tensor_clear(&c.values[i]);
+    mf_free(c.names);
+    mf_free(c.values);
+    mf_free(c.pointers);
+    mf_tensors_close(file);
+    mf_free(path);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "only", "PATTERN", "only tensors of such names: 'dense*'", 0, true },
+    { 0 },
+};
+
+const mf_command mf_command_ckpt_convert = {
+    .name = "ckpt convert",
+    .arguments = "FROM TO",
+    .summary = "write a checkpoint in another format",
+    .about = "The ending of TO tells the format: .npz, .safetensors, else the prefix of a "
+             "TensorFlow checkpoint. Values keep their bits. Scalars of strings become metadata of "
+             "safetensors files, which have no strings.",
+    .options = options,
+    .examples = (const char *const[]){ "meshflow ckpt convert run weights.safetensors "
+                                       "--only 'dense*/kernel' --only 'dense*/bias'",
+                                       "meshflow ckpt convert weights.npz init/model", NULL },
+    .min_args = 2,
+    .max_args = 2,
+    .run = convert_run,
+};

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* text.h - numbers and terminals, for people. */
+#ifndef MF_CLI_TEXT_H
+#define MF_CLI_TEXT_H
+
+#include "base/buf.h"
+
+enum { MF_TEXT = 40 };
+
+/* "1,234,567" */
+const char *mf_cli_count(int64_t n, char text[MF_TEXT]);
+/* "0:07", "12:34", "3:04:05" */
+const char *mf_cli_time(double seconds, char text[MF_TEXT]);
+/* About four digits: "0.8607", "12.34", "1.23e-05". */
+const char *mf_cli_number(double v, char text[MF_TEXT]);
+
+/* Can people's terminals show block and braille characters? As the locale says. */
+bool mf_cli_is_utf8(void);
+/* Columns of the terminal behind this file descriptor; `otherwise` where there is none. */
+int mf_cli_columns(int fd, int otherwise);
+/* Columns that UTF-8 text takes, all of whose characters are one wide. */
+int mf_cli_width(const char *text);
+
+#endif
