@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_events.c - the first byte says how to read the rest: as an event file, or as one Event inside
- * a whole record, so that mutations need not guess checksums. */
+/* fuzz_events.c - the first byte says how to read the rest: as an event file, or as one Event
+ * inside a whole record, so that mutations need not guess checksums. */
 #include "formats/events.h"
 #include "formats/record.h"
 

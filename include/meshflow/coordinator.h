@@ -48,9 +48,9 @@ MF_API MF_MUST mf_status mf_coordinator_start(mf_coordinator *coordinator, const
 MF_API MF_MUST mf_status mf_coordinator_register_thread(mf_coordinator *coordinator,
                                                         const char *name, pthread_t thread);
 
-/* Wait until all threads have ended, however long that takes; but once a stop was asked for, at most
- * grace_ms (0: two minutes). Threads that still run then are let go. Returns the first failure;
- * without one, DEADLINE_EXCEEDED naming the threads that still run. */
+/* Wait until all threads have ended, however long that takes; but once a stop was asked for, at
+ * most grace_ms (0: two minutes). Threads that still run then are let go. Returns the first
+ * failure; without one, DEADLINE_EXCEEDED naming the threads that still run. */
 MF_API MF_MUST mf_status mf_coordinator_join(mf_coordinator *coordinator, int64_t grace_ms);
 
 /* ---- queues ---- */

@@ -3,8 +3,8 @@
  *
  *     mf_hook hooks[2];
  *     mf_hook_stop_at_step(1000, 0, &hooks[0]);
- *     mf_hook_logging((const char *[]){ "loss:0" }, 1, (mf_every){ .steps = 100 }, false, &hooks[1]);
- *     mf_fit(trainer, data, NULL, &(mf_fit_options){ .hooks = hooks, .n_hooks = 2 });
+ *     mf_hook_logging((const char *[]){ "loss:0" }, 1, (mf_every){ .steps = 100 }, false,
+ * &hooks[1]); mf_fit(trainer, data, NULL, &(mf_fit_options){ .hooks = hooks, .n_hooks = 2 });
  *     mf_hook_free(&hooks[0]);
  *     mf_hook_free(&hooks[1]);
  *
@@ -52,9 +52,10 @@ MF_API MF_MUST mf_status mf_hook_checkpoint(const char *dir, mf_every every, int
 
 /* Event files for TensorBoard. */
 typedef struct mf_summary_options {
-    const char *dir; /* made if its parent is there; what concerns validation is in DIR/validation */
-    mf_every every; /* scalars (in mf_fit(): results, learning rate, speed) and `summaries`; 10 steps
-                       unless told */
+    const char
+        *dir; /* made if its parent is there; what concerns validation is in DIR/validation */
+    mf_every every; /* scalars (in mf_fit(): results, learning rate, speed) and `summaries`; 10
+                       steps unless told */
     const char *const *summaries; /* outputs of summary ops in the graph: "merged:0" */
     int n_summaries;
     bool graph; /* once, when training begins */

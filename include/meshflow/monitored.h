@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* monitored.h - a session for any graph that begins where it left off, calls hooks around every run,
- * and is replaced when it is lost; TensorFlow's MonitoredSession.
+/* monitored.h - a session for any graph that begins where it left off, calls hooks around every
+ * run, and is replaced when it is lost; TensorFlow's MonitoredSession.
  *
  *     mf_monitored_session_new(graph, &(mf_monitored_options){ .checkpoint_dir = dir,
  *                                                              .hooks = hooks, .n_hooks = n }, &s);
@@ -22,8 +22,8 @@ extern "C" {
 typedef struct mf_monitored_session mf_monitored_session;
 
 typedef struct mf_monitored_options {
-    const char *checkpoint_dir; /* begin with the newest whole checkpoint of this folder, if there is
-                                   one; NULL: afresh */
+    const char *checkpoint_dir; /* begin with the newest whole checkpoint of this folder, if there
+                                   is one; NULL: afresh */
     const char *init; /* target that gives the variables their first values; NULL: "init", where the
                          graph has such a node */
     bool is_worker; /* not the chief: wait until all variables have values, give them none */
@@ -41,8 +41,8 @@ typedef struct mf_monitored_options {
 } mf_monitored_options;
 
 /* Calls `begin` of all hooks, makes the session, calls `after_create_session`. The graph is copied.
- * Fails: FAILED_PRECONDITION (the chief's variables have no values), DEADLINE_EXCEEDED (a worker's),
- * DATA_LOSS, and as hooks do. */
+ * Fails: FAILED_PRECONDITION (the chief's variables have no values), DEADLINE_EXCEEDED (a
+ * worker's), DATA_LOSS, and as hooks do. */
 MF_API MF_MUST mf_status mf_monitored_session_new(const mf_graph *graph,
                                                   const mf_monitored_options *options,
                                                   mf_monitored_session **out);
@@ -58,8 +58,8 @@ MF_API MF_MUST mf_status mf_monitored_session_run(
 MF_API bool mf_monitored_session_should_stop(mf_monitored_session *session);
 /* The session inside, for runs without hooks. */
 MF_API mf_session *mf_monitored_session_raw(mf_monitored_session *session);
-/* Unless a run has failed (other than by the end of the input), `end` of all hooks; then the threads
- * are stopped and joined, and all is freed. The first failure of these. NULL: MF_OK. */
+/* Unless a run has failed (other than by the end of the input), `end` of all hooks; then the
+ * threads are stopped and joined, and all is freed. The first failure of these. NULL: MF_OK. */
 MF_API MF_MUST mf_status mf_monitored_session_close(mf_monitored_session *session);
 
 #ifdef __cplusplus

@@ -110,7 +110,8 @@ typedef struct mf_hook {
     mf_status (*before_run)(void *ctx, mf_hook_loop *loop, mf_run_request *request);
     /* results: of the fetches that the hook asked for. */
     mf_status (*after_run)(void *ctx, mf_hook_loop *loop, mf_tensor *const *results);
-    /* A run has failed so, with the thread's message. True: the loop ends here, and that is well. */
+    /* A run has failed so, with the thread's message. True: the loop ends here, and that is well.
+     */
     bool (*forgive)(void *ctx, mf_hook_loop *loop, mf_status why);
     void (*release)(void *ctx); /* see mf_hook_free() */
 } mf_hook;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_events_show.c - `meshflow events show`: which tags event files hold, and their last values. */
+/* cmd_events_show.c - `meshflow events show`: which tags event files hold, and their last values.
+ */
 #include "base/file.h"
 #include "base/map.h"
 #include "cli/command.h"

@@ -321,8 +321,7 @@ mf_status mf_coordinator_join(mf_coordinator *c, int64_t grace_ms)
     let_go(c, rest);
     st = mf_coordinator_failure(c);
     if (st == MF_OK && names.data)
-        st = MF_FAIL(MF_DEADLINE_EXCEEDED, "stopped with threads still running: %s",
-                     names.data);
+        st = MF_FAIL(MF_DEADLINE_EXCEEDED, "stopped with threads still running: %s", names.data);
     mf_buf_deinit(&names);
     return st;
 }

@@ -81,12 +81,12 @@ static mf_status add_hooks(fit *f)
     for (int i = 0; i < f->o.n_hooks; i++)
         f->hooks[i] = f->o.hooks[i];
     f->loop = (mf_hook_loop){ .session = f->t->session,
-                         .trainer = f->t,
-                         .graph = f->t->model->graph,
-                         .hooks = f->hooks,
-                         .n_hooks = f->o.n_hooks,
-                         .read_step = read_step,
-                         .snapshot = take_snapshot };
+                              .trainer = f->t,
+                              .graph = f->t->model->graph,
+                              .hooks = f->hooks,
+                              .n_hooks = f->o.n_hooks,
+                              .read_step = read_step,
+                              .snapshot = take_snapshot };
     if (f->o.out)
         MF_TRY(mf_hook_summary(&events, &f->hooks[f->loop.n_hooks++]));
     return mf_hook_loop_init(&f->loop);

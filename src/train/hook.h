@@ -20,6 +20,7 @@ static inline void mf_hook_names_fetch(const mf_hook_names *names, mf_run_reques
     request->n_fetches = names->n;
 }
 /* Run them by themselves; results: room for all, NULL or handles. */
-MF_MUST mf_status mf_hook_names_run(const mf_hook_names *names, mf_hook_loop *loop, mf_tensor **results);
+MF_MUST mf_status mf_hook_names_run(const mf_hook_names *names, mf_hook_loop *loop,
+                                    mf_tensor **results);
 
 #endif

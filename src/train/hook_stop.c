@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hook_stop.c - hooks that say when it begins and when it ends: stopping at a step, at a loss that is
- * no number; waiting for others. */
+/* hook_stop.c - hooks that say when it begins and when it ends: stopping at a step, at a loss that
+ * is no number; waiting for others. */
 #include "base/log.h"
 #include "train/hook.h"
 

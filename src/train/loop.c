@@ -144,7 +144,7 @@ static mf_status reserve(mf_hook_loop *l, int64_t feeds, int64_t fetches)
     MF_TRY(mf_grow(&l->feed_names, &l->cap_feed_names, feeds, sizeof *l->feed_names));
     MF_TRY(mf_grow(&l->feeds, &l->cap_feeds, feeds, sizeof *l->feeds));
     MF_TRY(mf_grow(&l->fetches, &l->cap_fetches, fetches, sizeof *l->fetches));
-    MF_TRY(mf_grow(&l->results, &l->cap_results, fetches, sizeof *l->results));
+    MF_TRY(mf_grow(&l->results, &l->cap_results, fetches + 1, sizeof *l->results));
     while (l->n_results < fetches)
         l->results[l->n_results++] = NULL;
     return MF_OK;

@@ -72,7 +72,8 @@ MF_MUST mf_status mf_hook_loop_call_end(mf_hook_loop *l);
 bool mf_hook_loop_forgives(mf_hook_loop *l, mf_status why);
 
 /* before_run of all hooks, the run with what they add, after_run of all. */
-MF_MUST mf_status mf_hook_loop_run(mf_hook_loop *l, const mf_run_options *options, const mf_call *call);
+MF_MUST mf_status mf_hook_loop_run(mf_hook_loop *l, const mf_run_options *options,
+                                   const mf_call *call);
 
 /* The events of this folder, begun if need be. Owns: the loop's. */
 MF_MUST mf_status mf_hook_loop_events(mf_hook_loop *l, const char *dir, mf_events **out);

@@ -3,8 +3,8 @@
  *
  *   1. begin of all hooks once; after_create_session once for each session.
  *   2. A run that ends with ABORTED or UNAVAILABLE, of its own or through a hook or a thread, costs
- *      the session: threads are joined, a new one is made and its variables restored, and the run is
- *      done again from the beginning, hooks included.
+ *      the session: threads are joined, a new one is made and its variables restored, and the run
+ * is done again from the beginning, hooks included.
  *   3. end of all hooks once, unless a run has failed. */
 #include "base/clock.h"
 #include "base/log.h"
@@ -101,9 +101,10 @@ static mf_status wait_for_chief(mf_monitored_session *m)
         if (!missing)
             return MF_OK;
         if (mf_clock_ns() >= until)
-            return MF_FAIL(MF_DEADLINE_EXCEEDED,
-                           "the variable '%s' still has no value after %lld ms; is the chief there?",
-                           missing, (long long)wait);
+            return MF_FAIL(
+                MF_DEADLINE_EXCEEDED,
+                "the variable '%s' still has no value after %lld ms; is the chief there?", missing,
+                (long long)wait);
         pause_ms(ms);
     }
 }

@@ -270,8 +270,8 @@ static mf_status run(mf_trainer *t, int64_t samples)
     const int at = (int)t->model->n_inputs + 1;
     const char *target = mf_node_name(t->graph.train);
     const mf_run_options options = { .trace_path = t->trace };
-    const mf_call call = { n->feeds, n->values, n->fetches, &target, n->n_feeds, n->n_fetches, 1,
-                           n->results };
+    const mf_call call = { n->feeds,   n->values,    n->fetches, &target,
+                           n->n_feeds, n->n_fetches, 1,          n->results };
     mf_tensor clock = { 0 }, rate = { 0 }, inverse = { 0 };
     mf_status st = mf_tensor_alloc(&clock, MF_DTYPE_I64, &MF_SHAPE(2));
 

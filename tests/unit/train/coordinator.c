@@ -188,8 +188,7 @@ static mf_status take(pipe_graph *p, int64_t *value)
 {
     const char *fetch = "dequeue:0";
     mf_tensor *t = NULL;
-    const mf_status st =
-        mf_session_run(p->s, NULL, NULL, NULL, 0, &fetch, 1, NULL, 0, &t);
+    const mf_status st = mf_session_run(p->s, NULL, NULL, NULL, 0, &fetch, 1, NULL, 0, &t);
 
     if (st == MF_OK)
         *value = *(const int64_t *)mf_tensor_data(t);

@@ -173,7 +173,8 @@ MF_TEST(fit_goes_on_when_events_cannot_be_written)
     mf_hook hook;
     job j = job_new(0.1);
 
-    T_OK(mf_hook_summary(&(mf_summary_options){ .dir = "/proc/nowhere", .weight_steps = 1 }, &hook));
+    T_OK(
+        mf_hook_summary(&(mf_summary_options){ .dir = "/proc/nowhere", .weight_steps = 1 }, &hook));
     T_OK(mf_fit(j.trainer, j.set, NULL,
                 &(mf_fit_options){ .steps = 3, .hooks = &hook, .n_hooks = 1 }));
     T_EQ(mf_trainer_step(j.trainer), 3);

@@ -72,8 +72,8 @@ static inline void folder_take(folder_tag *t, const Tensorflow__Event *e, const 
         t->starts++;
         t->start = e->step;
     }
-    for (size_t i = 0;
-         e->what_case == TENSORFLOW__EVENT__WHAT_SUMMARY && i < e->summary->n_value; i++) {
+    for (size_t i = 0; e->what_case == TENSORFLOW__EVENT__WHAT_SUMMARY && i < e->summary->n_value;
+         i++) {
         if (strcmp(e->summary->value[i]->tag, tag) != 0)
             continue;
         t->steps[t->n++ % 64] = e->step;

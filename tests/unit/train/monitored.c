@@ -29,8 +29,7 @@ static mf_graph *counting(void)
     mf_control(g, train.node, count.node);
     T_OK(mf_tensor_new(MF_DTYPE_STRING, NULL, 0, &tag));
     T_OK(mf_tensor_set_string(tag, 0, "w", 1));
-    (void)mf_applyf(g, "ScalarSummary",
-                    MF_IN(mf_constant(g, tag, NULL), x), "name='summary'");
+    (void)mf_applyf(g, "ScalarSummary", MF_IN(mf_constant(g, tag, NULL), x), "name='summary'");
     mf_tensor_free(tag);
     init = mf_applyf(g, "NoOp", MF_NO_IN, "name='init'");
     mf_control(g, init.node,
@@ -150,8 +149,8 @@ MF_TEST(monitored_session_calls_hooks_in_tensorflows_order)
     a = (noter){ .name = 'a', .log = &log, .fail_at = 1, .failure = MF_UNAVAILABLE };
     b.runs = 0;
     T_OK(run_all(g, &o));
-    T_STREQ(log.data, CALLS("a.before b.before a.after a.created b.created " RUN RUN
-                            "a.end b.end "));
+    T_STREQ(log.data,
+            CALLS("a.before b.before a.after a.created b.created " RUN RUN "a.end b.end "));
     mf_buf_clear(&log);
     a = (noter){ .name = 'a', .log = &log, .fail_at = 1, .failure = MF_OUT_OF_RANGE };
     T_FAILS(MF_OUT_OF_RANGE, "as told", run_all(g, &o));
@@ -232,9 +231,9 @@ MF_TEST(monitored_session_gives_up_when_sessions_are_lost_again_and_again)
     int tries = 0;
     const mf_hook hook = { .ctx = &tries, .before_run = always_lost };
 
-    T_FAILS(MF_UNAVAILABLE, "nobody is there",
-            run_all(g, &(mf_monitored_options){
-                           .hooks = &hook, .n_hooks = 1, .max_recoveries = 3 }));
+    T_FAILS(
+        MF_UNAVAILABLE, "nobody is there",
+        run_all(g, &(mf_monitored_options){ .hooks = &hook, .n_hooks = 1, .max_recoveries = 3 }));
     T_EQ(tries, 3);
     mf_graph_free(g);
 }
@@ -275,10 +274,9 @@ MF_TEST(monitored_worker_waits_for_the_chief_and_for_its_step)
 {
     shared sh = { .graph = counting() };
     const mf_monitored_options o = { .connect = connect_shared, .connect_ctx = &sh };
-    mf_monitored_options worker = { .is_worker = true,
-                                    .wait_ms = 20,
-                                    .connect = connect_shared,
-                                    .connect_ctx = &sh };
+    mf_monitored_options worker = {
+        .is_worker = true, .wait_ms = 20, .connect = connect_shared, .connect_ctx = &sh
+    };
     mf_monitored_session *s;
     pthread_t id;
 
