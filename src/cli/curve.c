@@ -236,6 +236,18 @@ mf_axis mf_axis_of(double lo, double hi, int marks)
     return a;
 }
 
+int64_t mf_axis_steps(int64_t last, int marks)
+{
+    int64_t unit = 1;
+
+    while (unit < INT64_MAX / 100 && unit * 10 * marks < last)
+        unit *= 10;
+    return unit * marks >= last       ? unit
+           : unit * 2 * marks >= last ? unit * 2
+           : unit * marks * 5 >= last ? unit * 5
+                                      : unit * 10;
+}
+
 bool mf_curve_range(const mf_curve *c, int value, double *lo, double *hi)
 {
     *lo = INFINITY;
