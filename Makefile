@@ -24,7 +24,7 @@ endef
 
 release: ## build the program and the libraries
 	@tools/install_packages.sh build
-	$(call build,release)
+	$(call build,release,meshflow meshflow_shared meshflow_static man)
 	@for f in build/release/meshflow build/release/libmeshflow.so* build/release/libmeshflow.a; do \
 		if [ -e "$$f" ]; then cp -af "$$f" build/; fi; done
 
@@ -37,7 +37,7 @@ clang: ## the release built by clang, in build/clang
 	$(call build,clang)
 
 test: ## the tests that gate every change (T=pattern: unit tests that match)
-	@tools/install_packages.sh build test
+	@tools/install_packages.sh build test data
 	@tools/run_tests.sh
 
 asan: ## unit tests under the address and undefined-behaviour sanitizers
@@ -48,7 +48,7 @@ asan: ## unit tests under the address and undefined-behaviour sanitizers
 # What shares anything between threads: runs, queues and other objects with state, the pool, and
 # every op with one thread and several.
 TSAN := ^runtime_ ^pool_ ^base_cancel ^queue_ ^staging_ ^accumulator_ ^stack_ ^tensor_array ^random \
-	every_op_gives ^data_ ^comm_ ^cluster_
+	every_op_gives ^data_ ^coordinator_ ^monitored_ ^comm_ ^cluster_
 
 tsan: ## unit tests of threads and processes under the thread sanitizer
 	@tools/install_packages.sh build test
@@ -98,9 +98,10 @@ layers: ## check the direction of includes
 sizes: ## print sizes of files and functions
 	@tools/sizes.sh
 
-train: release ## run the example
-	@echo "train: training comes with a later capability"
-	@build/meshflow graph run examples/hello.pbtxt --feed 'x=[[1,2,3]]' --fetch y
+train: release ## train a small net on pictures of clothes, and show what it learned
+	@tools/install_packages.sh data
+	@build/meshflow train --model fashion-cnn --data fashion-mnist --epochs 5 --batch 128 \
+		--optimizer momentum --lr 0.06 --schedule one_cycle --out build/train
 
 clean: ## remove what was built, keep build/venv
 	@if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} +; fi

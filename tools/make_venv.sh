@@ -1,16 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes build/venv, a Python with TensorFlow, the oracle of the tests in tests/tf. Downloads from
-# PyPI (about 300 MB) when it is not there yet; fails when that cannot be reached.
+# Makes build/venv, a Python with TensorFlow and TensorBoard, the oracle of the tests in tests/tf.
+# Downloads from PyPI (about 300 MB) when it is not there yet; fails when that cannot be reached.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=2.21.0
 venv=build/venv
+made=$venv/tensorflow-and-tensorboard-$version
 
-[ ! -e "$venv/tensorflow-$version" ] || exit 0
+[ ! -e "$made" ] || exit 0
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-echo "installing tensorflow-cpu $version into $venv"
+echo "installing tensorflow-cpu and tensorboard $version into $venv"
 "$venv/bin/python" -m pip install -q --disable-pip-version-check --retries 2 --timeout 20 \
-    "tensorflow-cpu==$version"
-touch "$venv/tensorflow-$version" # only now: a half-made one is made again
+    "tensorflow-cpu==$version" "tensorboard==$version"
+touch "$made" # only now: a half-made one is made again

@@ -98,6 +98,10 @@ typedef struct mf_iterator_options {
     uint64_t seed;
     int prefetch; /* batches made ahead; 0: 2 */
     int threads; /* that make them; 0: 1 */
+    /* Only part `part` of `parts` of each batch: what worker `part` takes of a batch that all of
+     * them share. Positions stay those of the whole, so the same training may go on with another
+     * number of workers. A part of a small last batch may have no samples. 0: all of it. */
+    int64_t parts, part;
 } mf_iterator_options;
 
 typedef struct mf_batch {

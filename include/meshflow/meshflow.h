@@ -3,9 +3,12 @@
 #ifndef MESHFLOW_MESHFLOW_H
 #define MESHFLOW_MESHFLOW_H
 
+#include <meshflow/coordinator.h>
 #include <meshflow/data.h>
 #include <meshflow/graph.h>
+#include <meshflow/hooks.h>
 #include <meshflow/model.h>
+#include <meshflow/monitored.h>
 #include <meshflow/session.h>
 #include <meshflow/status.h>
 #include <meshflow/tensor.h>

@@ -76,7 +76,27 @@ typedef struct mf_step_report {
     int n_results;
 } mf_step_report;
 
-/* What wants to know of the steps. Each call may be NULL. */
+/* Where hooks are called: in mf_fit(), or in a monitored session. See hooks.h. */
+typedef struct mf_hook_loop mf_hook_loop;
+
+/* What a hook adds to a run. Owns: all of it stays the hook's, until after_run. */
+typedef struct mf_run_request {
+    const char *const *fetches; /* "node:port" */
+    int n_fetches;
+    const char *const *feed_names;
+    const mf_tensor *const *feeds;
+    int n_feeds;
+    const char *trace_path; /* write a Chrome trace of the run; NULL: none */
+} mf_run_request;
+
+/* What wants to know of the steps. Each call may be NULL. They come in this order:
+ *
+ *     begin, after_create_session,
+ *     before_run, the step itself, after_run, after_step  again and again, and after_epoch,
+ *     end
+ *
+ * and each for all hooks, in the order of the hooks. hooks.h has ready-made ones. In a monitored
+ * session there are no steps and epochs, and `trainer` is NULL. */
 typedef struct mf_hook {
     void *ctx;
     mf_status (*begin)(void *ctx, mf_trainer *trainer);
@@ -84,6 +104,16 @@ typedef struct mf_hook {
     mf_status (*after_epoch)(void *ctx, mf_trainer *trainer, const mf_step_report *report,
                              const mf_result *validation, int n_validation);
     mf_status (*end)(void *ctx, mf_trainer *trainer);
+    /* `loop` stays until `end`. Called again when a lost session was replaced. */
+    mf_status (*after_create_session)(void *ctx, mf_hook_loop *loop);
+    /* *request is all zero before. */
+    mf_status (*before_run)(void *ctx, mf_hook_loop *loop, mf_run_request *request);
+    /* results: of the fetches that the hook asked for. */
+    mf_status (*after_run)(void *ctx, mf_hook_loop *loop, mf_tensor *const *results);
+    /* A run has failed so, with the thread's message. True: the loop ends here, and that is well.
+     */
+    bool (*forgive)(void *ctx, mf_hook_loop *loop, mf_status why);
+    void (*release)(void *ctx); /* see mf_hook_free() */
 } mf_hook;
 
 typedef struct mf_fit_options {
@@ -99,6 +129,7 @@ typedef struct mf_fit_options {
     const char *trace; /* file for a Chrome trace of one step; NULL: none */
     int64_t trace_step; /* which; 0: the tenth */
     bool resume; /* go on from the newest whole checkpoint in `out`, if there is one */
+    int64_t summary_steps; /* events of loss, metrics and speed every so many steps; 0: 10 */
 } mf_fit_options;
 
 /* validation may be NULL. */

@@ -74,6 +74,7 @@ static mf_status read_compile(mf_job *job, mf_args *args)
     MF_TRY(mf_args_double(args, "lr", &c->learning_rate));
     MF_TRY(mf_args_double(args, "weight-decay", &c->weight_decay));
     MF_TRY(mf_args_double(args, "ema", &c->ema));
+    c->ema_eval = mf_args_has(args, "ema-eval");
     MF_TRY(mf_args_int(args, "micro-batches", 1, 4096, &micro));
     c->micro_batches = (int)micro;
     return MF_OK;
@@ -235,6 +236,7 @@ static const mf_option options[] = {
     { "clip", "HOW", "gradients: value=1, norm=1 or global_norm=1", 0, false },
     { "weight-decay", "W", "of all weights but biases and normalisations", 0, false },
     { "ema", "DECAY", "keep a moving average of the weights", 0, false },
+    { "ema-eval", NULL, "test with the moving average instead of the weights", 0, false },
     { "micro-batches", "N", "do a batch in so many turns, with less memory", 0, false },
     { "augment", "HOW", "change images: 'crop=4 flip=true cutout=8'", 0, false },
     { "validation", "F", "keep this fraction of the samples for validation", 0, false },

@@ -17,6 +17,7 @@
     X(ckpt_diff) \
     X(ckpt_convert) \
     X(audit) \
+    X(events_show) \
     X(graph_run) \
     X(graph_print) \
     X(graph_dot) \

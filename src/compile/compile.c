@@ -12,6 +12,7 @@ static const mf_pass passes[] = {
     { "cse", "equal ops on equal inputs become one", true, mf_pass_cse },
     { "layout", "images keep their channels in blocks between convolutions", true, mf_pass_layout },
     { "fuse", "trees of elementwise ops run tile by tile in cache", true, mf_pass_fuse },
+    { "updates", "updates of many variables by one rule become one op", true, mf_pass_updates },
     { "region", "straight runs of the graph become plans", true, NULL },
     { "schedule", "inside a plan, writes to variables come last", true, NULL },
     { "place", "values of a plan share one block of memory", true, NULL },

@@ -51,18 +51,26 @@ static draw draw_for(const augment *a, uint64_t epoch, int64_t id)
 static void place_row(const augment *a, const draw *d, const unsigned char *from, int64_t y,
                       unsigned char *to)
 {
-    const int64_t c = a->channels, sy = y + d->top;
+    const int64_t c = a->channels, w = a->width, sy = y + d->top;
+    const int64_t shift = d->mirrored ? d->left : -d->left; /* of the picture, to the right */
+    const int64_t begin = shift > 0 ? shift : 0, end = shift < 0 ? w + shift : w;
 
-    if (sy < 0 || sy >= a->height) {
-        memset(to, 0, (size_t)(a->width * c));
+    if (sy < 0 || sy >= a->height || begin >= end) {
+        memset(to, 0, (size_t)(w * c));
         return;
     }
-    from += sy * a->width * c;
-    for (int64_t x = 0; x < a->width; x++) {
-        const int64_t sx = (d->mirrored ? a->width - 1 - x : x) + d->left;
+    from += sy * w * c;
+    memset(to, 0, (size_t)(begin * c));
+    memset(to + end * c, 0, (size_t)((w - end) * c));
+    if (!d->mirrored) {
+        memcpy(to + begin * c, from + (begin + d->left) * c, (size_t)((end - begin) * c));
+        return;
+    }
+    for (int64_t x = begin; x < end; x++) {
+        const unsigned char *pixel = from + (w - 1 - x + d->left) * c;
 
         for (int64_t k = 0; k < c; k++)
-            to[x * c + k] = sx < 0 || sx >= a->width ? 0 : from[sx * c + k];
+            to[x * c + k] = pixel[k];
     }
 }
 

@@ -19,25 +19,21 @@ typedef struct cache {
 
 static void copy_out(const cache *c, int64_t index, void *const *columns)
 {
-    const char *from = c->memory + (size_t)index * c->sample;
+    void *from[MF_DATASET_COLUMNS] = { NULL };
 
+    (void)mf_dataset_lay_out(&c->base, c->memory + (size_t)index * c->sample, from);
     for (int i = 0; i < c->base.n_columns; i++) {
         if (columns[i])
-            memcpy(columns[i], from, c->base.bytes[i]);
-        from += c->base.bytes[i];
+            memcpy(columns[i], from[i], c->base.bytes[i]);
     }
 }
 
 /* Read all columns straight into the cache, so that it is whole whoever asked for what. */
 static mf_status fill(const cache *c, uint64_t epoch, int64_t index)
 {
-    char *to = c->memory + (size_t)index * c->sample;
-    void *columns[MF_DATASET_COLUMNS] = { to };
+    void *columns[MF_DATASET_COLUMNS] = { NULL };
 
-    for (int i = 0; i < c->base.n_columns; i++) {
-        columns[i] = to;
-        to += c->base.bytes[i];
-    }
+    (void)mf_dataset_lay_out(&c->base, c->memory + (size_t)index * c->sample, columns);
     return c->inner->ops->read(c->inner, epoch, index, columns);
 }
 
@@ -91,8 +87,7 @@ static mf_status fill_in(cache *c, mf_dataset *inner, size_t max_bytes)
     MF_TRY(mf_dataset_like(&c->base, inner));
     c->base.count = inner->count;
     c->base.id_count = inner->id_count;
-    for (int i = 0; i < inner->n_columns; i++)
-        c->sample += inner->bytes[i];
+    c->sample = mf_dataset_sample_bytes(inner);
     if (max_bytes == 0)
         max_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
     c->kept = (int64_t)(max_bytes / (c->sample + 1));

@@ -87,6 +87,8 @@ static mf_status guess_bytes(const mf_example *e, const mf_feature *f, mf_arena 
     const mf_feature *shape = name ? mf_example_find(e, name) : NULL;
     mf_image i;
 
+    if (!name)
+        return MF_NOMEM("columns");
     if (f->n != 1)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "feature '%s' has %lld texts, which make no column: say columns=...",

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-enum { ALIGN = 64 };
-
 mf_status mf_dataset_new(const mf_dataset_ops *ops, size_t size, int n_columns, void *out)
 {
     mf_dataset *set;
@@ -119,13 +117,27 @@ int mf_dataset_find_column(const mf_dataset *set, const char *name)
     return -1;
 }
 
+static size_t padded(size_t bytes)
+{
+    return (bytes + MF_SAMPLE_ALIGN - 1) / MF_SAMPLE_ALIGN * MF_SAMPLE_ALIGN;
+}
+
 size_t mf_dataset_sample_bytes(const mf_dataset *set)
 {
     size_t n = 0;
 
     for (int i = 0; i < set->n_columns; i++)
-        n += (set->bytes[i] + ALIGN - 1) / ALIGN * ALIGN;
+        n += padded(set->bytes[i]);
     return n;
+}
+
+char *mf_dataset_lay_out(const mf_dataset *set, char *at, void **columns)
+{
+    for (int i = 0; i < set->n_columns; i++) {
+        columns[i] = at;
+        at += padded(set->bytes[i]);
+    }
+    return at;
 }
 
 /* ---- the public side ---- */

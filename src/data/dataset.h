@@ -13,7 +13,10 @@
 
 #include <meshflow/data.h>
 
-enum { MF_DATASET_COLUMNS = 64 }; /* at most */
+enum {
+    MF_DATASET_COLUMNS = 64, /* at most */
+    MF_SAMPLE_ALIGN = 16, /* of a column in memory for one sample, as malloc has it */
+};
 
 typedef struct mf_dataset_ops {
     /* One sample; index is in range. columns[i] NULL: not wanted. Thread: any. */
@@ -51,14 +54,16 @@ MF_MUST mf_status mf_dataset_like(mf_dataset *set, const mf_dataset *other);
 MF_MUST mf_status mf_dataset_set_classes(mf_dataset *set, const char *const *names, int64_t n);
 /* -1 when there is none. */
 int mf_dataset_find_column(const mf_dataset *set, const char *name);
-/* Bytes of all columns of one sample, each rounded up to 64. */
+/* Bytes of all columns of one sample, each rounded up to MF_SAMPLE_ALIGN. */
 size_t mf_dataset_sample_bytes(const mf_dataset *set);
+/* Point at one column after the other in memory for one sample; returns what is behind the last. */
+char *mf_dataset_lay_out(const mf_dataset *set, char *at, void **columns);
 
 /* ---- scratch: memory for one sample, for kinds that make a sample out of another ---- */
 
 typedef struct mf_scratch_block {
     struct mf_scratch_block *next;
-    _Alignas(64) char data[];
+    _Alignas(MF_SAMPLE_ALIGN) char data[];
 } mf_scratch_block;
 
 /* A stack of blocks, as many as threads ever read at once. */

@@ -21,7 +21,8 @@ typedef enum slot_state { SLOT_FREE, SLOT_BUSY, SLOT_READY, SLOT_LENT, SLOT_END 
 typedef struct slot {
     slot_state state;
     mf_batch batch;
-    int64_t *indices, *ids; /* [batch] */
+    int64_t next_epoch, next_first; /* where the batch behind it begins */
+    int64_t *indices, *ids; /* [most] */
     mf_tensor **columns;
     mf_error error; /* why the batch could not be made; status MF_OK: it could */
 } slot;
@@ -29,6 +30,7 @@ typedef struct slot {
 struct mf_iterator {
     mf_dataset *set;
     mf_iterator_options o; /* defaults filled in */
+    int64_t most; /* samples of a batch, or of our part of it */
     int64_t epoch, first; /* of the next batch; the consumer's */
     int64_t taken; /* ticket that the consumer takes next; its own */
     slot *slots;
@@ -63,36 +65,40 @@ static void normalise(const mf_iterator *it, int64_t *epoch, int64_t *first)
 static void choose(mf_iterator *it, slot *s)
 {
     const int64_t left = it->set->count - it->next_first;
+    const int64_t whole = left < it->o.batch ? left : it->o.batch;
+    const int64_t from = whole * it->o.part / it->o.parts;
 
-    s->batch.n = left < it->o.batch ? left : it->o.batch;
+    s->batch.n = whole * (it->o.part + 1) / it->o.parts - from;
     s->batch.epoch = it->next_epoch;
-    s->batch.first = it->next_first;
+    s->batch.first = it->next_first + from;
     if (it->order && it->order_epoch != it->next_epoch) {
         mf_order_shuffle(it->o.seed, (uint64_t)it->next_epoch, it->order, it->set->count);
         it->order_epoch = it->next_epoch;
     }
     for (int64_t i = 0; i < s->batch.n; i++)
-        s->indices[i] = it->order ? it->order[it->next_first + i] : it->next_first + i;
-    it->next_first += s->batch.n;
+        s->indices[i] = it->order ? it->order[s->batch.first + i] : s->batch.first + i;
+    it->next_first += whole;
     normalise(it, &it->next_epoch, &it->next_first);
+    s->next_epoch = it->next_epoch;
+    s->next_first = it->next_first;
 }
 
 /* ---- making batches ---- */
 
-/* Storage that nobody else holds, of a full batch, seen as n samples. */
+/* Storage that nobody else holds, of a full part, seen as n samples. */
 static mf_status prepare_column(const mf_iterator *it, const mf_column *c, int64_t n, mf_tensor *t)
 {
     if (t->buffer && !mf_buffer_is_sole(t->buffer))
         mf_tensor_clear(t);
     if (!t->buffer) {
-        mf_shape shape = { .rank = c->rank + 1, .dims = { it->o.batch } };
+        mf_shape shape = { .rank = c->rank + 1, .dims = { it->most } };
 
         memcpy(shape.dims + 1, c->dims, (size_t)c->rank * sizeof c->dims[0]);
         mf_tensor_clear(t);
         MF_TRY(mf_tensor_alloc(t, c->dtype, &shape));
     }
-    t->count = t->shape.dims[0] > 0 ? t->count / t->shape.dims[0] * n : 0;
     t->shape.dims[0] = n;
+    t->count = mf_shape_span(&t->shape, 0, t->shape.rank);
     return MF_OK;
 }
 
@@ -195,11 +201,15 @@ static mf_status check_options(const mf_dataset *set, mf_iterator_options *o)
     o->batch = o->batch == 0 ? DEFAULT_BATCH : o->batch;
     o->prefetch = o->prefetch == 0 ? DEFAULT_PREFETCH : o->prefetch;
     o->threads = o->threads == 0 ? 1 : o->threads;
+    o->parts = o->parts == 0 ? 1 : o->parts;
     if (o->batch < 0 || o->epochs < 0 || o->prefetch < 0 || o->prefetch > MAX_PREFETCH ||
         o->threads < 0 || o->threads > MAX_THREADS)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "batch %lld, epochs %lld, prefetch %d, threads %d: that is no way to read",
                        (long long)o->batch, (long long)o->epochs, o->prefetch, o->threads);
+    if (o->parts < 0 || o->part < 0 || o->part >= o->parts || o->parts > INT32_MAX)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "there is no part %lld of %lld", (long long)o->part,
+                       (long long)o->parts);
     if (set->count == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set has no samples");
     if (o->drop_partial && set->count < o->batch)
@@ -215,11 +225,11 @@ static mf_status make_slot(mf_iterator *it, slot *s)
 {
     const int n = it->set->n_columns;
 
-    s->indices = mf_calloc(2 * it->o.batch, sizeof *s->indices);
+    s->indices = mf_calloc(2 * it->most, sizeof *s->indices);
     s->columns = mf_calloc(n, sizeof *s->columns);
     if (!s->indices || !s->columns)
         return MF_NOMEM("batches");
-    s->ids = s->indices + it->o.batch;
+    s->ids = s->indices + it->most;
     for (int i = 0; i < n; i++) {
         s->columns[i] = mf_calloc(1, sizeof *s->columns[i]);
         if (!s->columns[i])
@@ -234,6 +244,7 @@ static mf_status make_memory(mf_iterator *it)
     const int ahead = it->o.prefetch > it->o.threads ? it->o.prefetch : it->o.threads;
 
     it->n_slots = ahead + 1; /* one is lent */
+    it->most = (it->o.batch + it->o.parts - 1) / it->o.parts;
     it->slots = mf_calloc(it->n_slots, sizeof *it->slots);
     it->threads = mf_calloc(it->o.threads, sizeof *it->threads);
     if (!it->o.in_order)
@@ -319,9 +330,8 @@ mf_status mf_iterator_next(mf_iterator *it, const mf_batch **batch)
     if (s->state == SLOT_READY)
         return mf_error_restore(&s->error); /* and again, until somebody seeks past it */
     it->taken++;
-    it->epoch = s->batch.epoch;
-    it->first = s->batch.first + s->batch.n;
-    normalise(it, &it->epoch, &it->first);
+    it->epoch = s->next_epoch;
+    it->first = s->next_first;
     *batch = &s->batch;
     return MF_OK;
 }

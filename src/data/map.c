@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-enum { ALIGN = 64 };
-
 typedef struct map {
     mf_dataset base;
     mf_dataset *inner;
@@ -13,16 +11,6 @@ typedef struct map {
     void *ctx;
     mf_scratch *scratch; /* pointers to all columns, then room for them: in, out */
 } map;
-
-/* Point at one column after the other; returns what is behind the last. */
-static char *lay_out(const mf_dataset *set, char *at, void **columns)
-{
-    for (int i = 0; i < set->n_columns; i++) {
-        columns[i] = at;
-        at += (set->bytes[i] + ALIGN - 1) / ALIGN * ALIGN;
-    }
-    return at;
-}
 
 static mf_status map_read(const mf_dataset *set, uint64_t epoch, int64_t index,
                           void *const *columns)
@@ -37,8 +25,9 @@ static mf_status map_read(const mf_dataset *set, uint64_t epoch, int64_t index,
     MF_TRY(mf_scratch_take(m->scratch, &block));
     in = (void **)block->data;
     out = in + n_in;
-    room = block->data + ((size_t)n * sizeof *in + ALIGN - 1) / ALIGN * ALIGN;
-    (void)lay_out(set, lay_out(m->inner, room, in), out);
+    room = block->data +
+           ((size_t)n * sizeof *in + MF_SAMPLE_ALIGN - 1) / MF_SAMPLE_ALIGN * MF_SAMPLE_ALIGN;
+    (void)mf_dataset_lay_out(set, mf_dataset_lay_out(m->inner, room, in), out);
     for (int i = 0; i < set->n_columns; i++)
         out[i] = columns[i] ? columns[i] : out[i];
     st = m->inner->ops->read(m->inner, epoch, index, in);
@@ -83,7 +72,7 @@ static mf_status fill(map *m, const mf_column *columns, int n)
     m->scratch = MF_ARENA_NEW(m->base.arena, mf_scratch);
     if (!m->scratch)
         return MF_NOMEM("a data set");
-    mf_scratch_init(m->scratch, pointers + ALIGN + mf_dataset_sample_bytes(&m->base) +
+    mf_scratch_init(m->scratch, pointers + MF_SAMPLE_ALIGN + mf_dataset_sample_bytes(&m->base) +
                                     mf_dataset_sample_bytes(m->inner));
     m->base.classes = m->inner->classes;
     if (m->inner->class_names)

@@ -7,23 +7,11 @@
 
 __extension__ typedef unsigned __int128 mf_u128;
 
-/* 64 random bits as a number in [0, n). */
+/* 64 random bits as a number in [0, n). One in 2^64/n is favoured by rounding, which nobody will
+ * ever see. */
 static inline int64_t mf_order_below(uint32_t high, uint32_t low, int64_t n)
 {
     return (int64_t)((mf_u128)((uint64_t)high << 32 | low) * (uint64_t)n >> 64);
-}
-
-/* A number in [0, n), the draw-th of the stream (seed, stream). One in 2^64/n is favoured by
- * rounding, which nobody will ever see. */
-static inline int64_t mf_order_draw(uint64_t seed, uint64_t stream, uint64_t draw, int64_t n)
-{
-    mf_philox p = mf_philox_init(seed, stream);
-    const int odd = (int)(draw % 2);
-    uint32_t block[4];
-
-    mf_philox_skip(&p, draw / 2);
-    mf_philox_next(&p, block);
-    return mf_order_below(block[2 * odd + 1], block[2 * odd], n);
 }
 
 /* 0 .. n-1 shuffled (Fisher and Yates) by Philox(seed, stream). */

@@ -210,9 +210,10 @@ static mf_status guess(const char *data, const mf_source **out)
     mf_status st;
 
     *out = NULL;
-    if (mf_paths_glob(data, &paths) != MF_OK) {
+    st = mf_paths_glob(data, &paths);
+    if (st != MF_OK || paths.n == 0) {
         mf_paths_deinit(&paths);
-        return not_found(data);
+        return st == MF_RESOURCE_EXHAUSTED ? st : not_found(data);
     }
     if (stat(paths.paths[0], &s) == 0 && S_ISDIR(s.st_mode)) {
         MF_TRY_TO(done, mf_paths_list(paths.paths[0], NULL, &entries));
@@ -248,6 +249,7 @@ mf_status mf_dataset_open(const char *data, const char *settings, mf_dataset **o
         source = NULL;
     if (!source)
         MF_TRY_TO(done, guess(data, &source));
+    MF_ASSERT(source);
     MF_TRY_TO(done, mf_options_parse(source->name, source->settings, settings, arena, &o));
     MF_TRY_TO(done, source->open(source->is_name ? NULL : data, &o, out));
 done:

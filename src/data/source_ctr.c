@@ -25,7 +25,7 @@ static double logit(const int *ids, const float *dense)
     int offset = 0;
 
     for (int f = 0; f < FIELDS; f++) {
-        sum += weight((uint64_t)(offset + ids[f]), 0.5);
+        sum += weight((uint64_t)offset + (uint64_t)ids[f], 0.5);
         offset += cardinality[f];
     }
     for (int i = 0; i < DENSE; i++)

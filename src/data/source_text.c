@@ -10,39 +10,43 @@ enum { LENGTH = 64 };
 
 #define PICK(d, list) ((list)[mf_draws_below((d), MF_COUNT(list))])
 
-static const char *const nouns[] = { "food", "staff", "room", "film", "music", "view", "story" };
-static const char *const good[] = { "good", "nice", "great", "lovely", "fine" };
-static const char *const bad[] = { "bad", "awful", "poor", "dull", "weak" };
-static const char *const plain[] = { "green", "large", "new", "round", "quiet" };
+static const char *const nouns[] = { "food",  "staff", "room", "film", "music", "view",
+                                     "story", "bed",   "soup", "band", "hotel", "price" };
+static const char *const good[] = { "good", "nice", "great", "lovely", "fine", "superb", "fun" };
+static const char *const bad[] = { "bad", "awful", "poor", "dull", "weak", "boring", "sad" };
+static const char *const plain[] = { "green", "large", "new", "round", "quiet", "german", "small" };
+static const char *const degrees[] = { "", "very ", "quite ", "so ", "really " };
 
 /* One clause; returns -1, 0 or 1. */
-static int clause(mf_draws *d, char *to, size_t room)
+static int clause(mf_draws *d, const char *degree, char *to, size_t room)
 {
     const int kind = mf_draws_below(d, 5), negated = mf_draws_below(d, 2);
     const int opinion = kind == 0 ? 0 : kind % 2 ? 1 : -1;
     const char *word = opinion == 0 ? PICK(d, plain) : opinion > 0 ? PICK(d, good) : PICK(d, bad);
     const char *not_word = mf_draws_below(d, 2) ? "not " : "never ";
 
-    (void)snprintf(to, room, "the %s was %s%s", PICK(d, nouns), negated ? not_word : "", word);
+    (void)snprintf(to, room, "the %s was %s%s%s", PICK(d, nouns), negated ? not_word : "", degree,
+                   word);
     return negated ? -opinion : opinion;
 }
 
 static void make_text(const mf_generated *g, mf_draws *d, void *const *columns)
 {
-    const int form = mf_draws_below(d, 4);
-    char first[40], second[40], text[2 * LENGTH];
+    const int form = mf_draws_below(d, 6);
+    const bool two = form < 3;
+    char first[48], second[48], text[2 * LENGTH];
     int32_t tokens[LENGTH] = { 0 }, label;
-    int opinion = clause(d, first, sizeof first);
+    int opinion = clause(d, two ? "" : PICK(d, degrees), first, sizeof first);
 
     (void)g;
-    if (form == 0) {
+    if (two) { /* short clauses, so that both fit */
+        opinion = clause(d, "", second, sizeof second);
+        (void)snprintf(text, sizeof text, "%s but %s", first, second);
+    } else if (form == 3) {
         (void)snprintf(text, sizeof text, "it is false that %s", first);
         opinion = -opinion;
-    } else if (form == 1) {
-        opinion = clause(d, second, sizeof second);
-        (void)snprintf(text, sizeof text, "%s but %s", first, second);
     } else {
-        (void)snprintf(text, sizeof text, "%s%s", form == 2 ? "" : "i think ", first);
+        (void)snprintf(text, sizeof text, "%s%s", form == 4 ? "" : "i think ", first);
     }
     for (int i = 0; i < LENGTH && text[i]; i++)
         tokens[i] = (unsigned char)text[i];

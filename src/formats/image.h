@@ -21,6 +21,9 @@ MF_MUST mf_status mf_image_info(const void *data, size_t len, mf_image *out);
  * library's words), UNIMPLEMENTED (CMYK, conversion), RESOURCE_EXHAUSTED. */
 MF_MUST mf_status mf_image_decode(const void *data, size_t len, int channels, mf_buf *pixels,
                                   mf_image *out);
+/* Append the pixels as a PNG file. Fails: INVALID_ARGUMENT (no pixels, too many, or not 1 to 4
+ * channels), RESOURCE_EXHAUSTED. */
+MF_MUST mf_status mf_png_encode(const unsigned char *pixels, const mf_image *image, mf_buf *out);
 /* Bilinear, pixel centres aligned, as the usual image tools do; without smoothing beforehand.
  * Both have `channels`; sizes are at least 1. */
 void mf_image_resize(const unsigned char *from, const mf_image *from_size, unsigned char *to,

@@ -202,7 +202,7 @@ static mf_dtype input_type(const mf_node_spec *spec, int i)
 static int leftover(const mf_opdef *def, int arg, const mf_node *n, int n_inputs)
 {
     const char *number = def->in[arg].number_attr;
-    int others = 0, sharers = 1;
+    int64_t others = 0, sharers = 1;
 
     for (int i = 0; i < def->n_in; i++) {
         const mf_argdef *a = &def->in[i];
@@ -212,13 +212,15 @@ static int leftover(const mf_opdef *def, int arg, const mf_node *n, int n_inputs
         if (number && a->number_attr && strcmp(number, a->number_attr) == 0)
             sharers++;
         else if (a->number_attr)
-            others += (int)mf_node_int(n, a->number_attr);
+            others += mf_node_int(n, a->number_attr);
         else if (a->list_attr)
-            others += mf_node_attr(n, a->list_attr) ? (int)mf_node_attr(n, a->list_attr)->n : 0;
+            others += mf_node_attr(n, a->list_attr) ? mf_node_attr(n, a->list_attr)->n : 0;
         else
             others++;
+        if (others < 0 || others > n_inputs) /* now, before the sum grows beyond all bounds */
+            return -1;
     }
-    return (n_inputs - others) % sharers == 0 ? (n_inputs - others) / sharers : -1;
+    return (n_inputs - others) % sharers == 0 ? (int)((n_inputs - others) / sharers) : -1;
 }
 
 static mf_status infer_list_attr(mf_graph *g, mf_node *n, const mf_node_spec *spec,

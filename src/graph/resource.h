@@ -64,7 +64,7 @@ void mf_variable_reset(mf_variable *v); /* back to uninitialised */
 /* Lock several variables (any order, duplicates allowed) and make each value writable: storage that
  * a reader holds is copied first. On failure nothing is locked. Uninitialised ones fail as in read.
  */
-enum { MF_UPDATE_MAX = 8 };
+enum { MF_UPDATE_MAX = 48 }; /* ThreadSanitizer follows up to 64 locks of a thread */
 MF_MUST mf_status mf_variables_begin(mf_variable *const *v, int n);
 void mf_variables_end(mf_variable *const *v, int n);
 

@@ -243,9 +243,7 @@ static mf_status find(mf_model *m, const char *text, const mf_initializer_kind *
             return mf_options_parse((*out)->name, (*out)->settings, rest, m->graph->arena, &r->o);
         mf_closest_try(&close, (*out)->name);
     }
-    return MF_FAIL(MF_NOT_FOUND, "there is no initializer '%.60s'%s%s%s", head,
-                   close.best ? "; did you mean '" : "", close.best ? close.best : "",
-                   close.best ? "'?" : "; `meshflow models --kind initializers` lists them");
+    return mf_model_unknown("initializer", head, close.best, " --kind initializers");
 }
 
 mf_output mf_initializer(mf_model *model, const char *text, const mf_shape *shape,
@@ -265,5 +263,6 @@ mf_output mf_initializer(mf_model *model, const char *text, const mf_shape *shap
     find_fans(&r);
     r.dims = mf_ints(model->graph, shape->dims, shape->rank);
     r.key = stream_key(model, weight);
+    /* cppcheck-suppress returnDanglingLifetime ; an output points into the graph */
     return kind->build(&r);
 }

@@ -104,9 +104,7 @@ static mf_status prepare(mf_model *m, const char *kind_name, const char *setting
 
     *kind = find_kind(kind_name, &close);
     if (!*kind)
-        return MF_FAIL(MF_NOT_FOUND, "there is no layer '%.60s'%s%s%s", kind_name,
-                       close.best ? "; did you mean '" : "", close.best ? close.best : "",
-                       close.best ? "'?" : "; `meshflow models --kind layers` lists them");
+        return mf_model_unknown("layer", kind_name, close.best, " --kind layers");
     signature = mf_arena_printf(m->graph->arena, "{name: string = '', trainable: bool = true%s%s",
                                 (*kind)->settings[1] == '}' ? "" : ", ", (*kind)->settings + 1);
     if (!signature)
@@ -156,6 +154,7 @@ static mf_output build(mf_model *m, const char *kind_name, const mf_output *inpu
                                      .first_weight = first_weight,
                                      .n_weights = m->n_weights - first_weight,
                                      .depth = m->depth };
+    /* cppcheck-suppress returnDanglingLifetime ; an output points into the graph */
     return out;
 }
 

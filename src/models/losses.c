@@ -185,9 +185,7 @@ static mf_status find(mf_model *m, const char *text, const mf_loss_kind **out, c
             return MF_OK;
         mf_closest_try(&close, (*out)->name);
     }
-    return MF_FAIL(MF_NOT_FOUND, "there is no loss '%.60s'%s%s%s", head,
-                   close.best ? "; did you mean '" : "", close.best ? close.best : "",
-                   close.best ? "'?" : "; `meshflow models --kind losses` lists them");
+    return mf_model_unknown("loss", head, close.best, " --kind losses");
 }
 
 mf_output mf_loss(mf_model *model, const char *text, mf_output output, mf_output label)

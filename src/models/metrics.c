@@ -248,9 +248,7 @@ static mf_status find(mf_model *m, const char *text, const mf_metric_kind **out,
             return MF_OK;
         mf_closest_try(&close, (*out)->name);
     }
-    return MF_FAIL(MF_NOT_FOUND, "there is no metric '%.60s'%s%s%s", head,
-                   close.best ? "; did you mean '" : "", close.best ? close.best : "",
-                   close.best ? "'?" : "; `meshflow models --kind metrics` lists them");
+    return mf_model_unknown("metric", head, close.best, " --kind metrics");
 }
 
 mf_output mf_metric(mf_model *model, const char *text, mf_output output, mf_output label,
@@ -271,5 +269,6 @@ mf_output mf_metric(mf_model *model, const char *text, mf_output output, mf_outp
     mf_graph_scope(model->graph, "metric");
     y = (*kind)->build(&l);
     model->graph->scope = scope;
+    /* cppcheck-suppress returnDanglingLifetime ; an output points into the graph */
     return y;
 }

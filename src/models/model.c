@@ -99,6 +99,16 @@ mf_shape mf_model_shape(mf_model *model, mf_output output)
     return mf_compile_facts(&model->shapes, output.node)->shapes[output.port];
 }
 
+mf_status mf_model_unknown(const char *what, const char *name, const char *closest,
+                           const char *option)
+{
+    if (closest)
+        return MF_FAIL(MF_NOT_FOUND, "there is no %s '%.60s'; did you mean '%s'?", what, name,
+                       closest);
+    return MF_FAIL(MF_NOT_FOUND, "there is no %s '%.60s'; `meshflow models%s` lists them", what,
+                   name, option);
+}
+
 mf_weight *mf_model_weight(const mf_model *model, const char *name)
 {
     for (int64_t i = 0; i < model->n_weights; i++) {

@@ -53,7 +53,7 @@ struct mf_model {
     mf_output *inputs; /* placeholders named like columns */
     int64_t n_inputs, cap_inputs;
     mf_output output;
-    const char *loss, *metrics; /* that go with it; NULL: nobody has said */
+    const char *loss, *metrics; /* that go with a model of the zoo, see zoo.h; else NULL */
     mf_output seed; /* int64 scalar, fed when weights get their first values */
     mf_output clock; /* int64 [2]: seed and step, fed in training */
     mf_layer_made *made; /* in the order of the calls */
@@ -66,6 +66,10 @@ struct mf_model {
 /* What is known about an output's shape; the first dimension of a batch is not. Errors go to the
  * graph. */
 mf_shape mf_model_shape(mf_model *model, mf_output output);
+/* "there is no layer 'Dens'; did you mean 'Dense'?" `option` of `meshflow models` lists them all.
+ */
+mf_status mf_model_unknown(const char *what, const char *name, const char *closest,
+                           const char *option);
 mf_weight *mf_model_weight(const mf_model *model, const char *name); /* NULL when there is none */
 
 #endif

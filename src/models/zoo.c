@@ -27,23 +27,12 @@ const mf_zoo_kind *mf_zoo_find(const char *name)
 static mf_status unknown(const char *name)
 {
     mf_closest close = mf_closest_to(name);
-    mf_buf known = { 0 };
-    mf_status st;
 
     for (const mf_zoo_kind *const *f = mf_zoo_families; *f; f++) {
-        for (const mf_zoo_kind *k = *f; k->name; k++) {
+        for (const mf_zoo_kind *k = *f; k->name; k++)
             mf_closest_try(&close, k->name);
-            mf_buf_printf(&known, "%s%s", known.len ? ", " : "", k->name);
-        }
     }
-    if (close.best)
-        st = MF_FAIL(MF_NOT_FOUND, "there is no model '%.60s'; did you mean '%s'?", name,
-                     close.best);
-    else
-        st = MF_FAIL(MF_NOT_FOUND, "there is no model '%.60s'; there are %.300s", name,
-                     known.data ? known.data : "none");
-    mf_buf_deinit(&known);
-    return st;
+    return mf_model_unknown("model", name, close.best, "");
 }
 
 static mf_status build(mf_zoo_call *z, const char *text)
@@ -57,6 +46,8 @@ static mf_status build(mf_zoo_call *z, const char *text)
         return unknown(head);
     MF_TRY(mf_options_parse(z->kind->name, z->kind->settings, rest, arena, &z->o));
     mf_model_output(z->model, z->kind->build(z));
+    z->model->loss = z->kind->loss;
+    z->model->metrics = z->kind->metrics;
     return mf_model_status(z->model);
 }
 

@@ -110,33 +110,38 @@ static mf_output cnn_build(mf_zoo_call *z)
     return class_scores(z, x);
 }
 
-/* Pooling comes before the normalisation: a quarter of the numbers to normalise, and the largest
- * stays the largest (relu and a positive scale do not change the order). */
-static mf_output small_stage(mf_zoo_call *z, mf_output x, int64_t filters)
+static mf_output small_conv(mf_zoo_call *z, mf_output x, int64_t filters, bool pool)
 {
     x = mf_layer(z->model, "Conv2D", MF_IN(x),
                  "filters=%lld kernel_size=3 padding=same use_bias=false "
                  "kernel_initializer=he_normal",
                  (long long)filters);
-    x = layer(z, "MaxPooling2D", x, "");
+    if (pool)
+        x = layer(z, "MaxPooling2D", x, "");
     x = mf_layer(z->model, "BatchNormalization", MF_IN(x), "momentum=%.9g",
                  mf_options_float(&z->o, "momentum"));
     return layer(z, "ReLU", x, "");
 }
 
+/* Two convolutions, then half the height and width. Pooling comes before the second normalisation:
+ * a quarter of the numbers to normalise, and with a positive scale the largest stays the largest.
+ */
+static mf_output small_stage(mf_zoo_call *z, mf_output x, int64_t filters)
+{
+    x = small_conv(z, small_conv(z, x, filters, false), filters, true);
+    return mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g",
+                    0.5 * mf_options_float(&z->o, "dropout"));
+}
+
 static mf_output cnn_small_build(mf_zoo_call *z)
 {
-    const double dropout = mf_options_float(&z->o, "dropout");
+    const int64_t width = mf_options_int(&z->o, "width");
     mf_output x = image(z);
 
-    x = small_stage(z, x, 32);
-    x = small_stage(z, x, 64);
-    x = mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g", 0.5 * dropout);
-    x = small_stage(z, x, 64);
+    for (int stage = 0; stage < 3; stage++)
+        x = small_stage(z, x, width << stage);
     x = layer(z, "Flatten", x, "");
-    x = mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g", dropout);
-    x = layer(z, "Dense", x, "units=64 activation=relu");
-    x = mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g", dropout);
+    x = mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g", mf_options_float(&z->o, "dropout"));
     return class_scores(z, x);
 }
 
@@ -158,9 +163,8 @@ static mf_output resnet(mf_zoo_call *z, int blocks)
     for (int stage = 0; stage < 3; stage++) {
         for (int block = 0; block < blocks; block++)
             x = mf_layer(z->model, "ResidualBlock", MF_IN(x),
-                         "filters=%lld strides=%d l2=%.9g momentum=%.9g",
-                         (long long)(width << stage), stage > 0 && block == 0 ? 2 : 1, l2,
-                         momentum);
+                         "filters=%lld strides=%d l2=%.9g momentum=%.9g", (long long)width << stage,
+                         stage > 0 && block == 0 ? 2 : 1, l2, momentum);
     }
     return class_scores(z, layer(z, "GlobalAveragePooling2D", x, ""));
 }
@@ -192,8 +196,8 @@ const mf_zoo_kind mf_zoo_image[] = {
       "two 5x5 convolutions with pooling, then dense 1024: "
       "the network of TensorFlow's tutorial",
       IMAGE, MNIST, CLASSES, cnn_build },
-    { "cnn-small", "{dropout: float = 0.3, momentum: float = 0.9}",
-      "three 3x3 convolutions with batch normalisation, below 100,000 parameters", IMAGE, MNIST,
+    { "cnn-small", "{width: int >= 1 = 16, dropout: float = 0.2, momentum: float = 0.9}",
+      "six 3x3 convolutions with batch normalisation, below 100,000 parameters", IMAGE, MNIST,
       CLASSES, cnn_small_build },
     { "resnet8", RESNET, "residual network of three blocks", IMAGE, CIFAR, CLASSES, resnet8_build },
     { "resnet20", RESNET, "residual network of nine blocks", IMAGE, CIFAR, CLASSES,

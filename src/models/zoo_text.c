@@ -97,7 +97,7 @@ static mf_output transformer_build(mf_zoo_call *z)
     for (int64_t i = 0; i < mf_options_int(&z->o, "layers"); i++)
         x = mf_layer(z->model, "TransformerBlock", MF_IN(x),
                      "num_heads=%lld units=%lld dropout=%.9g use_causal_mask=%s",
-                     (long long)mf_options_int(&z->o, "heads"), (long long)(4 * width),
+                     (long long)mf_options_int(&z->o, "heads"), 4 * (long long)width,
                      mf_options_float(&z->o, "dropout"), causal ? "true" : "false");
     x = mf_layer(z->model, "LayerNormalization", MF_IN(x), "epsilon=0.00001");
     if (places)

@@ -6,6 +6,7 @@
  */
 #include "ops/optimizer.h"
 
+#include "base/race.h"
 #include "ops/handle.h"
 
 #include <string.h>
@@ -16,10 +17,10 @@ typedef struct rule_state {
     int n_slots, n_hyper;
     int hyper[MF_RULE_HYPER];
     int grad, indices; /* indices: -1 when dense */
-    bool flag;
+    bool flag, racing;
 } rule_state;
 
-static const mf_rule *find_rule(const char *op)
+const mf_rule *mf_rule_find(const char *op)
 {
     const char *name = strstr(op, "Apply");
 
@@ -36,7 +37,7 @@ static mf_status read_signature(const mf_node *node, rule_state *s)
 {
     const mf_opdef *def = node->def;
 
-    *s = (rule_state){ .rule = find_rule(node->op_name), .grad = -1, .indices = -1 };
+    *s = (rule_state){ .rule = mf_rule_find(node->op_name), .grad = -1, .indices = -1 };
     for (int i = 0; i < def->n_in; i++) {
         const mf_argdef *arg = &def->in[i];
 
@@ -52,6 +53,7 @@ static mf_status read_signature(const mf_node *node, rule_state *s)
     if (!s->rule || s->grad < 0)
         return MF_FAIL(MF_INTERNAL, "op %s has no update rule", node->op_name);
     s->flag = s->rule->flag && mf_node_bool(node, s->rule->flag);
+    s->racing = mf_node_bool(node, "_hogwild");
     return MF_OK;
 }
 
@@ -103,24 +105,6 @@ static mf_status check_hyper(const mf_kernel *k, const rule_state *s)
     return MF_OK;
 }
 
-static mf_status check_slots(const mf_kernel *k, const rule_state *s, mf_variable *const *v)
-{
-    const mf_shape *var = &v[0]->value.shape;
-    char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
-
-    for (int i = 0; i < s->n_slots; i++) {
-        if (v[i]->value.dtype != k->in[s->grad]->dtype)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "%s is of type %s but the gradient is of type %s",
-                           k->node->def->in[i].name, mf_dtype_name(v[i]->value.dtype),
-                           mf_dtype_name(k->in[s->grad]->dtype));
-        if (!mf_shape_equal(var, &v[i]->value.shape))
-            return MF_FAIL(MF_INVALID_ARGUMENT, "var and %s do not have the same shape%s %s",
-                           k->node->def->in[i].name, mf_shape_text(var, a),
-                           mf_shape_text(&v[i]->value.shape, b));
-    }
-    return MF_OK;
-}
-
 static mf_status check_dense(const mf_kernel *k, const rule_state *s, const mf_shape *var)
 {
     const mf_shape *grad = &k->in[s->grad]->shape;
@@ -163,18 +147,43 @@ static mf_status check_sparse(const mf_kernel *k, const rule_state *s, const mf_
     return MF_OK;
 }
 
-/* ---- running ---- */
+/* ---- jobs ---- */
 
-typedef struct rule_job {
-    mf_rule_fn *fn;
-    mf_rule_span all; /* slots and gradient from their first element */
-    int n_slots;
-    size_t cell;
-    const mf_tensor *indices;
-    int64_t rows, row_len, rows_per_piece;
-} rule_job;
+static mf_status check_slots(const mf_opdef *def, const mf_tensor *values, int n_slots,
+                             const mf_tensor *grad)
+{
+    char a[MF_SHAPE_TEXT], b[MF_SHAPE_TEXT];
 
-static void run_span(const rule_job *job, int64_t slot_at, int64_t grad_at, int64_t n)
+    for (int i = 0; i < n_slots; i++) {
+        if (values[i].dtype != grad->dtype)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "%s is of type %s but the gradient is of type %s",
+                           def->in[i].name, mf_dtype_name(values[i].dtype),
+                           mf_dtype_name(grad->dtype));
+        if (!mf_shape_equal(&values[0].shape, &values[i].shape))
+            return MF_FAIL(MF_INVALID_ARGUMENT, "var and %s do not have the same shape%s %s",
+                           def->in[i].name, mf_shape_text(&values[0].shape, a),
+                           mf_shape_text(&values[i].shape, b));
+    }
+    return MF_OK;
+}
+
+mf_status mf_rule_job_init(mf_rule_job *job, const mf_opdef *def, const mf_rule *rule,
+                           const mf_tensor *values, int n_slots, const mf_tensor *grad)
+{
+    MF_TRY(check_slots(def, values, n_slots, grad));
+    *job = (mf_rule_job){ .fn = rule->fn[values[0].dtype],
+                          .n_slots = n_slots,
+                          .cell = mf_dtype_cell(values[0].dtype) };
+    if (!job->fn)
+        return MF_FAIL(MF_UNIMPLEMENTED, "op %s has no kernel for type %s", def->name,
+                       mf_dtype_name(values[0].dtype));
+    job->all = (mf_rule_span){ .grad = grad->data, .n = values[0].count };
+    for (int i = 0; i < n_slots; i++)
+        job->all.slot[i] = values[i].data;
+    return MF_OK;
+}
+
+void mf_rule_job_run(const mf_rule_job *job, int64_t slot_at, int64_t grad_at, int64_t n)
 {
     mf_rule_span s = job->all;
 
@@ -182,70 +191,104 @@ static void run_span(const rule_job *job, int64_t slot_at, int64_t grad_at, int6
         s.slot[i] = (char *)s.slot[i] + (size_t)slot_at * job->cell;
     s.grad = (const char *)s.grad + (size_t)grad_at * job->cell;
     s.n = n;
+    if (job->racing)
+        mf_race_begin();
     job->fn(&s);
+    if (job->racing)
+        mf_race_end();
 }
+
+mf_status mf_slots_begin(mf_variable *const *v, int n, bool racing, mf_tensor *values)
+{
+    mf_status st = MF_OK;
+
+    memset(values, 0, (size_t)n * sizeof *values);
+    if (!racing) {
+        MF_TRY(mf_variables_begin(v, n));
+        for (int i = 0; i < n; i++)
+            values[i] = v[i]->value;
+        return MF_OK;
+    }
+    for (int i = 0; i < n && st == MF_OK; i++)
+        st = mf_variable_read(v[i], &values[i]);
+    if (st != MF_OK)
+        mf_slots_end(v, n, true, values);
+    return st;
+}
+
+void mf_slots_end(mf_variable *const *v, int n, bool racing, mf_tensor *values)
+{
+    if (!racing)
+        mf_variables_end(v, n);
+    for (int i = 0; i < n && racing; i++)
+        mf_tensor_clear(&values[i]);
+}
+
+/* ---- running ---- */
+
+typedef struct sparse_job {
+    mf_rule_job job;
+    const mf_tensor *indices;
+    int64_t rows, row_len, rows_per_piece;
+} sparse_job;
 
 static void dense_piece(void *ctx, int64_t piece)
 {
-    const rule_job *job = ctx;
+    const mf_rule_job *job = ctx;
     const int64_t from = piece * MF_LOOP_GRAIN, left = job->all.n - from;
 
-    run_span(job, from, from, left < MF_LOOP_GRAIN ? left : MF_LOOP_GRAIN);
+    mf_rule_job_run(job, from, from, left < MF_LOOP_GRAIN ? left : MF_LOOP_GRAIN);
 }
 
 static void sparse_piece(void *ctx, int64_t piece)
 {
-    const rule_job *job = ctx;
-    const int64_t from = piece * job->rows_per_piece, to = from + job->rows_per_piece;
+    const sparse_job *s = ctx;
+    const int64_t from = piece * s->rows_per_piece, to = from + s->rows_per_piece;
 
-    for (int64_t i = 0; i < job->indices->count; i++) {
-        const int64_t row = mf_tensor_int_at(job->indices, i);
+    for (int64_t i = 0; i < s->indices->count; i++) {
+        const int64_t row = mf_tensor_int_at(s->indices, i);
 
         if (row >= from && row < to)
-            run_span(job, row * job->row_len, i * job->row_len, job->row_len);
+            mf_rule_job_run(&s->job, row * s->row_len, i * s->row_len, s->row_len);
     }
 }
 
 enum { SPARSE_PIECES = 16 }; /* each reads all indices, so not too many */
 
-static void run_sparse(const mf_kernel *k, rule_job *job)
+static void run_sparse(const mf_kernel *k, const mf_rule_job *job, const mf_tensor *indices,
+                       const mf_shape *shape)
 {
-    int64_t pieces = job->indices->count * job->row_len / MF_LOOP_GRAIN + 1;
+    sparse_job s = { .job = *job,
+                     .indices = indices,
+                     .rows = shape->dims[0],
+                     .row_len = mf_shape_span(shape, 1, shape->rank) };
+    int64_t pieces = indices->count * s.row_len / MF_LOOP_GRAIN + 1;
 
-    if (job->indices->count == 0 || job->row_len == 0)
+    if (indices->count == 0 || s.row_len == 0)
         return;
     pieces = pieces < SPARSE_PIECES ? pieces : SPARSE_PIECES;
-    job->rows_per_piece = (job->rows + pieces - 1) / pieces;
-    mf_kernel_parallel(k, (job->rows + job->rows_per_piece - 1) / job->rows_per_piece, sparse_piece,
-                       job);
+    s.rows_per_piece = (s.rows + pieces - 1) / pieces;
+    mf_kernel_parallel(k, (s.rows + s.rows_per_piece - 1) / s.rows_per_piece, sparse_piece, &s);
 }
 
-static mf_status run_locked(const mf_kernel *k, mf_variable *const *v)
+static mf_status run_rule(const mf_kernel *k, const mf_tensor *values)
 {
     const rule_state *s = k->state;
-    const mf_tensor *var = &v[0]->value;
-    rule_job job = { .fn = s->rule->fn[var->dtype], .n_slots = s->n_slots };
+    const mf_shape *shape = &values[0].shape;
+    mf_rule_job job;
 
-    MF_TRY(check_slots(k, s, v));
-    if (!job.fn)
-        return MF_FAIL(MF_UNIMPLEMENTED, "op %s has no kernel for type %s", k->node->op_name,
-                       mf_dtype_name(var->dtype));
-    job.cell = mf_dtype_cell(var->dtype);
-    job.all = (mf_rule_span){ .grad = k->in[s->grad]->data, .n = var->count, .flag = s->flag };
-    for (int i = 0; i < s->n_slots; i++)
-        job.all.slot[i] = v[i]->value.data;
+    MF_TRY(mf_rule_job_init(&job, k->node->def, s->rule, values, s->n_slots, k->in[s->grad]));
+    job.all.flag = s->flag;
+    job.racing = s->racing;
     for (int i = 0; i < s->n_hyper; i++)
         job.all.hyper[i] = mf_tensor_float_at(k->in[s->hyper[i]], 0);
-    if (s->indices < 0) {
-        MF_TRY(check_dense(k, s, &var->shape));
-        mf_kernel_parallel(k, (var->count + MF_LOOP_GRAIN - 1) / MF_LOOP_GRAIN, dense_piece, &job);
+    if (s->indices >= 0) {
+        MF_TRY(check_sparse(k, s, shape));
+        run_sparse(k, &job, k->in[s->indices], shape);
         return MF_OK;
     }
-    MF_TRY(check_sparse(k, s, &var->shape));
-    job.indices = k->in[s->indices];
-    job.rows = var->shape.dims[0];
-    job.row_len = mf_shape_span(&var->shape, 1, var->shape.rank);
-    run_sparse(k, &job);
+    MF_TRY(check_dense(k, s, shape));
+    mf_kernel_parallel(k, (job.all.n + MF_LOOP_GRAIN - 1) / MF_LOOP_GRAIN, dense_piece, &job);
     return MF_OK;
 }
 
@@ -253,14 +296,15 @@ mf_status mf_rule_run(mf_kernel *k)
 {
     const rule_state *s = k->state;
     mf_variable *v[MF_RULE_SLOTS];
+    mf_tensor values[MF_RULE_SLOTS];
     mf_status st;
 
     MF_TRY(check_hyper(k, s));
     for (int i = 0; i < s->n_slots; i++)
         MF_TRY(mf_kernel_variable(k, i, &v[i]));
-    MF_TRY(mf_variables_begin(v, s->n_slots));
-    st = run_locked(k, v);
-    mf_variables_end(v, s->n_slots);
+    MF_TRY(mf_slots_begin(v, s->n_slots, s->racing, values));
+    st = run_rule(k, values);
+    mf_slots_end(v, s->n_slots, s->racing, values);
     if (st == MF_OK && k->n_out > 0)
         mf_kernel_set(k, 0, k->in[0]);
     return st;

@@ -12,6 +12,9 @@
 typedef struct mf_snapshot mf_snapshot;
 
 MF_MUST mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out);
+/* Of any variables: their values are taken over. */
+MF_MUST mf_status mf_snapshot_of(int64_t step, const char *const *names, mf_tensor *const *values,
+                                 int64_t n, mf_snapshot **out);
 void mf_snapshot_free(mf_snapshot *s);
 int64_t mf_snapshot_step(const mf_snapshot *s);
 /* PREFIX.index and its data: whole, or nothing of it. Thread: any. */
@@ -26,6 +29,8 @@ MF_MUST mf_status mf_checkpoints_open(const char *dir, int keep, mf_checkpoints 
 /* Hand a snapshot over (it is freed when written). Waits while an earlier one is being written.
  * Failures to write are logged and counted; training need not stop for them. */
 MF_MUST mf_status mf_checkpoints_save(mf_checkpoints *c, mf_trainer *t);
+/* The same with a snapshot, which is taken over. */
+MF_MUST mf_status mf_checkpoints_put(mf_checkpoints *c, mf_snapshot *s);
 /* Waits until all is written, then frees. The status of the last save. */
 MF_MUST mf_status mf_checkpoints_close(mf_checkpoints *c);
 
@@ -33,6 +38,11 @@ MF_MUST mf_status mf_checkpoints_close(mf_checkpoints *c);
  * log. *prefix (the caller frees with mf_free): which one; NULL: there is none, and nothing
  * changed. */
 MF_MUST mf_status mf_checkpoints_restore(const char *dir, mf_trainer *t, char **prefix);
+
+/* The same for whoever restores by itself: `restore` is tried with one after the other. */
+typedef mf_status mf_restore_fn(void *ctx, const char *prefix);
+MF_MUST mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, void *ctx,
+                                     char **prefix);
 
 /* `where` is a prefix, or a folder, whose newest checkpoint is meant. Owns: mf_free(*prefix).
  * NOT_FOUND: there is none. */

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char base_name[] = "model.ckpt-";
+static const char base_name[] = "model.ckpt-", list_name[] = "checkpoint";
 
 struct mf_checkpoints {
     char *dir;
@@ -128,7 +128,7 @@ static mf_status write_list(const mf_checkpoints *c, const found *f)
     for (int64_t i = 0; i < f->n; i++)
         mf_buf_printf(&text, "all_model_checkpoint_paths: \"%s%lld\"\n", base_name,
                       (long long)f->steps[i]);
-    mf_buf_printf(&path, "%s/checkpoint", c->dir);
+    mf_buf_printf(&path, "%s/%s", c->dir, list_name);
     st = text.data && path.data ? mf_file_write(path.data, text.data, text.len)
                                 : MF_NOMEM("a checkpoint");
     mf_buf_deinit(&text);
@@ -269,6 +269,11 @@ mf_status mf_checkpoints_save(mf_checkpoints *c, mf_trainer *t)
     mf_snapshot *s;
 
     MF_TRY(mf_snapshot_take(t, &s));
+    return mf_checkpoints_put(c, s);
+}
+
+mf_status mf_checkpoints_put(mf_checkpoints *c, mf_snapshot *s)
+{
     pthread_mutex_lock(&c->lock);
     while (c->next)
         pthread_cond_wait(&c->changed, &c->lock);
@@ -305,7 +310,17 @@ static bool is_damage(mf_status st)
            st == MF_UNIMPLEMENTED;
 }
 
+static mf_status restore_trainer(void *t, const char *prefix)
+{
+    return mf_trainer_restore(t, prefix);
+}
+
 mf_status mf_checkpoints_restore(const char *dir, mf_trainer *t, char **prefix)
+{
+    return mf_checkpoints_try(dir, restore_trainer, t, prefix);
+}
+
+mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, void *ctx, char **prefix)
 {
     found f;
     mf_status st = search(dir, &f);
@@ -317,7 +332,7 @@ mf_status mf_checkpoints_restore(const char *dir, mf_trainer *t, char **prefix)
         st = mf_checkpoints_prefix(dir, f.steps[i], &p);
         if (st != MF_OK)
             break;
-        st = mf_trainer_restore(t, p);
+        st = restore(ctx, p);
         if (st == MF_OK) {
             *prefix = p;
             break;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fit.c - the loop: batches, steps, epochs, and whoever wants to know of them. */
+#include "base/log.h"
+#include "data/ledger.h"
 #include "train/checkpoint.h"
+#include "train/loop.h"
 
 #include <string.h>
 
@@ -12,6 +15,9 @@ typedef struct fit {
     mf_fit_options o;
     mf_iterator *it;
     mf_checkpoints *checkpoints;
+    mf_ledger *ledger; /* of used samples */
+    mf_hook_loop loop;
+    mf_hook *hooks; /* the caller's, then ours */
     int64_t total; /* steps of the whole training */
     int64_t saved; /* step of the last checkpoint */
     mf_result results[MF_MAX_RESULTS];
@@ -19,21 +25,10 @@ typedef struct fit {
 
 /* ---- hooks ---- */
 
-static mf_status call_begin(fit *f)
-{
-    for (int i = 0; i < f->o.n_hooks; i++) {
-        const mf_hook *h = &f->o.hooks[i];
-
-        if (h->begin)
-            MF_TRY(h->begin(h->ctx, f->t));
-    }
-    return MF_OK;
-}
-
 static mf_status call_after_step(fit *f, const mf_step_report *report)
 {
-    for (int i = 0; i < f->o.n_hooks; i++) {
-        const mf_hook *h = &f->o.hooks[i];
+    for (int i = 0; i < f->loop.n_hooks; i++) {
+        const mf_hook *h = &f->hooks[i];
 
         if (h->after_step)
             MF_TRY(h->after_step(h->ctx, f->t, report));
@@ -48,8 +43,8 @@ static mf_status call_after_epoch(fit *f, const mf_step_report *report)
 
     if (f->validation)
         MF_TRY(mf_evaluate(f->t, f->validation, results, &n));
-    for (int i = 0; i < f->o.n_hooks; i++) {
-        const mf_hook *h = &f->o.hooks[i];
+    for (int i = 0; i < f->loop.n_hooks; i++) {
+        const mf_hook *h = &f->hooks[i];
 
         if (h->after_epoch)
             MF_TRY(h->after_epoch(h->ctx, f->t, report, results, n));
@@ -57,19 +52,71 @@ static mf_status call_after_epoch(fit *f, const mf_step_report *report)
     return MF_OK;
 }
 
-/* Every hook's end is called; the first failure counts. */
-static mf_status call_end(fit *f)
+static mf_status read_step(mf_hook_loop *l, int64_t *step)
 {
-    mf_status first = MF_OK;
+    mf_tensor value = { 0 };
 
-    for (int i = 0; i < f->o.n_hooks; i++) {
-        const mf_hook *h = &f->o.hooks[i];
-        const mf_status st = h->end ? h->end(h->ctx, f->t) : MF_OK;
+    MF_TRY(mf_variable_read(mf_trainer_find(l->trainer, "global_step")->variable, &value));
+    *step = ((const int64_t *)value.data)[0];
+    mf_tensor_clear(&value);
+    return MF_OK;
+}
 
-        if (first == MF_OK)
-            first = st;
+static mf_status take_snapshot(mf_hook_loop *l, mf_snapshot **out)
+{
+    return mf_snapshot_take(l->trainer, out);
+}
+
+/* The caller's hooks, and that which writes events. */
+static mf_status add_hooks(fit *f)
+{
+    const mf_summary_options events = { .dir = f->o.out,
+                                        .every = { .steps = f->o.summary_steps },
+                                        .graph = true,
+                                        .weights_by_epoch = true };
+
+    f->hooks = mf_calloc(f->o.n_hooks + 1, sizeof *f->hooks);
+    if (!f->hooks)
+        return MF_NOMEM("hooks");
+    for (int i = 0; i < f->o.n_hooks; i++)
+        f->hooks[i] = f->o.hooks[i];
+    f->loop = (mf_hook_loop){ .session = f->t->session,
+                              .trainer = f->t,
+                              .graph = f->t->model->graph,
+                              .hooks = f->hooks,
+                              .n_hooks = f->o.n_hooks,
+                              .read_step = read_step,
+                              .snapshot = take_snapshot };
+    if (f->o.out)
+        MF_TRY(mf_hook_summary(&events, &f->hooks[f->loop.n_hooks++]));
+    return mf_hook_loop_init(&f->loop);
+}
+
+/* ---- the ledger of samples ---- */
+
+/* A ledger that cannot be written is said, and training goes on without it. */
+static void check_ledger(fit *f, mf_status st)
+{
+    if (st == MF_OK)
+        return;
+    MF_WARN("used samples are not written down any more; training goes on: %s", mf_error_message());
+    if (mf_ledger_close(f->ledger) != MF_OK)
+        MF_WARN("%s", mf_error_message());
+    f->ledger = NULL;
+}
+
+static void open_ledger(fit *f, const mf_iterator_options *order)
+{
+    const bool goes_on = f->o.resume && f->t->step > 0;
+    mf_status st =
+        mf_ledger_open(f->o.out, "train", f->train, order, goes_on ? f->t->step : -1, &f->ledger);
+
+    if (st != MF_OK && goes_on) {
+        MF_WARN("the ledger of samples begins anew at step %lld: %s", (long long)f->t->step,
+                mf_error_message());
+        st = mf_ledger_open(f->o.out, "train", f->train, order, -1, &f->ledger);
     }
-    return first;
+    check_ledger(f, st);
 }
 
 /* ---- the loop ---- */
@@ -79,6 +126,9 @@ static mf_status save(fit *f)
     if (!f->checkpoints || f->saved == f->t->step)
         return MF_OK;
     f->saved = f->t->step;
+    if (f->ledger) /* a checkpoint may not know of more than the ledger */
+        check_ledger(f, mf_ledger_flush(f->ledger, false));
+    mf_hook_loop_flush(&f->loop); /* who goes on from here has the events up to here */
     return mf_checkpoints_save(f->checkpoints, f->t);
 }
 
@@ -96,6 +146,8 @@ static mf_status one_step(fit *f)
     report.epoch = batch->epoch;
     report.samples = batch->n;
     mf_iterator_position(f->it, &t->epoch, &t->first);
+    if (f->ledger)
+        check_ledger(f, mf_ledger_add(f->ledger, t->step, batch));
     MF_TRY(call_after_step(f, &report));
     if (f->o.save_steps > 0 && t->step % f->o.save_steps == 0)
         MF_TRY(save(f));
@@ -126,17 +178,36 @@ static mf_status prepare(fit *f)
     mf_free(prefix);
     if (f->o.out)
         MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));
+    if (f->o.out)
+        open_ledger(f, &order);
     f->saved = f->o.resume ? f->t->step : -1;
+    MF_TRY(add_hooks(f));
     MF_TRY(mf_iterator_new(f->train, &order, &f->it));
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
 }
 
 static mf_status run(fit *f)
 {
-    MF_TRY(call_begin(f));
-    while (f->t->step < f->total && !atomic_load(&f->t->stop))
-        MF_TRY(one_step(f));
+    MF_TRY(mf_hook_loop_call_begin(&f->loop));
+    MF_TRY(mf_hook_loop_call_created(&f->loop));
+    f->t->loop = &f->loop;
+    while (f->t->step < f->total && !atomic_load(&f->t->stop)) {
+        const mf_status st = one_step(f);
+
+        if (st != MF_OK && !mf_hook_loop_forgives(&f->loop, st))
+            return st;
+    }
     return save(f);
+}
+
+static void end_loop(fit *f)
+{
+    f->t->loop = NULL;
+    if (mf_hook_loop_deinit(&f->loop) != MF_OK)
+        MF_WARN("the last events were not written: %s", mf_error_message());
+    for (int i = f->o.n_hooks; i < f->loop.n_hooks; i++)
+        mf_hook_free(&f->hooks[i]);
+    mf_free(f->hooks);
 }
 
 mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
@@ -157,10 +228,15 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     if (failed)
         mf_error_save(st, &why);
     if (f.it) {
-        closed = call_end(&f);
+        closed = mf_hook_loop_call_end(&f.loop);
         st = st == MF_OK ? closed : st;
     }
+    end_loop(&f);
     mf_iterator_free(f.it);
+    if (f.ledger)
+        check_ledger(&f, mf_ledger_flush(f.ledger, false));
+    if (f.ledger && mf_ledger_close(f.ledger) != MF_OK)
+        MF_WARN("%s", mf_error_message());
     closed = mf_checkpoints_close(f.checkpoints);
     if (failed)
         return mf_error_restore(&why);

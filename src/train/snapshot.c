@@ -16,8 +16,10 @@ static const char numerics_name[] = "_meshflow/numerics_class";
 
 struct mf_snapshot {
     int64_t step;
+    bool of_trainer; /* it has fields */
     int64_t fields[N_FIELDS];
-    const char **names; /* of variables: the model's, which outlives us */
+    const char **names; /* of variables; a trainer's are the model's, which outlives us, */
+    char **own_names; /* others our own; NULL: none */
     mf_tensor *values;
     int64_t n;
 };
@@ -31,6 +33,7 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
     if (!s)
         return MF_NOMEM("a snapshot");
     s->step = t->step;
+    s->of_trainer = true;
     s->fields[EPOCH] = t->epoch;
     s->fields[FIRST] = t->first;
     s->fields[SEED] = (int64_t)t->options.seed;
@@ -50,13 +53,44 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
     return st;
 }
 
+mf_status mf_snapshot_of(int64_t step, const char *const *names, mf_tensor *const *values,
+                         int64_t n, mf_snapshot **out)
+{
+    mf_snapshot *s = mf_calloc(1, sizeof *s);
+
+    *out = NULL;
+    if (!s)
+        return MF_NOMEM("a snapshot");
+    s->step = step;
+    s->names = mf_calloc(n, sizeof *s->names);
+    s->own_names = mf_calloc(n, sizeof *s->own_names);
+    s->values = mf_calloc(n, sizeof *s->values);
+    if (!s->names || !s->own_names || !s->values) {
+        mf_snapshot_free(s);
+        return MF_NOMEM("a snapshot");
+    }
+    for (; s->n < n; s->n++) {
+        s->names[s->n] = s->own_names[s->n] = mf_strdup(names[s->n]);
+        if (!s->names[s->n]) {
+            mf_snapshot_free(s);
+            return MF_NOMEM("a snapshot");
+        }
+        mf_tensor_move(&s->values[s->n], values[s->n]);
+    }
+    *out = s;
+    return MF_OK;
+}
+
 void mf_snapshot_free(mf_snapshot *s)
 {
     if (!s)
         return;
     for (int64_t i = 0; i < s->n; i++)
         mf_tensor_clear(&s->values[i]);
+    for (int64_t i = 0; s->own_names && i < s->n; i++)
+        mf_free(s->own_names[i]);
     mf_free(s->values);
+    mf_free(s->own_names);
     mf_free(s->names);
     mf_free(s);
 }
@@ -105,8 +139,8 @@ mf_status mf_snapshot_write(const mf_snapshot *s, const char *prefix)
     mf_status st;
 
     MF_TRY(mf_bundle_writer_new(prefix, &w));
-    st = write_class(w);
-    for (int i = 0; st == MF_OK && i < N_FIELDS; i++)
+    st = s->of_trainer ? write_class(w) : MF_OK;
+    for (int i = 0; st == MF_OK && s->of_trainer && i < N_FIELDS; i++)
         st = write_int(w, field_names[i], s->fields[i]);
     for (int64_t i = 0; st == MF_OK && i < s->n; i++)
         st = write_tensor(w, s->names[i], &s->values[i]);

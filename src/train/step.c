@@ -13,6 +13,8 @@
 #include "models/losses.h"
 #include "models/metrics.h"
 #include "train/clip.h"
+#include "train/loss_scale.h"
+#include "train/precision.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,6 +41,8 @@ typedef struct builder {
     results results;
     pending *pending;
     int n_pending;
+    mf_output dy; /* gradient of the sum of losses: one by the samples, perhaps scaled */
+    mf_loss_scale scale;
     mf_node *map; /* the _ShardMap */
 } builder;
 
@@ -208,7 +212,7 @@ static mf_status add_gradients(builder *b)
         return MF_NOMEM("gradients");
     if (xs.n == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the model has no weights to train");
-    MF_TRY(mf_gradients(b->graph, &b->s->reports[0].of_batch, 1, xs.at, xs.n, &b->s->inverse, dxs));
+    MF_TRY(mf_gradients(b->graph, &b->s->reports[0].of_batch, 1, xs.at, xs.n, &b->dy, dxs));
     for (int64_t i = 0; i < b->model->n_weights; i++) {
         mf_weight *w = b->model->weights[i];
 
@@ -229,7 +233,7 @@ static mf_status list_arguments(builder *b, mf_outputs *in, int *n_batched)
     MF_TRY(mf_outputs_add(b->arena, in, b->s->label));
     *n_batched = in->n;
     MF_TRY(mf_outputs_add(b->arena, in, b->model->clock));
-    MF_TRY(mf_outputs_add(b->arena, in, b->s->inverse));
+    MF_TRY(mf_outputs_add(b->arena, in, b->dy));
     for (int64_t i = 0; i < b->model->n_weights; i++) {
         if (b->model->weights[i]->value.node)
             MF_TRY(mf_outputs_add(b->arena, in, b->model->weights[i]->value));
@@ -319,14 +323,19 @@ static mf_status update_weights(builder *b)
         if (p->ids >= 0) {
             u->ids = joined(b, p->ids);
             sum_rows(b, u);
-        } else {
-            u->gradient = regularised(b, p->weight, u->gradient);
         }
+    }
+    MF_TRY(mf_loss_scale_undo(&b->scale, &b->s->updates, updates, b->n_pending));
+    for (int i = 0; i < b->n_pending; i++) {
+        if (!updates[i].ids.node)
+            updates[i].gradient = regularised(b, updates[i].weight, updates[i].gradient);
     }
     if (b->options->clip)
         MF_TRY(mf_clip(b->graph, b->options->clip, updates, b->n_pending));
     for (int i = 0; i < b->n_pending; i++)
         mf_update_weight(&updates[i]);
+    b->s->weights = updates;
+    b->s->n_weights = b->n_pending;
     if (b->s->updates.kind->finish)
         b->s->updates.kind->finish(&b->s->updates);
     return mf_graph_status(b->graph);
@@ -342,14 +351,19 @@ static void update_moving(builder *b)
         const mf_output next = op2(b, "AddV2", op2(b, "Mul", m->weight->value, f32(b, m->momentum)),
                                    op2(b, "Mul", mean, f32(b, 1.0 - m->momentum)));
 
-        mf_updates_add(&b->s->updates,
-                       mf_apply(b->graph, "AssignVariableOp", MF_IN(m->weight->handle, next)));
+        mf_updates_add(
+            &b->s->updates,
+            mf_apply(b->graph, "AssignVariableOp",
+                     MF_IN(m->weight->handle, mf_loss_scale_gate(&b->scale, b->graph, next))));
     }
 }
 
-/* A loss that is no number ends the run before anything is updated. */
+/* A loss that is no number ends the run before anything is updated; or, with loss scaling, the step
+ * is left out. */
 static void guard_updates(builder *b)
 {
+    if (b->scale.factor.node)
+        return;
     mf_output checked = mf_applyf(b->graph, "CheckNumerics", MF_IN(joined(b, 0)),
                                   "message='the loss is no number: nothing was updated' "
                                   "name='check_loss'");
@@ -402,6 +416,7 @@ static void add_init(builder *b)
 static mf_status build(builder *b)
 {
     mf_step_graph *s = b->s;
+    mf_precision precision;
 
     MF_TRY(mf_updates_begin(&s->updates, b->model, b->options));
     if (!b->model->output.node)
@@ -409,6 +424,10 @@ static mf_status build(builder *b)
     s->learning_rate = placeholder(b, "learning_rate", MF_DTYPE_F32, "[]");
     s->inverse = placeholder(b, "one_by_samples", MF_DTYPE_F32, "[]");
     s->updates.learning_rate = s->learning_rate;
+    MF_TRY(mf_precision_parse(b->options->precision, b->arena, &precision));
+    MF_TRY(mf_precision_apply(b->model, &precision));
+    mf_loss_scale_init(&b->scale, &s->updates, &precision);
+    b->dy = b->scale.factor.node ? op2(b, "Mul", s->inverse, b->scale.factor) : s->inverse;
     MF_TRY(add_reports(b));
     MF_TRY(add_moving(b));
     MF_TRY(add_gradients(b));
@@ -418,6 +437,7 @@ static mf_status build(builder *b)
     guard_updates(b);
     MF_TRY(update_weights(b));
     update_moving(b);
+    mf_loss_scale_adjust(&b->scale, &s->updates);
     count_steps(b);
     s->train = target(b, "train", s->updates.done, s->updates.n_done);
     add_init(b);

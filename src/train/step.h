@@ -20,6 +20,8 @@ typedef struct mf_step_graph {
     mf_output label, learning_rate;
     mf_output inverse; /* 1 / samples of the step */
     mf_updates updates;
+    const mf_update *weights; /* that are updated, with their gradients as applied */
+    int n_weights;
     mf_report reports[MF_MAX_RESULTS]; /* loss first */
     int n_reports;
     mf_output global_step; /* its handle */

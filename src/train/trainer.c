@@ -3,6 +3,7 @@
 #include "train/trainer.h"
 
 #include "models/metrics.h"
+#include "train/loop.h"
 
 #include <string.h>
 
@@ -269,6 +270,8 @@ static mf_status run(mf_trainer *t, int64_t samples)
     const int at = (int)t->model->n_inputs + 1;
     const char *target = mf_node_name(t->graph.train);
     const mf_run_options options = { .trace_path = t->trace };
+    const mf_call call = { n->feeds,   n->values,    n->fetches, &target,
+                           n->n_feeds, n->n_fetches, 1,          n->results };
     mf_tensor clock = { 0 }, rate = { 0 }, inverse = { 0 };
     mf_status st = mf_tensor_alloc(&clock, MF_DTYPE_I64, &MF_SHAPE(2));
 
@@ -284,8 +287,9 @@ static mf_status run(mf_trainer *t, int64_t samples)
         n->values[at] = &clock;
         n->values[at + 1] = &rate;
         n->values[at + 2] = &inverse;
-        st = mf_session_run(t->session, &options, n->feeds, n->values, n->n_feeds, n->fetches,
-                            n->n_fetches, &target, 1, n->results);
+        st = t->loop ? mf_hook_loop_run(t->loop, &options, &call)
+                     : mf_session_run(t->session, &options, n->feeds, n->values, n->n_feeds,
+                                      n->fetches, n->n_fetches, &target, 1, n->results);
     }
     mf_tensor_clear(&clock);
     mf_tensor_clear(&rate);

@@ -39,6 +39,7 @@ struct mf_trainer {
     int64_t epoch, first; /* where the next batch begins */
     atomic_bool stop;
     const char *trace; /* where the next step's trace goes; NULL: nowhere */
+    struct mf_hook_loop *loop; /* whose hooks stand around steps; NULL: none */
 };
 
 /* Run one step on this batch; results of all reports. The position moves on behind the batch. */

@@ -9,7 +9,7 @@ ok "data show" "60000 samples" "image        uint8 [28,28,1]" "9 Ankle boot" "â–
 ok "data show another part" "10000 samples" "label: 2 (Pullover)" -- data show fashion-mnist --set part=test --sample 1
 ok "data show as json" -- data show fashion-mnist --set part=test --json
 check "data show as json: counts" json "d['count'] == 10000 and d['labels'] == [1000] * 10 and d['classes'] == 10"
-ok "data show of letters" "tokens: the music was never nice" "label: 0 (negative)" -- data show synthetic-text
+ok "data show of letters" "tokens: it is false that the music was so bad" "label: 2 (positive)" -- data show synthetic-text
 ok "data show of words" "tokens: the children sing . the old cats" -- data show synthetic-language
 printf 'a,b,price\n1,2,3.5\n4,5,6\n' >table.csv
 ok "data show of a table" "2 samples" "x            float [2]" "label: 6." \

@@ -241,6 +241,15 @@ ok "a model with settings for such data" "parameters: 94" -- \
 ok "its graph is one" "VarHandleOp" -- graph print mlp.pbtxt
 ok "layers and losses" "Dense  every" "units=..." "huber" "delta=1" -- models --kind layers --kind losses
 ok "as a document" "| accuracy | part" -- models --kind metrics --kind initializers --markdown
+for option in "" "--kind layers" "--kind losses" "--kind metrics" "--kind initializers"; do
+    # shellcheck disable=SC2086
+    "$program" models $option --markdown
+done >out
+check "docs/models.md has these tables" python3 -c "
+written = open('$root/docs/models.md').read().splitlines()
+missing = [line for line in open('out').read().splitlines() if line not in written]
+assert not missing, missing"
+wrong "a list of nothing" "optimizers or schedules" -- models --kind weights
 fails "an unknown model" "no model 'nlp'" "did you mean 'mlp'?" -- models nlp
 fails "a model for other data" "lstm needs a column 'tokens'" -- models lstm --columns 'image=float[3,3]'
 wrong "a list of nothing" "optimizers or schedules" -- models --kind weights

@@ -39,6 +39,16 @@ shared_by_pkg_config()
         LD_LIBRARY_PATH=$at/lib "$work/shared"
 }
 
+# The example says how it is compiled; it must learn.
+# shellcheck disable=SC2046
+five_steps()
+{
+    gcc -Wall -Wextra -Werror ../../examples/fashion.c -o "$work/fashion" $(flags --cflags --libs) &&
+        LD_LIBRARY_PATH=$at/lib "$work/fashion" | tee "$work/told" &&
+        grep -q '^test accuracy 0\.8[6-9]' "$work/told" &&
+        [ "$(wc -l <../../examples/fashion.c)" -le 60 ]
+}
+
 # shellcheck disable=SC2046
 static_by_pkg_config()
 {
@@ -67,6 +77,7 @@ headers_stand_alone() # c or c++
 
 check "install into a directory" install_and_move
 check "pkg-config, shared library" shared_by_pkg_config
+check "the five steps in C, in at most 60 lines" five_steps
 check "pkg-config, static library" static_by_pkg_config
 check "CMake package" cmake_package
 check "the shared library exports mf_ names only" only_our_names

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training with libmeshflow through ctypes, as far as the tests need it."""
 import ctypes
+import os
+import re
 
 import meshflow_lib as mf
 import model_lib  # noqa: F401  (declares the functions of models)
@@ -9,31 +11,27 @@ from meshflow_lib import P, check, lib
 I64, TEXT = ctypes.c_int64, ctypes.c_char_p
 
 
-class CompileOptions(ctypes.Structure):
-    _fields_ = [("optimizer", TEXT), ("loss", TEXT), ("metrics", TEXT), ("label", TEXT), ("schedule", TEXT),
-                ("learning_rate", ctypes.c_double), ("clip", TEXT), ("weight_decay", ctypes.c_double),
-                ("ema", ctypes.c_double), ("precision", TEXT), ("shards", ctypes.c_int),
-                ("micro_batches", ctypes.c_int), ("seed", ctypes.c_uint64), ("threads", ctypes.c_int),
-                ("disable", TEXT), ("ema_eval", ctypes.c_bool), ("hogwild", ctypes.c_bool)]
+_HEADER = os.path.join(os.path.dirname(__file__), "..", "..", "include", "meshflow", "train.h")
+_TYPES = {"const char *": TEXT, "double ": ctypes.c_double, "int ": ctypes.c_int, "bool ": ctypes.c_bool,
+          "int64_t ": I64, "uint64_t ": ctypes.c_uint64}
 
 
-class Report(ctypes.Structure):
-    _fields_ = [("step", I64), ("epoch", I64), ("samples", I64), ("learning_rate", ctypes.c_double),
-                ("results", P), ("n_results", ctypes.c_int)]
+def _structure(name):
+    """The struct as the header has it: all its pointers but strings are plain ones."""
+    with open(_HEADER, encoding="utf-8") as f:
+        body = re.search(r"typedef struct %s \{(.*?)\n\}" % name, f.read(), re.S)[1]
+    fields = []
+    for line in re.sub(r"/\*.*?\*/", "", body, flags=re.S).split(";"):
+        line = " ".join(line.split())
+        m = re.fullmatch(r"(.*?[ *])(\w+)", line) or re.fullmatch(r"(.*\()\*(\w+)\)\(.*\)", line)
+        if m:
+            fields.append((m[2], _TYPES.get(m[1], P)))
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
 
 
+CompileOptions, Report = _structure("mf_compile_options"), _structure("mf_step_report")
+Hook, FitOptions = _structure("mf_hook"), _structure("mf_fit_options")
 AFTER_STEP = ctypes.CFUNCTYPE(ctypes.c_int, P, P, ctypes.POINTER(Report))
-
-
-class Hook(ctypes.Structure):
-    _fields_ = [("ctx", P), ("begin", P), ("after_step", AFTER_STEP), ("after_epoch", P), ("end", P)]
-
-
-class FitOptions(ctypes.Structure):
-    _fields_ = [("epochs", I64), ("steps", I64), ("batch", I64), ("in_order", ctypes.c_bool),
-                ("hooks", ctypes.POINTER(Hook)), ("n_hooks", ctypes.c_int), ("out", TEXT), ("save_steps", I64),
-                ("keep", ctypes.c_int), ("resume", ctypes.c_bool)]
-
 
 for name in ("mf_trainer_free", "mf_dataset_unref"):
     getattr(lib, name).argtypes = [P]
@@ -64,10 +62,12 @@ class Trainer:
         def after(_, __, report):
             rates.append(report.contents.learning_rate)
             return 0
-        hook = Hook(after_step=AFTER_STEP(after))
+        call = AFTER_STEP(after)
+        hook = Hook(after_step=ctypes.cast(call, P))
         tensors = [mf.to_tensor(a) for a in columns.values()]
         data = P()
-        options = FitOptions(steps=steps, batch=batch, in_order=True, hooks=ctypes.pointer(hook), n_hooks=1)
+        options = FitOptions(steps=steps, batch=batch, in_order=True, hooks=ctypes.cast(ctypes.pointer(hook), P),
+                             n_hooks=1)
         try:
             check(lib.mf_dataset_of((TEXT * len(columns))(*[n.encode() for n in columns]),
                                     (P * len(columns))(*tensors), len(columns), ctypes.byref(data)))

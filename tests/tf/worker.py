@@ -60,6 +60,9 @@ def run(unit):
     if kind == "data":
         import data
         return data.check(name)
+    if kind == "loop":
+        import loop
+        return loop.check(name)
     if kind == "graphs":
         return outcome(random_graphs.check(int(name), seed, unit["count"], start, progress))
     raise ValueError(kind)

@@ -125,6 +125,8 @@ def killed_at_random_moments_and_resumed_it_gives_the_same_weights(b):
         got = b.sha("--out", out, "--resume", "--save-steps", "1", batch=64)
         check(got == want, "after %d kills: %s, not %s" % (killed, got, want))
         check(not glob.glob(os.path.join(out, "*.tmp-*")), "temporary files stay in %s" % out)
+        audit = subprocess.run([b.program, "audit", out], capture_output=True, text=True)
+        check(audit.returncode == 0, "samples: %s%s" % (audit.stdout, audit.stderr))
     print("# %d kills, %d of them in the middle of a save" % (killed, in_save))
 
 
@@ -171,6 +173,21 @@ def another_seed_or_number_of_shards_is_refused_on_resume(b):
     check("was made with seed 3" in r.stderr, r.stderr)
     r = b.run("--out", out, "--resume", "--shards", "5", code=1)
     check("was made with shards 8" in r.stderr, r.stderr)
+
+
+# ---- fine-tuning ----
+
+@test
+def frozen_weights_keep_their_bits_and_the_others_learn(b):
+    b.run("--out", b.out("first"), steps=20)
+    b.run("--init", b.out("first"), "--freeze", "dense/*", "--out", b.out("second"), steps=20, seed=4)
+    r = subprocess.run([b.program, "ckpt", "diff", b.out("first"), b.out("second")],
+                       capture_output=True, text=True)
+    check("dense_1/kernel: " in r.stdout, "the head did not learn: %s" % r.stdout)
+    check("dense/kernel:" not in r.stdout.replace("dense/kernel/", "") and "dense/bias:" not in r.stdout,
+          "frozen weights moved: %s" % r.stdout)
+    r = b.run("--freeze", "no_such_layer*", code=1)
+    check("no weight is called" in r.stderr, r.stderr)
 
 
 # ---- disks ----

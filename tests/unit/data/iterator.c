@@ -253,3 +253,45 @@ MF_TEST(data_iterators_refuse_what_makes_no_sense)
     mf_dataset_unref(none);
     mf_dataset_unref(set);
 }
+
+/* Whatever the number of workers, together they see the batches that one would see. */
+MF_TEST(data_parts_of_batches_make_up_the_batch)
+{
+    mf_dataset *set = numbers(SAMPLES);
+
+    for (int64_t parts = 1; parts <= 5; parts++) {
+        const mf_iterator_options o = { .batch = 12, .seed = 2, .epochs = 2 };
+        const mf_batch *whole, *b;
+        mf_iterator *one, *some[5];
+
+        T_OK(mf_iterator_new(set, &o, &one));
+        for (int64_t p = 0; p < parts; p++) {
+            mf_iterator_options of_part = o;
+
+            of_part.parts = parts;
+            of_part.part = p;
+            T_OK(mf_iterator_new(set, &of_part, &some[p]));
+        }
+        while (mf_iterator_next(one, &whole) == MF_OK) {
+            int64_t n = 0, at[2], expected[2];
+
+            mf_iterator_position(one, &expected[0], &expected[1]);
+            for (int64_t p = 0; p < parts; p++) {
+                T_OK(mf_iterator_next(some[p], &b));
+                T_EQ(b->first, whole->first + n);
+                T_EQ(mf_tensor_dim(b->columns[0], 0), b->n);
+                T_TRUE(memcmp(b->ids, whole->ids + n, (size_t)b->n * sizeof *b->ids) == 0);
+                n += b->n;
+                mf_iterator_position(some[p], &at[0], &at[1]);
+                T_TRUE(at[0] == expected[0] && at[1] == expected[1]);
+            }
+            T_EQ(n, whole->n);
+        }
+        for (int64_t p = 0; p < parts; p++) {
+            T_FAILS(MF_OUT_OF_RANGE, "epochs", mf_iterator_next(some[p], &b));
+            mf_iterator_free(some[p]);
+        }
+        mf_iterator_free(one);
+    }
+    mf_dataset_unref(set);
+}

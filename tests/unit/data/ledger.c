@@ -21,7 +21,7 @@ static mf_dataset *begin(void)
     mf_tensor *x;
     mf_dataset *set;
 
-    strcpy(dir, "/tmp/mf_ledger_XXXXXX");
+    (void)snprintf(dir, sizeof dir, "/tmp/mf_ledger_XXXXXX");
     T_TRUE(mkdtemp(dir) != NULL);
     (void)snprintf(file, sizeof file, "%s/%s", dir, MF_LEDGER_FILE);
     T_OK(mf_tensor_new(MF_DTYPE_I32, (int64_t[]){ SAMPLES }, 1, &x));

@@ -20,7 +20,7 @@ MF_TEST(data_fashion_mnist_opens_by_name)
     const mf_column *columns;
     const char *const *names;
     unsigned char image[784];
-    int32_t label, seen = 0;
+    int32_t label = -1, seen = 0;
     mf_dataset *set;
 
     need_fashion_mnist();

@@ -2,6 +2,7 @@
 /* sources.c - every kind of file becomes the samples it holds, or a sentence about what is wrong.
  */
 #include "base/file.h"
+#include "base/mem.h"
 #include "data/dataset.h"
 #include "formats/example.h"
 #include "formats/npz.h"
@@ -24,7 +25,7 @@ static const char *in_dir(const char *name)
     char *p = path[next++ % 4];
 
     if (!dir[0]) {
-        strcpy(dir, "/tmp/mf_data_XXXXXX");
+        (void)snprintf(dir, sizeof dir, "/tmp/mf_data_XXXXXX");
         T_TRUE(mkdtemp(dir) != NULL);
     }
     (void)snprintf(p, sizeof path[0], "%s/%s", dir, name);
@@ -430,7 +431,7 @@ MF_TEST(data_damage_of_a_file_read_in_the_background_reaches_readers)
     T_OK(mf_writer_write(w, head, sizeof head));
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < ROW; k++)
-            row[k] = (unsigned char)(i * 31 + k * k * i);
+            row[k] = (unsigned char)((unsigned)i * 31 + (unsigned)(k * k) * (unsigned)i);
         T_OK(mf_writer_write(w, row, sizeof row));
     }
     T_OK(mf_writer_close(w));
@@ -623,5 +624,59 @@ MF_TEST(data_unpacked_copies_are_used_only_when_they_are_right)
     T_OK(mf_file_write(copy, bytes, len / 2));
     expect_rows(path, 5);
     free(bytes);
+    done();
+}
+
+/* ---- memory that is gone ---- */
+
+static mf_status use_all(const char *table, const char *records)
+{
+    mf_dataset *a = NULL, *b = NULL, *c = NULL, *d = NULL, *e = NULL;
+    mf_iterator *it = NULL;
+    const mf_batch *batch;
+    mf_status st;
+
+    st = mf_dataset_open(table, NULL, &a);
+    if (st == MF_OK)
+        st = mf_dataset_open(records, NULL, &b);
+    if (st == MF_OK)
+        st = mf_dataset_cache(b, 0, &c);
+    if (st == MF_OK)
+        st = mf_dataset_augment(c, "flip=true mean=[0.5]", 1, &d);
+    if (st == MF_OK)
+        st = mf_dataset_interleave(&d, 1, 2, &e);
+    if (st == MF_OK)
+        st = mf_iterator_new(e, &(mf_iterator_options){ .batch = 2 }, &it);
+    for (int i = 0; i < 5 && st == MF_OK; i++)
+        st = mf_iterator_next(it, &batch);
+    mf_iterator_free(it);
+    mf_dataset_unref(a);
+    mf_dataset_unref(b);
+    mf_dataset_unref(c);
+    mf_dataset_unref(d);
+    mf_dataset_unref(e);
+    return st;
+}
+
+/* Whichever allocation fails: a status, and (under the sanitizer) nothing is lost. */
+MF_TEST(data_any_allocation_may_fail)
+{
+    char table[64], records[64];
+    int failures = 0;
+
+    (void)snprintf(table, sizeof table, "%s", write_text("a.csv", "a,label\n1,x\n2,y\n"));
+    (void)snprintf(records, sizeof records, "%s", in_dir("a.tfrecord"));
+    write_examples(records, MF_GZIP, 4);
+    for (int64_t n = 1; n < 500; n++) {
+        mf_status st;
+
+        mf_mem_fail_at(n);
+        st = use_all(table, records);
+        mf_mem_fail_at(0);
+        if (st != MF_OK && st != MF_RESOURCE_EXHAUSTED)
+            T_FAIL("allocation %lld: %s", (long long)n, mf_error_message());
+        failures += st != MF_OK;
+    }
+    T_TRUE(failures > 40);
     done();
 }

@@ -57,8 +57,7 @@ static unsigned char *write_jpeg(const unsigned char *pixels, int channels, bool
         unsigned char row[W * 3];
         JSAMPROW at = row;
 
-        memcpy(row, pixels + (size_t)c.next_scanline * W * (size_t)channels,
-               (size_t)(W * channels));
+        memcpy(row, pixels + (size_t)c.next_scanline * W * (size_t)channels, W * (size_t)channels);
         (void)jpeg_write_scanlines(&c, &at, 1);
     }
     jpeg_finish_compress(&c);

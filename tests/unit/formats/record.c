@@ -28,7 +28,7 @@ static void temp_path(char *path)
 {
     int fd;
 
-    strcpy(path, "/tmp/mf_record_XXXXXX");
+    (void)snprintf(path, 32, "/tmp/mf_record_XXXXXX");
     fd = mkstemp(path);
     T_TRUE(fd >= 0);
     close(fd);
@@ -171,7 +171,7 @@ MF_TEST(formats_examples_come_back_as_written)
     T_OK(mf_example_decode(bytes.data, bytes.len, arena, &back));
     T_EQ(back.n, 4);
     f = mf_example_find(&back, "pixels");
-    T_TRUE(f && f->n == 2 && memcmp(f->floats, floats, sizeof floats) == 0);
+    T_TRUE(f && f->n == 2 && f->floats[0] == floats[0] && f->floats[1] == floats[1]);
     f = mf_example_find(&back, "label"); /* the last one */
     T_TRUE(f && f->n == 1 && f->ints[0] == 7);
     f = mf_example_find(&back, "text");

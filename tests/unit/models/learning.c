@@ -127,7 +127,7 @@ static double run_step(mf_session *s, const mf_model *m, mf_output loss, mf_tens
 static void check_learns(const char *text, const char *columns, int64_t below, double rate)
 {
     mf_arena *arena = mf_arena_new();
-    mf_tensor *inputs[8];
+    mf_tensor *inputs[8] = { NULL };
     const char *targets[200];
     mf_column *list;
     int64_t classes;
@@ -141,8 +141,7 @@ static void check_learns(const char *text, const char *columns, int64_t below, d
     /* the label is the last column, and no input of the model yet */
     const mf_column *label = &list[n - 1];
     const mf_output y = mf_model_input(m, "label", label->dtype, label->dims, label->rank);
-    const mf_output loss = mf_loss(
-        m, classes > 0 ? "sparse_categorical_crossentropy" : "binary_crossentropy", m->output, y);
+    const mf_output loss = mf_loss(m, m->loss, m->output, y);
     T_OK(mf_model_status(m));
     const mf_output step = training_step(m, loss, rate, targets, &n_targets);
     mf_session *s = t_model_start(m, 1);

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* events.h - event files, which TensorBoard shows: TFRecords of Event messages, the first of which
+ * says "brain.Event:2". A training that goes on writes a further file; its first event, START of
+ * step s, says that whatever earlier files hold of step s and later was in vain. */
+#ifndef MF_FORMATS_EVENTS_H
+#define MF_FORMATS_EVENTS_H
+
+#include "base/mem.h"
+#include "formats/image.h"
+#include "proto/event.pb-c.h"
+#include "tensor/tensor.h"
+
+/* ---- writing ---- */
+
+typedef struct mf_events mf_events;
+
+typedef struct mf_event_scalar {
+    const char *tag;
+    double value;
+} mf_event_scalar;
+
+/* A new file DIR/events.out.tfevents.SECONDS.HOST.PID, named so that it comes behind those that are
+ * there already. The folder is made if its parent is there. What was added reaches the file within
+ * ten seconds of further additions, or when a buffer is full, or by mf_events_flush(). */
+MF_MUST mf_status mf_events_open(const char *dir, mf_events **out);
+/* The writer is gone in any case. NULL: MF_OK. */
+MF_MUST mf_status mf_events_close(mf_events *e);
+MF_MUST mf_status mf_events_flush(mf_events *e);
+const char *mf_events_path(const mf_events *e);
+/* Bytes written so far. */
+int64_t mf_events_bytes(mf_events *e);
+
+/* Thread: any, for all that follows. Tags and paths are UTF-8. */
+
+MF_MUST mf_status mf_events_scalars(mf_events *e, int64_t step, const mf_event_scalar *scalars,
+                                    int n);
+MF_MUST mf_status mf_events_histogram(mf_events *e, int64_t step, const char *tag,
+                                      const mf_tensor *values);
+/* Pixels row by row, as in formats/image.h. */
+MF_MUST mf_status mf_events_image(mf_events *e, int64_t step, const char *tag,
+                                  const unsigned char *pixels, const mf_image *size);
+/* A serialised Summary: what summary ops make. Not looked into. */
+MF_MUST mf_status mf_events_summary(mf_events *e, int64_t step, const void *data, size_t len);
+/* A serialised GraphDef. */
+MF_MUST mf_status mf_events_graph(mf_events *e, const void *data, size_t len);
+/* A serialised RunMetadata. */
+MF_MUST mf_status mf_events_run_metadata(mf_events *e, int64_t step, const char *tag,
+                                         const void *data, size_t len);
+/* path: of a checkpoint; may be NULL. */
+MF_MUST mf_status mf_events_session(mf_events *e, int64_t step,
+                                    Tensorflow__SessionLog__SessionStatus status, const char *path);
+
+/* ---- reading ---- */
+
+typedef struct mf_events_reader mf_events_reader;
+
+MF_MUST mf_status mf_events_reader_open(const char *path, mf_events_reader **out);
+void mf_events_reader_close(mf_events_reader *r);
+/* Owns: *out is the reader's until the next call. Fails: OUT_OF_RANGE (the file has ended),
+ * DATA_LOSS (cut, as where somebody is writing still, or damaged), INVALID_ARGUMENT (no event). */
+MF_MUST mf_status mf_events_next(mf_events_reader *r, const Tensorflow__Event **out);
+
+/* Is this the name of an event file? */
+bool mf_events_is_name(const char *name);
+
+#endif

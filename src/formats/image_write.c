@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* image_write.c - pixels become a PNG file. */
+#include "formats/image.h"
+
+#include <png.h>
+
+static void on_error(png_structp png, png_const_charp text)
+{
+    (void)text;
+    png_longjmp(png, 1);
+}
+
+static void on_warning(png_structp png, png_const_charp text)
+{
+    (void)png, (void)text;
+}
+
+static void on_write(png_structp png, png_bytep data, size_t len)
+{
+    mf_buf_bytes(png_get_io_ptr(png), data, len);
+}
+
+static void on_flush(png_structp png)
+{
+    (void)png;
+}
+
+/* libpng leaves by longjmp: nothing here needs releasing, and no local is used after it. */
+static bool write_all(png_structp png, png_infop info, const unsigned char *pixels,
+                      const mf_image *image, mf_buf *out)
+{
+    static const int types[] = { PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB,
+                                 PNG_COLOR_TYPE_RGB_ALPHA };
+
+    if (setjmp(png_jmpbuf(png)))
+        return false;
+    png_set_write_fn(png, out, on_write, on_flush);
+    png_set_IHDR(png, info, (png_uint_32)image->width, (png_uint_32)image->height, 8,
+                 types[image->channels - 1], PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+                 PNG_FILTER_TYPE_DEFAULT);
+    png_write_info(png, info);
+    for (int64_t y = 0; y < image->height; y++)
+        png_write_row(png, pixels + y * image->width * image->channels);
+    png_write_end(png, NULL);
+    return true;
+}
+
+mf_status mf_png_encode(const unsigned char *pixels, const mf_image *image, mf_buf *out)
+{
+    png_structp png;
+    png_infop info;
+    bool written;
+
+    MF_TRY(mf_image_check(image));
+    if (image->channels < 1 || image->channels > 4)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "a picture of %lld channels cannot be written as PNG",
+                       (long long)image->channels);
+    png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, on_error, on_warning);
+    info = png ? png_create_info_struct(png) : NULL;
+    written = info && write_all(png, info, pixels, image, out);
+    if (png)
+        png_destroy_write_struct(&png, &info);
+    if (!written)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "a picture could not be written as PNG");
+    return mf_buf_finish(out);
+}
