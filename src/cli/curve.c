@@ -236,6 +236,20 @@ mf_axis mf_axis_of(double lo, double hi, int marks)
     return a;
 }
 
+int64_t mf_axis_steps(int64_t last, int marks)
+{
+    static const int64_t round[] = { 1, 2, 5, 10 };
+    const int64_t size = last / marks + (last % marks != 0);
+    int64_t unit = 1;
+    int i = 0;
+
+    while (unit <= size / 10)
+        unit *= 10;
+    while (i < MF_COUNT(round) - 1 && unit * round[i] < size)
+        i++;
+    return unit * round[i];
+}
+
 bool mf_curve_range(const mf_curve *c, int value, double *lo, double *hi)
 {
     *lo = INFINITY;

@@ -55,6 +55,8 @@ typedef struct mf_axis {
 } mf_axis;
 
 mf_axis mf_axis_of(double lo, double hi, int marks);
+/* A round number of steps such that from 0 to `last` there are about so many marks. */
+int64_t mf_axis_steps(int64_t last, int marks);
 /* The finite values of names[value] in all lines; false: there are none. */
 bool mf_curve_range(const mf_curve *c, int value, double *lo, double *hi);
 int64_t mf_curve_last_step(const mf_curve *c);

@@ -57,7 +57,7 @@ static void put_text(mf_buf *out, const char *text)
 
 static void put_axes(const panel *p)
 {
-    const mf_axis x = mf_axis_of(0, (double)p->last_step, 7);
+    const int64_t every = mf_axis_steps(p->last_step, 8);
     const int n = (int)lround((p->y.hi - p->y.lo) / p->y.step);
 
     for (int i = 0; i <= n; i++) {
@@ -69,12 +69,14 @@ static void put_axes(const panel *p)
                       LEFT, WIDTH - RIGHT, y_of(p, v), y_of(p, v), LEFT - 8, y_of(p, v) + 4,
                       fabs(v) < p->y.step * 1e-6 ? 0 : v);
     }
-    for (double v = 0; v <= (double)p->last_step; v += x.step)
+    for (int64_t i = 0; i <= p->last_step; i += every) {
+        const double at = x_of(p, (double)i), foot = p->top + PANEL;
+
         mf_buf_printf(p->out,
                       "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
-                      "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.10g</text>\n",
-                      x_of(p, v), x_of(p, v), p->top + PANEL, p->top + PANEL + 5, x_of(p, v),
-                      p->top + PANEL + 19, v);
+                      "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%lld</text>\n",
+                      at, at, foot, foot + 5, at, foot + 19, (long long)i);
+    }
     mf_buf_printf(p->out,
                   "<path class=\"axis\" fill=\"none\" d=\"M%d %.1fV%.1fH%d\"/>"
                   "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">step</text>\n",

@@ -130,7 +130,8 @@ static void put_cell(const canvas *c, int at, bool utf8, mf_buf *out)
 static void put_label(const canvas *c, int row, bool utf8, mf_buf *out)
 {
     const int n = (int)lround((c->y.hi - c->y.lo) / c->y.step), between = c->rows / n;
-    const double v = c->y.hi - row / between * c->y.step;
+    const int mark = row / between;
+    const double v = c->y.hi - mark * c->y.step;
 
     if (row % between == 0)
         mf_buf_printf(out, "%*.4g %s", LABEL - 1, fabs(v) < c->y.step * 1e-6 ? 0 : v,
@@ -155,7 +156,7 @@ static void put_row(const canvas *c, int row, bool utf8, mf_buf *out)
 /* The axis of steps, and numbers below it that do not touch each other. */
 static void put_steps(const canvas *c, bool utf8, mf_buf *out)
 {
-    const mf_axis x = mf_axis_of(0, (double)c->last_step, c->columns / 14 + 1);
+    const int64_t every = mf_axis_steps(c->last_step, c->columns / 12 + 1);
     int at = 0;
 
     mf_buf_printf(out, "%*.4g %s", LABEL - 1, fabs(c->y.lo) < c->y.step * 1e-6 ? 0 : c->y.lo,
@@ -163,10 +164,10 @@ static void put_steps(const canvas *c, bool utf8, mf_buf *out)
     for (int i = 0; i < c->columns; i++)
         mf_buf_str(out, utf8 ? "─" : "-");
     mf_buf_printf(out, "\n%*s", LABEL + 1, "");
-    for (double v = 0; v <= (double)c->last_step; v += x.step) {
-        const int column = (int)(v / (double)c->last_step * (c->columns - 1));
+    for (int64_t i = 0; i <= c->last_step; i += every) {
+        const int column = (int)((double)i / (double)c->last_step * (c->columns - 1));
         char text[32];
-        const int len = snprintf(text, sizeof text, "%.10g", v);
+        const int len = snprintf(text, sizeof text, "%lld", (long long)i);
 
         if (column < at || column + len > c->columns - 4)
             continue;

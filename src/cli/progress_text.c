@@ -169,7 +169,7 @@ static void put_steps(const mf_progress *p, mf_buf *out)
     mf_buf_printf(out, "%-12s%s", "steps", mf_cli_count(p->step, step));
     if (p->step < p->total)
         mf_buf_printf(out, " of %s", mf_cli_count(p->total, total));
-    mf_buf_printf(out, " of %lld samples, %.3g epochs\n", (long long)p->batch,
+    mf_buf_printf(out, ", with %lld samples each, %.3g epochs\n", (long long)p->batch,
                   (double)p->step / (double)p->per_epoch);
     if (!p->begun)
         return;

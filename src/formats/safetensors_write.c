@@ -93,12 +93,13 @@ static mf_status add_items(json_t *root, json_t *metadata, const item *items, in
 
     for (int64_t i = 0; i < n; i++) {
         const item *it = &items[i];
+        const bool text = it->tensor->dtype == MF_DTYPE_STRING;
 
-        if (strcmp(it->name, MF_SAFETENSORS_METADATA) == 0 || json_object_get(root, it->name) ||
-            json_object_get(metadata, it->name))
+        if ((!text && strcmp(it->name, MF_SAFETENSORS_METADATA) == 0) ||
+            json_object_get(root, it->name) || json_object_get(metadata, it->name))
             return MF_FAIL(MF_INVALID_ARGUMENT, "the name '%.200s' occurs twice or is reserved",
                            it->name);
-        if (it->tensor->dtype == MF_DTYPE_STRING) {
+        if (text) {
             MF_TRY(add_text(metadata, it));
             continue;
         }

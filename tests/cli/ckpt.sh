@@ -13,7 +13,7 @@ train() # ARGUMENT...: a small model for wide tables; what it says goes to out a
 # ---- training
 train --epochs 2 --validation 0.2 --out ctr
 verdict "train shows epochs, a table and the curve" "epoch 1/2  0:0" "| validation loss" "model       wide-deep: " \
-    "data        synthetic-ctr: 1,600 samples, 400 for validation" "steps       32 of 100 samples, 2 epochs" \
+    "data        synthetic-ctr: 1,600 samples, 400 for validation" "steps       32, with 100 samples each, 2 epochs" \
     "test        loss" "checkpoint  ctr/model.ckpt-32" "curve       ctr/curve.svg, ctr/curve.csv" "step"
 check "outside a terminal there are no control characters" sh -c "! cat out err | tr -d '\n' | grep -q '[[:cntrl:]]'"
 check "the curve as a table" python3 -c "
@@ -41,7 +41,7 @@ before = [l for l in open('before.csv') if l.startswith(('training', 'validation
 assert [r for r in rows if int(r.split(',')[1]) <= 32] == before and rows[-1].startswith('validation,48'), rows
 "
 LC_ALL=C train --steps 8 --no-test
-verdict "without UTF-8 the curve is drawn with letters" ". training" "steps       8 of 100 samples, 0.4 epochs"
+verdict "without UTF-8 the curve is drawn with letters" ". training" "steps       8, with 100 samples each, 0.4 epochs"
 check "and nothing else" sh -c "! grep -q '[^ -~]' out"
 train --steps 8 --json
 verdict "with --json the table goes to the other side"

@@ -114,6 +114,10 @@ MF_TEST(curve_axes_have_round_numbers)
         T_NEAR(n, round(n), 1e-3);
     }
     T_EQ_F(mf_axis_of(0.013, 1.73, 4).step, 0.5);
+    T_EQ(mf_axis_steps(1, 7), 1);
+    T_EQ(mf_axis_steps(12, 7), 2);
+    T_EQ(mf_axis_steps(5064, 7), 1000);
+    T_EQ(mf_axis_steps((int64_t)1 << 60, 7), 200000000000000000);
 }
 
 /* Lines of the text and the longest of them. */
