@@ -124,28 +124,60 @@ static void find_cues(const mf_contexts *contexts, mf_node *const *order, int64_
     }
 }
 
+/* Reading has no effect on others, and control flow is the contexts' matter. */
+static bool has_effect(const mf_node *n)
+{
+    return n->op && n->op->control == MF_CONTROL_NONE && n->def->is_stateful &&
+           strcmp(n->op_name, "VarHandleOp") != 0 && strcmp(n->op_name, "ReadVariableOp") != 0;
+}
+
+/* What waits for an effect, by a control edge of its own or of something it is made of, must go on
+ * waiting. after: an effect comes before the node in some way. */
+static void find_waiting(mf_node *const *order, int64_t n, bool *after, bool *waits)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const mf_node *node = order[i];
+        const int id = node->id;
+
+        after[id] = has_effect(node);
+        for (int k = 0; k < node->n_inputs; k++) {
+            after[id] |= after[node->inputs[k].node->id];
+            waits[id] |= waits[node->inputs[k].node->id];
+        }
+        for (int k = 0; k < node->n_controls; k++) {
+            after[id] |= after[node->controls[k]->id];
+            waits[id] |= after[node->controls[k]->id];
+        }
+    }
+}
+
 mf_status mf_pass_fold(mf_compile *c)
 {
     mf_node **order = NULL;
     mf_subst s = { 0 };
     mf_contexts *contexts = NULL;
     bool *cue = mf_calloc(c->graph->n_nodes, sizeof *cue);
+    bool *after = mf_calloc(c->graph->n_nodes, sizeof *after);
+    bool *waits = mf_calloc(c->graph->n_nodes, sizeof *waits);
     int64_t n = 0;
-    mf_status st = cue ? mf_infer_graph(c) : MF_NOMEM("compiling");
+    mf_status st = cue && after && waits ? mf_infer_graph(c) : MF_NOMEM("compiling");
 
     if (st == MF_OK)
         st = mf_compile_order(c, &order, &n);
     if (st == MF_OK)
         st = mf_contexts_new(c, order, n, &contexts);
-    if (st == MF_OK)
+    if (st == MF_OK) {
         find_cues(contexts, order, n, cue);
+        find_waiting(order, n, after, waits);
+    }
     if (st == MF_OK)
         st = mf_subst_init(&s, c);
     for (int64_t i = 0; st == MF_OK && i < n; i++) {
         mf_node *node = order[i];
 
         /* Something this node waits for may have an effect; leave it in its place. */
-        if (is_const(node) || node->n_controls > 0 || cue[node->id] || !mf_node_is_pure(node))
+        if (is_const(node) || node->n_controls > 0 || cue[node->id] || waits[node->id] ||
+            !mf_node_is_pure(node))
             continue;
         if (all_known(c, node) || compute(c, node))
             st = replace(c, node, &s);
@@ -155,6 +187,8 @@ mf_status mf_pass_fold(mf_compile *c)
     mf_subst_deinit(&s);
     mf_contexts_free(contexts);
     mf_free(cue);
+    mf_free(after);
+    mf_free(waits);
     mf_free(order);
     return st;
 }
