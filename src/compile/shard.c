@@ -13,432 +13,11 @@
  * less lies in memory at a time. A group is a whole branch of the tree: again, the same bits. */
 #include "compile/shard.h"
 
-#include "base/log.h"
-#include "compile/inline.h"
-#include "graph/function.h"
-#include "graph/shard.h"
-
 #include <string.h>
 
-/* What a node of the body has become. */
-typedef struct emitted {
-    mf_spread *spread; /* by port */
-    mf_output *whole; /* by port: of the whole batch; NULL: there is none */
-    mf_output **part; /* by shard: NULL (not made yet), or by port */
-} emitted;
+/* ---- samples ---- */
 
-typedef struct mapper {
-    mf_compile *c;
-    mf_node *node; /* the _ShardMap */
-    mf_arena *arena;
-    const mf_function *function;
-    const mf_attr *join;
-    int n_batched;
-    const mf_output *in; /* the arguments: the node's inputs, or the rows of this turn */
-    int64_t first_sample; /* of this turn in the batch */
-    int64_t samples, wanted, shards; /* wanted: those asked for; shards: those that are not empty */
-    mf_graph *body;
-    mf_compile facts; /* about the body, on the whole batch */
-    mf_node **order;
-    int64_t n_order;
-    emitted *done; /* by id of the body's node */
-    const char *whole_name, **part_name; /* prefixes */
-    const mf_inline_place *whole_place, **part_place;
-    mf_node *pivot; /* what the node had to wait for; NULL: nothing */
-    bool clever; /* the pass is on */
-} mapper;
-
-static bool is_op(const mf_node *n, const char *name)
-{
-    return strcmp(n->op_name, name) == 0;
-}
-
-static int64_t shard_begin(const mapper *m, int64_t s)
-{
-    return mf_shard_begin(m->samples, m->wanted, s);
-}
-
-/* There is more than one shard, though perhaps not in this turn. */
-static bool is_cut(const mapper *m)
-{
-    return mf_node_int(m->node, "shards") > 1;
-}
-
-/* ---- new nodes ---- */
-
-static mf_status new_node(mapper *m, const char *op, const mf_output *in, int n_in,
-                          const mf_named_attr *attrs, int n_attrs, mf_output *out)
-{
-    mf_node *node;
-
-    MF_TRY(mf_inline_node(m->c, m->node->name, op, in, n_in, attrs, n_attrs, &node));
-    *out = (mf_output){ node, 0 };
-    return MF_OK;
-}
-
-static mf_attr int_attr(int64_t value)
-{
-    return (mf_attr){ .kind = MF_ATTR_INT, .n = 1, .i = value };
-}
-
-/* The rows of shard s: k for each sample. */
-static mf_status rows_of(mapper *m, mf_output x, int64_t k, int64_t s, mf_output *out)
-{
-    const mf_named_attr attrs[] = { { "from", int_attr(k * shard_begin(m, s)) },
-                                    { "to", int_attr(k * shard_begin(m, s + 1)) } };
-
-    return new_node(m, "_Rows", &x, 1, attrs, 2, out);
-}
-
-static mf_status add_controls(mapper *m, const mf_node *n, mf_node *twin, int64_t shard)
-{
-    for (int i = 0; i < n->n_controls; i++) {
-        const emitted *e = &m->done[n->controls[i]->id];
-
-        if (e->whole && n->controls[i]->n_outputs > 0)
-            mf_control(m->c->graph, twin, e->whole[0].node);
-        for (int64_t s = 0; e->part && s < m->shards; s++) {
-            if (e->part[s] && (shard < 0 || shard == s) && n->controls[i]->n_outputs > 0)
-                mf_control(m->c->graph, twin, e->part[s][0].node);
-        }
-    }
-    if (m->pivot && n->n_inputs == 0)
-        mf_control(m->c->graph, twin, m->pivot);
-    return mf_graph_status(m->c->graph);
-}
-
-/* ---- a node for one shard ---- */
-
-static mf_status part_of_node(mapper *m, const mf_node *n, int64_t s);
-
-/* An output of the body, for shard s. */
-static mf_status part_of(mapper *m, mf_output o, int64_t s, mf_output *out)
-{
-    emitted *e = &m->done[o.node->id];
-
-    if (e->spread[o.port] == MF_SHARED) {
-        *out = e->whole[o.port];
-        return MF_OK;
-    }
-    MF_TRY(part_of_node(m, o.node, s));
-    if (e->spread[o.port] == MF_ROWS && !e->part[s][o.port].node) {
-        const mf_shape *shape = &mf_compile_facts(&m->facts, o.node)->shapes[o.port];
-
-        MF_TRY(rows_of(m, e->whole[o.port], shape->dims[0] / m->samples, s, &e->part[s][o.port]));
-    }
-    *out = e->part[s][o.port];
-    return MF_OK;
-}
-
-/* Filters' gradients of a shard are one piece: so are they when a batch is done at once. */
-static mf_status mark_part(mapper *m, const mf_node *n, mf_node *twin)
-{
-    const mf_attr one = int_attr(1);
-
-    if (!is_op(n, "Conv2DBackpropFilter") || !is_cut(m))
-        return MF_OK;
-    return mf_node_set_attr(m->c->graph, twin, "_shards", &one);
-}
-
-/* Fills done[].part[s]. What lies in rows is cut out when it is asked for. */
-static mf_status part_of_node(mapper *m, const mf_node *n, int64_t s)
-{
-    emitted *e = &m->done[n->id];
-    const mf_inline_place *before;
-    mf_output *in;
-    mf_node *twin;
-
-    if (e->part[s])
-        return MF_OK;
-    e->part[s] = MF_ARENA_ARRAY(m->arena, mf_output, n->n_outputs + 1);
-    in = MF_ARENA_ARRAY(m->arena, mf_output, n->n_inputs);
-    if (!e->part[s] || !in)
-        return MF_NOMEM("shards");
-    if (n->n_outputs > 0 && e->spread[0] == MF_ROWS)
-        return MF_OK;
-    for (int i = 0; i < n->n_inputs; i++)
-        MF_TRY(part_of(m, n->inputs[i], s, &in[i]));
-    before = mf_inline_enter(m->c, m->part_place[s]);
-    MF_TRY(mf_inline_clone(m->c, n, m->part_name[s], m->node->device, in, &twin));
-    (void)mf_inline_enter(m->c, before);
-    for (int i = 0; i < n->n_outputs; i++)
-        e->part[s][i] = (mf_output){ twin, i };
-    MF_TRY(mark_part(m, n, twin));
-    return add_controls(m, n, twin, s);
-}
-
-static mf_status emit_parts(mapper *m, const mf_node *n)
-{
-    for (int i = 0; i < n->n_outputs; i++)
-        m->done[n->id].spread[i] = MF_PARTS;
-    for (int64_t s = 0; s < m->shards; s++)
-        MF_TRY(part_of_node(m, n, s));
-    return MF_OK;
-}
-
-/* ---- a node on the whole batch ---- */
-
-static mf_status emit_whole(mapper *m, const mf_node *n, mf_spread spread, mf_node **twin)
-{
-    emitted *e = &m->done[n->id];
-    const mf_inline_place *before;
-    mf_output *in = MF_ARENA_ARRAY(m->arena, mf_output, n->n_inputs);
-
-    for (int i = 0; i < n->n_outputs; i++)
-        e->spread[i] = spread;
-    e->whole = MF_ARENA_ARRAY(m->arena, mf_output, n->n_outputs + 1);
-    if (!e->whole || !in)
-        return MF_NOMEM("shards");
-    for (int i = 0; i < n->n_inputs; i++)
-        in[i] = m->done[n->inputs[i].node->id].whole[n->inputs[i].port];
-    before = mf_inline_enter(m->c, m->whole_place);
-    MF_TRY(mf_inline_clone(m->c, n, m->whole_name, m->node->device, in, twin));
-    (void)mf_inline_enter(m->c, before);
-    for (int i = 0; i < n->n_outputs; i++)
-        e->whole[i] = (mf_output){ *twin, i };
-    return add_controls(m, n, *twin, -1);
-}
-
-/* The node adds up over samples; it is told about the shards. */
-static mf_status emit_summed(mapper *m, const mf_node *n)
-{
-    const mf_attr shards = int_attr(m->wanted), samples = int_attr(m->samples);
-    mf_node *twin;
-
-    MF_TRY(emit_whole(m, n, MF_SUMMED, &twin));
-    if (!is_cut(m))
-        return MF_OK;
-    MF_TRY(mf_node_set_attr(m->c->graph, twin, "_samples", &samples));
-    return mf_node_set_attr(m->c->graph, twin, "_shards", &shards);
-}
-
-/* ---- which way ---- */
-
-/* Everybody who uses it just hands it on to a result that is a sum. */
-static bool only_summed(const mapper *m, const mf_node *n)
-{
-    for (int64_t i = 0; i < m->n_order; i++) {
-        const mf_node *u = m->order[i];
-
-        for (int k = 0; k < u->n_inputs; k++) {
-            if (u->inputs[k].node != n)
-                continue;
-            if (is_op(u, "_Retval")) {
-                const int64_t r = mf_node_int(u, "index");
-
-                if (r < 0 || r >= m->join->n || strcmp(m->join->strings[r].data, "sum") != 0)
-                    return false;
-            } else if ((!is_op(u, "Identity") && !is_op(u, "Reshape")) || k != 0 ||
-                       !only_summed(m, u)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
-static bool gives_integers(const mf_node *n)
-{
-    for (int i = 0; i < n->n_outputs; i++) {
-        if (!mf_dtype_is_int(mf_type_base(n->out_types[i])))
-            return false;
-    }
-    return n->n_outputs > 0;
-}
-
-static bool asks_for_size(const mf_node *n)
-{
-    return is_op(n, "Shape") || is_op(n, "ShapeN") || is_op(n, "Size") || is_op(n, "Rank");
-}
-
-/* Once for all shards is as good as once for each. */
-static bool may_be_shared(const mf_node *n)
-{
-    return n->op && (!n->def->is_stateful || is_op(n, "VarHandleOp") ||
-                     is_op(n, "ReadVariableOp") || is_op(n, "ResourceGather"));
-}
-
-typedef struct inputs {
-    mf_spread *spread;
-    mf_shape *shapes;
-    const mf_tensor **values;
-    int count[MF_SUMMED + 1]; /* by spread */
-} inputs;
-
-static mf_status look_at_inputs(const mapper *m, const mf_node *n, inputs *in)
-{
-    *in = (inputs){ .spread = MF_ARENA_ARRAY(m->arena, mf_spread, n->n_inputs),
-                    .shapes = MF_ARENA_ARRAY(m->arena, mf_shape, n->n_inputs),
-                    .values = MF_ARENA_ARRAY(m->arena, const mf_tensor *, n->n_inputs) };
-    if (!in->spread || !in->shapes || !in->values)
-        return MF_NOMEM("shards");
-    for (int i = 0; i < n->n_inputs; i++) {
-        const mf_output o = n->inputs[i];
-        const mf_facts *f = mf_compile_facts(&m->facts, o.node);
-
-        in->spread[i] = m->done[o.node->id].spread[o.port];
-        in->shapes[i] = f->shapes[o.port];
-        in->values[i] = f->values[o.port];
-        in->count[in->spread[i]]++;
-    }
-    return MF_OK;
-}
-
-static mf_spread choose(const mapper *m, const mf_node *n, const inputs *in)
-{
-    const mf_rows_query q = { .node = n,
-                              .samples = m->samples,
-                              .in_spread = in->spread,
-                              .in = in->shapes,
-                              .out = mf_compile_facts(&m->facts, n)->shapes,
-                              .in_value = in->values };
-
-    if (in->count[MF_PARTS] > 0 || !may_be_shared(n))
-        return MF_PARTS;
-    if (in->count[MF_SUMMED] > 0)
-        return MF_SUMMED; /* only_summed() has seen to it that this can be */
-    if (in->count[MF_ROWS] + in->count[MF_DIMS] == 0)
-        return MF_SHARED;
-    if (!m->clever)
-        return MF_PARTS;
-    if (in->count[MF_ROWS] == 0 ? gives_integers(n) : asks_for_size(n))
-        return MF_DIMS;
-    if (mf_rows_apart(&q))
-        return MF_ROWS;
-    if (mf_rows_summed(&q) && only_summed(m, n))
-        return MF_SUMMED;
-    return MF_PARTS;
-}
-
-/* ---- the body ---- */
-
-static mf_status emit_argument(mapper *m, const mf_node *n)
-{
-    const int64_t index = mf_node_int(n, "index");
-    emitted *e = &m->done[n->id];
-
-    if (index < 0 || index >= m->node->n_inputs)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "function %s takes an argument %lld that is not given",
-                       m->function->name, (long long)index);
-    e->whole = MF_ARENA_ARRAY(m->arena, mf_output, 2);
-    if (!e->whole)
-        return MF_NOMEM("shards");
-    e->whole[0] = m->in[index];
-    e->spread[0] = index < m->n_batched ? MF_ROWS : MF_SHARED;
-    return MF_OK;
-}
-
-/* Normalisation by the statistics of each shard: what is normalised lies in rows again. */
-static bool normalises(const mf_node *n)
-{
-    return is_op(n, "FusedBatchNormV3") || is_op(n, "FusedBatchNormGradV3") ||
-           is_op(n, "FusedBatchNormV2") || is_op(n, "FusedBatchNormGradV2");
-}
-
-static mf_status concat_parts(mapper *m, mf_output o, mf_output *out);
-
-static mf_status emit_by_shard(mapper *m, const mf_node *n)
-{
-    emitted *e = &m->done[n->id];
-
-    MF_LOG(MF_LOG_DEBUG, "{{node %s}} (%s) runs shard by shard", n->name, n->op_name);
-    MF_TRY(emit_parts(m, n));
-    if (!m->clever || !normalises(n))
-        return MF_OK;
-    e->whole = MF_ARENA_ARRAY(m->arena, mf_output, n->n_outputs);
-    if (!e->whole)
-        return MF_NOMEM("shards");
-    MF_TRY(concat_parts(m, (mf_output){ (mf_node *)(uintptr_t)n, 0 }, &e->whole[0]));
-    e->spread[0] = MF_ROWS;
-    return MF_OK;
-}
-
-static mf_status emit(mapper *m, const mf_node *n)
-{
-    emitted *e = &m->done[n->id];
-    mf_node *twin;
-    inputs in;
-    mf_spread spread;
-
-    e->part = MF_ARENA_ARRAY(m->arena, mf_output *, m->shards);
-    e->spread = MF_ARENA_ARRAY(m->arena, mf_spread, n->n_outputs + 1);
-    if (!e->part || !e->spread)
-        return MF_NOMEM("shards");
-    if (is_op(n, "_Arg"))
-        return emit_argument(m, n);
-    if (is_op(n, "_Retval"))
-        return MF_OK;
-    MF_TRY(look_at_inputs(m, n, &in));
-    spread = choose(m, n, &in);
-    if (spread == MF_PARTS)
-        return emit_by_shard(m, n);
-    if (spread == MF_SUMMED && in.count[MF_SUMMED] == 0)
-        return emit_summed(m, n);
-    return emit_whole(m, n, spread, &twin);
-}
-
-/* ---- joining ---- */
-
-static mf_status concat_parts(mapper *m, mf_output o, mf_output *out)
-{
-    mf_output *in = MF_ARENA_ARRAY(m->arena, mf_output, m->shards + 1);
-    mf_output axis;
-
-    if (!in)
-        return MF_NOMEM("shards");
-    for (int64_t s = 0; s < m->shards; s++)
-        MF_TRY(part_of(m, o, s, &in[s]));
-    if (m->shards == 1) {
-        *out = in[0];
-        return MF_OK;
-    }
-    axis = mf_scalar(m->c->graph, MF_DTYPE_I32, 0);
-    MF_TRY(mf_inline_adopt(m->c, axis.node));
-    in[m->shards] = axis;
-    return new_node(m, "ConcatV2", in, (int)m->shards + 1, NULL, 0, out);
-}
-
-static mf_status sum_parts(mapper *m, mf_output o, mf_output *out)
-{
-    mf_output *sum = MF_ARENA_ARRAY(m->arena, mf_output, m->shards);
-
-    if (!sum)
-        return MF_NOMEM("shards");
-    for (int64_t s = 0; s < m->shards; s++)
-        MF_TRY(part_of(m, o, s, &sum[s]));
-    for (int64_t stride = 1; stride < m->shards; stride *= 2) {
-        for (int64_t i = 0; i + stride < m->shards; i += 2 * stride)
-            MF_TRY(new_node(m, "AddV2", (mf_output[]){ sum[i], sum[i + stride] }, 2, NULL, 0,
-                            &sum[i]));
-    }
-    *out = sum[0];
-    return MF_OK;
-}
-
-static mf_status join(mapper *m, int port, mf_output o, mf_output *out)
-{
-    const emitted *e = &m->done[o.node->id];
-    const char *how = m->join->strings[port].data;
-
-    if (strcmp(how, "sum") == 0) {
-        if (e->spread[o.port] != MF_SUMMED)
-            return sum_parts(m, o, out);
-        *out = e->whole[o.port];
-        return MF_OK;
-    }
-    if (strcmp(how, "concat") != 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "{{node %s}}: results are joined by sum or concat, not %s", m->node->name,
-                       how);
-    if (e->spread[o.port] != MF_ROWS)
-        return concat_parts(m, o, out);
-    *out = e->whole[o.port];
-    return MF_OK;
-}
-
-/* ---- beginning ---- */
-
-static mf_status count_samples(mapper *m)
+static mf_status count_samples(mf_shard_map *m)
 {
     m->samples = -1;
     for (int i = 0; i < m->n_batched; i++) {
@@ -461,155 +40,19 @@ static mf_status count_samples(mapper *m)
     return MF_OK;
 }
 
-/* The whole batch first, then each shard: where new nodes come from, and what they are called. */
-static mf_status name_places(mapper *m)
-{
-    m->part_name = MF_ARENA_ARRAY(m->arena, const char *, m->shards);
-    m->part_place = MF_ARENA_ARRAY(m->arena, const mf_inline_place *, m->shards);
-    m->whole_name = mf_arena_printf(m->arena, "%s/batch", m->node->name);
-    if (!m->part_name || !m->part_place || !m->whole_name)
-        return MF_NOMEM("shards");
-    MF_TRY(mf_inline_chain(m->c, m->function, true, m->first_sample, &m->whole_place));
-    for (int64_t s = 0; s < m->shards; s++) {
-        m->part_name[s] = mf_arena_printf(m->arena, "%s/shard_%lld", m->node->name, (long long)s);
-        if (!m->part_name[s])
-            return MF_NOMEM("shards");
-        MF_TRY(mf_inline_chain(m->c, m->function, true, m->first_sample + shard_begin(m, s),
-                               &m->part_place[s]));
-    }
-    return MF_OK;
-}
-
-/* Here is training: what is for inference falls away. */
-static void choose_training(mf_graph *body)
-{
-    for (int64_t i = 0; i < body->n_nodes; i++) {
-        mf_node *u = body->nodes[i];
-
-        for (int k = 0; k < u->n_inputs; k++) {
-            while (is_op(u->inputs[k].node, "_ByMode"))
-                u->inputs[k] = u->inputs[k].node->inputs[0];
-        }
-    }
-}
-
-/* Keep of the order what results and effects need. */
-static mf_status drop_unneeded(mapper *m)
-{
-    bool *needed = MF_ARENA_ARRAY(m->arena, bool, m->body->n_nodes);
-    int64_t n = 0;
-
-    if (!needed)
-        return MF_NOMEM("shards");
-    for (int64_t i = m->n_order - 1; i >= 0; i--) {
-        const mf_node *u = m->order[i];
-
-        if (is_op(u, "_Retval") || mf_node_attr(u, "_control_ret"))
-            needed[u->id] = true;
-        for (int k = 0; needed[u->id] && k < u->n_inputs; k++)
-            needed[u->inputs[k].node->id] = true;
-        for (int k = 0; needed[u->id] && k < u->n_controls; k++)
-            needed[u->controls[k]->id] = true;
-    }
-    for (int64_t i = 0; i < m->n_order; i++) {
-        if (needed[m->order[i]->id])
-            m->order[n++] = m->order[i];
-    }
-    m->n_order = n;
-    return MF_OK;
-}
-
-/* Arguments get the shapes of what is given. */
-static mf_status infer_body(mapper *m)
-{
-    for (int64_t i = 0; i < m->n_order; i++) {
-        mf_node *n = m->order[i];
-        const int64_t index = is_op(n, "_Arg") ? mf_node_int(n, "index") : -1;
-        mf_attr shape = { .kind = MF_ATTR_SHAPE, .n = 1 };
-
-        if (index < 0 || index >= m->node->n_inputs)
-            continue;
-        const mf_output in = m->node->inputs[index];
-        mf_shape *known = MF_ARENA_NEW(m->body->arena, mf_shape);
-
-        if (!known)
-            return MF_NOMEM("shards");
-        *known = mf_compile_facts(m->c, in.node)->shapes[in.port];
-        if (index < m->n_batched)
-            known->dims[0] = m->samples;
-        shape.shape = known;
-        MF_TRY(mf_node_set_attr(m->body, n, "_shape", &shape));
-    }
-    m->facts = (mf_compile){ .graph = m->body };
-    return mf_infer_graph(&m->facts);
-}
-
-static mf_status open_body(mapper *m)
-{
-    MF_TRY(mf_function_body(m->c->graph, m->function, NULL, 0, &m->body));
-    choose_training(m->body);
-    m->order = MF_ARENA_ARRAY(m->arena, mf_node *, m->body->n_nodes);
-    m->done = MF_ARENA_ARRAY(m->arena, emitted, m->body->n_nodes);
-    if (!m->order || !m->done)
-        return MF_NOMEM("shards");
-    MF_TRY(mf_graph_order(m->body, m->order, &m->n_order));
-    MF_TRY(drop_unneeded(m));
-    return infer_body(m);
-}
-
-/* ---- one turn ---- */
-
-static mf_status add_results(mapper *m, mf_output *outs)
-{
-    int n = 0;
-
-    for (int64_t i = 0; i < m->n_order; i++) {
-        const mf_node *u = m->order[i];
-        const int64_t index = is_op(u, "_Retval") ? mf_node_int(u, "index") : -1;
-
-        if (index < 0)
-            continue;
-        if (index >= m->node->n_outputs)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: function %s has more than %d results",
-                           m->node->name, m->function->name, m->node->n_outputs);
-        MF_TRY(join(m, (int)index, u->inputs[0], &outs[index]));
-        n++;
-    }
-    if (n != m->node->n_outputs)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: function %s has %d results, not %d",
-                       m->node->name, m->function->name, n, m->node->n_outputs);
-    return mf_graph_status(m->c->graph);
-}
-
-static mf_status map(mapper *m, mf_output *outs)
-{
-    mf_status st;
-
-    m->shards = m->wanted < m->samples ? m->wanted : m->samples;
-    st = open_body(m);
-    if (st == MF_OK)
-        st = name_places(m);
-    for (int64_t i = 0; st == MF_OK && i < m->n_order; i++)
-        st = emit(m, m->order[i]);
-    if (st == MF_OK)
-        st = add_results(m, outs);
-    mf_graph_free(m->body);
-    return st;
-}
-
 /* ---- turn after turn ---- */
 
 /* The rows of a turn, which waits until the one before is over. */
-static mf_status cut_inputs(mapper *m, const mf_output *before, mf_output *in)
+static mf_status cut_inputs(mf_shard_map *m, const mf_output *before, mf_output *in)
 {
-    const mf_named_attr attrs[] = { { "from", int_attr(m->first_sample) },
-                                    { "to", int_attr(m->first_sample + m->samples) } };
+    const mf_named_attr attrs[] = { { "from", mf_shard_int(m->first_sample) },
+                                    { "to", mf_shard_int(m->first_sample + m->samples) } };
 
     for (int i = 0; i < m->node->n_inputs; i++) {
         in[i] = m->node->inputs[i];
         if (i >= m->n_batched)
             continue;
-        MF_TRY(new_node(m, "_Rows", &m->node->inputs[i], 1, attrs, 2, &in[i]));
+        MF_TRY(mf_shard_node(m, "_Rows", &m->node->inputs[i], 1, attrs, 2, &in[i]));
         for (int k = 0; before && k < m->node->n_outputs; k++)
             mf_control(m->c->graph, in[i].node, before[k].node);
     }
@@ -618,7 +61,7 @@ static mf_status cut_inputs(mapper *m, const mf_output *before, mf_output *in)
 }
 
 /* Two neighbouring branches of the tree, or two neighbouring ranges of rows. */
-static mf_status join_turns(mapper *m, mf_output *a, const mf_output *b)
+static mf_status join_turns(mf_shard_map *m, mf_output *a, const mf_output *b)
 {
     mf_output in[3];
 
@@ -629,13 +72,13 @@ static mf_status join_turns(mapper *m, mf_output *a, const mf_output *b)
         in[1] = b[i];
         in[2] = mf_scalar(m->c->graph, MF_DTYPE_I32, 0);
         MF_TRY(mf_inline_adopt(m->c, in[2].node));
-        MF_TRY(new_node(m, sum ? "AddV2" : "ConcatV2", in, sum ? 2 : 3, NULL, 0, &a[i]));
+        MF_TRY(mf_shard_node(m, sum ? "AddV2" : "ConcatV2", in, sum ? 2 : 3, NULL, 0, &a[i]));
     }
     return MF_OK;
 }
 
 /* Shards in a turn: a power of two, so that turns are branches of the tree. */
-static int64_t shards_of_turn(const mapper *m)
+static int64_t shards_of_turn(const mf_shard_map *m)
 {
     const int64_t turns = mf_node_int(m->node, "turns");
     int64_t n = 1;
@@ -647,12 +90,12 @@ static int64_t shards_of_turn(const mapper *m)
     return n;
 }
 
-static mf_status map_turns(const mapper *all, int64_t size, mf_output *outs)
+static mf_status map_turns(const mf_shard_map *all, int64_t size, mf_output *outs)
 {
     const int64_t turns = (all->wanted + size - 1) / size;
     const mf_output *before = NULL;
     mf_output **result = MF_ARENA_ARRAY(all->arena, mf_output *, turns);
-    mapper m = *all;
+    mf_shard_map m = *all;
     int64_t n = 0;
 
     if (!result)
@@ -662,8 +105,8 @@ static mf_status map_turns(const mapper *all, int64_t size, mf_output *outs)
         mf_output *in = MF_ARENA_ARRAY(all->arena, mf_output, all->node->n_inputs);
 
         m = *all;
-        m.first_sample = shard_begin(all, from);
-        m.samples = shard_begin(all, to) - m.first_sample;
+        m.first_sample = mf_shard_map_begin(all, from);
+        m.samples = mf_shard_map_begin(all, to) - m.first_sample;
         m.wanted = to - from;
         result[t] = MF_ARENA_ARRAY(all->arena, mf_output, all->node->n_outputs);
         if (!in || !result[t])
@@ -671,7 +114,7 @@ static mf_status map_turns(const mapper *all, int64_t size, mf_output *outs)
         if (m.samples == 0)
             break; /* and so are all that follow */
         MF_TRY(cut_inputs(&m, before, in));
-        MF_TRY(map(&m, result[t]));
+        MF_TRY(mf_shard_body(&m, result[t]));
         before = result[t];
         n++;
     }
@@ -685,7 +128,7 @@ static mf_status map_turns(const mapper *all, int64_t size, mf_output *outs)
 
 /* ---- the whole ---- */
 
-static mf_status make_pivot(mapper *m)
+static mf_status make_pivot(mf_shard_map *m)
 {
     if (m->node->n_controls > 0)
         MF_TRY(mf_inline_node(m->c, m->node->name, "NoOp", NULL, 0, NULL, 0, &m->pivot));
@@ -696,12 +139,12 @@ static mf_status make_pivot(mapper *m)
 
 mf_status mf_lower_shard_map(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done)
 {
-    mapper m = { .c = c,
-                 .node = n,
-                 .in = n->inputs,
-                 .arena = c->graph->arena,
-                 .join = mf_node_attr(n, "join"),
-                 .clever = mf_pass_is_on(c, "shards") };
+    mf_shard_map m = { .c = c,
+                       .node = n,
+                       .in = n->inputs,
+                       .arena = c->graph->arena,
+                       .join = mf_node_attr(n, "join"),
+                       .clever = mf_pass_is_on(c, "shards") };
     int64_t size;
     int first;
 
@@ -717,7 +160,7 @@ mf_status mf_lower_shard_map(mf_compile *c, mf_node *n, mf_output *outs, mf_node
     if (size < m.wanted)
         MF_TRY(map_turns(&m, size, outs));
     else
-        MF_TRY(map(&m, outs));
+        MF_TRY(mf_shard_body(&m, outs));
     MF_TRY(mf_inline_node(c, n->name, "NoOp", NULL, 0, NULL, 0, done));
     for (int i = 0; i < n->n_outputs; i++)
         mf_control(c->graph, *done, outs[i].node);

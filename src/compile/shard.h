@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard.h - how the values of a shard's step lie in a batch; shared by shard.c and shard_rows.c. */
+/* shard.h - how the values of a shard's step lie in a batch; shared by shard.c, shard_body.c and
+ * shard_rows.c. */
 #ifndef MF_COMPILE_SHARD_H
 #define MF_COMPILE_SHARD_H
 
-#include "graph/op.h"
+#include "compile/inline.h"
+#include "graph/shard.h"
 
 typedef enum mf_spread {
     MF_SHARED, /* the same for every shard */
@@ -29,5 +31,44 @@ bool mf_rows_apart(const mf_rows_query *q);
 /* Does it add up over samples, and know how to do so shard by shard (attributes _shards, _samples),
  * in the fixed tree? */
 bool mf_rows_summed(const mf_rows_query *q);
+
+/* A _ShardMap on the way to what it stands for, or one turn of it. */
+typedef struct mf_shard_map {
+    mf_compile *c;
+    mf_node *node; /* the _ShardMap */
+    mf_arena *arena;
+    const mf_function *function;
+    const mf_attr *join;
+    int n_batched;
+    const mf_output *in; /* the arguments: the node's inputs, or the rows of this turn */
+    int64_t first_sample; /* of this turn in the batch */
+    int64_t samples, wanted, shards; /* wanted: those asked for; shards: those that are not empty */
+    mf_graph *body;
+    mf_compile facts; /* about the body, on the whole batch */
+    mf_node **order;
+    int64_t n_order;
+    struct mf_emitted *done; /* by id of the body's node */
+    const char *whole_name, **part_name; /* prefixes */
+    const mf_inline_place *whole_place, **part_place;
+    mf_node *pivot; /* what the node had to wait for; NULL: nothing */
+    bool clever; /* the pass is on */
+} mf_shard_map;
+
+/* Put the function's body into the graph, for the samples of this turn, and join the results
+ * (shard_body.c). m->wanted, samples, first_sample and in are set. */
+MF_MUST mf_status mf_shard_body(mf_shard_map *m, mf_output *outs);
+/* A new node named after the _ShardMap. */
+MF_MUST mf_status mf_shard_node(mf_shard_map *m, const char *op, const mf_output *in, int n_in,
+                                const mf_named_attr *attrs, int n_attrs, mf_output *out);
+
+static inline int64_t mf_shard_map_begin(const mf_shard_map *m, int64_t s)
+{
+    return mf_shard_begin(m->samples, m->wanted, s);
+}
+
+static inline mf_attr mf_shard_int(int64_t value)
+{
+    return (mf_attr){ .kind = MF_ATTR_INT, .n = 1, .i = value };
+}
 
 #endif

@@ -49,8 +49,8 @@ class Bench:
     def out(self, name):
         return os.path.join(self.dir, name)
 
-    def command(self, *more, model="mlp", steps=STEPS, batch=32, seed=3):
-        return [self.program, "train", "--model", model, "--data", "fashion-mnist", "--batch",
+    def command(self, *more, model="mlp", data="fashion-mnist", steps=STEPS, batch=32, seed=3):
+        return [self.program, "train", "--model", model, "--data", data, "--batch",
                 str(batch), "--optimizer", "adam", "--seed", str(seed), "--steps", str(steps), "--quiet",
                 "--no-test", "--json", *more]
 
@@ -76,6 +76,19 @@ def weights_are_the_same_for_1_to_4_threads(b):
     for threads in "2", "3", "4":
         sha = b.sha("--threads", threads, model="fashion-cnn", steps=50, batch=16)
         check(sha == first, "%s threads: %s, one: %s" % (threads, sha, first))
+
+
+@test
+def every_model_of_the_zoo_is_the_same_with_shards_done_one_by_one(b):
+    sets = {"lstm vocabulary=64": "synthetic-sequence", "text-cnn vocabulary=256": "synthetic-text",
+            "transformer": "synthetic-language", "wide-deep": "synthetic-ctr"}
+    listed = subprocess.run([b.program, "models"], capture_output=True, text=True).stdout
+    for model in ["mlp", "fashion-cnn", "cnn", "cnn-small", "resnet8", "resnet20", *sets]:
+        check(model.split()[0] in listed, "no model %s" % model)
+        kind = dict(model=model, data=sets.get(model, "fashion-mnist"), steps=2, batch=13)
+        together = b.sha("--shards", "6", **kind)
+        apart = b.sha("--shards", "6", "--disable", "shards", **kind)
+        check(together == apart, "%s: %s together, %s apart" % (model, together, apart))
 
 
 @test
