@@ -27,11 +27,14 @@ static uint64_t cell_of(double v)
 
 static void buckets_init(buckets *b)
 {
+    double v = 1e-12;
     int at = 0;
 
     b->n = 0;
-    for (double v = 1e-12; v < 1e20; v *= 1.1)
+    while (v < 1e20) {
         b->limit[b->n++] = v;
+        v *= 1.1;
+    }
     b->limit[b->n++] = DBL_MAX;
     b->first_cell = cell_of(b->limit[0]);
     for (int i = 0; i < CELLS; i++) {

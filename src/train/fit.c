@@ -225,6 +225,7 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     if (st == MF_OK)
         st = run(&f);
     failed = st != MF_OK;
+    f.loop.failed |= failed;
     if (failed)
         mf_error_save(st, &why);
     if (f.it) {

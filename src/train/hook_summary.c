@@ -119,7 +119,8 @@ static mf_status summary_before_run(void *ctx, mf_hook_loop *loop, mf_run_reques
 {
     summary *h = ctx;
     mf_hook_names *f = &h->fetches;
-    const int64_t next = loop->trainer ? loop->trainer->step + 1 : 0;
+    const mf_trainer *t = loop->trainer;
+    const int64_t next = t ? t->step + 1 : 0;
 
     f->n = h->n_summaries = h->n_gradients = h->n_images = 0;
     if (h->broken)
@@ -133,8 +134,8 @@ static mf_status summary_before_run(void *ctx, mf_hook_loop *loop, mf_run_reques
     }
     for (int i = 0; i < h->n_summaries; i++)
         f->at[f->n++] = h->summaries.at[i];
-    if (h->gradients && is_time(h->o.gradient_steps, next))
-        h->n_gradients = loop->trainer->graph.n_weights;
+    if (t && h->gradients && is_time(h->o.gradient_steps, next))
+        h->n_gradients = t->graph.n_weights;
     for (int i = 0; i < h->n_gradients; i++)
         f->at[f->n++] = h->gradients[i];
     if (h->image[0] && is_time(h->o.image_steps, next)) {

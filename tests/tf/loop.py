@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 
 CHECKS = {}
 
@@ -342,6 +343,7 @@ def hooks_do_things_at_the_same_steps(tf, np, folder):
     for go_on in False, True:
         their_loop(tf, theirs, 10)
         last = our_loop(tf, ours, 10)
+        time.sleep(1.1)  # TensorFlow names its files by the second, and writes over one of the same
         yield from compare(written(tf, ours), written(tf, theirs), go_on)
     yield from differ("w in our checkpoint", tf.train.load_variable(ours, "w").tolist(), last.tolist())
     # Each goes on from what the other has left.

@@ -63,7 +63,7 @@ static void write_one_of_each(const char *dir, char *path)
     T_OK(mf_events_image(e, 7, "image", pixels, &(mf_image){ 1, 2, 3 }));
     T_OK(mf_events_summary(e, 8, "\x0a\x08\x0a\x01x\x15\0\0\xc0\x3f", 10)); /* x = 1.5 */
     T_OK(mf_events_run_metadata(e, 9, "step_9", "meta", 4));
-    strcpy(path, mf_events_path(e));
+    (void)snprintf(path, 300, "%s", mf_events_path(e));
     T_OK(mf_events_close(e));
     mf_tensor_free(t);
 }

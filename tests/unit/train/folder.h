@@ -17,7 +17,7 @@ enum { FOLDER_PATH = 600 };
 
 static inline void folder_new(char *dir)
 {
-    strcpy(dir, "/tmp/mf_train_XXXXXX");
+    (void)snprintf(dir, 32, "/tmp/mf_train_XXXXXX");
     T_TRUE(mkdtemp(dir) != NULL);
 }
 
