@@ -277,3 +277,33 @@ MF_TEST(compile_no_pass_changes_a_bit_of_a_net)
         expect_same_bits_without(&m, passes[i]);
     end(&m);
 }
+
+/* A constant may wait for something; what is made of it waits too. */
+MF_TEST(compile_fold_keeps_what_waits_for_an_effect)
+{
+    mf_graph *g;
+    mf_session *s;
+    mf_tensor *result[1] = { NULL };
+    mf_output v, one, sum, twice, set;
+    const char *fetch;
+
+    T_OK(mf_graph_new(&g));
+    v = mf_applyf(g, "VarHandleOp", MF_NO_IN, "dtype=float shape=shape[] shared_name='v'");
+    set = mf_apply(g, "AssignVariableOp", MF_IN(v, mf_scalar(g, MF_DTYPE_F32, 5.0)));
+    one = mf_scalar(g, MF_DTYPE_F32, 1.0);
+    mf_control(g, one.node, set.node);
+    sum = mf_apply(g, "AddV2", MF_IN(one, mf_scalar(g, MF_DTYPE_F32, 2.0)));
+    twice = mf_applyf(g, "AddV2", MF_IN(sum, sum), "name='twice'");
+    (void)twice;
+    (void)mf_applyf(g, "ReadVariableOp", MF_IN(v), "dtype=float name='read'");
+    T_OK(mf_session_new(g, NULL, &s));
+    fetch = "twice:0";
+    T_OK(mf_session_run(s, NULL, NULL, NULL, 0, &fetch, 1, NULL, 0, result));
+    T_EQ_F(*(const float *)mf_tensor_data(result[0]), 6.0);
+    fetch = "read:0";
+    T_OK(mf_session_run(s, NULL, NULL, NULL, 0, &fetch, 1, NULL, 0, result));
+    T_EQ_F(*(const float *)mf_tensor_data(result[0]), 5.0);
+    mf_tensor_free(result[0]);
+    mf_session_free(s);
+    mf_graph_free(g);
+}
