@@ -61,7 +61,7 @@ check: ## format, lint, layers, whole suite under asan, tsan
 	@$(MAKE) --no-print-directory lint layers asan tsan
 
 bench: ## build and run the benchmarks (T=pattern: programs that match)
-	@tools/install_packages.sh build
+	@tools/install_packages.sh build data
 	$(call build,release,all bench)
 	@tools/run_bench.sh $(T)
 

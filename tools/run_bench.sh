@@ -9,6 +9,11 @@ if [[ compare == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
     echo "# against TensorFlow"
     MESHFLOW_LIB=build/release/libmeshflow.so.0 build/venv/bin/python bench/compare.py
 fi
+if [[ train == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
+    tools/make_torch_venv.sh || echo "# without PyTorch: it could not be installed"
+    echo "# training, against TensorFlow and PyTorch"
+    MESHFLOW=build/release/meshflow build/venv/bin/python bench/train.py
+fi
 for source in bench/*.c; do
     name=$(basename "$source" .c)
     [ -e "$source" ] && [[ $name == *${1:-}* ]] || continue
