@@ -70,11 +70,12 @@ fuzz: ## run each fuzz target for FUZZ_SECONDS (60)
 	$(call build,fuzz,fuzzers)
 	@tools/run_fuzz.sh
 
-soak: ## hours instead of minutes: long fuzzing, the sweep against TensorFlow
+soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills, accuracy
 	@$(MAKE) --no-print-directory release
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(MAKE) --no-print-directory fuzz
 	@tools/run_tf_tests.sh --soak
 	@tests/train/run.py build/meshflow --kills 100
+	@tests/train/accuracy.py build/meshflow
 
 engines: ## the cluster engines for the tests with real ones
 	@echo "engines: comes with a later capability"
