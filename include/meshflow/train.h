@@ -55,6 +55,15 @@ MF_API void mf_trainer_free(mf_trainer *trainer);
 MF_API mf_session *mf_trainer_session(mf_trainer *trainer);
 /* Steps done so far. */
 MF_API int64_t mf_trainer_step(const mf_trainer *trainer);
+/* Everything that training changes, by TensorFlow's names: weights, slots, global_step. Name i, or
+ * NULL behind the last one. */
+MF_API const char *mf_trainer_variable(const mf_trainer *trainer, int64_t i);
+/* Owns: the caller frees *value, which later steps do not change. NOT_FOUND naming the closest. */
+MF_API MF_MUST mf_status mf_trainer_get(const mf_trainer *trainer, const char *name,
+                                        mf_tensor **value);
+/* Fails: NOT_FOUND, INVALID_ARGUMENT (another type or shape). */
+MF_API MF_MUST mf_status mf_trainer_set(mf_trainer *trainer, const char *name,
+                                        const mf_tensor *value);
 /* Over the model's weights: 64 hexadecimal digits and a zero. */
 MF_API MF_MUST mf_status mf_trainer_sha256(mf_trainer *trainer, char digits[65]);
 

@@ -251,7 +251,6 @@ static void list_types(const mf_outputs *list, int from, int to, mf_buf *out)
 
 static mf_status map_shards(builder *b)
 {
-    const int shards = b->options->shards > 0 ? b->options->shards : MF_DEFAULT_SHARDS;
     mf_buf batched = { 0 }, shared = { 0 };
     mf_outputs in = { 0 };
     const mf_output end = MF_END;
@@ -269,7 +268,7 @@ static mf_status map_shards(builder *b)
         mf_applyf(b->graph, "_ShardMap", in.at,
                   "f=@train_step shards=%d turns=%d Tbatched=[%s] Tshared=[%s] Tout=[%s] join=[%s] "
                   "name='shards'",
-                  shards, b->options->micro_batches > 1 ? b->options->micro_batches : 1,
+                  b->options->shards, b->options->micro_batches > 1 ? b->options->micro_batches : 1,
                   batched.data, shared.data, b->results.types.data, b->results.join.data);
     mf_buf_deinit(&batched);
     mf_buf_deinit(&shared);

@@ -154,6 +154,8 @@ mf_status mf_model_compile(mf_model *model, const mf_compile_options *options, m
     t->arena = model->graph->arena;
     if (options)
         t->options = *options;
+    if (t->options.shards == 0)
+        t->options.shards = MF_DEFAULT_SHARDS;
     st = start(t);
     if (st != MF_OK)
         mf_trainer_free(t);

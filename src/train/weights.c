@@ -1,11 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights.c - one number for all weights: SHA-256 over names, types, shapes and bytes. */
+/* weights.c - variables by name, and one number for all weights: SHA-256 over names, types, shapes
+ * and bytes. */
+#include "base/closest.h"
 #include "train/trainer.h"
 
 #include <nettle/sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- by name ---- */
+
+const char *mf_trainer_variable(const mf_trainer *t, int64_t i)
+{
+    return i >= 0 && i < t->n_trained ? t->trained[i].name : NULL;
+}
+
+static mf_status get(const mf_trainer *t, const char *name, mf_trained **out)
+{
+    mf_closest close = mf_closest_to(name);
+
+    *out = mf_trainer_find(t, name);
+    if (*out)
+        return MF_OK;
+    for (int64_t i = 0; i < t->n_trained; i++)
+        mf_closest_try(&close, t->trained[i].name);
+    return MF_FAIL(MF_NOT_FOUND, "there is no variable '%.200s'%s%s%s", name,
+                   close.best ? "; did you mean '" : "", close.best ? close.best : "",
+                   close.best ? "'?" : "");
+}
+
+mf_status mf_trainer_get(const mf_trainer *t, const char *name, mf_tensor **value)
+{
+    mf_tensor now = { 0 };
+    mf_trained *v;
+    mf_status st;
+
+    *value = NULL;
+    MF_TRY(get(t, name, &v));
+    MF_TRY(mf_variable_read(v->variable, &now));
+    st = mf_tensor_copy(&now, value);
+    mf_tensor_clear(&now);
+    return st;
+}
+
+mf_status mf_trainer_set(mf_trainer *t, const char *name, const mf_tensor *value)
+{
+    mf_trained *v;
+
+    MF_TRY(get(t, name, &v));
+    MF_TRY(mf_variable_assign(v->variable, value, true));
+    if (strcmp(name, "global_step") == 0)
+        t->step = ((const int64_t *)value->data)[0];
+    return MF_OK;
+}
+
+/* ---- one number ---- */
 
 static int by_name(const void *a, const void *b)
 {

@@ -171,3 +171,35 @@ MF_TEST(train_learns_where_the_corner_is)
     mf_model_free(m);
     mf_dataset_unref(set);
 }
+
+MF_TEST(train_variables_are_read_and_set_by_name)
+{
+    mf_dataset *set = corners();
+    mf_model *m = everything();
+    mf_trainer *t;
+    mf_tensor *before, *after, *wrong;
+    char first[65], second[65];
+
+    T_OK(mf_model_compile(m, &(mf_compile_options){ .optimizer = "momentum" }, &t));
+    T_STREQ(mf_trainer_variable(t, 0), "conv2d/kernel");
+    T_TRUE(mf_trainer_variable(t, 1000) == NULL && mf_trainer_variable(t, -1) == NULL);
+    T_OK(mf_trainer_get(t, "dense/kernel", &before));
+    T_OK(mf_trainer_sha256(t, first));
+    T_OK(mf_fit(t, set, NULL, &(mf_fit_options){ .steps = 3, .batch = 10 }));
+    T_OK(mf_trainer_get(t, "dense/kernel", &after));
+    T_TRUE(memcmp(mf_tensor_data(before), mf_tensor_data(after), mf_tensor_bytes(before)) != 0);
+    T_OK(mf_trainer_sha256(t, first));
+    T_OK(mf_trainer_set(t, "dense/kernel", before));
+    T_OK(mf_trainer_sha256(t, second));
+    T_TRUE(strcmp(first, second) != 0);
+    T_OK(mf_trainer_set(t, "dense/kernel", after));
+    T_OK(mf_trainer_sha256(t, second));
+    T_STREQ(second, first);
+    T_FAILS(MF_NOT_FOUND, "did you mean 'dense/kernel'", mf_trainer_get(t, "dense/kernal", &wrong));
+    T_FAILS(MF_INVALID_ARGUMENT, "", mf_trainer_set(t, "dense/bias", before));
+    mf_tensor_free(before);
+    mf_tensor_free(after);
+    mf_trainer_free(t);
+    mf_model_free(m);
+    mf_dataset_unref(set);
+}
