@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* summary.c - scalars, histograms and tensors as serialised Summary messages for TensorBoard. */
 #include "base/map.h"
+#include "formats/histogram.h"
 #include "ops/summary_util.h"
 #include "proto/tensor_codec.h"
 
-#include <float.h>
 #include <math.h>
 
 /* ---- putting a message together ---- */
@@ -96,51 +96,10 @@ done:
 
 /* ---- HistogramSummary ---- */
 
-/* Upper ends of TensorFlow's buckets: powers of 1.1 from 1e-12 to 1e20, both signs, and zero. */
-enum { LIMITS_MAX = 1600 };
-
-static int bucket_limits(double *limits)
-{
-    int n = 0, m;
-    double v = 1e-12;
-
-    while (v < 1e20) {
-        limits[n++] = v;
-        v *= 1.1;
-    }
-    limits[n++] = DBL_MAX;
-    m = n;
-    for (int i = n - 1; i >= 0; i--) /* move the positive ones behind the negative ones and 0 */
-        limits[m + 1 + i] = limits[i];
-    for (int i = 0; i < m; i++)
-        limits[i] = -limits[m + 1 + (m - 1 - i)];
-    limits[m] = 0.0;
-    return 2 * m + 1;
-}
-
-/* The first limit above the value. */
-static int bucket_of(const double *limits, int n, double value)
-{
-    int low = 0, high = n;
-
-    while (low < high) {
-        const int mid = (low + high) / 2;
-
-        if (limits[mid] > value)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return low < n ? low : n - 1;
-}
-
-static mf_status histogram_fill(const mf_kernel *k, const double *limits, int n, double *counts,
-                                Tensorflow__HistogramProto *h)
+static mf_status check_finite(const mf_kernel *k)
 {
     const mf_tensor *values = k->in[1];
 
-    h->min = DBL_MAX;
-    h->max = -DBL_MAX;
     for (int64_t i = 0; i < values->count; i++) {
         const double v = mf_tensor_float_at(values, i);
 
@@ -148,52 +107,31 @@ static mf_status histogram_fill(const mf_kernel *k, const double *limits, int n,
             return MF_FAIL(MF_INVALID_ARGUMENT, "Nan in summary histogram for: %s", k->node->name);
         if (isinf(v))
             return MF_FAIL(MF_INVALID_ARGUMENT, "Infinity in Histogram for: %s", k->node->name);
-        counts[bucket_of(limits, n, v)] += 1;
-        h->min = v < h->min ? v : h->min;
-        h->max = v > h->max ? v : h->max;
-        h->num += 1;
-        h->sum += v;
-        h->sum_squares += v * v;
     }
     return MF_OK;
-}
-
-/* Empty buckets in a row are written as one. */
-static void histogram_compact(const double *limits, const double *counts, int n,
-                              Tensorflow__HistogramProto *h)
-{
-    for (int i = 0; i < n;) {
-        double end = limits[i], count = counts[i];
-
-        for (i++; count <= 0 && i < n && counts[i] <= 0; i++) {
-            end = limits[i];
-            count = counts[i];
-        }
-        h->bucket_limit[h->n_bucket_limit++] = end;
-        h->bucket[h->n_bucket++] = count;
-    }
 }
 
 static mf_status histogram_add(const mf_kernel *k, mf_summary *s)
 {
     const mf_string *tag = mf_strings(k->in[0]);
-    double *limits = MF_ARENA_ARRAY(s->arena, double, LIMITS_MAX);
-    double *counts = MF_ARENA_ARRAY(s->arena, double, LIMITS_MAX);
+    mf_histogram *of = MF_ARENA_NEW(s->arena, mf_histogram);
     Tensorflow__HistogramProto *h = MF_ARENA_NEW(s->arena, Tensorflow__HistogramProto);
     Tensorflow__Summary__Value *v;
-    int n;
 
     MF_TRY(mf_summary_value(s, mf_string_data(tag), tag->len, &v));
-    if (!limits || !counts || !h)
+    if (!of || !h)
         return MF_NOMEM("a histogram");
+    MF_TRY(check_finite(k));
+    mf_histogram_of(k->in[1], of);
     tensorflow__histogram_proto__init(h);
-    h->bucket_limit = MF_ARENA_ARRAY(s->arena, double, LIMITS_MAX);
-    h->bucket = MF_ARENA_ARRAY(s->arena, double, LIMITS_MAX);
-    if (!h->bucket_limit || !h->bucket)
-        return MF_NOMEM("a histogram");
-    n = bucket_limits(limits);
-    MF_TRY(histogram_fill(k, limits, n, counts, h));
-    histogram_compact(limits, counts, n, h);
+    h->min = of->min;
+    h->max = of->max;
+    h->num = of->num;
+    h->sum = of->sum;
+    h->sum_squares = of->sum_squares;
+    h->bucket_limit = of->limit;
+    h->bucket = of->count;
+    h->n_bucket_limit = h->n_bucket = (size_t)of->n;
     v->value_case = TENSORFLOW__SUMMARY__VALUE__VALUE_HISTO;
     v->histo = h;
     return MF_OK;

@@ -1,68 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* summary_image.c - ImageSummary: a batch of images as PNG files inside a Summary message. */
+#include "formats/image.h"
 #include "ops/summary_util.h"
 
 #include <math.h>
-#include <png.h>
 
 typedef struct image {
     int64_t height, width, channels;
     uint8_t *pixels; /* height * width * channels */
 } image;
-
-/* ---- PNG ---- */
-
-static void on_error(png_structp png, png_const_charp message)
-{
-    (void)message;
-    png_longjmp(png, 1);
-}
-static void on_warning(png_structp png, png_const_charp message)
-{
-    (void)png;
-    (void)message;
-}
-static void on_write(png_structp png, png_bytep data, size_t len)
-{
-    mf_buf_bytes(png_get_io_ptr(png), data, len);
-}
-static void on_flush(png_structp png)
-{
-    (void)png;
-}
-
-/* Nothing here may need releasing by a destructor: libpng leaves by longjmp. */
-static bool png_write_all(png_structp png, png_infop info, const image *im, mf_buf *out)
-{
-    const int colour = im->channels == 1   ? PNG_COLOR_TYPE_GRAY
-                       : im->channels == 3 ? PNG_COLOR_TYPE_RGB
-                                           : PNG_COLOR_TYPE_RGB_ALPHA;
-
-    if (setjmp(png_jmpbuf(png)))
-        return false;
-    png_set_write_fn(png, out, on_write, on_flush);
-    png_set_IHDR(png, info, (png_uint_32)im->width, (png_uint_32)im->height, 8, colour,
-                 PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
-    png_write_info(png, info);
-    for (int64_t y = 0; y < im->height; y++)
-        png_write_row(png, im->pixels + y * im->width * im->channels);
-    png_write_end(png, NULL);
-    return true;
-}
-
-static mf_status png_encode(const image *im, mf_buf *out)
-{
-    png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, on_error, on_warning);
-    png_infop info = png ? png_create_info_struct(png) : NULL;
-    const bool written = info && png_write_all(png, info, im, out);
-
-    if (png)
-        png_destroy_write_struct(&png, &info);
-    if (!written)
-        return MF_FAIL(MF_INTERNAL, "an image of %lld x %lld pixels could not be written as PNG",
-                       (long long)im->width, (long long)im->height);
-    return mf_buf_finish(out);
-}
 
 /* ---- pixels ---- */
 
@@ -111,6 +57,7 @@ static void bad_colour(const mf_node *node, uint8_t bad[4])
 
 static mf_status add_image(mf_summary *s, const image *im, const char *tag)
 {
+    const mf_image size = { im->height, im->width, im->channels };
     Tensorflow__Summary__Image *message = MF_ARENA_NEW(s->arena, Tensorflow__Summary__Image);
     Tensorflow__Summary__Value *v;
     mf_buf buf = { 0 };
@@ -120,7 +67,7 @@ static mf_status add_image(mf_summary *s, const image *im, const char *tag)
     if (!message)
         return MF_NOMEM("an image");
     tensorflow__summary__image__init(message);
-    MF_TRY_TO(done, png_encode(im, &buf));
+    MF_TRY_TO(done, mf_png_encode(im->pixels, &size, &buf));
     message->height = (int32_t)im->height;
     message->width = (int32_t)im->width;
     message->colorspace = (int32_t)im->channels;
