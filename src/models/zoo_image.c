@@ -196,7 +196,7 @@ const mf_zoo_kind mf_zoo_image[] = {
       "two 5x5 convolutions with pooling, then dense 1024: "
       "the network of TensorFlow's tutorial",
       IMAGE, MNIST, CLASSES, cnn_build },
-    { "cnn-small", "{width: int >= 1 = 16, dropout: float = 0.2, momentum: float = 0.9}",
+    { "cnn-small", "{width: int >= 1 = 16, dropout: float = 0.1, momentum: float = 0.9}",
       "six 3x3 convolutions with batch normalisation, below 100,000 parameters", IMAGE, MNIST,
       CLASSES, cnn_small_build },
     { "resnet8", RESNET, "residual network of three blocks", IMAGE, CIFAR, CLASSES, resnet8_build },

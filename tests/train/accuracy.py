@@ -21,7 +21,7 @@ RECIPES = {
                      "--lr", "0.06", "--schedule", "one_cycle"], "accuracy", 0.91, False),
     "cnn": (["--model", "cnn", *FASHION, "--epochs", "6", "--optimizer", "momentum", "--lr", "0.06",
              "--schedule", "one_cycle"], "accuracy", 0.916, False),
-    "cnn-small": (["--model", "cnn-small dropout=0.1", *FASHION, "--epochs", "14", "--optimizer",
+    "cnn-small": (["--model", "cnn-small", *FASHION, "--epochs", "14", "--optimizer",
                    "adam", "--lr", "0.004", "--schedule", "one_cycle", "--augment", "flip=true"],
                   "accuracy", 0.925, False),
     "resnet20": (["--model", "resnet20", *FASHION, "--epochs", "30", "--optimizer",

@@ -171,7 +171,7 @@ MF_TEST(models_learning_images)
     check_learns("mlp dropout=0.1", MNIST, 0, 0.1);
     check_learns("fashion-cnn", MNIST, 0, 0.05);
     check_learns("cnn dropout=0.1", SMALL, 0, 0.05);
-    check_learns("cnn-small dropout=0.1", MNIST, 0, 0.1);
+    check_learns("cnn-small", MNIST, 0, 0.1);
     check_learns("resnet8", SMALL, 0, 0.1);
 }
 
