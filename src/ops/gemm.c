@@ -183,6 +183,16 @@ static int64_t tile_scratch(const mf_gemm *g, const gemm_tile *t)
     return packed + parts * t->m * t->n;
 }
 
+/* sum + x * y, as the tiles do it. */
+static inline v8f f32_muladd(v8f sum, float x, v8f y)
+{
+#if defined(__FMA__)
+    return (v8f)_mm256_fmadd_ps(_mm256_set1_ps(x), (__m256)y, (__m256)sum);
+#else
+    return sum + ((v8f){ 0 } + x) * y;
+#endif
+}
+
 #include "ops/gemm_shards.h"
 
 typedef struct tile_job {
@@ -391,7 +401,7 @@ static void cut_tiles(gemm_job *job)
     job->tiles_n = (g->n + n - 1) / n;
 }
 
-mf_status mf_gemm_run(const mf_kernel *k, const mf_gemm *g)
+static mf_status run(const mf_kernel *k, const mf_gemm *g)
 {
     const mf_dtype type = compute_type(g->c_type);
     gemm_job job = { .g = g, .batch = 1, .batch_per_piece = 1 };
@@ -425,4 +435,19 @@ mf_status mf_gemm_run(const mf_kernel *k, const mf_gemm *g)
                        "no memory to multiply matrices (%lld bytes per tile)",
                        (long long)job.scratch);
     return MF_OK;
+}
+
+mf_status mf_gemm_run(const mf_kernel *k, const mf_gemm *g)
+{
+    mf_gemm with_shards = *g;
+    mf_tensor table = { 0 };
+    mf_status st;
+
+    if (g->shards == 0)
+        return run(k, g);
+    st = find_shards(&with_shards, &table);
+    if (st == MF_OK)
+        st = run(k, &with_shards);
+    mf_tensor_clear(&table);
+    return st;
 }

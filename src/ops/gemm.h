@@ -30,6 +30,7 @@ typedef struct mf_gemm {
     int64_t batch_dims[MF_MAX_RANK]; /* outermost first */
     int64_t shards, samples; /* 0, or k is a multiple of the samples of a batch, cut into shards
                                 whose products are added in the fixed tree; floats only, no batch */
+    const int64_t *shard_k; /* mf_gemm_run()'s own */
     const mf_then *then; /* NULL, or called with what is finished of C, of C's own type */
 } mf_gemm;
 

@@ -9,10 +9,24 @@
 
 enum { DEPTH = 32 }; /* of the stack: more than the bits of any number of shards */
 
-/* Where shard s begins along k. */
-static int64_t shard_k(const mf_gemm *g, int64_t s)
+/* Shards that are not empty. */
+static int64_t shard_count(const mf_gemm *g)
 {
-    return g->k / g->samples * mf_shard_begin(g->samples, g->shards, s);
+    return g->shards < g->samples ? g->shards : g->samples;
+}
+
+/* Where shards begin along k, and the last one ends: worked out once, for dividing is slow. */
+static mf_status find_shards(mf_gemm *g, mf_tensor *table)
+{
+    const int64_t shards = shard_count(g), per_sample = g->k / g->samples;
+    int64_t *k;
+
+    MF_TRY(mf_tensor_alloc(table, MF_DTYPE_I64, &MF_SHAPE(shards + 1)));
+    k = table->data;
+    for (int64_t s = 0; s <= shards; s++)
+        k[s] = per_sample * mf_shard_begin(g->samples, g->shards, s);
+    g->shard_k = k;
+    return MF_OK;
 }
 
 static void add_block(float *to, const float *from, int64_t n)
@@ -35,17 +49,74 @@ static void shard_block(int mr, int64_t k, const float *a, const float *b, float
                          to, f32_nr, add || k0 > 0);
 }
 
+enum { QUAD_K = 32 }; /* of a shard, at most: one slice, and short enough for loads not to matter */
+
+/* Two rows and two vectors of columns. */
+typedef struct quad_sum {
+    v8f r0c0, r0c1, r1c0, r1c1;
+} quad_sum;
+
+static inline __attribute__((always_inline)) quad_sum quad_shard(int64_t from, int64_t to,
+                                                                 const float *a, const float *b)
+{
+    quad_sum s = { 0 };
+
+    for (int64_t p = from; p < to; p++) {
+        const float x0 = a[p * MR], x1 = a[p * MR + 1];
+        v8f y0, y1;
+
+        memcpy(&y0, b + p * f32_nr, sizeof y0);
+        memcpy(&y1, b + p * f32_nr + 8, sizeof y1);
+        s.r0c0 = f32_muladd(s.r0c0, x0, y0);
+        s.r0c1 = f32_muladd(s.r0c1, x0, y1);
+        s.r1c0 = f32_muladd(s.r1c0, x1, y0);
+        s.r1c1 = f32_muladd(s.r1c1, x1, y1);
+    }
+    return s;
+}
+
+static inline __attribute__((always_inline)) quad_sum quad_add(quad_sum x, quad_sum y)
+{
+    return (quad_sum){ x.r0c0 + y.r0c0, x.r0c1 + y.r0c1, x.r1c0 + y.r1c0, x.r1c1 + y.r1c1 };
+}
+
+/* Two rows of a block over four shards, (0 + 1) + (2 + 3), without leaving the registers. k: where
+ * the shards begin and the last one ends. */
+static void quad_rows(const int64_t *k, const float *a, const float *b, float *to)
+{
+    const quad_sum first = quad_add(quad_shard(k[0], k[1], a, b), quad_shard(k[1], k[2], a, b));
+    const quad_sum second = quad_add(quad_shard(k[2], k[3], a, b), quad_shard(k[3], k[4], a, b));
+    const quad_sum sum = quad_add(first, second);
+
+    memcpy(to, &sum, sizeof sum); /* rows follow each other */
+}
+
+/* The first shard is the largest. */
+static bool quad_fits(const int64_t *k, int64_t s, int64_t shards)
+{
+    return s % 4 == 0 && s + 4 <= shards && k[s + 1] - k[s] <= QUAD_K;
+}
+
 /* a: a strip packed over all of k; b: a panel. */
 static void tree_block(const mf_gemm *g, int mr, const float *a, const float *b, float *out)
 {
     float stack[DEPTH][BLOCK_SIZE];
-    const int64_t shards = g->shards < g->samples ? g->shards : g->samples;
+    const int64_t shards = shard_count(g);
     int depth = 0;
 
     for (int64_t s = 0; s < shards; s++) {
-        const int64_t k0 = shard_k(g, s), k = shard_k(g, s + 1) - k0;
-        const bool pair = s % 2 == 1 && k <= slice_of_k(k); /* added while still in registers */
+        const int64_t k0 = g->shard_k[s], k = g->shard_k[s + 1] - k0;
+        const bool pair = s % 2 == 1 && k <= MF_GEMM_K; /* added while still in registers */
 
+        if (quad_fits(g->shard_k, s, shards)) { /* strips are filled up to an even number of rows */
+            for (int i = 0; i < mr; i += 2)
+                quad_rows(g->shard_k + s, a + i, b, stack[depth] + i * f32_nr);
+            depth++;
+            s += 3;
+            for (int64_t t = (s + 1) / 4; t % 2 == 0; t /= 2, depth--)
+                add_block(stack[depth - 2], stack[depth - 1], BLOCK_SIZE);
+            continue;
+        }
         shard_block(mr, k, a + k0 * MR, b + k0 * f32_nr, stack[pair ? depth - 1 : depth], pair);
         depth += !pair;
         for (int64_t t = pair ? (s + 1) / 2 : s + 1; t % 2 == 0; t /= 2, depth--)
@@ -107,13 +178,13 @@ static int64_t long_scratch(const mf_gemm *g, const gemm_tile *t)
 static void long_tile(const mf_gemm *g, const gemm_tile *t, const f32_view *a, const f32_view *b,
                       float *c, float *scratch)
 {
-    const int64_t shards = g->shards < g->samples ? g->shards : g->samples, size = t->m * t->n;
+    const int64_t shards = shard_count(g), size = t->m * t->n;
     float *stack = scratch + tile_scratch(g, t);
     int depth = 0;
 
     for (int64_t s = 0; s < shards; s++) {
-        const int64_t k0 = shard_k(g, s);
-        const gemm_tile part = { t->i0, t->j0, t->m, t->n, shard_k(g, s + 1) - k0 };
+        const int64_t k0 = g->shard_k[s];
+        const gemm_tile part = { t->i0, t->j0, t->m, t->n, g->shard_k[s + 1] - k0 };
         f32_view pa = *a, pb = *b;
 
         pa.data = (const float *)a->data + k0 * a->col;
