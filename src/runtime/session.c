@@ -40,6 +40,12 @@ typedef struct compiled {
     int64_t used_at; /* for eviction */
 } compiled;
 
+/* What ends the runs that began under it. */
+typedef struct cancel_flag {
+    mf_cancel cancel;
+    int runs; /* that refer to it; guarded by the session's lock */
+} cancel_flag;
+
 struct mf_session {
     pthread_mutex_t lock;
     mf_graph *graph; /* guarded by lock */
@@ -51,9 +57,9 @@ struct mf_session {
     mf_resources *resources; /* variables, queues */
     bool owns_resources;
     mf_resources *node_state; /* generators and the like, by node */
-    mf_cancel *cancel; /* guarded by lock: replaced when raised */
+    cancel_flag *cancel; /* guarded by lock: replaced when raised */
     int running; /* guarded by lock */
-    pthread_cond_t idle;
+    pthread_cond_t idle; /* some run has ended */
     uint64_t disabled;
     char **allow_dirs;
     int n_allow_dirs;
@@ -80,20 +86,20 @@ static mf_status copy_dirs(mf_session *s, const mf_session_options *o)
     return MF_OK;
 }
 
-static mf_status cancel_new(mf_cancel **out)
+static mf_status cancel_new(cancel_flag **out)
 {
     *out = mf_calloc(1, sizeof **out);
     if (!*out)
         return MF_NOMEM("a session");
-    mf_cancel_init(*out);
+    mf_cancel_init(&(*out)->cancel);
     return MF_OK;
 }
 
-static void cancel_free(mf_cancel *c)
+static void cancel_free(cancel_flag *c)
 {
     if (!c)
         return;
-    mf_cancel_deinit(c);
+    mf_cancel_deinit(&c->cancel);
     mf_free(c);
 }
 
@@ -223,7 +229,7 @@ mf_status mf_session_extend(mf_session *session, const mf_graph *graph)
 
 void mf_session_cancel(mf_session *session)
 {
-    mf_cancel *old, *fresh = NULL;
+    cancel_flag *old, *fresh = NULL;
 
     if (!session->cancel || cancel_new(&fresh) != MF_OK)
         return;
@@ -231,10 +237,11 @@ void mf_session_cancel(mf_session *session)
     old = session->cancel;
     session->cancel = fresh;
     pthread_mutex_unlock(&session->lock);
-    mf_cancel_raise(old);
-    /* Runs that began under the old flag still refer to it. */
+    mf_cancel_raise(&old->cancel);
+    /* Runs that began under the old flag still refer to it. Later ones are not waited for: they may
+     * themselves wait for ever. */
     pthread_mutex_lock(&session->lock);
-    while (session->running > 0)
+    while (old->runs > 0)
         pthread_cond_wait(&session->idle, &session->lock);
     pthread_mutex_unlock(&session->lock);
     cancel_free(old);
@@ -530,7 +537,7 @@ mf_status mf_session_run(mf_session *session, const mf_run_options *options,
     const names n = { feed_names, fetches, targets, n_feeds, n_fetches, n_targets };
     mf_tensor few[STACK_RESULTS] = { { 0 } }, *values = few;
     compiled *c = NULL;
-    mf_cancel *cancel;
+    cancel_flag *cancel;
     mf_status st = MF_OK;
 
     if (n_fetches == 0 && n_targets == 0)
@@ -542,15 +549,17 @@ mf_status mf_session_run(mf_session *session, const mf_run_options *options,
             return MF_NOMEM("results");
     }
     pthread_mutex_lock(&session->lock);
+    st = get_compiled(session, &n, feeds, &c); /* which may let go of the lock */
     cancel = session->cancel;
-    st = get_compiled(session, &n, feeds, &c);
     session->running += st == MF_OK;
+    cancel->runs += st == MF_OK;
     pthread_mutex_unlock(&session->lock);
     if (st == MF_OK) {
-        st = run_compiled(session, c, cancel, options, feeds, values);
+        st = run_compiled(session, c, &cancel->cancel, options, feeds, values);
         pthread_mutex_lock(&session->lock);
         c->users--;
-        if (--session->running == 0)
+        session->running--;
+        if (--cancel->runs == 0)
             pthread_cond_broadcast(&session->idle);
         pthread_mutex_unlock(&session->lock);
     }
