@@ -12,6 +12,8 @@ typedef struct mf_emitted {
     mf_spread *spread; /* by port */
     mf_output *whole; /* by port: of the whole batch; NULL: there is none */
     mf_output **part; /* by shard: NULL (not made yet), or by port */
+    /* Behind the ports stands one more: the node itself, for control edges; empty where there is no
+     * node of its own. */
 } mf_emitted;
 
 static bool is_op(const mf_node *n, const char *name)
@@ -51,11 +53,13 @@ static mf_status add_controls(mf_shard_map *m, const mf_node *n, mf_node *twin, 
     for (int i = 0; i < n->n_controls; i++) {
         const mf_emitted *e = &m->done[n->controls[i]->id];
 
-        if (e->whole && n->controls[i]->n_outputs > 0)
-            mf_control(m->c->graph, twin, e->whole[0].node);
+        const int node = n->controls[i]->n_outputs;
+
+        if (e->whole)
+            mf_control(m->c->graph, twin, e->whole[node].node);
         for (int64_t s = 0; e->part && s < m->shards; s++) {
-            if (e->part[s] && (shard < 0 || shard == s) && n->controls[i]->n_outputs > 0)
-                mf_control(m->c->graph, twin, e->part[s][0].node);
+            if (e->part[s] && (shard < 0 || shard == s))
+                mf_control(m->c->graph, twin, e->part[s][node].node);
         }
     }
     if (m->pivot && n->n_inputs == 0)
@@ -117,7 +121,7 @@ static mf_status part_of_node(mf_shard_map *m, const mf_node *n, int64_t s)
     before = mf_inline_enter(m->c, m->part_place[s]);
     MF_TRY(mf_inline_clone(m->c, n, m->part_name[s], m->node->device, in, &twin));
     (void)mf_inline_enter(m->c, before);
-    for (int i = 0; i < n->n_outputs; i++)
+    for (int i = 0; i <= n->n_outputs; i++)
         e->part[s][i] = (mf_output){ twin, i };
     MF_TRY(mark_part(m, n, twin));
     return add_controls(m, n, twin, s);
@@ -150,7 +154,7 @@ static mf_status emit_whole(mf_shard_map *m, const mf_node *n, mf_spread spread,
     before = mf_inline_enter(m->c, m->whole_place);
     MF_TRY(mf_inline_clone(m->c, n, m->whole_name, m->node->device, in, twin));
     (void)mf_inline_enter(m->c, before);
-    for (int i = 0; i < n->n_outputs; i++)
+    for (int i = 0; i <= n->n_outputs; i++)
         e->whole[i] = (mf_output){ *twin, i };
     return add_controls(m, n, *twin, -1);
 }
@@ -279,7 +283,7 @@ static mf_status emit_argument(mf_shard_map *m, const mf_node *n)
     e->whole = MF_ARENA_ARRAY(m->arena, mf_output, 2);
     if (!e->whole)
         return MF_NOMEM("shards");
-    e->whole[0] = m->in[index];
+    e->whole[0] = e->whole[1] = m->in[index];
     e->spread[0] = index < m->n_batched ? MF_ROWS : MF_SHARED;
     return MF_OK;
 }
@@ -301,7 +305,7 @@ static mf_status emit_by_shard(mf_shard_map *m, const mf_node *n)
     MF_TRY(emit_parts(m, n));
     if (!m->clever || !normalises(n))
         return MF_OK;
-    e->whole = MF_ARENA_ARRAY(m->arena, mf_output, n->n_outputs);
+    e->whole = MF_ARENA_ARRAY(m->arena, mf_output, n->n_outputs + 1);
     if (!e->whole)
         return MF_NOMEM("shards");
     MF_TRY(concat_parts(m, (mf_output){ (mf_node *)(uintptr_t)n, 0 }, &e->whole[0]));
@@ -426,7 +430,7 @@ static void choose_training(mf_graph *body)
     }
 }
 
-/* Keep of the order what results and effects need. */
+/* Keep of the order what results need. */
 static mf_status drop_unneeded(mf_shard_map *m)
 {
     bool *needed = MF_ARENA_ARRAY(m->arena, bool, m->body->n_nodes);
@@ -437,7 +441,12 @@ static mf_status drop_unneeded(mf_shard_map *m)
     for (int64_t i = m->n_order - 1; i >= 0; i--) {
         const mf_node *u = m->order[i];
 
-        if (is_op(u, "_Retval") || mf_node_attr(u, "_control_ret"))
+        if (mf_node_attr(u, "_control_ret"))
+            return MF_FAIL(
+                MF_UNIMPLEMENTED,
+                "{{node %s}}: function %s has effects, which cannot be mapped over shards",
+                m->node->name, m->function->name);
+        if (is_op(u, "_Retval"))
             needed[u->id] = true;
         for (int k = 0; needed[u->id] && k < u->n_inputs; k++)
             needed[u->inputs[k].node->id] = true;

@@ -16,7 +16,6 @@
 #include "train/loss_scale.h"
 #include "train/precision.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* What a shard gives, in one list, and how it is joined. */
@@ -246,7 +245,7 @@ static void list_types(const mf_outputs *list, int from, int to, mf_buf *out)
     for (int i = from; i < to; i++)
         mf_buf_printf(out, "%s%s", i > from ? "," : "",
                       mf_dtype_name(mf_type_base(list->at[i].node->out_types[list->at[i].port])));
-    mf_buf_printf(out, "%s", "");
+    mf_buf_str(out, ""); /* a list without elements is text too */
 }
 
 static mf_status map_shards(builder *b)
