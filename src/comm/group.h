@@ -2,9 +2,9 @@
 /* group.h - tasks that do something together: collectives.
  *
  * All members call the same collectives in the same order. Every call carries its step and a
- * deadline; a member that dies, fails or does not come frees the others with an error that names it:
- * UNAVAILABLE (gone), DEADLINE_EXCEEDED (did not come), ABORTED (it gave up, with its reason). After
- * an error the group is of no use any more: make another one, of a later epoch.
+ * deadline; a member that dies, fails or does not come frees the others with an error that names
+ * it: UNAVAILABLE (gone), DEADLINE_EXCEEDED (did not come), ABORTED (it gave up, with its reason).
+ * After an error the group is of no use any more: make another one, of a later epoch.
  *
  * One implementation per file: shared.c (memory that all see), and over connections (comm/net.h)
  * one algorithm per file. */

@@ -38,8 +38,9 @@ struct mf_segment {
 /* Member `rank`'s area in an even or odd turn; rank `ranks`: the common result. */
 static inline char *mf_segment_area(const mf_segment *s, int rank, unsigned turn)
 {
-    const size_t head = (sizeof(mf_segment_header) +
-                         (size_t)s->head->ranks * sizeof(mf_segment_words) + 4095) & ~(size_t)4095;
+    const size_t head =
+        (sizeof(mf_segment_header) + (size_t)s->head->ranks * sizeof(mf_segment_words) + 4095) &
+        ~(size_t)4095;
 
     return (char *)s->head + head + ((size_t)rank * 2 + (turn & 1)) * (size_t)s->area;
 }
@@ -48,7 +49,7 @@ static inline char *mf_segment_area(const mf_segment *s, int rank, unsigned turn
 void mf_segment_say(mf_segment *s, int rank, atomic_uint *word, unsigned turn);
 
 /* Wait until *word of member `rank` stands at `turn` or later. */
-MF_MUST mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective *c, int rank,
-                                  atomic_uint *word, unsigned turn);
+MF_MUST mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective *c,
+                                  int rank, atomic_uint *word, unsigned turn);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shared.c - collectives in memory that all members see (segment.h). Long vectors go through it in
  * chunks that stay in the cache. */
-#include "comm/segment.h"
-
 #include "base/mem.h"
+#include "comm/segment.h"
 
 #include <string.h>
 
@@ -99,8 +98,7 @@ static void find_parts(reduction *x, int64_t from)
                                    ? (const char *)x->r->data[i] + (size_t)x->at * x->cell
                                    : area + (size_t)(i * x->count) * x->cell;
 
-            x->parts[n++] =
-                (mf_tree_part){ x->r->parts[r][i], data + (size_t)from * x->cell };
+            x->parts[n++] = (mf_tree_part){ x->r->parts[r][i], data + (size_t)from * x->cell };
         }
     }
 }
@@ -125,8 +123,8 @@ static mf_status add_slices(reduction *x, char *out)
     MF_TRY(add_up(x, from, to, result + (size_t)from * x->cell));
     mf_segment_say(s->seg, s->head.rank, &words(s, s->head.rank)->reduced, s->turn + 1);
     for (int r = 0; r < s->head.size; r++)
-        MF_TRY(mf_segment_wait(s->seg, &s->head, &x->r->call, r, &words(s, r)->reduced,
-                               s->turn + 1));
+        MF_TRY(
+            mf_segment_wait(s->seg, &s->head, &x->r->call, r, &words(s, r)->reduced, s->turn + 1));
     memcpy(out, result, (size_t)x->count * x->cell);
     return MF_OK;
 }

@@ -3,10 +3,11 @@
  *
  *     for stride 1, 2, 4 ...: sum[i] += sum[i + stride], i a multiple of 2*stride
  *
- * A node of that tree is a range of leaves [lo, hi): lo is a multiple of a power of two, and hi lies
- * that power further, or at the end of the tree. Who owns neighbouring leaves adds what it can add
- * without the others: the largest nodes within its range. Every algorithm below moves such partial
- * sums about and adds siblings; so neither the algorithm nor who owns what shows in the result. */
+ * A node of that tree is a range of leaves [lo, hi): lo is a multiple of a power of two, and hi
+ * lies that power further, or at the end of the tree. Who owns neighbouring leaves adds what it can
+ * add without the others: the largest nodes within its range. Every algorithm below moves such
+ * partial sums about and adds siblings; so neither the algorithm nor who owns what shows in the
+ * result. */
 #ifndef MF_COMM_TREE_H
 #define MF_COMM_TREE_H
 
@@ -24,8 +25,8 @@ enum {
 /* The largest nodes that make up [from, to) in a tree of `leaves`, from left to right; how many. */
 int mf_tree_parts(int64_t leaves, int64_t from, int64_t to, mf_tree_node *parts);
 
-/* The same for who computes the shards [first, first + count) of `shards` and has so many samples in
- * a batch: shards without samples, which are the last ones, are not in the tree. */
+/* The same for who computes the shards [first, first + count) of `shards` and has so many samples
+ * in a batch: shards without samples, which are the last ones, are not in the tree. */
 int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples,
                   mf_tree_node *parts);
 

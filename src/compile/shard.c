@@ -12,6 +12,7 @@
  * With several turns (micro-batches) this happens to one group of shards after the other, so that
  * less lies in memory at a time. A group is a whole branch of the tree: again, the same bits. */
 #include "compile/shard.h"
+
 #include "graph/exchange.h"
 
 #include <string.h>

@@ -34,8 +34,8 @@ static mf_status map_parts(const mf_shard_map *all, parts *p)
 {
     const mf_exchange *x = all->c->exchange;
 
-    p->n = mf_tree_share(mf_node_int(all->node, "shards"), x->first, x->count, all->samples,
-                         p->node);
+    p->n =
+        mf_tree_share(mf_node_int(all->node, "shards"), x->first, x->count, all->samples, p->node);
     for (int i = 0; i < p->n; i++) {
         const int64_t from = mf_shard_map_begin(all, p->node[i].lo - x->first);
         mf_shard_map m = *all;

@@ -175,8 +175,8 @@ const mf_op mf_ops_shard[] = {
       .grad = mf_grad_none,
       .prepare = uniform_prepare,
       .run = uniform_run,
-      .samples = MF_SAMPLES("f32[3,5]~ i64[2]{7,9} ; stream=3",
-                            "f32[2]~ i64[2]{7,9} ; stream=3 offset=4",
-                            "f32[3,5]~ i64[3]{7,9,100} ; stream=3", "f32[2]~ i64[1]{7} !fails") },
+      .samples =
+          MF_SAMPLES("f32[3,5]~ i64[2]{7,9} ; stream=3", "f32[2]~ i64[2]{7,9} ; stream=3 offset=4",
+                     "f32[3,5]~ i64[3]{7,9,100} ; stream=3", "f32[2]~ i64[1]{7} !fails") },
     { 0 },
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shared.c - groups that meet in shared memory: threads, and processes that are killed. */
 #include "base/clock.h"
-#include "unit/comm/groups.h"
 #include "mf_test.h"
+#include "unit/comm/groups.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *const names[] = { "worker 0", "worker 1", "worker 2", "worker 3", "worker 4",
-                                     "worker 5", "worker 6", "worker 7" };
+static const char *const names[] = { "worker 0", "worker 1", "worker 2", "worker 3",
+                                     "worker 4", "worker 5", "worker 6", "worker 7" };
 
 typedef struct member {
     mf_segment *segment;
