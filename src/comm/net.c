@@ -229,7 +229,7 @@ static void gone(mf_inbox *in, int peer, const char *why)
 }
 
 const mf_inbox_kind mf_net_inbox = {
-    .hello = mf_net_hello, .begin = begin, .end = end, .gone = gone
+    .greeting = mf_net_greeting, .hello = mf_net_hello, .begin = begin, .end = end, .gone = gone
 };
 
 /* ---- sending ---- */

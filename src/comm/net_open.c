@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/net_private.h"
+#include "comm/transports.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,6 +134,17 @@ static mf_status remember(mf_net *n, const char *text, int task)
     pthread_cond_broadcast(&n->changed);
     pthread_mutex_unlock(&n->lock);
     return MF_OK;
+}
+
+const char *mf_net_greeting(mf_inbox *in, const char *address)
+{
+    mf_net *n = (mf_net *)in;
+
+    if (make_hello(n, address) != MF_OK)
+        return NULL;
+    if (!n->peers[n->self].address)
+        n->peers[n->self].address = mf_strdup(address);
+    return n->hello;
 }
 
 mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer)
@@ -309,33 +321,23 @@ static mf_status copy_tasks(mf_net *n, const mf_net_options *o)
     return MF_OK;
 }
 
-/* Where to listen when nobody has said: some name that is not taken. */
-static const char *own_address(const mf_net *n, char text[64])
-{
-    if (n->peers[n->self].address)
-        return n->peers[n->self].address;
-    (void)snprintf(text, 64, "any-%d-%016llx", (int)getpid(), (unsigned long long)mf_random_seed());
-    return text;
-}
-
 static mf_status open_all(mf_net *n, const mf_net_options *o)
 {
     const mf_transport_kind *kind = o->transport ? o->transport : &mf_transport_local;
     const int64_t timeout = o->timeout_ns > 0 ? o->timeout_ns : 300000000000;
-    mf_transport_options t = { .inbox = &n->inbox, .self = o->self, .n_peers = o->n_tasks };
+    mf_transport_options t = {
+        .inbox = &n->inbox, .self = o->self, .n_peers = o->n_tasks, .security = o->security
+    };
     bool known = true;
-    char text[64];
 
     MF_TRY(copy_tasks(n, o));
     for (int i = 0; i < o->n_tasks; i++)
-        known &= o->tasks[i].address != NULL;
+        known &= o->tasks[i].address != NULL || kind->knows_peers;
     if (!known && !n->peers[0].address)
         return MF_FAIL(MF_INVALID_ARGUMENT, "neither addresses nor a place to meet are given");
-    t.address = own_address(n, text);
-    MF_TRY(make_hello(n, t.address));
-    t.hello = n->hello;
-    if (!n->peers[n->self].address)
-        n->peers[n->self].address = mf_strdup(t.address);
+    t.address = n->peers[n->self].address;
+    t.meet = n->peers[0].address;
+    mf_security_fill(&t.security);
     n->peers[n->self].here = true;
     MF_TRY(kind->open(&t, &n->transport));
     return meet(n, known, mf_clock_ns() + timeout);

@@ -58,6 +58,7 @@ struct mf_net {
 };
 
 extern const mf_inbox_kind mf_net_inbox;
+const char *mf_net_greeting(mf_inbox *in, const char *address);
 mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer);
 /* "cannot send to worker 2 at 127.0.0.1:2222: ", until the thread's next. */
 const char *mf_net_sentence(const mf_net *n, const char *before, int task);
