@@ -125,7 +125,7 @@ bool mf_cluster_role(mf_cluster *c, const char *name, const char *place, mf_role
 void mf_cluster_add(mf_cluster *c, mf_role role, int64_t index, const char *address,
                     const char *from)
 {
-    mf_task t = { .role = role, .index = (int)index, .from = from };
+    mf_cluster_task t = { .role = role, .index = (int)index, .from = from };
     mf_address parts;
     mf_address_error error;
 
@@ -158,7 +158,7 @@ void mf_cluster_own(mf_cluster *c, mf_role role, int64_t index, const char *from
 
 static int by_role_and_index(const void *a, const void *b)
 {
-    const mf_task *x = a, *y = b;
+    const mf_cluster_task *x = a, *y = b;
 
     if (x->role != y->role)
         return x->role < y->role ? -1 : 1;
@@ -170,8 +170,8 @@ static void check_doubles(mf_cluster *c)
     mf_map seen = { 0 };
 
     for (int i = 0; i < c->n_tasks; i++) {
-        mf_task *t = &c->tasks[i];
-        const mf_task *other = t->address ? mf_map_find(&seen, t->address) : NULL;
+        mf_cluster_task *t = &c->tasks[i];
+        const mf_cluster_task *other = t->address ? mf_map_find(&seen, t->address) : NULL;
 
         if (i > 0 && by_role_and_index(&t[-1], t) == 0)
             mf_cluster_mistake(c, t->from, "give every task an index of its own",
@@ -208,7 +208,7 @@ static void not_listed(mf_cluster *c)
 
 static void find_self(mf_cluster *c, const mf_cluster_request *request)
 {
-    const mf_task *t;
+    const mf_cluster_task *t;
 
     if (!c->own_known && c->n_tasks == 1 && !request->client)
         mf_cluster_own(c, c->tasks[0].role, c->tasks[0].index, "the only task");
@@ -230,13 +230,13 @@ static void find_self(mf_cluster *c, const mf_cluster_request *request)
 
 static void number_local(mf_cluster *c)
 {
-    const mf_task *me = mf_cluster_self(c);
+    const mf_cluster_task *me = mf_cluster_self(c);
 
     if (c->local_size >= 0 || !me || !me->host)
         return;
     c->local_rank = c->local_size = 0;
     for (int i = 0; i < c->n_tasks; i++) {
-        const mf_task *t = &c->tasks[i];
+        const mf_cluster_task *t = &c->tasks[i];
 
         if (t->host && strcasecmp(t->host, me->host) == 0) {
             c->local_rank += i < c->self;
@@ -249,7 +249,7 @@ static void number_tasks(mf_cluster *c)
 {
     c->addresses = c->n_tasks > 0;
     for (int i = 0; i < c->n_tasks; i++) {
-        const mf_task *t = &c->tasks[i];
+        const mf_cluster_task *t = &c->tasks[i];
 
         c->size += mf_role_trains(t->role);
         if (t->role != MF_ROLE_EVALUATOR || t->address)
@@ -264,7 +264,7 @@ static void number_tasks(mf_cluster *c)
 /* Rank 0's address, unless the engine said something else; a sparse list may not have it. */
 static void find_rendezvous(mf_cluster *c)
 {
-    const mf_task *first = mf_cluster_rank(c, 0);
+    const mf_cluster_task *first = mf_cluster_rank(c, 0);
 
     if (!c->rendezvous && first && c->n_tasks > 1 && mf_cluster_is_chief(c, first))
         c->rendezvous = first->address;
@@ -272,7 +272,7 @@ static void find_rendezvous(mf_cluster *c)
 
 static void check_chief(mf_cluster *c)
 {
-    const mf_task *second = mf_cluster_find(c, MF_ROLE_CHIEF, 1);
+    const mf_cluster_task *second = mf_cluster_find(c, MF_ROLE_CHIEF, 1);
 
     if (second)
         mf_cluster_mistake(c, second->from, "list the others as workers",

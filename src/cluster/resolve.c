@@ -142,9 +142,9 @@ static void compare(mf_cluster *c, const mf_cluster *other)
     if (c->self == other->self && c->n_tasks == other->n_tasks && c->rank == other->rank)
         return;
     if (mf_cluster_self(c))
-        (void)mf_task_name(mf_cluster_self(c), mine);
+        (void)mf_cluster_task_name(mf_cluster_self(c), mine);
     if (mf_cluster_self(other))
-        (void)mf_task_name(mf_cluster_self(other), its);
+        (void)mf_cluster_task_name(mf_cluster_self(other), its);
     mf_cluster_note(c, "%s says %s of %d, %s says %s of %d: %s is stronger and is used",
                     c->convention, mine, c->n_tasks, other->convention, its, other->n_tasks,
                     c->convention);

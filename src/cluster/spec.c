@@ -38,13 +38,13 @@ bool mf_role_find(const char *name, mf_role *out)
     return false;
 }
 
-const mf_task *mf_cluster_find(const mf_cluster *cluster, mf_role role, int index)
+const mf_cluster_task *mf_cluster_find(const mf_cluster *cluster, mf_role role, int index)
 {
     int low = 0, high = cluster->n_tasks;
 
     while (low < high) {
         const int middle = low + (high - low) / 2;
-        const mf_task *t = &cluster->tasks[middle];
+        const mf_cluster_task *t = &cluster->tasks[middle];
 
         if (t->role == role && t->index == index)
             return t;
@@ -56,12 +56,12 @@ const mf_task *mf_cluster_find(const mf_cluster *cluster, mf_role role, int inde
     return NULL;
 }
 
-const mf_task *mf_cluster_self(const mf_cluster *cluster)
+const mf_cluster_task *mf_cluster_self(const mf_cluster *cluster)
 {
     return cluster->self < 0 ? NULL : &cluster->tasks[cluster->self];
 }
 
-const mf_task *mf_cluster_rank(const mf_cluster *cluster, int rank)
+const mf_cluster_task *mf_cluster_rank(const mf_cluster *cluster, int rank)
 {
     return rank >= 0 && rank < cluster->size ? &cluster->tasks[rank] : NULL;
 }
@@ -75,7 +75,7 @@ int mf_cluster_count(const mf_cluster *cluster, mf_role role)
     return n;
 }
 
-bool mf_cluster_is_chief(const mf_cluster *cluster, const mf_task *task)
+bool mf_cluster_is_chief(const mf_cluster *cluster, const mf_cluster_task *task)
 {
     if (!task)
         return false;
@@ -85,7 +85,7 @@ bool mf_cluster_is_chief(const mf_cluster *cluster, const mf_task *task)
            mf_cluster_count(cluster, MF_ROLE_CHIEF) == 0;
 }
 
-const char *mf_task_name(const mf_task *task, char text[MF_TASK_NAME_MAX])
+const char *mf_cluster_task_name(const mf_cluster_task *task, char text[MF_TASK_NAME_MAX])
 {
     (void)snprintf(text, MF_TASK_NAME_MAX, "/job:%s/task:%d", mf_role_name(task->role),
                    task->index);

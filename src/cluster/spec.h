@@ -33,14 +33,14 @@ enum {
     MF_CLUSTER_MAX_BYTES = 16 << 20, /* of a description */
 };
 
-typedef struct mf_task {
+typedef struct mf_cluster_task {
     mf_role role;
     int index;
     const char *address; /* "host:port"; NULL: not known */
     const char *host; /* NULL: not known. Without the brackets of an IPv6 address */
     int port; /* 0: not known */
     const char *from; /* who said so: "TF_CONFIG cluster.worker[2]" */
-} mf_task;
+} mf_cluster_task;
 
 /* Something that was taken, and from where. */
 typedef struct mf_fact {
@@ -60,7 +60,7 @@ typedef struct mf_cluster {
     mf_arena *arena; /* everything below lives here */
     const char *convention; /* "flags", "TF_CONFIG", "torchrun", "Open MPI", "MPICH", "Slurm",
                                "hostfile" or "none" */
-    mf_task *tasks; /* by role, then index */
+    mf_cluster_task *tasks; /* by role, then index */
     int n_tasks;
     int self; /* place of this process in tasks; -1: it is a client */
     int rank, size; /* among the tasks that train together; rank is -1 for others */
@@ -97,18 +97,18 @@ static inline bool mf_role_trains(mf_role role)
 }
 
 /* NULL when absent. */
-const mf_task *mf_cluster_find(const mf_cluster *cluster, mf_role role, int index);
+const mf_cluster_task *mf_cluster_find(const mf_cluster *cluster, mf_role role, int index);
 /* This process; NULL for a client. */
-const mf_task *mf_cluster_self(const mf_cluster *cluster);
+const mf_cluster_task *mf_cluster_self(const mf_cluster *cluster);
 /* The task with this rank among those that train together; NULL: out of range. */
-const mf_task *mf_cluster_rank(const mf_cluster *cluster, int rank);
+const mf_cluster_task *mf_cluster_rank(const mf_cluster *cluster, int rank);
 /* How many tasks of a role there are. */
 int mf_cluster_count(const mf_cluster *cluster, mf_role role);
 /* The chief, or worker 0 when there is no chief. */
-bool mf_cluster_is_chief(const mf_cluster *cluster, const mf_task *task);
+bool mf_cluster_is_chief(const mf_cluster *cluster, const mf_cluster_task *task);
 
 /* "/job:worker/task:1". */
 enum { MF_TASK_NAME_MAX = 48 };
-const char *mf_task_name(const mf_task *task, char text[MF_TASK_NAME_MAX]);
+const char *mf_cluster_task_name(const mf_cluster_task *task, char text[MF_TASK_NAME_MAX]);
 
 #endif

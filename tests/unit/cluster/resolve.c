@@ -202,7 +202,7 @@ static void compare_answer(const answer *a, const mf_cluster *c)
     char self[MF_TASK_NAME_MAX];
 
     T_STREQ(c->convention, a->convention);
-    T_STREQ(mf_task_name(mf_cluster_self(c), self), a->self);
+    T_STREQ(mf_cluster_task_name(mf_cluster_self(c), self), a->self);
     T_EQ(c->n_tasks, a->tasks);
     T_EQ(c->rank, a->rank);
     T_EQ(c->size, a->size);
