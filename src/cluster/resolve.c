@@ -130,6 +130,18 @@ static mf_status resolve_one(const mf_cluster_request *request, const mf_resolve
 
 /* ---- conventions that disagree ---- */
 
+/* Two lists that both have addresses have the same ones. */
+static bool same_addresses(const mf_cluster *a, const mf_cluster *b)
+{
+    for (int i = 0; i < a->n_tasks && i < b->n_tasks; i++) {
+        const char *x = a->tasks[i].address, *y = b->tasks[i].address;
+
+        if (x && y && strcmp(x, y) != 0)
+            return false;
+    }
+    return true;
+}
+
 static void compare(mf_cluster *c, const mf_cluster *other)
 {
     char mine[MF_TASK_NAME_MAX] = "no task", its[MF_TASK_NAME_MAX] = "no task";
@@ -139,8 +151,12 @@ static void compare(mf_cluster *c, const mf_cluster *other)
                         other->convention, c->convention);
         return;
     }
-    if (c->self == other->self && c->n_tasks == other->n_tasks && c->rank == other->rank)
+    if (c->self == other->self && c->n_tasks == other->n_tasks && c->rank == other->rank) {
+        if (!same_addresses(c, other))
+            mf_cluster_note(c, "%s and %s list different addresses: %s is stronger and is used",
+                            c->convention, other->convention, c->convention);
         return;
+    }
     if (mf_cluster_self(c))
         (void)mf_cluster_task_name(mf_cluster_self(c), mine);
     if (mf_cluster_self(other))
@@ -152,13 +168,17 @@ static void compare(mf_cluster *c, const mf_cluster *other)
 
 static mf_status compare_weaker(const mf_cluster_request *request, int used, mf_cluster *c)
 {
+    mf_cluster_request plain = *request; /* what it says by itself */
+
+    plain.job_name = plain.task_index = NULL;
+    plain.client = true;
     for (int i = used + 1; mf_resolvers[i]; i++) {
         mf_cluster *other = NULL;
         mf_status st = MF_OK;
 
         if (!mf_resolvers[i]->applies(request))
             continue;
-        st = resolve_one(request, mf_resolvers[i], &other);
+        st = resolve_one(&plain, mf_resolvers[i], &other);
         if (st == MF_OK)
             compare(c, other);
         mf_cluster_free(other);
