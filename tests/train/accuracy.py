@@ -4,7 +4,8 @@
 
 Usage: accuracy.py PROGRAM [--seeds N] [--long] [PATTERN]
 
---seeds N: the mean over seeds 1 to N counts. --long: also what takes an hour. Prints TAP lines with
+PATTERN: the recipe of that name, else those whose name contains it. --seeds N: the mean over seeds 1
+to N counts. --long: also what takes an hour. Prints TAP lines with
 what was reached and, last, `N passed, N failed, N skipped`. docs/training.md has the figures.
 """
 import argparse
@@ -39,6 +40,11 @@ RECIPES = {
 }
 
 
+def chosen(pattern):
+    """The recipe of that name, else those whose name contains it."""
+    return [pattern] if pattern in RECIPES else [n for n in RECIPES if pattern in n]
+
+
 def train(program, arguments, seed):
     r = subprocess.run([program, "train", *arguments, "--seed", str(seed), "--quiet", "--json"],
                        capture_output=True, text=True)
@@ -54,9 +60,12 @@ def main():
     p.add_argument("--seeds", type=int, default=1)
     p.add_argument("--long", action="store_true")
     args = p.parse_args()
+    if not chosen(args.pattern):
+        p.error("no recipe is called like '%s'; there are %s" % (args.pattern, ", ".join(RECIPES)))
     passed = failed = 0
-    for name, (arguments, metric, bar, long) in RECIPES.items():
-        if args.pattern not in name or (long and not args.long):
+    for name in chosen(args.pattern):
+        arguments, metric, bar, long = RECIPES[name]
+        if long and not args.long:
             continue
         begin = time.monotonic()
         try:
