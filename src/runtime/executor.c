@@ -266,6 +266,7 @@ static void begin(mf_run_state *run, const mf_run_args *args)
                            .resources = args->resources,
                            .local = local,
                            .cancel = &run->cancel,
+                           .exchange = args->exchange,
                            .id = args->step_id,
                            .deadline_ns = args->deadline_ns,
                            .allow_dirs = args->allow_dirs,

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shard_exchange.c - a _ShardMap some of whose shards are computed here, the others by other
+ * workers. The shards at hand fall into branches of the tree (comm/tree.h); each is mapped as if it
+ * were a batch of its own, and its sums are handed to the exchange, bucket by bucket, as soon as
+ * they are there. What comes back stands for the results of all shards. */
+#include "comm/tree.h"
+#include "compile/shard.h"
+#include "graph/exchange.h"
+
+#include <string.h>
+
+typedef struct parts {
+    mf_tree_node node[MF_TREE_PARTS];
+    mf_output *out[MF_TREE_PARTS]; /* by result */
+    int n;
+} parts;
+
+static bool is_sum(const mf_shard_map *m, int port)
+{
+    return strcmp(m->join->strings[port].data, "sum") == 0;
+}
+
+/* With which others a result travels. */
+static int64_t bucket_of(const mf_shard_map *m, int port)
+{
+    const mf_attr *buckets = mf_node_attr(m->node, "buckets");
+
+    if (buckets && buckets->n > 0)
+        return buckets->ints[port];
+    return is_sum(m, port) ? 0 : 1;
+}
+
+static mf_status map_parts(const mf_shard_map *all, parts *p)
+{
+    const mf_exchange *x = all->c->exchange;
+
+    p->n =
+        mf_tree_share(mf_node_int(all->node, "shards"), x->first, x->count, all->samples, p->node);
+    for (int i = 0; i < p->n; i++) {
+        const int64_t from = mf_shard_map_begin(all, p->node[i].lo - x->first);
+        mf_shard_map m = *all;
+
+        m.first_sample = from;
+        m.samples = mf_shard_map_begin(all, p->node[i].hi - x->first) - from;
+        m.wanted = p->node[i].hi - p->node[i].lo;
+        p->out[i] = MF_ARENA_ARRAY(all->arena, mf_output, all->node->n_outputs);
+        if (!p->out[i])
+            return MF_NOMEM("shards");
+        MF_TRY(mf_shard_branch(&m, p->out[i]));
+    }
+    return MF_OK;
+}
+
+/* Rows simply follow each other: one part is enough. */
+static mf_status join_rows(mf_shard_map *m, parts *p)
+{
+    for (int k = 0; k < m->node->n_outputs; k++) {
+        for (int i = 1; i < p->n && !is_sum(m, k); i++)
+            MF_TRY(mf_shard_join(m, k, &p->out[0][k], p->out[i][k]));
+    }
+    return MF_OK;
+}
+
+/* ---- a bucket ---- */
+
+typedef struct bucket {
+    int64_t id;
+    bool concat;
+    int *ports; /* the results in it */
+    int n;
+    int n_parts;
+} bucket;
+
+static mf_status find_bucket(const mf_shard_map *m, const parts *p, bucket *b)
+{
+    b->ports = MF_ARENA_ARRAY(m->arena, int, m->node->n_outputs);
+    if (!b->ports)
+        return MF_NOMEM("buckets");
+    for (int i = 0; i < m->node->n_outputs; i++) {
+        if (bucket_of(m, i) != b->id)
+            continue;
+        if (b->n > 0 && b->concat == is_sum(m, i))
+            return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: bucket %lld has sums and rows",
+                           m->node->name, (long long)b->id);
+        b->concat = !is_sum(m, i);
+        b->ports[b->n++] = i;
+    }
+    b->n_parts = b->concat && p->n > 1 ? 1 : p->n;
+    return MF_OK;
+}
+
+static mf_attr int_list(mf_attr_kind kind, int64_t *values, int64_t n)
+{
+    return (mf_attr){ .kind = kind, .is_list = true, .n = n, .ints = values };
+}
+
+static mf_status begin_bucket(mf_shard_map *m, const parts *p, const bucket *b, mf_output *ticket)
+{
+    const int n = b->n_parts * b->n;
+    mf_output *in = MF_ARENA_ARRAY(m->arena, mf_output, n);
+    int64_t *types = MF_ARENA_ARRAY(m->arena, int64_t, n);
+    int64_t *ranges = MF_ARENA_ARRAY(m->arena, int64_t, 2 * b->n_parts);
+    mf_named_attr attrs[] = { { "T", int_list(MF_ATTR_TYPE, types, n) },
+                              { "bucket", mf_shard_int(b->id) },
+                              { "concat", { .kind = MF_ATTR_BOOL, .n = 1, .b = b->concat } },
+                              { "parts", int_list(MF_ATTR_INT, ranges, 2 * b->n_parts) },
+                              { "items", mf_shard_int(b->n) } };
+
+    if (!in || !types || !ranges)
+        return MF_NOMEM("buckets");
+    for (int i = 0; i < n; i++) {
+        in[i] = p->out[i / b->n][b->ports[i % b->n]];
+        types[i] = mf_type_base(m->node->out_types[b->ports[i % b->n]]);
+    }
+    for (int i = 0; i < b->n_parts; i++) {
+        ranges[2 * i] = p->node[i].lo;
+        ranges[2 * i + 1] = p->node[b->concat ? p->n - 1 : i].hi;
+    }
+    return mf_shard_node(m, "_ExchangeBegin", in, n, attrs, MF_COUNT(attrs), ticket);
+}
+
+/* Sums have the shape of a part; nothing is known where there is none, nor of rows. */
+static void known_shapes(const mf_shard_map *m, const parts *p, const bucket *b, mf_shape *shapes)
+{
+    for (int i = 0; i < b->n; i++) {
+        shapes[i] = MF_SHAPE_UNKNOWN;
+        if (p->n > 0) {
+            const mf_output o = p->out[0][b->ports[i]];
+
+            shapes[i] = mf_compile_facts(m->c, o.node)->shapes[o.port];
+            if (b->concat && shapes[i].rank > 0)
+                shapes[i].dims[0] = -1;
+        }
+    }
+}
+
+static mf_status end_bucket(mf_shard_map *m, const parts *p, const bucket *b, mf_output ticket,
+                            mf_output *outs)
+{
+    int64_t *types = MF_ARENA_ARRAY(m->arena, int64_t, b->n);
+    mf_shape *shapes = MF_ARENA_ARRAY(m->arena, mf_shape, b->n);
+    mf_named_attr attrs[] = {
+        { "T", int_list(MF_ATTR_TYPE, types, b->n) },
+        { "bucket", mf_shard_int(b->id) },
+        { "concat", { .kind = MF_ATTR_BOOL, .n = 1, .b = b->concat } },
+        { "shapes", { .kind = MF_ATTR_SHAPE, .is_list = true, .n = b->n, .shapes = shapes } },
+        { "items", mf_shard_int(b->n) },
+    };
+    mf_output end;
+
+    if (!types || !shapes)
+        return MF_NOMEM("buckets");
+    for (int i = 0; i < b->n; i++)
+        types[i] = mf_type_base(m->node->out_types[b->ports[i]]);
+    known_shapes(m, p, b, shapes);
+    MF_TRY(mf_shard_node(m, "_ExchangeEnd", &ticket, 1, attrs, MF_COUNT(attrs), &end));
+    for (int i = 0; i < b->n; i++)
+        outs[b->ports[i]] = (mf_output){ end.node, i };
+    return MF_OK;
+}
+
+mf_status mf_shard_exchange(mf_shard_map *m, mf_output *outs)
+{
+    parts p = { 0 };
+    int left = m->node->n_outputs;
+
+    MF_TRY(map_parts(m, &p));
+    MF_TRY(join_rows(m, &p));
+    MF_TRY(mf_infer_more(m->c));
+    for (int64_t id = 0; left > 0; id++) {
+        bucket b = { .id = id };
+        mf_output ticket;
+
+        MF_TRY(find_bucket(m, &p, &b));
+        if (b.n == 0)
+            continue;
+        left -= b.n;
+        MF_TRY(begin_bucket(m, &p, &b, &ticket));
+        MF_TRY(end_bucket(m, &p, &b, ticket, outs));
+    }
+    return MF_OK;
+}
