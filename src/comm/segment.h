@@ -23,7 +23,6 @@ typedef struct mf_segment_header {
     uint64_t magic;
     uint32_t ranks;
     uint64_t area;
-    atomic_uint bell; /* counts mf_segment_wake() */
     mf_segment_words words[]; /* by rank; then areas, then two results */
 } mf_segment_header;
 
