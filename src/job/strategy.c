@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 const mf_strategy_kind mf_strategies[] = {
-    { "multi_worker_mirrored", "{}",
+    { "multi_worker_mirrored", "{collective: string = 'auto'}",
       "every worker has all weights; sums over all shards of a batch are made together",
       mf_workers_open },
     { 0 },
@@ -31,8 +31,8 @@ static mf_status open_alone(mf_strategy **out)
     return MF_OK;
 }
 
-static mf_status open_kind(const char *text, const mf_strategy_options *o, const mf_cluster *cluster,
-                           mf_arena *arena, mf_strategy **out)
+static mf_status open_kind(const char *text, const mf_strategy_options *o,
+                           const mf_cluster *cluster, mf_arena *arena, mf_strategy **out)
 {
     const mf_kinds kinds = { "strategy", mf_strategies, sizeof mf_strategies[0] };
     const void *row;
@@ -42,15 +42,15 @@ static mf_status open_kind(const char *text, const mf_strategy_options *o, const
     MF_TRY(mf_kinds_find(&kinds, text, arena, &row, &rest));
     const mf_strategy_kind *kind = row;
     MF_TRY(mf_options_parse(kind->name, kind->settings, rest, arena, &settings));
-    return kind->open(&(mf_strategy_call){ .name = kind->name,
-                                           .settings = &settings,
-                                           .o = o,
-                                           .cluster = cluster,
-                                           .timeout_ns = 1000000 * (o->timeout_ms > 0
-                                                                        ? o->timeout_ms
-                                                                        : DEFAULT_TIMEOUT_MS),
-                                           .arena = arena },
-                      out);
+    return kind->open(
+        &(mf_strategy_call){ .name = kind->name,
+                             .settings = &settings,
+                             .o = o,
+                             .cluster = cluster,
+                             .timeout_ns =
+                                 1000000 * (o->timeout_ms > 0 ? o->timeout_ms : DEFAULT_TIMEOUT_MS),
+                             .arena = arena },
+        out);
 }
 
 mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,

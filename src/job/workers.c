@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* workers.c - workers that all have the weights and sum over the shards of each batch together
  * (strategy multi_worker_mirrored). */
-#include "base/clock.h"
 #include "base/log.h"
 #include "job/strategies.h"
 #include "parallel/sums.h"
 #include "train/trainer.h"
 
-#include <stdio.h>
+#include <stddef.h>
 #include <string.h>
 
 typedef struct workers {
     mf_strategy strategy; /* first */
     mf_team team;
     mf_net *net;
-    mf_segment *segment[2];
-    const char **names;
     mf_group *exchange_group;
     mf_sums *sums;
 } workers;
@@ -93,65 +90,41 @@ static void workers_close(mf_strategy *s)
     mf_group_free(w->exchange_group);
     mf_group_free(w->team.group);
     mf_net_close(w->net);
-    mf_segment_free(w->segment[0]);
-    mf_segment_free(w->segment[1]);
-    mf_free(w->names);
     mf_free(w);
 }
 
-static mf_status check_net(void *net)
+/* "auto", "shared", or an algorithm over connections. */
+static mf_status open_group(workers *w, const char *how, uint32_t id, mf_group **out)
 {
-    return mf_net_check(net);
-}
+    int *members = mf_calloc(w->team.size, sizeof *members);
+    mf_status st;
 
-/* Rank 0 makes the memory and tells its name. */
-static mf_status open_segment(workers *w, uint32_t id, mf_segment **out)
-{
-    const int64_t soon = mf_clock_ns() + w->team.timeout_ns;
-    const mf_frame f = { .kind = MF_MESSAGE_COLLECTIVE, .group = id, .size = 64 };
-    char name[64] = "";
+    if (!members)
+        return MF_NOMEM("workers");
+    for (int i = 0; i < w->team.size; i++)
+        members[i] = i;
+    if (strcmp(how, "auto") == 0 || strcmp(how, "shared") == 0) {
+        st = mf_group_host(w->net, members, w->team.size, id, out);
+    } else {
+        const mf_algorithm *const *a = mf_algorithms;
 
-    if (w->team.rank == 0) {
-        (void)snprintf(name, sizeof name, "/meshflow-%016llx",
-                       (unsigned long long)mf_random_seed());
-        MF_TRY(mf_segment_create(name, w->team.size, 1 << 20, out));
-        for (int i = 1; i < w->team.size; i++)
-            MF_TRY(mf_net_send(w->net, i, &f, name, soon));
-        return MF_OK;
+        while (*a && strcmp((*a)->name, how) != 0)
+            a++;
+        st = *a || strcmp(how, "net") == 0
+                 ? mf_group_net(w->net, members, w->team.size, id, *a, out)
+                 : MF_FAIL(MF_NOT_FOUND, "there is no collective '%s'", how);
     }
-    MF_TRY(mf_net_recv(w->net, 0, &f, name, soon, "the name of the shared memory"));
-    name[63] = '\0';
-    return mf_segment_open(name, w->team.size, 1 << 20, out);
-}
-
-static mf_status open_group(workers *w, int i, mf_group **out)
-{
-    const mf_group like = { .rank = w->team.rank,
-                            .size = w->team.size,
-                            .names = w->names,
-                            .check = check_net,
-                            .check_ctx = w->net };
-    const mf_collective c = { .what = "the beginning",
-                              .deadline_ns = mf_clock_ns() + w->team.timeout_ns };
-
-    MF_TRY(open_segment(w, (uint32_t)i, &w->segment[i]));
-    MF_TRY(mf_group_shared(w->segment[i], &like, out));
-    MF_TRY(mf_barrier(*out, &c));
-    if (w->team.rank == 0)
-        mf_segment_unlink(w->segment[i]);
-    return MF_OK;
+    mf_free(members);
+    return st;
 }
 
 static mf_status open_all(workers *w, const mf_strategy_call *call)
 {
+    const char *how = mf_options_string(call->settings, "collective");
+
     MF_TRY(mf_job_connect(call, &w->net));
-    w->names = mf_calloc(w->team.size, sizeof *w->names);
-    if (!w->names)
-        return MF_NOMEM("workers");
-    for (int i = 0; i < w->team.size; i++)
-        w->names[i] = mf_net_name(w->net, i);
-    MF_TRY(open_group(w, 0, &w->team.group));
-    return open_group(w, 1, &w->exchange_group);
+    MF_TRY(open_group(w, how, 1, &w->team.group));
+    return open_group(w, how, 2, &w->exchange_group);
 }
 
 mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out)
