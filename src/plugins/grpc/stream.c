@@ -19,6 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { LOOK_NS = 20000000 }; /* how often somebody who cannot send looks around */
+
 /* ---- life ---- */
 
 void stream_ref(stream *s)
@@ -163,23 +165,30 @@ static void release_part(void *arg)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* With the lock held. */
-static mf_status wait_until(stream *s, int64_t deadline_ns)
+/* With the lock held: until something has changed, or for a while. Whoever sends a frame is asked
+ * now and then whether it still wants to. */
+static mf_status wait_some(stream *s, int64_t deadline_ns, const mf_frame *f)
 {
-    const struct timespec at = { deadline_ns / 1000000000, deadline_ns % 1000000000 };
+    const int64_t now = mf_clock_ns(), look = now + LOOK_NS;
+    const int64_t until = deadline_ns > 0 && deadline_ns < look ? deadline_ns : look;
+    const struct timespec at = { until / 1000000000, until % 1000000000 };
+    mf_status st = MF_OK;
 
-    if (deadline_ns <= 0)
-        (void)pthread_cond_wait(&s->changed, &s->lock);
-    else if (pthread_cond_timedwait(&s->changed, &s->lock, &at) == ETIMEDOUT)
+    if (deadline_ns > 0 && now >= deadline_ns)
         return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
-    return MF_OK;
+    if (pthread_cond_timedwait(&s->changed, &s->lock, &at) == ETIMEDOUT && f) {
+        pthread_mutex_unlock(&s->lock);
+        st = s->t->inbox->kind->waits(s->t->inbox, s->peer, f);
+        pthread_mutex_lock(&s->lock);
+    }
+    return st;
 }
 
 /* With the lock held: room for one more part. */
-static mf_status wait_for_room(stream *s, int64_t deadline_ns)
+static mf_status wait_for_room(stream *s, int64_t deadline_ns, const mf_frame *f)
 {
     while (!s->dead && (s->n_pending == PENDING_MAX || s->pending_bytes >= PIECE))
-        MF_TRY(wait_until(s, deadline_ns));
+        MF_TRY(wait_some(s, deadline_ns, f));
     return s->dead ? MF_FAIL(MF_UNAVAILABLE, "the connection is closed") : MF_OK;
 }
 
@@ -206,18 +215,18 @@ static mf_status send_parts(stream *s, const mf_frame *f, const char *data, int6
 {
     const bool small = f->size <= SMALL;
 
-    MF_TRY(wait_for_room(s, deadline_ns));
+    MF_TRY(wait_for_room(s, deadline_ns, f));
     add_part(s, copy_frame(f, data, small ? (size_t)f->size : 0));
     for (uint64_t at = 0; !small && at < f->size; at += PIECE) {
         const size_t n = f->size - at < PIECE ? (size_t)(f->size - at) : PIECE;
 
-        MF_TRY(wait_for_room(s, deadline_ns));
+        MF_TRY(wait_for_room(s, deadline_ns, f));
         s->held++;
         add_part(s,
                  grpc_slice_new_with_user_data((void *)(uintptr_t)(data + at), n, release_part, s));
     }
     while (s->held > 0)
-        MF_TRY(wait_until(s, deadline_ns));
+        MF_TRY(wait_some(s, deadline_ns, f));
     return s->dead && !small ? MF_FAIL(MF_UNAVAILABLE, "the connection is closed") : MF_OK;
 }
 
@@ -227,7 +236,7 @@ mf_status stream_send(stream *s, const mf_frame *f, const void *data, int64_t de
 
     pthread_mutex_lock(&s->lock);
     while (st == MF_OK && s->framing && !s->dead)
-        st = wait_until(s, deadline_ns);
+        st = wait_some(s, deadline_ns, f);
     if (st == MF_OK && s->dead)
         st = MF_FAIL(MF_UNAVAILABLE, "the connection is closed");
     if (st != MF_OK) {
@@ -541,7 +550,7 @@ void stream_flush(stream *s, int64_t deadline_ns)
 
     pthread_mutex_lock(&s->lock);
     while (st == MF_OK && !s->dead && (s->outgoing || s->n_pending > 0))
-        st = wait_until(s, deadline_ns);
+        st = wait_some(s, deadline_ns, NULL);
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -115,16 +115,14 @@ mf_status wire_meet(stream *s, const char *text)
     mf_status st = security_check_peer(s, text);
     int peer = -1;
 
-    pthread_mutex_lock(&t->meeting);
     if (st == MF_OK)
         st = t->inbox->kind->hello(t->inbox, text, &peer);
     if (st == MF_OK) {
         stream_start_frames(s, peer);
-        send_answer(s, MF_OK, t->hello);
+        send_answer(s, MF_OK, t->hello); /* before any frame */
         keep(t, s, peer);
-    }
-    pthread_mutex_unlock(&t->meeting);
-    if (st != MF_OK) {
+        t->inbox->kind->ready(t->inbox, peer);
+    } else {
         MF_LOG(st == MF_PERMISSION_DENIED ? MF_LOG_WARNING : MF_LOG_DEBUG,
                "a connection was refused: %s", mf_error_message());
         send_answer(s, st, mf_error_message());
@@ -298,7 +296,6 @@ static mf_status grpc_transport_open(const mf_transport_options *o, mf_transport
     grpc_init();
     t->base.kind = &mf_transport_grpc;
     pthread_mutex_init(&t->lock, NULL);
-    pthread_mutex_init(&t->meeting, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&t->changed, &monotonic);
@@ -345,21 +342,17 @@ static mf_status greet(stream *s, int peer, int64_t deadline_ns)
 {
     wire *t = s->t;
     int who = -1;
-    mf_status st;
 
     stream_start_client(s);
     MF_TRY(await_answer(s, deadline_ns));
     MF_TRY(security_check_peer(s, s->answer));
-    pthread_mutex_lock(&t->meeting);
-    st = t->inbox->kind->hello(t->inbox, s->answer, &who);
-    if (st == MF_OK && who != peer)
-        st = MF_FAIL(MF_FAILED_PRECONDITION, "another task listens there: number %d", who);
-    if (st == MF_OK) {
-        keep(t, s, peer);
-        stream_start_frames(s, peer);
-    }
-    pthread_mutex_unlock(&t->meeting);
-    return st;
+    MF_TRY(t->inbox->kind->hello(t->inbox, s->answer, &who));
+    if (who != peer)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "another task listens there: number %d", who);
+    keep(t, s, peer);
+    stream_start_frames(s, peer);
+    t->inbox->kind->ready(t->inbox, peer);
+    return MF_OK;
 }
 
 static mf_status grpc_transport_connect(mf_transport *transport, int peer, const char *address,
@@ -396,13 +389,11 @@ static stream *find_peer(wire *t, int peer)
 {
     stream *s;
 
-    pthread_mutex_lock(&t->meeting);
     pthread_mutex_lock(&t->lock);
     s = t->by_peer[peer];
     if (s)
         stream_ref(s);
     pthread_mutex_unlock(&t->lock);
-    pthread_mutex_unlock(&t->meeting);
     return s;
 }
 
@@ -523,7 +514,6 @@ static void grpc_transport_close(mf_transport *transport)
         grpc_channel_credentials_release(t->credentials);
     grpc_shutdown();
     pthread_cond_destroy(&t->changed);
-    pthread_mutex_destroy(&t->meeting);
     pthread_mutex_destroy(&t->lock);
     mf_free(t->by_peer);
     mf_free((char *)(uintptr_t)t->security.ca);

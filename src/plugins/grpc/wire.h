@@ -100,9 +100,6 @@ struct wire {
     grpc_call_details details;
     grpc_metadata_array metadata;
 
-    /* Held from the moment a peer is known until its answer is on its way: whoever hears of the
-     * peer and sends to it comes after that. Taken before any other lock. */
-    pthread_mutex_t meeting;
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
     stream **by_peer;
