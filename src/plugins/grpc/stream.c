@@ -80,16 +80,48 @@ void stream_unref(stream *s)
     stream_free(s);
 }
 
+/* False: it is over and has been given back. */
+static bool use(stream *s)
+{
+    bool alive;
+
+    pthread_mutex_lock(&s->lock);
+    alive = s->call != NULL;
+    s->uses += alive;
+    pthread_mutex_unlock(&s->lock);
+    return alive;
+}
+
+/* A call that is over may still refer to memory of senders until it is given back. */
+void stream_unuse(stream *s)
+{
+    grpc_call *call = NULL;
+
+    pthread_mutex_lock(&s->lock);
+    if (--s->uses == 0 && s->is_ended) {
+        call = s->call;
+        s->call = NULL;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (call)
+        grpc_call_unref(call);
+}
+
 static void start(stream *s, const grpc_op *ops, size_t n, tag *which)
 {
     grpc_call_error e;
 
+    if (!use(s)) {
+        which->done(s, false);
+        return;
+    }
     stream_ref(s);
     e = grpc_call_start_batch(s->call, ops, n, which, NULL);
     if (e == GRPC_CALL_OK)
         return;
     MF_LOG(MF_LOG_DEBUG, "gRPC refuses a batch: %s", grpc_call_error_to_string(e));
     which->done(s, false);
+    stream_unuse(s);
     stream_unref(s);
 }
 
@@ -474,7 +506,7 @@ stream *stream_new(wire *t, grpc_call *call, grpc_channel *channel)
     s->call = call;
     s->channel = channel;
     s->peer = s->fd = -1;
-    s->refs = 1;
+    s->refs = s->uses = 1;
     s->details = grpc_empty_slice();
     s->opened = (tag){ on_opened, s };
     s->sent = (tag){ on_sent, s };
@@ -539,9 +571,12 @@ void stream_start_frames(stream *s, int peer)
 
 void stream_break(stream *s)
 {
+    if (!use(s))
+        return;
     if (s->fd >= 0)
         (void)shutdown(s->fd, SHUT_RDWR);
     (void)grpc_call_cancel(s->call, NULL);
+    stream_unuse(s);
 }
 
 void stream_flush(stream *s, int64_t deadline_ns)

@@ -77,7 +77,8 @@ static void on_accepted(wire *t, bool ok)
         return; /* the server stops */
     if (s) {
         stream_start_server(s);
-        stream_unref(s); /* its tags keep it */
+        stream_unuse(s); /* its tags keep it */
+        stream_unref(s);
     }
     ask_for_call(t);
 }
@@ -171,6 +172,7 @@ static void *take_completions(void *arg)
             stream *s = which->s;
 
             which->done(s, e.success != 0);
+            stream_unuse(s);
             stream_unref(s);
         }
     }
@@ -246,6 +248,8 @@ static mf_status listen_there(wire *t)
         grpc_server_register_completion_queue(t->server, t->queue, NULL);
         port = grpc_server_add_http2_port(t->server, numbers, credentials);
         if (port <= 0)
+            st = try_address(t); /* somebody was faster? */
+        if (port <= 0 && st == MF_OK)
             st = MF_FAIL(MF_INTERNAL, "cannot listen at %s%s", t->address,
                          t->security.ca ? ": see whether certificate and key fit together" : "");
     }
@@ -379,6 +383,7 @@ static mf_status grpc_transport_connect(mf_transport *transport, int peer, const
     st = greet(s, peer, deadline_ns);
     if (st != MF_OK)
         stream_break(s);
+    stream_unuse(s);
     stream_unref(s);
     return st;
 }

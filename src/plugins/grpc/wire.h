@@ -46,7 +46,7 @@ typedef enum stream_state {
 struct stream {
     wire *t;
     int peer; /* -1: has not said who it is */
-    grpc_call *call;
+    grpc_call *call; /* NULL: over, and nobody uses it any more */
     grpc_channel *channel; /* of a call of ours */
     int fd; /* its socket, another descriptor of it: see socket.c; -1: not known */
     char seen_at[MF_ADDRESS_MAX]; /* the address of whoever called, as the other one sees it */
@@ -56,7 +56,8 @@ struct stream {
 
     pthread_mutex_t lock; /* all below, up to `receiving` */
     pthread_cond_t changed;
-    int refs; /* by_peer, whoever connects, and each tag that is out */
+    int refs; /* by_peer, whoever made it or works with it, and each tag that is out */
+    int uses; /* of the call: whoever made the stream, for a while, and each tag that is out */
     grpc_slice pending[PENDING_MAX];
     int n_pending;
     size_t pending_bytes;
@@ -111,10 +112,12 @@ struct wire {
 
 /* ---- stream.c ---- */
 
-/* A call's state. Takes over call and channel, also when it fails (NULL). With one reference. */
+/* A call's state. Takes over call and channel, also when it fails (NULL). With one reference and
+ * one use, which are the caller's. */
 stream *stream_new(wire *t, grpc_call *call, grpc_channel *channel);
 void stream_ref(stream *s);
 void stream_unref(stream *s);
+void stream_unuse(stream *s);
 /* For those who find it in the list of all: false if it is being freed. */
 bool stream_try_ref(stream *s);
 bool stream_is_ended(stream *s);

@@ -88,7 +88,7 @@ static char *read_file(const char *path)
     return text;
 }
 
-void cert_make(const cert_files *ca, const mf_certificate_options *o, cert_files *out)
+void cert_make(const cert_files *signer, const mf_certificate_options *o, cert_files *out)
 {
     const mf_certificates *maker;
     mf_certificate by = { 0 }, made;
@@ -97,9 +97,9 @@ void cert_make(const cert_files *ca, const mf_certificate_options *o, cert_files
     if (st == MF_NOT_FOUND)
         T_SKIP(mf_error_message());
     T_OK(st);
-    if (ca)
-        by = (mf_certificate){ read_file(ca->cert), read_file(ca->key) };
-    T_OK(maker->make(o, ca ? &by : NULL, &made));
+    if (signer)
+        by = (mf_certificate){ read_file(signer->cert), read_file(signer->key) };
+    T_OK(maker->make(o, signer ? &by : NULL, &made));
     write_file(out->cert, sizeof out->cert, "cert", made.cert);
     write_file(out->key, sizeof out->key, "key", made.key);
     mf_free(by.cert);
@@ -118,10 +118,17 @@ void cert_make_ca(cert_files *out)
               out);
 }
 
+static cert_files ca;
+
+const char *way_ca_key(void)
+{
+    return ca.key;
+}
+
 void way_init_tls(way *w, int n)
 {
     static const char *const hosts[] = { "localhost", "127.0.0.1" };
-    static cert_files ca, own[MAX_TASKS];
+    static cert_files own[MAX_TASKS];
     const int64_t now = mf_clock_wall_ns() / 1000000000;
 
     way_init(w, "grpc", n);

@@ -29,6 +29,8 @@ typedef struct task {
 void way_init(way *w, const char *transport, int n);
 /* The same for grpc with TLS: certificates for every task, in files that go when the test ends. */
 void way_init_tls(way *w, int n);
+/* The key of the authority that way_init_tls() has made. */
+const char *way_ca_key(void);
 /* A certificate and its key, in files. */
 typedef struct cert_files {
     char cert[96], key[96];
