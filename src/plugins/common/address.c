@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-mf_status mf_endpoint_parse(const char *address, mf_endpoint *out)
+static mf_status parse(const char *address, int flags, mf_endpoint *out)
 {
-    const struct addrinfo want = { .ai_socktype = SOCK_STREAM };
+    const struct addrinfo want = { .ai_socktype = SOCK_STREAM, .ai_flags = flags };
     const char *colon = strrchr(address, ':');
     struct addrinfo *found = NULL;
     char host[MF_ADDRESS_MAX];
@@ -35,6 +35,16 @@ mf_status mf_endpoint_parse(const char *address, mf_endpoint *out)
     out->size = found->ai_addrlen;
     freeaddrinfo(found);
     return MF_OK;
+}
+
+mf_status mf_endpoint_parse(const char *address, mf_endpoint *out)
+{
+    return parse(address, 0, out);
+}
+
+mf_status mf_endpoint_read(const char *numbers, mf_endpoint *out)
+{
+    return parse(numbers, AI_NUMERICHOST, out);
 }
 
 void mf_endpoint_print(const mf_endpoint *e, char out[MF_ADDRESS_MAX])
@@ -129,6 +139,8 @@ static void table_form(const mf_endpoint *e, bool six, char out[48])
         (void)snprintf(out, 48, "%08X:%04X", word[3], (unsigned)mf_endpoint_port(e));
 }
 
+enum { ESTABLISHED = 1, LISTENS = 10 }; /* states of a socket, in that table */
+
 /* -1: not in this table. */
 static long owner_in(const char *table, bool six, const mf_endpoint *theirs,
                      const mf_endpoint *ours)
@@ -140,13 +152,15 @@ static long owner_in(const char *table, bool six, const mf_endpoint *theirs,
     if (!f)
         return -1;
     table_form(theirs, six, want_local);
-    table_form(ours, six, want_remote);
+    if (ours)
+        table_form(ours, six, want_remote);
     while (owner < 0 && fgets(line, sizeof line, f)) {
         unsigned state;
         long uid;
 
         if (sscanf(line, " %*d: %47s %47s %x %*s %*s %*s %ld", local, remote, &state, &uid) == 4 &&
-            strcmp(local, want_local) == 0 && strcmp(remote, want_remote) == 0 && state == 1)
+            strcmp(local, want_local) == 0 &&
+            (ours ? state == ESTABLISHED && strcmp(remote, want_remote) == 0 : state == LISTENS))
             owner = uid;
     }
     (void)fclose(f);

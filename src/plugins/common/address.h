@@ -17,7 +17,8 @@ typedef struct mf_endpoint {
 /* What "host:port" or "[host]:port" means; the first answer of the resolver. Fails:
  * INVALID_ARGUMENT, UNAVAILABLE (the name is not known, now). */
 MF_MUST mf_status mf_endpoint_parse(const char *address, mf_endpoint *out);
-/* As numbers: "127.0.0.1:80", "[::1]:80". */
+/* As numbers: "127.0.0.1:80", "[::1]:80". Reading asks no resolver. */
+MF_MUST mf_status mf_endpoint_read(const char *numbers, mf_endpoint *out);
 void mf_endpoint_print(const mf_endpoint *e, char out[MF_ADDRESS_MAX]);
 bool mf_endpoint_is_loopback(const mf_endpoint *e);
 /* Also if one is written as an IPv6 address. */
@@ -30,7 +31,7 @@ void mf_endpoint_set_port(mf_endpoint *e, int port);
 MF_MUST mf_status mf_endpoint_towards(const char *meet, mf_endpoint *out);
 
 /* Both ends of a TCP connection are on this host: the one at `theirs`, connected with `ours`,
- * belongs to our user. PERMISSION_DENIED. */
+ * belongs to our user. ours NULL: the one that listens there. PERMISSION_DENIED. */
 MF_MUST mf_status mf_endpoint_check_owner(const mf_endpoint *theirs, const mf_endpoint *ours);
 
 #endif

@@ -32,7 +32,7 @@ static mf_status parse_peer(grpc_call *call, mf_endpoint *out)
         }
     }
     plain[n] = '\0';
-    st = mf_endpoint_parse(plain, out);
+    st = mf_endpoint_read(plain, out);
     gpr_free(text);
     return st;
 }
@@ -82,7 +82,7 @@ mf_status socket_claim(stream *s, mf_endpoint *theirs, mf_endpoint *ours)
     MF_TRY(parse_peer(s->call, theirs));
     if (!s->channel)
         mf_endpoint_print(theirs, s->seen_at);
-    else if (mf_endpoint_parse(s->seen_at, &told) == MF_OK &&
+    else if (mf_endpoint_read(s->seen_at, &told) == MF_OK &&
              claim(s, theirs, &told, ours) == MF_OK)
         return MF_OK;
     return claim(s, theirs, NULL, ours);

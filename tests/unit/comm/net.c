@@ -73,6 +73,14 @@ MF_TEST(comm_grpc_tasks_meet_with_certificates)
     meet_and_talk(&w);
 }
 
+MF_TEST(comm_ucx_tasks_meet_with_addresses_or_with_a_place_to_meet)
+{
+    way w = { 0 };
+
+    way_init(&w, "ucx", 5);
+    meet_and_talk(&w);
+}
+
 /* ---- refusal ---- */
 
 static void refuse_another(const char *transport)
@@ -100,6 +108,11 @@ MF_TEST(comm_grpc_tasks_that_do_not_fit_together_are_refused_with_both_sides_nam
     refuse_another("grpc");
 }
 
+MF_TEST(comm_ucx_tasks_that_do_not_fit_together_are_refused_with_both_sides_named)
+{
+    refuse_another("ucx");
+}
+
 /* ---- giving up ---- */
 
 static void give_up(const char *transport)
@@ -111,6 +124,8 @@ static void give_up(const char *transport)
 
     way_init(&w, transport, 3);
     open_all(t, 3, true, &w);
+    for (int i = 0; i < 3; i++)
+        T_STREQ(t[i].error, "");
     mf_net_abort(t[1].net, MF_FAIL(MF_DATA_LOSS, "its data is damaged"));
     T_FAILS(MF_ABORTED, "worker 1 gave up: its data is damaged",
             mf_net_recv(t[0].net, 2, &f, text, mf_clock_ns() + 5000000000, "a word"));
@@ -126,6 +141,11 @@ MF_TEST(comm_net_who_gives_up_tells_all_others_why)
 MF_TEST(comm_grpc_who_gives_up_tells_all_others_why)
 {
     give_up("grpc");
+}
+
+MF_TEST(comm_ucx_who_gives_up_tells_all_others_why)
+{
+    give_up("ucx");
 }
 
 /* ---- being killed ---- */
@@ -191,5 +211,13 @@ MF_TEST(comm_grpc_a_task_that_is_killed_is_named_at_once)
     way w = { 0 };
 
     way_init(&w, "grpc", 3);
+    kill_one(&w);
+}
+
+MF_TEST(comm_ucx_a_task_that_is_killed_is_named_at_once)
+{
+    way w = { 0 };
+
+    way_init(&w, "ucx", 3);
     kill_one(&w);
 }

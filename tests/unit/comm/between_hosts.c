@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grpc.c - the transport between hosts: who is let in, and much to carry. */
+/* between_hosts.c - the transports between hosts: who is let in, and much to carry. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "comm/certificates.h"
@@ -156,6 +156,19 @@ MF_TEST(comm_grpc_an_address_that_is_taken_is_an_error)
     T_TRUE(t[0].st == MF_ALREADY_EXISTS || t[1].st == MF_ALREADY_EXISTS);
 }
 
+MF_TEST(comm_ucx_other_addresses_than_loopback_must_be_trusted)
+{
+    way w = { 0 };
+    task t = { .n = 2, .known = true, .way = &w };
+
+    way_init(&w, "ucx", 2);
+    (void)snprintf(w.addresses[0], sizeof w.addresses[0], "0.0.0.0:0");
+    T_FAILS(MF_FAILED_PRECONDITION, "does not encrypt", open_task(&t));
+    w.security[0].trusted = true;
+    t.timeout_ns = 100000000;
+    T_FAILS(MF_DEADLINE_EXCEEDED, "worker 1", open_task(&t));
+}
+
 /* ---- much to carry ---- */
 
 enum { BIG = 100 << 20, SMALL_ONES = 20000 };
@@ -215,6 +228,14 @@ MF_TEST(comm_grpc_carries_100_megabytes_with_tls)
     carry_big(&w);
 }
 
+MF_TEST(comm_ucx_carries_100_megabytes)
+{
+    way w = { 0 };
+
+    way_init(&w, "ucx", 2);
+    carry_big(&w);
+}
+
 static void *send_small(void *arg)
 {
     stretch *s = arg;
@@ -227,15 +248,17 @@ static void *send_small(void *arg)
     return NULL;
 }
 
-MF_TEST(comm_grpc_carries_many_small_messages_of_all_sizes_in_order)
+static void carry_small(const char *transport)
 {
     way w = { 0 };
     task t[2] = { 0 };
     stretch s;
     pthread_t thread;
 
-    way_init(&w, "grpc", 2);
+    way_init(&w, transport, 2);
     open_all(t, 2, true, &w);
+    T_STREQ(t[0].error, "");
+    T_STREQ(t[1].error, "");
     s = (stretch){ .net = t[0].net };
     T_EQ(pthread_create(&thread, NULL, send_small, &s), 0);
     for (int i = 0; i < SMALL_ONES; i++) {
@@ -248,6 +271,16 @@ MF_TEST(comm_grpc_carries_many_small_messages_of_all_sizes_in_order)
     pthread_join(thread, NULL);
     T_OK(s.st);
     close_all(t, 2);
+}
+
+MF_TEST(comm_grpc_carries_many_small_messages_in_order)
+{
+    carry_small("grpc");
+}
+
+MF_TEST(comm_ucx_carries_many_small_messages_in_order)
+{
+    carry_small("ucx");
 }
 
 /* ---- a peer that does not read ---- */
@@ -308,4 +341,9 @@ static void stop_reading(const char *transport)
 MF_TEST(comm_grpc_a_peer_that_stops_reading_costs_neither_memory_nor_the_deadline)
 {
     stop_reading("grpc");
+}
+
+MF_TEST(comm_ucx_a_peer_that_stops_reading_costs_neither_memory_nor_the_deadline)
+{
+    stop_reading("ucx");
 }
