@@ -241,8 +241,8 @@ const mf_command mf_command_cert = {
         "and one that says it is another is sent away.\n\n"
         "Nothing is ever overwritten, and only you can read the files.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow cert --out tls --host node1 --host 10.0.0.2",
-                                       "meshflow cert --out tls --task 'worker 0' --host node1",
-                                       NULL },
+    .examples =
+        (const char *const[]){ "meshflow cert --out tls --host node1 --host 10.0.0.2",
+                               "meshflow cert --out tls --task 'worker 0' --host node1", NULL },
     .run = cert_run,
 };

@@ -18,7 +18,7 @@
 
 enum { MAX_TASKS = 64, ROUNDS = 200, LARGE = 16 << 20, TIMES = 16 };
 
-static const uint64_t sizes[] = { 0,     1,         48,      8191,    8192,      8193,
+static const uint64_t sizes[] = { 0,     1,     48,      8191,          8192,    8193,
                                   16384, 16385, 1 << 20, (1 << 20) + 1, 5000003, 64 << 20 };
 
 static unsigned char byte_of(int from, int k, uint64_t i)

@@ -82,8 +82,7 @@ mf_status socket_claim(stream *s, mf_endpoint *theirs, mf_endpoint *ours)
     MF_TRY(parse_peer(s->call, theirs));
     if (!s->channel)
         mf_endpoint_print(theirs, s->seen_at);
-    else if (mf_endpoint_read(s->seen_at, &told) == MF_OK &&
-             claim(s, theirs, &told, ours) == MF_OK)
+    else if (mf_endpoint_read(s->seen_at, &told) == MF_OK && claim(s, theirs, &told, ours) == MF_OK)
         return MF_OK;
     return claim(s, theirs, NULL, ours);
 }

@@ -28,7 +28,9 @@ void wire_pause(int *idle)
     if (n < 20)
         (void)sched_yield();
     else
-        (void)nanosleep(&(struct timespec){ 0, n < 200 ? 50000 : n < 1000 ? 200000 : 1000000 },
+        (void)nanosleep(&(struct timespec){ 0, n < 200    ? 50000
+                                               : n < 1000 ? 200000
+                                                          : 1000000 },
                         NULL);
 }
 

@@ -239,9 +239,9 @@ static void free_peer(mpi_peer *p)
     mf_free(p->first);
 }
 
-/* MPI is finished here, where all tasks are at an end together: MPI_Finalize() waits for the others.
- * If something is stuck, it would wait for ever; then the process ends without it, and mpirun says
- * so. */
+/* MPI is finished here, where all tasks are at an end together: MPI_Finalize() waits for the
+ * others. If something is stuck, it would wait for ever; then the process ends without it, and
+ * mpirun says so. */
 static void mpi_close(mf_transport *transport)
 {
     wire *t = (wire *)transport;

@@ -165,9 +165,8 @@ static void take_hello(wire *t, const event *e)
 {
     conn *c = e->c;
     int peer = -1;
-    const mf_status st = c->peer >= 0
-                             ? MF_FAIL(MF_INVALID_ARGUMENT, "it has greeted twice")
-                             : t->inbox->kind->hello(t->inbox, e->bytes, &peer);
+    const mf_status st = c->peer >= 0 ? MF_FAIL(MF_INVALID_ARGUMENT, "it has greeted twice")
+                                      : t->inbox->kind->hello(t->inbox, e->bytes, &peer);
     const char *text = st == MF_OK ? t->hello : mf_error_message();
     char answer[HELLO_MAX];
     const int n = snprintf(answer, sizeof answer, "%c%s", 'A' + (int)st, text);
@@ -289,8 +288,7 @@ static void take_frame(wire *t, const event *e)
     mf_frame f;
     void *to;
 
-    if (c->over || c->peer < 0 || c->fetching || !mf_frame_read(e->head, &f) ||
-        f.size != e->size) {
+    if (c->over || c->peer < 0 || c->fetching || !mf_frame_read(e->head, &f) || f.size != e->size) {
         release(t, e);
         if (!c->over)
             end_conn(c, "what it sends makes no sense");

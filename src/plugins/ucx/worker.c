@@ -135,9 +135,9 @@ static mf_status open_context(wire *t)
 
     MF_TRY(wire_error(ucp_config_read(NULL, NULL, &config), "read its settings"));
     /* UCX listens on every network it finds, for data; nobody but this host shall reach it. */
-    st = t->security.trusted ? MF_OK
-                             : wire_error(ucp_config_modify(config, "NET_DEVICES", "lo"),
-                                          "keep to loopback");
+    st = t->security.trusted
+             ? MF_OK
+             : wire_error(ucp_config_modify(config, "NET_DEVICES", "lo"), "keep to loopback");
     if (st == MF_OK) /* a task that comes back listens where it did */
         st = wire_error(ucp_config_modify(config, "CM_REUSEADDR", "y"), "listen again");
     if (st == MF_OK)
@@ -202,8 +202,8 @@ void worker_close(wire *t)
 
 mf_status worker_connect(conn *c, const mf_endpoint *there, ucp_conn_request_h call)
 {
-    ucp_ep_params_t p = { .field_mask = UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                                        UCP_EP_PARAM_FIELD_ERR_HANDLER,
+    ucp_ep_params_t p = { .field_mask =
+                              UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
                           .err_mode = UCP_ERR_HANDLING_MODE_PEER,
                           .err_handler = { on_error, c } };
 
@@ -231,9 +231,8 @@ void worker_disconnect(conn *c, bool force)
     c->ep = NULL;
     c->dead = true;
     pthread_cond_broadcast(&c->t->changed);
-    for (int i = 0; UCS_PTR_IS_PTR(r) && i < 100000 &&
-                    ucp_request_check_status(r) == UCS_INPROGRESS;
-         i++)
+    for (int i = 0;
+         UCS_PTR_IS_PTR(r) && i < 100000 && ucp_request_check_status(r) == UCS_INPROGRESS; i++)
         (void)ucp_worker_progress(c->t->worker);
     if (UCS_PTR_IS_PTR(r))
         ucp_request_free(r);

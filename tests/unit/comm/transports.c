@@ -118,7 +118,8 @@ MF_TEST(comm_security_comes_from_a_directory_or_the_environment)
     char *memory;
 
     T_TRUE(mkdtemp(dir) != NULL);
-    T_FAILS(MF_NOT_FOUND, "meshflow cert --out", mf_security_from_dir(dir, "worker 0", &s, &memory));
+    T_FAILS(MF_NOT_FOUND, "meshflow cert --out",
+            mf_security_from_dir(dir, "worker 0", &s, &memory));
     touch(dir, "ca.pem");
     touch(dir, "cert.pem");
     touch(dir, "key.pem");
