@@ -83,6 +83,7 @@ mf_status security_open(const mf_security *s, grpc_server_credentials **server,
     MF_TRY_TO(done, read_file(s->ca, &ca));
     MF_TRY_TO(done, read_file(s->cert, &cert));
     MF_TRY_TO(done, read_file(s->key, &key));
+    MF_TRY_TO(done, security_check_own(s, ca, cert, key));
     grpc_ssl_pem_key_cert_pair pair = { .private_key = key, .cert_chain = cert };
 
     *server = grpc_ssl_server_credentials_create_ex(

@@ -114,6 +114,16 @@ void cert_make(const cert_files *signer, const mf_certificate_options *o, cert_f
     mf_free(made.key);
 }
 
+void cert_join(const char *a, const char *b, char out[96])
+{
+    char *x = read_file(a), *y = read_file(b), both[16384];
+
+    (void)snprintf(both, sizeof both, "%s%s", x, y);
+    write_file(out, 96, "both", both);
+    mf_free(x);
+    mf_free(y);
+}
+
 void cert_make_ca(cert_files *out)
 {
     const int64_t now = mf_clock_wall_ns() / 1000000000;
