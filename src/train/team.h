@@ -35,6 +35,7 @@ typedef struct mf_team_kind {
 struct mf_team {
     const mf_team_kind *kind;
     int rank, size;
+    bool pulls; /* weights come back from the exchange instead of gradients */
     int64_t shards; /* set by join */
     mf_exchange *exchange; /* which shards are ours */
     mf_group *group;
