@@ -210,16 +210,16 @@ static mf_status write_push(const mf_ps_client *c, const mf_round *r, int server
 
 /* ---- what comes back ---- */
 
-static mf_status room_for_results(const mf_ps_client *c, mf_round *r)
+static mf_status room_for_results(mf_round *r)
 {
     for (int v = 0; v < r->n_values; v++) {
         mf_round_value *x = &r->values[v];
 
         mf_tensor_clear(&x->result); /* others may hold it */
+        x->result = (mf_tensor){ 0 }; /* rows come one server after the other */
         if (!x->concat)
             MF_TRY(mf_tensor_alloc(&x->result, x->dtype, &x->shape));
     }
-    (void)c;
     return MF_OK;
 }
 
@@ -332,7 +332,7 @@ static mf_status do_round(void *ctx, mf_round *r)
 {
     mf_ps_client *c = ctx;
     mf_buf out = { 0 };
-    mf_status st = room_for_results(c, r);
+    mf_status st = room_for_results(r);
 
     c->seq++;
     c->stop = false;
