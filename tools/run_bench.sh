@@ -14,6 +14,10 @@ if [[ train == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
     echo "# training, against TensorFlow and PyTorch"
     MESHFLOW=build/release/meshflow build/venv/bin/python bench/train.py
 fi
+if [[ checkpointing == *${1:-}* ]]; then
+    echo "# training with checkpoints, without, ratio"
+    MESHFLOW=build/release/meshflow bench/checkpointing.py
+fi
 for source in bench/*.c; do
     name=$(basename "$source" .c)
     [ -e "$source" ] && [[ $name == *${1:-}* ]] || continue

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_train.c - `meshflow train`: data, model, compile, fit, test. */
 #include "base/clock.h"
+#include "base/log.h"
 #include "cli/job.h"
 #include "cli/progress.h"
 #include "graph/op.h"
@@ -77,6 +78,10 @@ static mf_status read_compile(mf_job *job, mf_args *args)
     c->ema_eval = mf_args_has(args, "ema-eval");
     MF_TRY(mf_args_int(args, "micro-batches", 1, 4096, &micro));
     c->micro_batches = (int)micro;
+    c->hogwild = mf_args_has(args, "hogwild");
+    if (c->hogwild) /* not refused: scripts for many workers shall run on one, too */
+        MF_WARN("--hogwild changes nothing here: one process does one step after the other, and no "
+                "update waits for a lock");
     return MF_OK;
 }
 
@@ -89,6 +94,7 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     MF_TRY(mf_args_int(args, "steps", 1, INT64_MAX, &f->steps));
     MF_TRY(mf_args_int(args, "batch", 1, INT64_MAX, &f->batch));
     MF_TRY(mf_args_int(args, "save-steps", 1, INT64_MAX, &f->save_steps));
+    MF_TRY(mf_args_int(args, "summary-steps", 1, INT64_MAX, &f->summary_steps));
     MF_TRY(mf_args_int(args, "keep", 1, 1000000, &keep));
     f->keep = (int)keep;
     f->out = mf_args_value(args, "out");
@@ -96,6 +102,8 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     f->resume = mf_args_has(args, "resume");
     if (f->resume && !f->out)
         return mf_args_wrong(args, "--resume needs --out, the folder to go on from");
+    if (f->summary_steps > 0 && !f->out)
+        return mf_args_wrong(args, "--summary-steps needs --out, the folder for events");
     return MF_OK;
 }
 
@@ -238,12 +246,15 @@ static const mf_option options[] = {
     { "ema", "DECAY", "keep a moving average of the weights", 0, false },
     { "ema-eval", NULL, "test with the moving average instead of the weights", 0, false },
     { "micro-batches", "N", "do a batch in so many turns, with less memory", 0, false },
+    { "hogwild", NULL, "update without locks; matters where several train at once", 0, false },
     { "augment", "HOW", "change images: 'crop=4 flip=true cutout=8'", 0, false },
     { "validation", "F", "keep this fraction of the samples for validation", 0, false },
     { "freeze", "PATTERN", "do not train weights of such names", 0, true },
     { "init", "CKPT", "begin with the weights of a checkpoint", 0, false },
     { "out", "DIR", "where checkpoints, events and pictures go", 'o', false },
     { "save-steps", "N", "a checkpoint every so many steps; else every epoch", 0, false },
+    { "summary-steps", "N", "events for TensorBoard every so many steps; 10 unless told", 0,
+      false },
     { "keep", "N", "checkpoints to keep; 5 unless told", 0, false },
     { "trace", "FILE", "write a Chrome trace of the tenth step", 0, false },
     { "resume", NULL, "go on from the newest whole checkpoint in --out", 0, false },

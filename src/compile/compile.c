@@ -76,10 +76,10 @@ void mf_compile_end(mf_compile *c)
     c->graph = NULL;
 }
 
-mf_status mf_compile_program(const mf_graph *graph, const mf_signature *sig, uint64_t disabled,
-                             mf_resources *session, mf_pool *pool, mf_program **out)
+mf_status mf_compile_program(const mf_graph *graph, const mf_signature *sig, const mf_compile *with,
+                             mf_program **out)
 {
-    mf_compile c = { .disabled = disabled, .session = session, .pool = pool };
+    mf_compile c = *with;
     mf_status st;
 
     *out = NULL;

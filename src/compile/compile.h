@@ -34,6 +34,7 @@ typedef struct mf_compile {
     struct mf_inliner *inliner; /* of inline.c, while it runs */
     mf_resources *session; /* for kernels that keep state */
     mf_pool *pool;
+    const struct mf_exchange *exchange; /* NULL: all shards are computed here */
 } mf_compile;
 
 /* ---- passes ---- */
@@ -76,10 +77,10 @@ MF_MUST mf_status mf_infer_graph(mf_compile *c);
 MF_MUST mf_status mf_infer_more(mf_compile *c);
 /* Facts of one node; never NULL after mf_infer_graph(). */
 const mf_facts *mf_compile_facts(const mf_compile *c, const mf_node *node);
-/* Everything at once: from graph and signature to a program. */
+/* Everything at once: from graph and signature to a program. `with` says what else there is:
+ * disabled, session, pool, exchange. */
 MF_MUST mf_status mf_compile_program(const mf_graph *graph, const mf_signature *sig,
-                                     uint64_t disabled, mf_resources *session, mf_pool *pool,
-                                     mf_program **out);
+                                     const mf_compile *with, mf_program **out);
 /* From the rewritten graph to items, frames, regions, plans (build_program.c). Takes c->graph. */
 MF_MUST mf_status mf_program_build(mf_compile *c, mf_program **out);
 

@@ -13,6 +13,8 @@
  * less lies in memory at a time. A group is a whole branch of the tree: again, the same bits. */
 #include "compile/shard.h"
 
+#include "graph/exchange.h"
+
 #include <string.h>
 
 /* ---- samples ---- */
@@ -34,9 +36,9 @@ static mf_status count_samples(mf_shard_map *m)
                            m->node->name, i, (long long)s->dims[0], (long long)m->samples);
         m->samples = s->dims[0];
     }
-    if (m->samples < 1)
+    if (m->samples < 1 && !m->c->exchange)
         return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: the batch is empty", m->node->name);
-    m->wanted = mf_node_int(m->node, "shards");
+    m->wanted = m->c->exchange ? m->c->exchange->count : mf_node_int(m->node, "shards");
     return MF_OK;
 }
 
@@ -60,20 +62,22 @@ static mf_status cut_inputs(mf_shard_map *m, const mf_output *before, mf_output 
     return mf_graph_status(m->c->graph);
 }
 
-/* Two neighbouring branches of the tree, or two neighbouring ranges of rows. */
-static mf_status join_turns(mf_shard_map *m, mf_output *a, const mf_output *b)
+mf_status mf_shard_join(mf_shard_map *m, int port, mf_output *a, mf_output b)
 {
-    mf_output in[3];
+    const bool sum = strcmp(m->join->strings[port].data, "sum") == 0;
+    mf_output in[3] = { *a, b };
 
-    for (int i = 0; i < m->node->n_outputs; i++) {
-        const bool sum = strcmp(m->join->strings[i].data, "sum") == 0;
-
-        in[0] = a[i];
-        in[1] = b[i];
+    if (!sum) {
         in[2] = mf_scalar(m->c->graph, MF_DTYPE_I32, 0);
         MF_TRY(mf_inline_adopt(m->c, in[2].node));
-        MF_TRY(mf_shard_node(m, sum ? "AddV2" : "ConcatV2", in, sum ? 2 : 3, NULL, 0, &a[i]));
     }
+    return mf_shard_node(m, sum ? "AddV2" : "ConcatV2", in, sum ? 2 : 3, NULL, 0, a);
+}
+
+static mf_status join_turns(mf_shard_map *m, mf_output *a, const mf_output *b)
+{
+    for (int i = 0; i < m->node->n_outputs; i++)
+        MF_TRY(mf_shard_join(m, i, &a[i], b[i]));
     return MF_OK;
 }
 
@@ -85,7 +89,7 @@ static int64_t shards_of_turn(const mf_shard_map *m)
 
     if (turns <= 1)
         return m->wanted;
-    while (n * turns < m->wanted)
+    while (n * turns < mf_node_int(m->node, "shards"))
         n *= 2;
     return n;
 }
@@ -105,8 +109,8 @@ static mf_status map_turns(const mf_shard_map *all, int64_t size, mf_output *out
         mf_output *in = MF_ARENA_ARRAY(all->arena, mf_output, all->node->n_inputs);
 
         m = *all;
-        m.first_sample = mf_shard_map_begin(all, from);
-        m.samples = mf_shard_map_begin(all, to) - m.first_sample;
+        m.first_sample = all->first_sample + mf_shard_map_begin(all, from);
+        m.samples = mf_shard_map_begin(all, to) - mf_shard_map_begin(all, from);
         m.wanted = to - from;
         result[t] = MF_ARENA_ARRAY(all->arena, mf_output, all->node->n_outputs);
         if (!in || !result[t])
@@ -124,6 +128,23 @@ static mf_status map_turns(const mf_shard_map *all, int64_t size, mf_output *out
     }
     memcpy(outs, result[0], (size_t)all->node->n_outputs * sizeof *outs);
     return MF_OK;
+}
+
+mf_status mf_shard_branch(const mf_shard_map *all, mf_output *outs)
+{
+    const int64_t size = shards_of_turn(all);
+    mf_shard_map m = *all;
+
+    if (size < all->wanted)
+        return map_turns(all, size, outs);
+    if (all->wanted != mf_node_int(all->node, "shards")) {
+        mf_output *in = MF_ARENA_ARRAY(all->arena, mf_output, all->node->n_inputs);
+
+        if (!in)
+            return MF_NOMEM("shards");
+        MF_TRY(cut_inputs(&m, NULL, in));
+    }
+    return mf_shard_body(&m, outs);
 }
 
 /* ---- the whole ---- */
@@ -145,7 +166,6 @@ mf_status mf_lower_shard_map(mf_compile *c, mf_node *n, mf_output *outs, mf_node
                        .arena = c->graph->arena,
                        .join = mf_node_attr(n, "join"),
                        .clever = mf_pass_is_on(c, "shards") };
-    int64_t size;
     int first;
 
     mf_node_arg_range(n, false, 0, &first, &m.n_batched);
@@ -156,11 +176,10 @@ mf_status mf_lower_shard_map(mf_compile *c, mf_node *n, mf_output *outs, mf_node
     MF_TRY(mf_infer_more(c));
     MF_TRY(count_samples(&m));
     MF_TRY(make_pivot(&m));
-    size = shards_of_turn(&m);
-    if (size < m.wanted)
-        MF_TRY(map_turns(&m, size, outs));
+    if (c->exchange)
+        MF_TRY(mf_shard_exchange(&m, outs));
     else
-        MF_TRY(mf_shard_body(&m, outs));
+        MF_TRY(mf_shard_branch(&m, outs));
     MF_TRY(mf_inline_node(c, n->name, "NoOp", NULL, 0, NULL, 0, done));
     for (int i = 0; i < n->n_outputs; i++)
         mf_control(c->graph, *done, outs[i].node);

@@ -41,7 +41,7 @@ typedef struct mf_shard_map {
     const mf_attr *join;
     int n_batched;
     const mf_output *in; /* the arguments: the node's inputs, or the rows of this turn */
-    int64_t first_sample; /* of this turn in the batch */
+    int64_t first_sample; /* of this turn in the batch at hand */
     int64_t samples, wanted, shards; /* wanted: those asked for; shards: those that are not empty */
     mf_graph *body;
     mf_compile facts; /* about the body, on the whole batch */
@@ -57,6 +57,15 @@ typedef struct mf_shard_map {
 /* Put the function's body into the graph, for the samples of this turn, and join the results
  * (shard_body.c). m->wanted, samples, first_sample and in are set. */
 MF_MUST mf_status mf_shard_body(mf_shard_map *m, mf_output *outs);
+/* The shapes of the function's results for one sample, without putting it anywhere. */
+MF_MUST mf_status mf_shard_shapes(mf_shard_map *m, mf_shape *shapes);
+/* The function on m->wanted neighbouring shards, which are a whole branch of the tree and begin at
+ * m->first_sample: in turns if so asked (shard.c). */
+MF_MUST mf_status mf_shard_branch(const mf_shard_map *m, mf_output *outs);
+/* Add, or lay one behind the other, the results of two neighbouring branches: a = a and b. */
+MF_MUST mf_status mf_shard_join(mf_shard_map *m, int port, mf_output *a, mf_output b);
+/* Only those shards that are computed here, the rest by exchange with others (shard_exchange.c). */
+MF_MUST mf_status mf_shard_exchange(mf_shard_map *m, mf_output *outs);
 /* A new node named after the _ShardMap. */
 MF_MUST mf_status mf_shard_node(mf_shard_map *m, const char *op, const mf_output *in, int n_in,
                                 const mf_named_attr *attrs, int n_attrs, mf_output *out);

@@ -71,6 +71,7 @@ struct mf_step {
     mf_resources *resources; /* by container and name; outlive steps and sessions */
     mf_resources *local; /* of this step: stacks, tensor arrays */
     mf_cancel *cancel; /* waiting ops register here */
+    struct mf_exchange *exchange; /* with other workers, see exchange.h; NULL: there are none */
     int64_t id;
     int64_t deadline_ns; /* mf_clock_ns() time, or 0 */
     const char *const *allow_dirs; /* mf_step_file() checks against these */

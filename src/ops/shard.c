@@ -50,9 +50,10 @@ static mf_status uniform_run(mf_kernel *k)
     uniform_job job = *fixed;
     mf_tensor *out;
 
-    if (k->in[1]->count != 2 || shape->rank < 1)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "clock must be a vector of seed and step, and samples "
-                                            "the first dimension of `like`");
+    if (k->in[1]->count < 2 || k->in[1]->count > 3 || shape->rank < 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "clock must be a vector of seed, step and (if not 0) the batch's first "
+                       "sample, and samples the first dimension of `like`");
     MF_TRY(mf_kernel_out(k, 0, shape, &out));
     if (out->count == 0)
         return MF_OK;
@@ -60,6 +61,8 @@ static mf_status uniform_run(mf_kernel *k)
     job.row = out->count / shape->dims[0];
     job.seed = (uint64_t)clock[0];
     job.step = (uint64_t)clock[1];
+    if (k->in[1]->count == 3)
+        job.offset += (uint64_t)clock[2];
     mf_kernel_parallel(k, shape->dims[0], uniform_sample, &job);
     return MF_OK;
 }
@@ -148,11 +151,12 @@ const mf_op mf_ops_shard[] = {
     /* f on each of `shards` parts of the batch: the first dimension of every `batched` input, cut
      * into sizes that differ by at most one. Each result is joined as said: 'sum' in the fixed tree
      * over the shard numbers, 'concat' along the first dimension. turns: how many groups of shards
-     * come one after the other. */
+     * come one after the other. buckets: for each result, with which others it travels when shards
+     * are exchanged with other workers; none: all sums in one, all else in another. */
     { .name = "_ShardMap",
       .def = "(batched:*Tbatched, shared:*Tshared) -> (output:*Tout) {Tbatched:list(type)>=1, "
              "Tshared:list(type)>=0, Tout:list(type)>=1, f:func, shards:int>=1, "
-             "turns:int=1, join:list(string)>=1} is_stateful",
+             "turns:int=1, join:list(string)>=1, buckets:list(int)>=0=[]} is_stateful",
       .control = MF_CONTROL_CALL,
       .infer = mf_infer_unknown,
       .grad = mf_grad_missing },
@@ -163,14 +167,16 @@ const mf_op mf_ops_shard[] = {
       .infer = by_mode_infer,
       .grad = by_mode_grad },
     /* Uniform in [0,1): a function of seed, step, stream, the sample's place in the batch (its row,
-     * plus the offset of its shard) and the element. */
+     * plus the offset of its shard, plus clock[2] where another worker has the samples before) and
+     * the element. */
     { .name = "_SampleUniform",
       .def = "(like:T, clock:int64) -> (output:float) {T:type, stream:int, offset:int=0}",
       .infer = uniform_infer,
       .grad = mf_grad_none,
       .prepare = uniform_prepare,
       .run = uniform_run,
-      .samples = MF_SAMPLES("f32[3,5]~ i64[2]{7,9} ; stream=3",
-                            "f32[2]~ i64[2]{7,9} ; stream=3 offset=4") },
+      .samples =
+          MF_SAMPLES("f32[3,5]~ i64[2]{7,9} ; stream=3", "f32[2]~ i64[2]{7,9} ; stream=3 offset=4",
+                     "f32[3,5]~ i64[3]{7,9,100} ; stream=3", "f32[2]~ i64[1]{7} !fails") },
     { 0 },
 };

@@ -57,6 +57,7 @@ struct mf_session {
     mf_resources *resources; /* variables, queues */
     bool owns_resources;
     mf_resources *node_state; /* generators and the like, by node */
+    struct mf_exchange *exchange; /* with other workers; NULL: none */
     cancel_flag *cancel; /* guarded by lock: replaced when raised */
     int running; /* guarded by lock */
     pthread_cond_t idle; /* some run has ended */
@@ -225,6 +226,15 @@ mf_status mf_session_extend(mf_session *session, const mf_graph *graph)
     }
     pthread_mutex_unlock(&session->lock);
     return st;
+}
+
+void mf_session_set_exchange(mf_session *session, struct mf_exchange *exchange)
+{
+    pthread_mutex_lock(&session->lock);
+    session->exchange = exchange;
+    for (int64_t i = 0; i < session->n_cache; i++)
+        session->cache[i]->stale = true;
+    pthread_mutex_unlock(&session->lock);
 }
 
 void mf_session_cancel(mf_session *session)
@@ -417,7 +427,12 @@ static mf_status compile(mf_session *s, const names *n, const mf_tensor *const *
     if (st == MF_OK)
         st = resolve(s, c, feeds, &sig);
     if (st == MF_OK)
-        st = mf_compile_program(s->graph, &sig, s->disabled, s->node_state, s->pool, &c->program);
+        st = mf_compile_program(s->graph, &sig,
+                                &(mf_compile){ .disabled = s->disabled,
+                                               .session = s->node_state,
+                                               .pool = s->pool,
+                                               .exchange = s->exchange },
+                                &c->program);
     if (st != MF_OK) {
         compiled_free(c);
         return st;
@@ -497,6 +512,7 @@ static mf_status run_compiled(mf_session *s, compiled *c, mf_cancel *cancel,
 {
     mf_run_args args = { .pool = s->pool,
                          .resources = s->resources,
+                         .exchange = s->exchange,
                          .allow_dirs = (const char *const *)s->allow_dirs,
                          .n_allow_dirs = s->n_allow_dirs,
                          .step_id = atomic_fetch_add(&s->next_step, 1),

@@ -8,9 +8,16 @@
 
 #include <meshflow/session.h>
 
+struct mf_exchange;
+
 /* As mf_session_new(), with the caller's pool and resources (NULL: the session's own), which must
  * outlive the session. */
 MF_MUST mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options *options,
                                         mf_pool *pool, mf_resources *resources, mf_session **out);
+
+/* From the next run on, shards are exchanged with other workers (NULL: not any more). To be called
+ * again when the exchange has other shards than before. The exchange must outlive the session.
+ * Thread: while nothing runs. */
+void mf_session_set_exchange(mf_session *session, struct mf_exchange *exchange);
 
 #endif

@@ -24,6 +24,7 @@ typedef struct mf_step_graph {
     int n_weights;
     mf_report reports[MF_MAX_RESULTS]; /* loss first */
     int n_reports;
+    int n_buckets; /* of what is exchanged with other workers */
     mf_output global_step; /* its handle */
     mf_node *train, *init; /* targets */
 } mf_step_graph;

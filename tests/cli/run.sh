@@ -245,6 +245,7 @@ for option in "" "--kind layers" "--kind losses" "--kind metrics" "--kind initia
     # shellcheck disable=SC2086
     "$program" models $option --markdown
 done >out
+"$root/tests/train/accuracy.py" --bars >>out
 check "docs/models.md has these tables" python3 -c "
 written = open('$root/docs/models.md').read().splitlines()
 missing = [line for line in open('out').read().splitlines() if line not in written]

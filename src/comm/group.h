@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* group.h - tasks that do something together: collectives.
+ *
+ * All members call the same collectives in the same order. Every call carries its step and a
+ * deadline; a member that dies, fails or does not come frees the others with an error that names
+ * it: UNAVAILABLE (gone), DEADLINE_EXCEEDED (did not come), ABORTED (it gave up, with its reason).
+ * After an error the group is of no use any more: make another one, of a later epoch.
+ *
+ * One implementation per file: shared.c (memory that all see), and over connections (comm/net.h)
+ * one algorithm per file. */
+#ifndef MF_COMM_GROUP_H
+#define MF_COMM_GROUP_H
+
+#include "comm/tree.h"
+
+#include <stdbool.h>
+
+/* What every collective carries. */
+typedef struct mf_collective {
+    int64_t step;
+    int64_t deadline_ns; /* mf_clock_ns() time; 0: none */
+    const char *what; /* for messages: "the gradients" */
+} mf_collective;
+
+/* A sum over the leaves of the tree, each owned by one member. */
+typedef struct mf_reduce {
+    mf_collective call;
+    int64_t leaves;
+    const mf_tree_node *const *parts; /* by rank: what each has summed up already */
+    const int *n_parts; /* by rank */
+    const void *const *data; /* our parts: `count` elements each */
+    mf_dtype dtype;
+    int64_t count;
+    void *out; /* not any of our parts */
+} mf_reduce;
+
+/* Bytes of all members, one after the other. */
+typedef struct mf_gather {
+    mf_collective call;
+    const void *data; /* ours */
+    const int64_t *sizes; /* by rank; see mf_group_sizes() */
+    void *out; /* all of them, in the order of the ranks */
+} mf_gather;
+
+typedef struct mf_group mf_group;
+
+typedef struct mf_group_kind {
+    const char *name;
+    mf_status (*all_reduce)(mf_group *g, const mf_reduce *r);
+    /* Rank i gets elements [from[i], from[i+1]) of the sum, at `out`. */
+    mf_status (*reduce_scatter)(mf_group *g, const mf_reduce *r, const int64_t *from);
+    mf_status (*all_gather)(mf_group *g, const mf_gather *a);
+    mf_status (*broadcast)(mf_group *g, const mf_collective *c, int root, void *data, int64_t size);
+    /* sizes[i * n + j]: bytes that rank i has for rank j, one piece behind the other in `data`;
+     * out: what the others have for us, by rank. */
+    mf_status (*all_to_all)(mf_group *g, const mf_collective *c, const void *data,
+                            const int64_t *sizes, void *out);
+    mf_status (*barrier)(mf_group *g, const mf_collective *c);
+    void (*free)(mf_group *g);
+} mf_group_kind;
+
+/* The head of every group; made by one of the functions below. */
+struct mf_group {
+    const mf_group_kind *kind;
+    int rank, size;
+    int64_t epoch;
+    const char *const *names; /* by rank: "worker 2" */
+    /* Is everybody well? Asked while waiting. NULL: nobody can tell. Fails as described above. */
+    mf_status (*check)(void *ctx);
+    void *check_ctx;
+    int64_t bytes; /* given to others so far */
+};
+
+static inline mf_status mf_all_reduce(mf_group *g, const mf_reduce *r)
+{
+    return g->kind->all_reduce(g, r);
+}
+static inline mf_status mf_reduce_scatter(mf_group *g, const mf_reduce *r, const int64_t *from)
+{
+    return g->kind->reduce_scatter(g, r, from);
+}
+static inline mf_status mf_all_gather(mf_group *g, const mf_gather *a)
+{
+    return g->kind->all_gather(g, a);
+}
+static inline mf_status mf_broadcast(mf_group *g, const mf_collective *c, int root, void *data,
+                                     int64_t size)
+{
+    return g->kind->broadcast(g, c, root, data, size);
+}
+static inline mf_status mf_all_to_all(mf_group *g, const mf_collective *c, const void *data,
+                                      const int64_t *sizes, void *out)
+{
+    return g->kind->all_to_all(g, c, data, sizes, out);
+}
+static inline mf_status mf_barrier(mf_group *g, const mf_collective *c)
+{
+    return g->kind->barrier(g, c);
+}
+static inline void mf_group_free(mf_group *g)
+{
+    if (g)
+        g->kind->free(g);
+}
+
+/* Everybody's size: sizes[rank] for all. */
+MF_MUST mf_status mf_group_sizes(mf_group *g, const mf_collective *c, int64_t mine, int64_t *sizes);
+/* Rank r's elements of `count`, cut evenly: from r on to r + 1. */
+static inline int64_t mf_group_cut(const mf_group *g, int64_t count, int r)
+{
+    return count / g->size * r + (r < count % g->size ? r : count % g->size);
+}
+/* "worker 2 did not come to the gradients of step 7 within 3.0 s". */
+mf_status mf_group_late(const mf_group *g, const mf_collective *c, int rank, int64_t since_ns);
+
+/* ---- shared memory ---- */
+
+typedef struct mf_segment mf_segment;
+
+/* Memory for a group of `ranks`, visible to threads and children of this process; area: bytes that
+ * a member can show the others at a time. */
+MF_MUST mf_status mf_segment_new(int ranks, int64_t area, mf_segment **out);
+/* Memory with a name that other processes of this user can open. ALREADY_EXISTS. */
+MF_MUST mf_status mf_segment_create(const char *name, int ranks, int64_t area, mf_segment **out);
+/* Open it. NOT_FOUND, FAILED_PRECONDITION (made for another group). */
+MF_MUST mf_status mf_segment_open(const char *name, int ranks, int64_t area, mf_segment **out);
+/* Nobody else can open it from now on. */
+void mf_segment_unlink(const mf_segment *s);
+/* Wake all who wait: they look around (mf_group.check). Thread: any; async-signal-safe. */
+void mf_segment_wake(mf_segment *s);
+void mf_segment_free(mf_segment *s);
+
+/* A member of the group that meets in this memory, which must outlive it. names, check and
+ * check_ctx are copied from `like` (names are borrowed). */
+MF_MUST mf_status mf_group_shared(mf_segment *s, const mf_group *like, mf_group **out);
+
+#endif

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* net_open.c - tasks find each other, and check that they fit together. */
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/net_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PROTOCOL = 1, TABLE = 0x54424c45 /* a step of its own for the table of addresses */ };
+
+/* ---- greetings: "name=value" lines ---- */
+
+/* What this machine calls itself while it is up: processes that say the same can share memory. */
+static void host_id(char *text, size_t size)
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    char boot[64] = "unknown", space[64] = "";
+
+    if (f) {
+        if (!fgets(boot, sizeof boot, f))
+            (void)snprintf(boot, sizeof boot, "unknown");
+        boot[strcspn(boot, "\n")] = '\0';
+        (void)fclose(f);
+    }
+    if (readlink("/proc/self/ns/ipc", space, sizeof space - 1) < 0)
+        space[0] = '\0';
+    (void)snprintf(text, size, "%s %s", boot, space);
+}
+
+static mf_status make_hello(mf_net *n, const char *address)
+{
+    mf_buf b = { 0 };
+    char host[160];
+    mf_status st;
+
+    host_id(host, sizeof host);
+    mf_buf_printf(&b, "protocol=%d\ntask=%d\ntasks=%d\nepoch=%u\nname=%s\nhost=%s\npid=%d\n",
+                  PROTOCOL, n->self, n->n_tasks, n->epoch, n->peers[n->self].name, host,
+                  (int)getpid());
+    mf_buf_printf(&b, "address=%s\n%s", address, n->identity);
+    st = mf_buf_finish(&b);
+    if (st == MF_OK)
+        n->hello = mf_strdup(b.data);
+    if (st == MF_OK)
+        n->peers[n->self].host = mf_strdup(host);
+    mf_buf_deinit(&b);
+    return st == MF_OK && (!n->hello || !n->peers[n->self].host) ? MF_NOMEM("a greeting") : st;
+}
+
+/* The value behind "name=" at the beginning of a line; its length. */
+static const char *find_line(const char *text, const char *name, size_t *len)
+{
+    const size_t n = strlen(name);
+
+    for (const char *p = text; *p;) {
+        const size_t line = strcspn(p, "\n");
+
+        if (line > n && memcmp(p, name, n) == 0 && p[n] == '=') {
+            *len = line - n - 1;
+            return p + n + 1;
+        }
+        p += line + (p[line] == '\n');
+    }
+    return NULL;
+}
+
+static char *copy_line(const char *text, const char *name)
+{
+    size_t len;
+    const char *value = find_line(text, name, &len);
+
+    return value ? mf_strndup(value, len) : NULL;
+}
+
+static int64_t int_line(const char *text, const char *name)
+{
+    size_t len;
+    const char *value = find_line(text, name, &len);
+
+    return value ? strtoll(value, NULL, 10) : -1;
+}
+
+/* Everything of our identity must stand in theirs too. */
+static mf_status compare(const mf_net *n, const char *theirs, const char *who)
+{
+    for (const char *p = n->identity; *p;) {
+        const size_t line = strcspn(p, "\n"), key = strcspn(p, "=");
+        char name[64];
+        size_t len;
+        const char *value;
+
+        if (key < sizeof name && key < line) {
+            memcpy(name, p, key);
+            name[key] = '\0';
+            value = find_line(theirs, name, &len);
+            if (!value || len != line - key - 1 || memcmp(value, p + key + 1, len) != 0)
+                return MF_FAIL(MF_FAILED_PRECONDITION,
+                               "%s and %s do not fit together: %s is '%.*s' there and '%.*s' here",
+                               who, n->peers[n->self].name, name, value ? (int)len : 0,
+                               value ? value : "", (int)(line - key - 1), p + key + 1);
+        }
+        p += line + (p[line] == '\n');
+    }
+    return MF_OK;
+}
+
+static mf_status remember(mf_net *n, const char *text, int task)
+{
+    mf_peer *p = &n->peers[task];
+    char *address = copy_line(text, "address"), *host = copy_line(text, "host");
+
+    pthread_mutex_lock(&n->lock);
+    if (p->here) {
+        pthread_mutex_unlock(&n->lock);
+        mf_free(address);
+        mf_free(host);
+        return MF_FAIL(MF_ALREADY_EXISTS, "there is a %s already: process %lld", p->name,
+                       (long long)p->pid);
+    }
+    if (!p->address)
+        p->address = address;
+    else
+        mf_free(address);
+    p->host = host;
+    p->pid = int_line(text, "pid");
+    p->here = true;
+    pthread_cond_broadcast(&n->changed);
+    pthread_mutex_unlock(&n->lock);
+    return MF_OK;
+}
+
+mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer)
+{
+    mf_net *n = (mf_net *)in;
+    const int64_t task = int_line(text, "task"), tasks = int_line(text, "tasks");
+    const int64_t protocol = int_line(text, "protocol");
+
+    if (protocol != PROTOCOL)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "protocol %lld there, %d here: use one version",
+                       (long long)protocol, PROTOCOL);
+    if (tasks != n->n_tasks || task < 0 || task >= n->n_tasks || task == n->self)
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "task %lld of %lld meets task %d of %d: they do not have the same cluster",
+                       (long long)task, (long long)tasks, n->self, n->n_tasks);
+    MF_TRY(compare(n, text, n->peers[task].name));
+    MF_TRY(remember(n, text, (int)task));
+    *peer = (int)task;
+    return MF_OK;
+}
+
+const char *mf_net_sentence(const mf_net *n, const char *before, int task)
+{
+    static _Thread_local char text[256];
+    const mf_peer *p = &n->peers[task];
+
+    (void)snprintf(text, sizeof text, "%s%s%s%s: ", before, p->name, p->address ? " at " : "",
+                   p->address ? p->address : "");
+    return text;
+}
+
+/* ---- meeting ---- */
+
+static void say(const mf_net *n, int task, int64_t since, const char *why)
+{
+    MF_WARN("%s waits %.0f s %s%s", n->peers[n->self].name, (double)(mf_clock_ns() - since) * 1e-9,
+            mf_net_sentence(n, "for ", task), why);
+}
+
+static mf_status too_late(const mf_net *n, int task, int64_t since, const char *why)
+{
+    return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s waited %.0f s in vain %s%s", n->peers[n->self].name,
+                   (double)(mf_clock_ns() - since) * 1e-9, mf_net_sentence(n, "for ", task), why);
+}
+
+static mf_status connect_to(mf_net *n, int task, int64_t deadline_ns)
+{
+    const int64_t since = mf_clock_ns();
+    int64_t say_at = since + 3000000000, pause = 1000000;
+
+    for (;;) {
+        const int64_t now = mf_clock_ns();
+        const mf_status st =
+            n->transport->kind->connect(n->transport, task, n->peers[task].address, deadline_ns);
+
+        if (st == MF_OK)
+            return MF_OK;
+        if (st != MF_UNAVAILABLE)
+            return mf_error_wrap(st, mf_net_sentence(n, "cannot join ", task), "");
+        if (now >= deadline_ns)
+            return too_late(n, task, since, mf_error_message());
+        if (now >= say_at) {
+            say(n, task, since, mf_error_message());
+            say_at = now + 2 * (now - since);
+        }
+        (void)nanosleep(&(struct timespec){ 0, pause }, NULL);
+        pause = pause < 100000000 ? pause * 3 / 2 : pause;
+    }
+}
+
+/* Those behind us connect by themselves. */
+static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
+{
+    const int64_t since = mf_clock_ns();
+    int64_t say_at = since + 3000000000;
+    mf_status st = MF_OK;
+
+    pthread_mutex_lock(&n->lock);
+    for (int i = from; i < n->n_tasks && st == MF_OK; i++) {
+        while (!n->peers[i].here && st == MF_OK) {
+            const int64_t now = mf_clock_ns(), until = now + 500000000;
+
+            if (n->trouble.status != MF_OK)
+                st = mf_error_restore(&n->trouble);
+            else if (now >= deadline_ns)
+                st = too_late(n, i, since, "it has not connected");
+            else if (now >= say_at) {
+                say(n, i, since, "it has not connected yet");
+                say_at = now + 2 * (now - since);
+            }
+            (void)pthread_cond_timedwait(
+                &n->changed, &n->lock,
+                &(struct timespec){ until / 1000000000, until % 1000000000 });
+        }
+    }
+    pthread_mutex_unlock(&n->lock);
+    return st;
+}
+
+/* ---- addresses that nobody knew ---- */
+
+static mf_status send_table(mf_net *n, int64_t deadline_ns)
+{
+    mf_frame f = { .kind = MF_MESSAGE_COLLECTIVE, .epoch = n->epoch, .step = TABLE };
+    mf_buf b = { 0 };
+    mf_status st;
+
+    for (int i = 0; i < n->n_tasks; i++)
+        mf_buf_printf(&b, "%d=%s\n", i, n->peers[i].address ? n->peers[i].address : "");
+    st = mf_buf_finish(&b);
+    f.size = b.len;
+    for (int i = 1; i < n->n_tasks && st == MF_OK; i++)
+        st = mf_net_send(n, i, &f, b.data, deadline_ns);
+    mf_buf_deinit(&b);
+    return st;
+}
+
+static mf_status take_table(mf_net *n, int64_t deadline_ns)
+{
+    const mf_frame f = { .kind = MF_MESSAGE_COLLECTIVE, .epoch = n->epoch, .step = TABLE };
+    void *text;
+    size_t size;
+
+    MF_TRY(mf_net_take(n, 0, &f, &text, &size, deadline_ns, "the addresses of all tasks"));
+    for (int i = 1; i < n->n_tasks; i++) {
+        char name[16];
+
+        (void)snprintf(name, sizeof name, "%d", i);
+        pthread_mutex_lock(&n->lock);
+        if (!n->peers[i].address)
+            n->peers[i].address = copy_line(text, name);
+        pthread_mutex_unlock(&n->lock);
+    }
+    mf_free(text);
+    return MF_OK;
+}
+
+static mf_status meet(mf_net *n, bool known, int64_t deadline_ns)
+{
+    if (n->self > 0)
+        MF_TRY(connect_to(n, 0, deadline_ns));
+    if (!known && n->self == 0) {
+        MF_TRY(await_peers(n, 1, deadline_ns));
+        MF_TRY(send_table(n, deadline_ns));
+    } else if (!known) {
+        MF_TRY(take_table(n, deadline_ns));
+    }
+    for (int i = 1; i < n->self; i++)
+        MF_TRY(connect_to(n, i, deadline_ns));
+    return await_peers(n, n->self + 1, deadline_ns);
+}
+
+/* ---- opening ---- */
+
+static mf_status copy_tasks(mf_net *n, const mf_net_options *o)
+{
+    n->peers = mf_calloc(o->n_tasks, sizeof *n->peers);
+    n->identity = mf_strdup(o->identity ? o->identity : "");
+    if (!n->peers || !n->identity)
+        return MF_NOMEM("connections");
+    n->n_tasks = o->n_tasks;
+    n->self = o->self;
+    n->epoch = o->epoch;
+    for (int i = 0; i < o->n_tasks; i++) {
+        const char *address = o->tasks[i].address;
+
+        if (!address && i == 0)
+            address = o->rendezvous;
+        n->peers[i].name = mf_strdup(o->tasks[i].name);
+        n->peers[i].address = address ? mf_strdup(address) : NULL;
+        if (!n->peers[i].name || (address && !n->peers[i].address))
+            return MF_NOMEM("connections");
+    }
+    return MF_OK;
+}
+
+/* Where to listen when nobody has said: some name that is not taken. */
+static const char *own_address(const mf_net *n, char text[64])
+{
+    if (n->peers[n->self].address)
+        return n->peers[n->self].address;
+    (void)snprintf(text, 64, "any-%d-%016llx", (int)getpid(), (unsigned long long)mf_random_seed());
+    return text;
+}
+
+static mf_status open_all(mf_net *n, const mf_net_options *o)
+{
+    const mf_transport_kind *kind = o->transport ? o->transport : &mf_transport_local;
+    const int64_t timeout = o->timeout_ns > 0 ? o->timeout_ns : 300000000000;
+    mf_transport_options t = { .inbox = &n->inbox, .self = o->self, .n_peers = o->n_tasks };
+    bool known = true;
+    char text[64];
+
+    MF_TRY(copy_tasks(n, o));
+    for (int i = 0; i < o->n_tasks; i++)
+        known &= o->tasks[i].address != NULL;
+    if (!known && !n->peers[0].address)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "neither addresses nor a place to meet are given");
+    t.address = own_address(n, text);
+    MF_TRY(make_hello(n, t.address));
+    t.hello = n->hello;
+    if (!n->peers[n->self].address)
+        n->peers[n->self].address = mf_strdup(t.address);
+    n->peers[n->self].here = true;
+    MF_TRY(kind->open(&t, &n->transport));
+    return meet(n, known, mf_clock_ns() + timeout);
+}
+
+mf_status mf_net_open(const mf_net_options *o, mf_net **out)
+{
+    mf_net *n = mf_calloc(1, sizeof *n);
+    pthread_condattr_t monotonic;
+    mf_status st;
+
+    *out = NULL;
+    if (!n)
+        return MF_NOMEM("connections");
+    n->inbox.kind = &mf_net_inbox;
+    pthread_mutex_init(&n->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&n->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    st = open_all(n, o);
+    if (st != MF_OK) {
+        mf_error why;
+
+        mf_error_save(st, &why);
+        mf_net_close(n);
+        return mf_error_restore(&why);
+    }
+    *out = n;
+    return MF_OK;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* segment.c - shared memory and waiting in it. Nobody holds a lock there, so a member that dies
+ * leaves nothing behind that others could hang on but its absence, which `check` or the deadline
+ * tells. */
+#include "comm/segment.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/param.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static const uint64_t MAGIC = 0x6d66736567303100; /* "mfseg01" */
+
+MF_PARAM_INT(comm_spin_rounds, 20000, "looks at another member's word before a member sleeps");
+MF_PARAM_INT(comm_check_ms, 20, "how often a waiting member looks whether the others are well");
+
+static size_t bytes_needed(int ranks, int64_t area)
+{
+    const size_t head =
+        (sizeof(mf_segment_header) + (size_t)ranks * sizeof(mf_segment_words) + 4095) &
+        ~(size_t)4095;
+
+    return head + (size_t)(ranks + 1) * 2 * (size_t)area;
+}
+
+static mf_status map(int fd, int ranks, int64_t area, mf_segment **out)
+{
+    mf_segment *s = mf_calloc(1, sizeof *s);
+
+    if (!s)
+        return MF_NOMEM("shared memory");
+    s->bytes = bytes_needed(ranks, area);
+    s->area = area;
+    s->crowded = ranks > sysconf(_SC_NPROCESSORS_ONLN);
+    s->head = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE,
+                   fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+    if (s->head == MAP_FAILED) {
+        mf_free(s);
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "%zu bytes of shared memory cannot be had: %s",
+                       bytes_needed(ranks, area), strerror(errno));
+    }
+    *out = s;
+    return MF_OK;
+}
+
+static void fill_head(mf_segment *s, int ranks)
+{
+    s->head->ranks = (uint32_t)ranks;
+    s->head->area = (uint64_t)s->area;
+    s->head->magic = MAGIC;
+}
+
+mf_status mf_segment_new(int ranks, int64_t area, mf_segment **out)
+{
+    *out = NULL;
+    MF_TRY(map(-1, ranks, area, out));
+    fill_head(*out, ranks);
+    return MF_OK;
+}
+
+static mf_status named(mf_segment *s, const char *name)
+{
+    s->name = mf_strdup(name);
+    if (s->name)
+        return MF_OK;
+    mf_segment_free(s);
+    return MF_NOMEM("shared memory");
+}
+
+mf_status mf_segment_create(const char *name, int ranks, int64_t area, mf_segment **out)
+{
+    const int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    mf_segment *s = NULL;
+    mf_status st;
+
+    *out = NULL;
+    if (fd < 0)
+        return mf_errno_status(errno, "make shared memory", name);
+    st = posix_fallocate(fd, 0, (off_t)bytes_needed(ranks, area)) == 0
+             ? map(fd, ranks, area, &s)
+             : MF_FAIL(MF_RESOURCE_EXHAUSTED,
+                       "/dev/shm has no room for %zu bytes; make it larger (mount -o "
+                       "remount,size=... /dev/shm)",
+                       bytes_needed(ranks, area));
+    close(fd);
+    if (st == MF_OK) {
+        fill_head(s, ranks);
+        st = named(s, name);
+    }
+    if (st != MF_OK)
+        shm_unlink(name);
+    else
+        *out = s;
+    return st;
+}
+
+mf_status mf_segment_open(const char *name, int ranks, int64_t area, mf_segment **out)
+{
+    const int fd = shm_open(name, O_RDWR | O_CLOEXEC, 0600);
+    mf_segment *s = NULL;
+    struct stat about;
+    mf_status st;
+
+    *out = NULL;
+    if (fd < 0)
+        return mf_errno_status(errno, "open shared memory", name);
+    if (fstat(fd, &about) != 0 || about.st_uid != geteuid() ||
+        about.st_size != (off_t)bytes_needed(ranks, area))
+        st = MF_FAIL(MF_FAILED_PRECONDITION, "shared memory %s was not made for this group", name);
+    else
+        st = map(fd, ranks, area, &s);
+    close(fd);
+    MF_TRY(st);
+    if (s->head->magic != MAGIC || s->head->ranks != (uint32_t)ranks) {
+        mf_segment_free(s);
+        return MF_FAIL(MF_FAILED_PRECONDITION, "shared memory %s was not made for this group",
+                       name);
+    }
+    MF_TRY(named(s, name));
+    *out = s;
+    return MF_OK;
+}
+
+void mf_segment_unlink(const mf_segment *s)
+{
+    if (s->name)
+        shm_unlink(s->name);
+}
+
+void mf_segment_free(mf_segment *s)
+{
+    if (!s)
+        return;
+    munmap(s->head, s->bytes);
+    mf_free(s->name);
+    mf_free(s);
+}
+
+/* ---- waiting ---- */
+
+static void futex_wake(atomic_uint *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
+}
+
+static void futex_wait(atomic_uint *word, unsigned value, int64_t ns)
+{
+    const struct timespec limit = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
+
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, NULL, 0);
+}
+
+void mf_segment_wake(mf_segment *s)
+{
+    atomic_fetch_add(&s->head->bell, 1);
+    for (uint32_t r = 0; r < s->head->ranks; r++) {
+        mf_segment_words *w = &s->head->words[r];
+
+        futex_wake(&w->posted);
+        futex_wake(&w->reduced);
+        futex_wake(&w->finished);
+    }
+}
+
+void mf_segment_say(mf_segment *s, int rank, atomic_uint *word, unsigned turn)
+{
+    atomic_store(word, turn); /* seen before sleepers are counted, as these are before they sleep */
+    if (atomic_load(&s->head->words[rank].sleepers) > 0)
+        futex_wake(word);
+}
+
+static bool reached(atomic_uint *word, unsigned turn)
+{
+    return (int)(atomic_load_explicit(word, memory_order_acquire) - turn) >= 0;
+}
+
+static mf_status look_around(const mf_group *g, const mf_collective *c, int rank, int64_t since)
+{
+    if (g->check)
+        MF_TRY(g->check(g->check_ctx));
+    if (c->deadline_ns > 0 && mf_clock_ns() > c->deadline_ns)
+        return mf_group_late(g, c, rank, since);
+    return MF_OK;
+}
+
+mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective *c, int rank,
+                          atomic_uint *word, unsigned turn)
+{
+    const int64_t spin = s->crowded ? 0 : MF_PARAM(comm_spin_rounds);
+    atomic_uint *sleepers = &s->head->words[rank].sleepers;
+    mf_status st = MF_OK;
+    int64_t since;
+
+    for (int64_t i = 0; i < spin; i++) {
+        if (reached(word, turn))
+            return MF_OK;
+        __builtin_ia32_pause();
+    }
+    since = mf_clock_ns();
+    atomic_fetch_add(sleepers, 1);
+    for (;;) {
+        const unsigned now = atomic_load(word);
+
+        if ((int)(now - turn) >= 0)
+            break;
+        st = look_around(g, c, rank, since);
+        if (st != MF_OK)
+            break;
+        futex_wait(word, now, MF_PARAM(comm_check_ms) * 1000000);
+    }
+    atomic_fetch_sub(sleepers, 1);
+    return st;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* segment.h - memory that all members of a group see, and how they wait for each other in it.
+ *
+ * Time goes in turns. In a turn each member writes to its area and says so, waits until all have,
+ * reads the others' areas, and says that it has finished. There are two areas for each member, used
+ * by turns, so that the next turn can be written while others still read. */
+#ifndef MF_COMM_SEGMENT_H
+#define MF_COMM_SEGMENT_H
+
+#include "comm/group.h"
+
+#include <stdatomic.h>
+
+/* One member's progress, in turns; a cache line of its own. */
+typedef struct mf_segment_words {
+    _Alignas(64) atomic_uint posted; /* has written */
+    atomic_uint reduced; /* its slice of the result is there */
+    atomic_uint finished; /* reads no more */
+    atomic_uint sleepers; /* members that wait for one of these */
+} mf_segment_words;
+
+typedef struct mf_segment_header {
+    uint64_t magic;
+    uint32_t ranks;
+    uint64_t area;
+    atomic_uint bell; /* counts mf_segment_wake() */
+    mf_segment_words words[]; /* by rank; then areas, then two results */
+} mf_segment_header;
+
+struct mf_segment {
+    mf_segment_header *head;
+    size_t bytes;
+    char *name; /* NULL: none */
+    int64_t area;
+    bool crowded; /* more members than processors: waiting must not burn time */
+};
+
+/* Member `rank`'s area in an even or odd turn; rank `ranks`: the common result. */
+static inline char *mf_segment_area(const mf_segment *s, int rank, unsigned turn)
+{
+    const size_t head =
+        (sizeof(mf_segment_header) + (size_t)s->head->ranks * sizeof(mf_segment_words) + 4095) &
+        ~(size_t)4095;
+
+    return (char *)s->head + head + ((size_t)rank * 2 + (turn & 1)) * (size_t)s->area;
+}
+
+/* Say that `word` of ours stands at `turn` now. */
+void mf_segment_say(mf_segment *s, int rank, atomic_uint *word, unsigned turn);
+
+/* Wait until *word of member `rank` stands at `turn` or later. */
+MF_MUST mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective *c,
+                                  int rank, atomic_uint *word, unsigned turn);
+
+#endif

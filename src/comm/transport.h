@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transport.h - moving messages between the tasks of a job: the interface that ways of doing it
+ * implement (local.c between processes of a host; others are plugins).
+ *
+ * A transport moves frames: a small fixed head and bytes behind it. It matches nothing and waits
+ * for nothing but its peer. Whom a frame is for and where its bytes go is asked of the inbox. */
+#ifndef MF_COMM_TRANSPORT_H
+#define MF_COMM_TRANSPORT_H
+
+#include "base/status.h"
+
+/* What a message is about. Those with the same key arrive in the order in which they were sent. */
+typedef struct mf_frame {
+    uint16_t kind; /* mf_message */
+    uint16_t flags;
+    uint32_t epoch; /* of the membership: earlier ones are dropped, later ones are kept */
+    uint32_t group, seq; /* which call of which group */
+    int64_t step;
+    uint64_t size; /* bytes behind the head */
+    uint32_t crc; /* CRC-32C of these */
+} mf_frame;
+
+enum {
+    MF_FRAME_BYTES = 48, /* on the wire */
+    MF_FRAME_MAX = 1 << 30, /* bytes behind a head: longer messages are cut */
+};
+
+/* On the wire; false: the bytes are no head. */
+void mf_frame_write(const mf_frame *f, unsigned char bytes[MF_FRAME_BYTES]);
+bool mf_frame_read(const unsigned char bytes[MF_FRAME_BYTES], mf_frame *f);
+
+/* What a transport tells. Thread: any, but for one peer one at a time. */
+typedef struct mf_inbox mf_inbox;
+typedef struct mf_inbox_kind {
+    /* A connection was made with somebody who says this. *peer: who that is. Fails: whoever it is
+     * is to be told the message and sent away. */
+    mf_status (*hello)(mf_inbox *in, const char *text, int *peer);
+    /* A frame is coming: where do its bytes go? NULL: nowhere, close the connection (the error says
+     * why). */
+    void *(*begin)(mf_inbox *in, int peer, const mf_frame *f);
+    /* They are there. */
+    void (*end)(mf_inbox *in, int peer, const mf_frame *f);
+    /* The connection is over. begin() without end() was the last. */
+    void (*gone)(mf_inbox *in, int peer, const char *why);
+} mf_inbox_kind;
+struct mf_inbox {
+    const mf_inbox_kind *kind;
+};
+
+typedef struct mf_transport mf_transport;
+
+typedef struct mf_transport_options {
+    mf_inbox *inbox;
+    int self, n_peers; /* peers are numbered as tasks are */
+    const char *address; /* where to listen: "host:port"; port 0: any */
+    const char *hello; /* what to say to those we connect to, and to those who connect to us */
+} mf_transport_options;
+
+typedef struct mf_transport_kind {
+    const char *name, *about;
+    /* Listens from now on. */
+    mf_status (*open)(const mf_transport_options *o, mf_transport **out);
+    /* Where it listens. */
+    const char *(*address)(const mf_transport *t);
+    /* One try. UNAVAILABLE: nobody is there yet; others: trying again is no use. */
+    mf_status (*connect)(mf_transport *t, int peer, const char *address, int64_t deadline_ns);
+    /* Returns when the bytes may be used again. UNAVAILABLE: the peer is gone; DEADLINE_EXCEEDED.
+     * Thread: any. */
+    mf_status (*send)(mf_transport *t, int peer, const mf_frame *f, const void *data,
+                      int64_t deadline_ns);
+    /* Ends the connection with a peer: gone() is told soon, if it was not yet. */
+    void (*drop)(mf_transport *t, int peer);
+    /* Ends all connections; nothing is told to the inbox any more when it returns. */
+    void (*close)(mf_transport *t);
+} mf_transport_kind;
+
+struct mf_transport {
+    const mf_transport_kind *kind;
+};
+
+extern const mf_transport_kind mf_transport_local; /* local.c */
+
+#endif

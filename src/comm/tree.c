@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tree.c - partial sums of the fixed tree, put together. */
+#include "comm/tree.h"
+
+#include <string.h>
+
+/* The node of `size` leaves at lo, as far as the tree goes. */
+static mf_tree_node node_at(int64_t leaves, int64_t lo, int64_t size)
+{
+    return (mf_tree_node){ lo, lo + size < leaves ? lo + size : leaves };
+}
+
+static int64_t root_size(int64_t leaves)
+{
+    int64_t size = 1;
+
+    while (size < leaves)
+        size *= 2;
+    return size;
+}
+
+static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_tree_node within,
+                      mf_tree_node *parts)
+{
+    const mf_tree_node node = node_at(leaves, lo, size);
+    int n;
+
+    if (node.lo >= node.hi || node.hi <= within.lo || node.lo >= within.hi)
+        return 0;
+    if (node.lo >= within.lo && node.hi <= within.hi) {
+        parts[0] = node;
+        return 1;
+    }
+    n = find_parts(leaves, lo, size / 2, within, parts);
+    return n + find_parts(leaves, lo + size / 2, size / 2, within, parts + n);
+}
+
+int mf_tree_parts(int64_t leaves, int64_t from, int64_t to, mf_tree_node *parts)
+{
+    return find_parts(leaves, 0, root_size(leaves), (mf_tree_node){ from, to }, parts);
+}
+
+int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples,
+                  mf_tree_node *parts)
+{
+    const int64_t used = samples < count ? samples : count;
+
+    return mf_tree_parts(used < count ? first + used : shards, first, first + used, parts);
+}
+
+/* ---- adding ---- */
+
+/* Blocks of all levels stay in the second cache, those in use in the first. */
+enum { BLOCK_BYTES = 8 << 10, LEVELS = 12 };
+_Static_assert(1 << LEVELS == MF_TREE_LEAVES, "a level for each bit");
+
+typedef struct sum {
+    int64_t leaves;
+    const mf_tree_part *parts;
+    int n;
+    mf_dtype dtype;
+    size_t cell;
+    int64_t at, count; /* the block in hand */
+    char scratch[LEVELS][BLOCK_BYTES];
+} sum;
+
+#define ADD(NAME, TYPE)                                                                            \
+    static void NAME(void *out, const void *a, const void *b, int64_t n)                           \
+    {                                                                                              \
+        const TYPE *x = a, *y = b;                                                                 \
+        TYPE *o = out;                                                                             \
+                                                                                                   \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            o[i] = (TYPE)(x[i] + y[i]);                                                            \
+    }
+
+ADD(add_f32, float)
+ADD(add_f64, double)
+ADD(add_u32, uint32_t) /* integers wrap */
+ADD(add_u64, uint64_t)
+
+typedef void add_fn(void *out, const void *a, const void *b, int64_t n);
+
+static add_fn *adder(mf_dtype dtype)
+{
+    switch (dtype) {
+    case MF_DTYPE_F32:
+        return add_f32;
+    case MF_DTYPE_F64:
+        return add_f64;
+    case MF_DTYPE_I32:
+        return add_u32;
+    case MF_DTYPE_I64:
+        return add_u64;
+    default:
+        return NULL;
+    }
+}
+
+static const char *find_part(const sum *s, mf_tree_node node)
+{
+    for (int i = 0; i < s->n; i++) {
+        if (s->parts[i].node.lo == node.lo && s->parts[i].node.hi == node.hi)
+            return (const char *)s->parts[i].data + (size_t)s->at * s->cell;
+    }
+    return NULL;
+}
+
+/* The block of this node: where it lies already, or in `out`. */
+static const char *block_of(sum *s, int64_t lo, int64_t size, int level, char *out)
+{
+    const char *have = find_part(s, node_at(s->leaves, lo, size)), *left, *right;
+
+    if (have)
+        return have;
+    MF_ASSERT(size > 1); /* the parts cover the tree */
+    left = block_of(s, lo, size / 2, level, out);
+    if (lo + size / 2 >= s->leaves)
+        return left;
+    right = block_of(s, lo + size / 2, size / 2, level + 1, s->scratch[level]);
+    adder(s->dtype)(out, left, right, s->count);
+    return out;
+}
+
+mf_status mf_tree_sum(int64_t leaves, mf_tree_node of, const mf_tree_part *parts, int n,
+                      mf_dtype dtype, int64_t count, void *out)
+{
+    const int64_t block = BLOCK_BYTES / 8;
+    int64_t size = root_size(leaves);
+    sum s;
+
+    if (!adder(dtype))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "shards of type %s cannot be added",
+                       mf_dtype_name(dtype));
+    s.leaves = leaves;
+    s.parts = parts;
+    s.n = n;
+    s.dtype = dtype;
+    s.cell = mf_dtype_size(dtype);
+    while (size > 1 && node_at(leaves, of.lo, size).hi > of.hi)
+        size /= 2;
+    for (s.at = 0; s.at < count; s.at += block) {
+        char *to = (char *)out + (size_t)s.at * s.cell;
+        const char *from;
+
+        s.count = count - s.at < block ? count - s.at : block;
+        from = block_of(&s, of.lo, size, 0, to);
+        if (from != to)
+            memcpy(to, from, (size_t)s.count * s.cell);
+    }
+    return MF_OK;
+}
