@@ -111,8 +111,11 @@ static void open_mpi_resolve(const mf_cluster_request *request, mf_cluster *c)
         meet(request, c, size);
 }
 
+/* srun --mpi=pmi2 speaks PMI as well, and names the job; Slurm's own variables say more then. */
 static bool mpich_applies(const mf_cluster_request *request)
 {
+    if (mf_request_env(request, "SLURM_STEP_ID") && mf_request_env(request, "PMI_JOBID"))
+        return false;
     return mf_request_env(request, "PMI_RANK") || mf_request_env(request, "PMI_SIZE");
 }
 
