@@ -15,7 +15,9 @@ struct mf_ps_client {
     int64_t timeout_ns;
     mf_placement place;
     mf_rounds *rounds;
+    mf_ps_mode mode;
     uint32_t seq; /* of requests; grows */
+    int64_t *version; /* by server: of the weights we have */
     bool stop; /* somebody wanted to, in the last round */
 };
 
@@ -57,25 +59,49 @@ static mf_status answer(mf_ps_client *c, int server, mf_ps_request what, int64_t
                        what == MF_PS_PUSH ? "the new weights" : "an answer");
 }
 
-/* To all servers, and all their answers. */
-static mf_status ask_all(mf_ps_client *c, mf_ps_request what)
+/* One whole number. */
+static mf_status answer_int(mf_ps_client *c, int server, mf_ps_request what, int64_t *out)
 {
     void *data;
     size_t size;
 
+    MF_TRY(answer(c, server, what, 0, &data, &size));
+    if (size == sizeof *out)
+        memcpy(out, data, sizeof *out);
+    mf_free(data);
+    if (size != sizeof *out)
+        return MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense",
+                       mf_net_name(c->net, c->first_server + server));
+    return MF_OK;
+}
+
+mf_status mf_ps_client_end(mf_ps_client *c, int64_t *staleness)
+{
     c->seq++;
+    *staleness = 0;
     for (int s = 0; s < c->n_servers; s++)
-        MF_TRY(ask(c, s, what, 0, NULL));
+        MF_TRY(ask(c, s, MF_PS_END, 0, NULL));
     for (int s = 0; s < c->n_servers; s++) {
-        MF_TRY(answer(c, s, what, 0, &data, &size));
-        mf_free(data);
+        int64_t seen;
+
+        MF_TRY(answer_int(c, s, MF_PS_END, &seen));
+        *staleness = seen > *staleness ? seen : *staleness;
     }
     return MF_OK;
 }
 
-mf_status mf_ps_client_end(mf_ps_client *c)
+mf_status mf_ps_client_lease(mf_ps_client *c, const mf_ps_lease *lease, int64_t *batch)
 {
-    return ask_all(c, MF_PS_END);
+    mf_buf out = { 0 };
+    mf_status st;
+
+    c->seq++;
+    mf_buf_bytes(&out, lease, sizeof *lease);
+    st = mf_buf_finish(&out);
+    if (st == MF_OK)
+        st = ask(c, 0, MF_PS_LEASE, 0, &out);
+    mf_buf_deinit(&out);
+    return st == MF_OK ? answer_int(c, 0, MF_PS_LEASE, batch) : st;
 }
 
 /* ---- a push ---- */
@@ -190,6 +216,7 @@ static mf_status write_push(const mf_ps_client *c, const mf_round *r, int server
         .leaves = r->samples < shards ? r->samples : shards,
         .n_parts = r->n_parts,
         .n_extra = server == 0 ? count_extra(c, r) : 0,
+        .version = c->version[server],
         .learning_rate = mf_schedule_at(&c->t->schedule, r->step),
         .flags = (loss_is_bad(c, r) ? MF_PS_BAD : 0) | (r->wants_stop ? MF_PS_STOP : 0),
     };
@@ -301,6 +328,7 @@ static mf_status read_reply(mf_ps_client *c, mf_round *r, int server, mf_reader 
     if (head.status != MF_OK)
         return MF_FAIL((mf_status)head.status, "%.*s", (int)in->left, in->at);
     c->stop |= (head.flags & MF_PS_STOP) != 0;
+    c->version[server] = head.version;
     read_dense(c, r, server, in);
     if (server == 0)
         read_extra(c, r, in);
@@ -489,7 +517,8 @@ mf_status mf_ps_client_get(mf_ps_client *c)
 /* ---- making and freeing ---- */
 
 mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trainer *t,
-                           int64_t first, int64_t count, int64_t timeout_ns, mf_ps_client **out)
+                           const mf_ps_mode *mode, int64_t first, int64_t count, int64_t timeout_ns,
+                           mf_ps_client **out)
 {
     mf_ps_client *c = mf_calloc(1, sizeof *c);
     mf_status st;
@@ -502,7 +531,9 @@ mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trai
     c->n_servers = n_servers;
     c->t = t;
     c->timeout_ns = timeout_ns;
-    st = mf_ps_place(t, n_servers, &c->place);
+    c->mode = *mode;
+    c->version = mf_calloc(n_servers, sizeof *c->version);
+    st = c->version ? mf_ps_place(t, n_servers, &c->place) : MF_NOMEM("parameter servers");
     if (st == MF_OK)
         st = mf_rounds_new(&(mf_rounds_options){ .first = first,
                                                  .count = count,
@@ -524,5 +555,6 @@ void mf_ps_client_free(mf_ps_client *c)
     if (!c)
         return;
     mf_rounds_free(c->rounds);
+    mf_free(c->version);
     mf_free(c);
 }

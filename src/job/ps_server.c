@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "job/ps_leases.h"
 #include "job/ps_store.h"
 
 #include <pthread.h>
@@ -35,7 +36,11 @@ typedef struct server {
     mf_ps_store store;
     int64_t dense; /* floats of all dense slices */
     push *pushes; /* by worker */
-    uint32_t *last_seq; /* by worker: of its last push that was applied */
+    uint32_t *last_seq; /* by worker: of its last push that was answered */
+    int64_t version; /* updates so far */
+    int64_t *pulled; /* by worker: the version it has */
+    int64_t **touched; /* by weight of the store: of each row, the version that changed it last */
+    struct mf_ps_leases *leases;
     mf_buf *last_reply; /* by worker */
     bool over;
 
@@ -266,23 +271,68 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The rows that were updated, each once, as they are now. */
-static mf_status write_rows(server *s, int g, mf_buf *out)
+/* Rows that this gradient has changed, each once: behind the update, the feed is ours. */
+static int64_t changed_now(server *s, int g, int64_t *ids)
 {
-    const mf_weight *w = s->store.graph.gradients[g].weight;
-    const int64_t width = mf_shape_span(&w->shape, 1, w->shape.rank), first = first_row_of(s, w);
-    mf_tensor *at = mf_ps_store_rows(&s->store, g), value = { 0 };
-    int64_t n = 0, *ids = at->data;
+    const mf_tensor *at = mf_ps_store_rows(&s->store, g);
+    int64_t n = 0;
 
-    for (int64_t i = 0; i < s->store.n_variables; i++) {
-        if (strcmp(s->store.variables[i].name, w->name) == 0)
-            MF_TRY(mf_variable_read(s->store.variables[i].variable, &value));
-    }
+    memcpy(ids, at->data, (size_t)at->count * sizeof *ids);
     qsort(ids, (size_t)at->count, sizeof *ids, by_number);
     for (int64_t i = 0; i < at->count; i++) {
         if (i == 0 || ids[i] != ids[i - 1])
             ids[n++] = ids[i];
     }
+    return n;
+}
+
+/* Rows that anybody has changed since this worker was last here. */
+static int64_t changed_since(const server *s, int weight, int64_t version, int64_t *ids)
+{
+    const int64_t rows = s->store.model->weights[weight]->shape.dims[0];
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < rows; i++) {
+        if (s->touched[weight][i] > version)
+            ids[n++] = i;
+    }
+    return n;
+}
+
+static int index_of(const server *s, const mf_weight *w)
+{
+    for (int i = 0; i < s->store.n_slices; i++) {
+        if (s->store.model->weights[i] == w)
+            return i;
+    }
+    return 0;
+}
+
+static void touch_rows(server *s)
+{
+    for (int g = 0; g < s->store.graph.n_gradients; g++) {
+        const mf_weight *w = s->store.graph.gradients[g].weight;
+        const mf_tensor *at = mf_ps_store_rows(&s->store, g);
+
+        for (int64_t i = 0; w->lookups && i < at->count; i++)
+            s->touched[index_of(s, w)][((const int64_t *)at->data)[i]] = s->version;
+    }
+}
+
+/* What the worker (-1: any) does not know yet of the rows that gradient g is about. */
+static mf_status write_rows(server *s, int g, int worker, mf_buf *out)
+{
+    const mf_weight *w = s->store.graph.gradients[g].weight;
+    const int64_t width = mf_shape_span(&w->shape, 1, w->shape.rank), first = first_row_of(s, w);
+    const int64_t most = worker < 0 ? mf_ps_store_rows(&s->store, g)->count : w->shape.dims[0];
+    int64_t *ids = mf_calloc(most + 1, sizeof *ids), n;
+    mf_tensor value = { 0 };
+
+    if (!ids)
+        return MF_NOMEM("rows");
+    n = worker < 0 ? changed_now(s, g, ids)
+                   : changed_since(s, index_of(s, w), s->pulled[worker], ids);
+    MF_TRY(mf_variable_read(s->store.variables[index_of(s, w)].variable, &value));
     mf_buf_bytes(out, &n, sizeof n);
     for (int64_t i = 0; i < n; i++) {
         const int64_t global = ids[i] + first;
@@ -293,6 +343,7 @@ static mf_status write_rows(server *s, int g, mf_buf *out)
         mf_buf_bytes(out, (const float *)value.data + ids[i] * width,
                      (size_t)width * sizeof(float));
     mf_tensor_clear(&value);
+    mf_free(ids);
     return MF_OK;
 }
 
@@ -315,7 +366,7 @@ static mf_status write_dense(server *s, mf_buf *out)
 /* What all pushes together come to: a new state, and what everybody gets to know of it. */
 static mf_status apply(server *s, push *const *all, int n_all, mf_buf *out)
 {
-    mf_ps_reply head = { .n_extra = all[0]->head.n_extra };
+    mf_ps_reply head = { .n_extra = all[0]->head.n_extra, .version = s->version + 1 };
     const push *const *seen = (const push *const *)all;
     float *extra;
     mf_status st;
@@ -339,6 +390,8 @@ static mf_status apply(server *s, push *const *all, int n_all, mf_buf *out)
             MF_TRY(join_rows(s, all, n_all, g, first_row_of(s, w)));
     }
     MF_TRY(mf_ps_store_update(&s->store, all[0]->head.step, all[0]->head.learning_rate));
+    s->version++;
+    touch_rows(s);
     mf_buf_bytes(out, &head, sizeof head);
     MF_TRY(write_dense(s, out));
     extra = mf_buf_room(out, (size_t)head.n_extra * sizeof(float));
@@ -347,7 +400,7 @@ static mf_status apply(server *s, push *const *all, int n_all, mf_buf *out)
         st = sum_at(s, seen, n_all, s->dense, head.n_extra, extra);
     for (int g = 0; st == MF_OK && g < s->store.graph.n_gradients; g++) {
         if (s->store.graph.gradients[g].weight->lookups)
-            st = write_rows(s, g, out);
+            st = write_rows(s, g, s->o.mode.sync ? -1 : all[0]->of->from, out);
     }
     return st == MF_OK ? mf_buf_finish(out) : st;
 }
@@ -358,6 +411,7 @@ static mf_status answer_push(server *s, push *p, const mf_buf *out)
     mf_status st = reply(s, p->of, out->data, out->len);
 
     s->last_seq[p->of->from] = p->of->frame.seq;
+    s->pulled[p->of->from] = s->version;
     mf_buf_clear(kept);
     mf_buf_bytes(kept, out->data, out->len);
     request_free(p->of);
@@ -404,7 +458,7 @@ static mf_status take_push(server *s, request *r)
         return MF_OK;
     }
     MF_TRY(look_at(s, r, &s->pushes[r->from]));
-    if (s->o.mode == MF_PS_ASYNC) {
+    if (!s->o.mode.sync) {
         all[0] = &s->pushes[r->from];
         return do_step(s, all, 1);
     }
@@ -442,11 +496,38 @@ static mf_status take_get(server *s, request *r)
 
 static mf_status take_end(server *s, request *r)
 {
-    const mf_status st = reply(s, r, NULL, 0);
+    const int64_t staleness = mf_ps_leases_staleness(s->leases);
+    const mf_status st = reply(s, r, &staleness, sizeof staleness);
 
     s->over = true;
     request_free(r);
     return st;
+}
+
+/* Whoever may go on now, goes on. */
+static mf_status grant_leases(server *s)
+{
+    mf_ps_grant g;
+
+    while (mf_ps_leases_next(s->leases, &g)) {
+        mf_frame f = { .kind = MF_MESSAGE_REPLY, .group = MF_PS_LEASE, .seq = g.seq };
+
+        f.size = sizeof g.batch;
+        MF_TRY(mf_net_send(s->o.net, g.worker, &f, &g.batch, mf_clock_ns() + s->o.timeout_ns));
+    }
+    return MF_OK;
+}
+
+static mf_status take_lease(server *s, request *r)
+{
+    mf_ps_lease lease = { 0 };
+
+    if (r->frame.size == sizeof lease)
+        memcpy(&lease, r->data, sizeof lease);
+    if (r->from >= 0 && r->from < s->o.n_workers)
+        mf_ps_leases_ask(s->leases, r->from, r->frame.seq, &lease);
+    request_free(r);
+    return grant_leases(s);
 }
 
 static mf_status serve_one(server *s, request *r)
@@ -460,6 +541,8 @@ static mf_status serve_one(server *s, request *r)
         return take_get(s, r);
     case MF_PS_END:
         return take_end(s, r);
+    case MF_PS_LEASE:
+        return take_lease(s, r);
     default:
         request_free(r);
         return MF_OK;
@@ -479,8 +562,19 @@ static mf_status start(server *s, mf_trainer *t)
     s->pushes = mf_calloc(s->o.n_workers, sizeof *s->pushes);
     s->last_seq = mf_calloc(s->o.n_workers, sizeof *s->last_seq);
     s->last_reply = mf_calloc(s->o.n_workers, sizeof *s->last_reply);
-    if (!s->pushes || !s->last_seq || !s->last_reply)
+    s->pulled = mf_calloc(s->o.n_workers, sizeof *s->pulled);
+    s->touched = mf_calloc(s->store.n_slices, sizeof *s->touched);
+    if (!s->pushes || !s->last_seq || !s->last_reply || !s->pulled || !s->touched)
         return MF_NOMEM("a parameter server");
+    for (int i = 0; i < s->store.n_slices; i++) {
+        const mf_weight *w = s->store.model->weights[i];
+
+        if (w->lookups)
+            s->touched[i] = mf_calloc(w->shape.dims[0], sizeof *s->touched[i]);
+        if (w->lookups && !s->touched[i])
+            return MF_NOMEM("a parameter server");
+    }
+    MF_TRY(mf_ps_leases_new(s->o.n_workers, s->o.mode.staleness, &s->leases));
     MF_INFO("this parameter server holds %lld numbers", (long long)s->dense);
     mf_net_serve(s->o.net, take_request, s);
     return MF_OK;
@@ -499,9 +593,14 @@ static void finish(server *s)
         s->first = r->next;
         request_free(r);
     }
+    for (int i = 0; s->touched && i < s->store.n_slices; i++)
+        mf_free(s->touched[i]);
+    mf_free(s->touched);
+    mf_free(s->pulled);
     mf_free(s->pushes);
     mf_free(s->last_seq);
     mf_free(s->last_reply);
+    mf_ps_leases_free(s->leases);
     mf_ps_store_deinit(&s->store);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
