@@ -17,7 +17,7 @@ static void compile_all(const mf_graph *g)
     mf_program *program = NULL;
 
     if (mf_resources_new(&session) == MF_OK &&
-        mf_compile_program(g, &sig, 0, session, NULL, &program) == MF_OK)
+        mf_compile_program(g, &sig, &(mf_compile){ .session = session }, &program) == MF_OK)
         mf_program_free(program);
     mf_resources_free(session);
 }

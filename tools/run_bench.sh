@@ -19,6 +19,10 @@ if [[ comm == *${1:-}* ]]; then
     echo "# sums over processes, against gloo and Open MPI"
     bench/comm.py
 fi
+if [[ checkpointing == *${1:-}* ]]; then
+    echo "# training with checkpoints, without, ratio"
+    MESHFLOW=build/release/meshflow bench/checkpointing.py
+fi
 for source in bench/*.c; do
     name=$(basename "$source" .c)
     [ -e "$source" ] && [[ $name == *${1:-}* ]] || continue

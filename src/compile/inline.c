@@ -45,6 +45,14 @@ mf_status mf_inline_find(const mf_compile *c, const mf_node *n, const mf_func_re
                    n->name);
 }
 
+/* The node comes from where the one that is being replaced came from. */
+static mf_status adopt(mf_compile *c, const mf_node *node)
+{
+    MF_TRY(mf_grow(&c->inliner->from, &c->inliner->cap, c->graph->n_nodes, sizeof(chain *)));
+    c->inliner->from[node->id] = c->inliner->current;
+    return MF_OK;
+}
+
 mf_status mf_inline_node(mf_compile *c, const char *prefix, const char *op, const mf_output *in,
                          int n_in, const mf_named_attr *attrs, int n_attrs, mf_node **out)
 {
@@ -62,16 +70,12 @@ mf_status mf_inline_node(mf_compile *c, const char *prefix, const char *op, cons
     if (!spec.name)
         return MF_NOMEM("inlining");
     MF_TRY(mf_graph_add(c->graph, &spec, out));
-    return mf_inline_adopt(c, *out);
+    return adopt(c, *out);
 }
 
 mf_status mf_inline_adopt(mf_compile *c, const mf_node *node)
 {
-    if (!node)
-        return mf_graph_status(c->graph);
-    MF_TRY(mf_grow(&c->inliner->from, &c->inliner->cap, c->graph->n_nodes, sizeof(chain *)));
-    c->inliner->from[node->id] = c->inliner->current;
-    return MF_OK;
+    return node ? adopt(c, node) : mf_graph_status(c->graph);
 }
 
 static void add_control(mf_compile *c, mf_node *to, mf_node *from)
@@ -158,7 +162,7 @@ mf_status mf_inline_clone(mf_compile *c, const mf_node *n, const char *prefix, c
     if (!spec.name)
         return MF_NOMEM("inlining");
     MF_TRY(mf_graph_add(c->graph, &spec, out));
-    MF_TRY(mf_inline_adopt(c, *out));
+    MF_TRY(adopt(c, *out));
     if (is_op(n, "_SampleUniform") && c->inliner->current)
         MF_TRY(shift_samples(c, *out));
     for (int i = 0; i < (*out)->n_attrs; i++) { /* storage of constants belongs to the body */

@@ -244,6 +244,9 @@ static mf_status all_attrs(const joiner *j, const group *g, mf_named_attr **out,
     mf_arena *arena = j->c->graph->arena;
     mf_named_attr *attrs = MF_ARENA_ARRAY(arena, mf_named_attr, f->n_attrs + 4);
     mf_attr types = { .kind = MF_ATTR_TYPE, .is_list = true };
+    const mf_attr rule = { .kind = MF_ATTR_STRING,
+                           .n = 1,
+                           .s = { f->op->name, strlen(f->op->name) } };
     int n = f->n_attrs;
 
     types.ints = MF_ARENA_ARRAY(arena, int64_t, f->n_inputs);
@@ -257,9 +260,7 @@ static mf_status all_attrs(const joiner *j, const group *g, mf_named_attr **out,
     attrs[n++] = (mf_named_attr){ "M", int_attr((int64_t)g->n * slots) };
     attrs[n++] = (mf_named_attr){ "N", int_attr(g->n) };
     attrs[n++] = (mf_named_attr){ "Thyper", types };
-    attrs[n++] = (mf_named_attr){
-        "rule", { .kind = MF_ATTR_STRING, .n = 1, .s = { f->op->name, strlen(f->op->name) } }
-    };
+    attrs[n++] = (mf_named_attr){ "rule", rule };
     *out = attrs;
     *n_out = n;
     return MF_OK;

@@ -85,7 +85,7 @@ void mf_ledger_encode_entry(int64_t step, const mf_batch *batch, mf_buf *out)
     for (int64_t i = 0; i < batch->n; i++) {
         const int64_t d = batch->ids[i] - before;
 
-        mf_varint_write(out, (uint64_t)d << 1 ^ (uint64_t)(d >> 63));
+        mf_varint_write(out, (uint64_t)d << 1 ^ (d < 0 ? UINT64_MAX : 0));
         before = batch->ids[i];
     }
 }

@@ -2,6 +2,7 @@
 /* options.c - settings as text. */
 #include "graph/options.h"
 
+#include "base/buf.h"
 #include "base/closest.h"
 
 #include <string.h>
@@ -190,4 +191,48 @@ mf_status mf_options_head(const char *text, mf_arena *arena, const char **head, 
     *head = mf_arena_strndup(arena, text, n);
     *rest = text + n;
     return *head ? MF_OK : MF_NOMEM("settings");
+}
+
+/* ---- kinds ---- */
+
+static const char *name_of(const mf_kinds *kinds, int i)
+{
+    return *(const char *const *)((const char *)kinds->rows + (size_t)i * kinds->row);
+}
+
+static mf_status unknown_kind(const mf_kinds *kinds, const char *name)
+{
+    mf_closest c = mf_closest_to(name);
+    mf_buf all = { 0 };
+    mf_status st;
+
+    for (int i = 0; name_of(kinds, i); i++) {
+        mf_closest_try(&c, name_of(kinds, i));
+        mf_buf_printf(&all, "%s%s", i > 0 ? ", " : "", name_of(kinds, i));
+    }
+    st = mf_buf_finish(&all);
+    if (st == MF_OK && c.best)
+        st = MF_FAIL(MF_NOT_FOUND, "there is no %s '%.60s'; did you mean '%s'?", kinds->what, name,
+                     c.best);
+    else if (st == MF_OK)
+        st = MF_FAIL(MF_NOT_FOUND, "there is no %s '%.60s'; known are %s", kinds->what, name,
+                     all.data ? all.data : "none");
+    mf_buf_deinit(&all);
+    return st;
+}
+
+mf_status mf_kinds_find(const mf_kinds *kinds, const char *text, mf_arena *arena, const void **row,
+                        const char **rest)
+{
+    const char *head;
+
+    *row = NULL;
+    MF_TRY(mf_options_head(text, arena, &head, rest));
+    for (int i = 0; name_of(kinds, i); i++) {
+        if (strcmp(name_of(kinds, i), head) == 0) {
+            *row = (const char *)kinds->rows + (size_t)i * kinds->row;
+            return MF_OK;
+        }
+    }
+    return unknown_kind(kinds, head);
 }

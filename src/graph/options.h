@@ -38,4 +38,16 @@ const int64_t *mf_options_ints(const mf_options *o, const char *name, int64_t *n
 MF_MUST mf_status mf_options_head(const char *text, mf_arena *arena, const char **head,
                                   const char **rest);
 
+/* Kinds of a thing: the rows of a table, each a struct that begins with its name. */
+typedef struct mf_kinds {
+    const char *what; /* "optimizer", for messages */
+    const void *rows; /* one without a name ends them */
+    size_t row; /* bytes of one */
+} mf_kinds;
+
+/* "adam learning_rate=0.001" -> the row called adam, and the rest. Fails: NOT_FOUND with the
+ * closest known name, or all of them. */
+MF_MUST mf_status mf_kinds_find(const mf_kinds *kinds, const char *text, mf_arena *arena,
+                                const void **row, const char **rest);
+
 #endif

@@ -2,8 +2,6 @@
 /* initializer.c - first values of weights. */
 #include "models/initializer.h"
 
-#include "base/closest.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -230,20 +228,17 @@ static mf_output stream_key(mf_model *m, const char *weight)
                     MF_IN(mf_applyf(m->graph, "Cast", MF_IN(m->seed), "DstT=uint64"), id));
 }
 
+static const mf_kinds kinds = { "initializer", mf_initializers, sizeof *mf_initializers };
+
 static mf_status find(mf_model *m, const char *text, const mf_initializer_kind **out,
                       mf_initializer_call *r)
 {
-    const char *head, *rest;
-    mf_closest close;
+    const void *row;
+    const char *rest;
 
-    MF_TRY(mf_options_head(text, m->graph->arena, &head, &rest));
-    close = mf_closest_to(head);
-    for (*out = mf_initializers; (*out)->name; ++*out) {
-        if (strcmp((*out)->name, head) == 0)
-            return mf_options_parse((*out)->name, (*out)->settings, rest, m->graph->arena, &r->o);
-        mf_closest_try(&close, (*out)->name);
-    }
-    return mf_model_unknown("initializer", head, close.best, " --kind initializers");
+    MF_TRY(mf_kinds_find(&kinds, text, m->graph->arena, &row, &rest));
+    *out = row;
+    return mf_options_parse((*out)->name, (*out)->settings, rest, m->graph->arena, &r->o);
 }
 
 mf_output mf_initializer(mf_model *model, const char *text, const mf_shape *shape,

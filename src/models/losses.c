@@ -2,8 +2,6 @@
 /* losses.c - losses by Keras's names. Those over classes take scores before the softmax. */
 #include "models/losses.h"
 
-#include "base/closest.h"
-
 #include <string.h>
 
 static const double EPSILON = 1e-7; /* Keras's */
@@ -173,30 +171,19 @@ const mf_loss_kind mf_losses[] = {
     { 0 },
 };
 
-static mf_status find(mf_model *m, const char *text, const mf_loss_kind **out, const char **rest)
-{
-    const char *head;
-    mf_closest close;
-
-    MF_TRY(mf_options_head(text, m->graph->arena, &head, rest));
-    close = mf_closest_to(head);
-    for (*out = mf_losses; (*out)->name; ++*out) {
-        if (strcmp((*out)->name, head) == 0)
-            return MF_OK;
-        mf_closest_try(&close, (*out)->name);
-    }
-    return mf_model_unknown("loss", head, close.best, " --kind losses");
-}
+static const mf_kinds kinds = { "loss", mf_losses, sizeof *mf_losses };
 
 mf_output mf_loss(mf_model *model, const char *text, mf_output output, mf_output label)
 {
     const mf_output in[] = { output, label, MF_END };
     const char *scope = model->graph->scope, *rest;
     const mf_loss_kind *kind;
+    const void *row;
     mf_layer_call l;
     mf_output y;
-    mf_status st = find(model, text, &kind, &rest);
+    mf_status st = mf_kinds_find(&kinds, text, model->graph->arena, &row, &rest);
 
+    kind = row;
     if (st == MF_OK)
         st = mf_scores_begin(model, "loss", kind->name, kind->settings, rest, in, &l);
     if (st != MF_OK) {

@@ -2,8 +2,6 @@
 /* metrics.c - metrics by Keras's names. */
 #include "models/metrics.h"
 
-#include "base/closest.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -236,30 +234,19 @@ const mf_metric_kind mf_metrics[] = {
     { 0 },
 };
 
-static mf_status find(mf_model *m, const char *text, const mf_metric_kind **out, const char **rest)
-{
-    const char *head;
-    mf_closest close;
-
-    MF_TRY(mf_options_head(text, m->graph->arena, &head, rest));
-    close = mf_closest_to(head);
-    for (*out = mf_metrics; (*out)->name; ++*out) {
-        if (strcmp((*out)->name, head) == 0)
-            return MF_OK;
-        mf_closest_try(&close, (*out)->name);
-    }
-    return mf_model_unknown("metric", head, close.best, " --kind metrics");
-}
+static const mf_kinds kinds = { "metric", mf_metrics, sizeof *mf_metrics };
 
 mf_output mf_metric(mf_model *model, const char *text, mf_output output, mf_output label,
                     const mf_metric_kind **kind)
 {
     const mf_output in[] = { output, label, MF_END };
     const char *scope = model->graph->scope, *rest;
+    const void *row;
     mf_layer_call l;
     mf_output y;
-    mf_status st = find(model, text, kind, &rest);
+    mf_status st = mf_kinds_find(&kinds, text, model->graph->arena, &row, &rest);
 
+    *kind = row;
     if (st == MF_OK)
         st = mf_scores_begin(model, "metric", (*kind)->name, (*kind)->settings, rest, in, &l);
     if (st != MF_OK) {

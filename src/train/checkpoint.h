@@ -3,7 +3,8 @@
  *
  * A checkpoint is a TensorFlow bundle: the variables under TensorFlow's names, and under _meshflow/
  * what only we need to go on exactly. A snapshot costs nothing when it is taken: it holds
- * references, and the next update writes elsewhere. It is written behind the training's back. */
+ * references, and the next update writes elsewhere (of updates without locks it is a copy). It is
+ * written behind the training's back. */
 #ifndef MF_TRAIN_CHECKPOINT_H
 #define MF_TRAIN_CHECKPOINT_H
 

@@ -3,7 +3,6 @@
  */
 #include "train/optimizer.h"
 
-#include "base/closest.h"
 #include "train/ema.h"
 
 #include <string.h>
@@ -47,23 +46,15 @@ static mf_status check_settings(const mf_options *o)
 mf_status mf_optimizer_parse(const char *text, mf_arena *arena, const mf_optimizer_kind **kind,
                              mf_options *out)
 {
-    const char *head, *rest;
-    mf_closest close;
+    static const mf_kinds kinds = { "optimizer", mf_optimizers, sizeof *mf_optimizers };
+    const void *row;
+    const char *rest;
 
     *kind = NULL;
-    MF_TRY(mf_options_head(text, arena, &head, &rest));
-    close = mf_closest_to(head);
-    for (const mf_optimizer_kind *k = mf_optimizers; k->name; k++) {
-        if (strcmp(k->name, head) == 0) {
-            *kind = k;
-            MF_TRY(mf_options_parse(k->name, k->settings, rest, arena, out));
-            return check_settings(out);
-        }
-        mf_closest_try(&close, k->name);
-    }
-    return MF_FAIL(MF_NOT_FOUND, "there is no optimizer '%.60s'%s%s%s", head,
-                   close.best ? "; did you mean '" : "", close.best ? close.best : "",
-                   close.best ? "'?" : "");
+    MF_TRY(mf_kinds_find(&kinds, text, arena, &row, &rest));
+    *kind = row;
+    MF_TRY(mf_options_parse((*kind)->name, (*kind)->settings, rest, arena, out));
+    return check_settings(out);
 }
 
 mf_status mf_updates_begin(mf_updates *all, mf_model *model, const mf_compile_options *options)

@@ -3,8 +3,6 @@
  * depend on the machine. */
 #include "train/schedule.h"
 
-#include "base/closest.h"
-
 #include <sleef.h>
 #include <string.h>
 
@@ -86,25 +84,17 @@ const mf_schedule_kind mf_schedules[] = {
     { 0 },
 };
 
+static const mf_kinds kinds = { "schedule", mf_schedules, sizeof *mf_schedules };
+
 mf_status mf_schedule_parse(const char *text, double rate, mf_arena *arena, mf_schedule *out)
 {
-    const char *head, *rest;
-    mf_closest close;
+    const void *row;
+    const char *rest;
 
     *out = (mf_schedule){ .rate = rate };
-    MF_TRY(mf_options_head(text ? text : "constant", arena, &head, &rest));
-    close = mf_closest_to(head);
-    for (const mf_schedule_kind *k = mf_schedules; k->name; k++) {
-        if (strcmp(k->name, head) == 0) {
-            out->kind = k;
-            return mf_options_parse(k->name, k->settings, rest, arena, &out->o);
-        }
-        mf_closest_try(&close, k->name);
-    }
-    return MF_FAIL(MF_NOT_FOUND, "there is no schedule '%.60s'%s%s%s", head,
-                   close.best ? "; did you mean '" : "", close.best ? close.best : "",
-                   close.best ? "'?"
-                              : "; known are constant, step, exponential, cosine, one_cycle");
+    MF_TRY(mf_kinds_find(&kinds, text ? text : "constant", arena, &row, &rest));
+    out->kind = row;
+    return mf_options_parse(out->kind->name, out->kind->settings, rest, arena, &out->o);
 }
 
 static bool has_steps(const mf_schedule *s)

@@ -24,6 +24,20 @@ struct mf_snapshot {
     int64_t n;
 };
 
+/* Updates without locks write in place whoever holds the storage, so they get no chance to. */
+static mf_status take_value(const mf_trainer *t, int64_t i, mf_tensor *out)
+{
+    mf_tensor value = { 0 };
+    mf_status st;
+
+    if (!t->options.hogwild)
+        return mf_variable_read(t->trained[i].variable, out);
+    MF_TRY(mf_variable_read(t->trained[i].variable, &value));
+    st = mf_tensor_clone(out, &value);
+    mf_tensor_clear(&value);
+    return st;
+}
+
 mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
 {
     mf_snapshot *s = mf_calloc(1, sizeof *s);
@@ -43,7 +57,7 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
     if (!s->names || !s->values)
         st = MF_NOMEM("a snapshot");
     for (int64_t i = 0; st == MF_OK && i < t->n_trained; i++) {
-        st = mf_variable_read(t->trained[i].variable, &s->values[i]);
+        st = take_value(t, i, &s->values[i]);
         s->names[s->n++] = t->trained[i].name;
     }
     if (st != MF_OK)

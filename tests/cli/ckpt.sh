@@ -47,6 +47,14 @@ train --steps 8 --json
 verdict "with --json the table goes to the other side"
 check "one line of json remains" sh -c "test \$(wc -l <out) = 1 && grep -q 'model  ' err"
 check "which is json" json "d['steps'] == 8 and d['loss'] > 0"
+sha=$(sed 's/.*weights_sha256":"//; s/".*//' out)
+train --steps 8 --json --hogwild
+verdict "without locks one process does the same, and says so" "--hogwild changes nothing here" "$sha"
+train --steps 8 --no-test --quiet --summary-steps 2 --out events
+verdict "events every other step"
+ok "which are there" '"tag":"loss","kind":"scalar","events":4' -- events show events --json
+wrong "events without a folder" "--summary-steps needs --out" -- train --model mlp --data fashion-mnist --summary-steps 5
+wrong "events never" "--summary-steps" -- train --model mlp --data fashion-mnist --summary-steps 0 --out events
 cat >terminal.py <<'PYTHON'
 import fcntl, os, pty, struct, sys, termios
 pid, fd = pty.fork()

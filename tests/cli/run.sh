@@ -245,6 +245,7 @@ for option in "" "--kind layers" "--kind losses" "--kind metrics" "--kind initia
     # shellcheck disable=SC2086
     "$program" models $option --markdown
 done >out
+"$root/tests/train/accuracy.py" --bars >>out
 check "docs/models.md has these tables" python3 -c "
 written = open('$root/docs/models.md').read().splitlines()
 missing = [line for line in open('out').read().splitlines() if line not in written]
@@ -301,6 +302,7 @@ check "closed error output does no harm" test -s out
 
 . "$root/tests/cli/data.sh"
 . "$root/tests/cli/ckpt.sh"
+. "$root/tests/cli/cluster.sh"
 
 echo "$((n - failed)) passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

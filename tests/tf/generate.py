@@ -44,8 +44,10 @@ def retype(i, t):
         i.lo, i.hi = np.floor(i.lo), np.floor(i.lo) + 2
 
 
-def allowed_types(attr):
-    return [int(t) for t in (attr.allowed_values.list.type or cases.NUMPY) if t in cases.NUMPY]
+def allowed_types(op, attr):
+    left_out = differences.NOT_TYPES.get((op, attr.name), ())
+    return [int(t) for t in (attr.allowed_values.list.type or cases.NUMPY)
+            if t in cases.NUMPY and t not in left_out]
 
 
 def with_type(case, attr, t):
@@ -77,7 +79,7 @@ def change_type(case, rng):
     if not choices:
         return None
     attr = choices[rng.integers(len(choices))]
-    allowed = allowed_types(attr)
+    allowed = allowed_types(case.op, attr)
     return with_type(case, attr, allowed[rng.integers(len(allowed))])
 
 
@@ -257,7 +259,7 @@ def systematic(bases):
 def _all_kinds(bases):
     first = bases[0]
     for attr in type_attributes(first):
-        for t in allowed_types(attr):
+        for t in allowed_types(first.op, attr):
             for case in bases:
                 try:
                     changed = with_type(case, attr, t)

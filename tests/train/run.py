@@ -99,6 +99,15 @@ def a_run_that_stops_and_goes_on_gives_the_same_weights(b):
     check(b.sha("--out", out, "--resume") == b.sha(), "other weights after going on")
 
 
+@test
+def without_locks_it_stops_and_goes_on_with_the_same_weights(b):
+    """Updates write in place then, also while a checkpoint of the values is being written."""
+    out = b.out("hogwild")
+    for steps in 7, 20, 41:
+        b.run("--out", out, "--resume", "--save-steps", "1", "--hogwild", steps=steps)
+    check(b.sha("--out", out, "--resume", "--hogwild") == b.sha(), "other weights after going on")
+
+
 # ---- kill ----
 
 def newest(out):

@@ -266,6 +266,53 @@ MF_TEST(compile_layout_keeps_images_in_blocks_through_a_net)
     end(&m);
 }
 
+static mf_output placeholder(const model *m, const char *attributes)
+{
+    return mf_applyf(m->g, "Placeholder", MF_NO_IN, "%s", attributes);
+}
+
+/* x = relu(conv(relu(conv(x, v)), w)), three times over. */
+static void looped_net(model *m)
+{
+    const char *image = "dtype=float shape=shape[2,6,5,64]";
+    const char *filter = "dtype=float shape=shape[3,3,64,64]";
+    const char *same = "strides=[1,1,1,1] padding='SAME'";
+    mf_output i, x, v, w, y, more, next;
+
+    begin(m);
+    i = placeholder(m, "dtype=int32 shape=shape[]");
+    x = placeholder(m, image);
+    v = placeholder(m, filter);
+    w = placeholder(m, filter);
+    more = mf_apply(m->g, "Less", MF_IN(i, mf_scalar(m->g, MF_DTYPE_I32, 3)));
+    next = mf_apply(m->g, "AddV2", MF_IN(i, mf_scalar(m->g, MF_DTYPE_I32, 1)));
+    y = mf_apply(m->g, "Relu", MF_IN(mf_applyf(m->g, "Conv2D", MF_IN(x, v), "%s", same)));
+    y = mf_apply(m->g, "Relu", MF_IN(mf_applyf(m->g, "Conv2D", MF_IN(y, w), "%s", same)));
+    mf_define(m->g, "more", MF_IN(i, x, v, w), MF_IN(more));
+    mf_define(m->g, "turn", MF_IN(i, x, v, w), MF_IN(next, y, v, w));
+    y = mf_applyf(m->g, "While",
+                  MF_IN(mf_scalar(m->g, MF_DTYPE_I32, 0), INPUT(m, 2, 6, 5, 64),
+                        INPUT(m, 3, 3, 64, 64), INPUT(m, 3, 3, 64, 64)),
+                  "cond=@more body=@turn");
+    fetch(m, (mf_output){ y.node, 1 });
+}
+
+MF_TEST(compile_layout_keeps_images_in_blocks_inside_of_a_loop)
+{
+    const bool blocks = __builtin_cpu_supports("avx2") && !__builtin_cpu_supports("avx512f");
+    model m;
+
+    looped_net(&m);
+    T_EQ(count(&m, "fuse", "Conv2D", "_blocked"), blocks ? 2 : 0);
+    /* A turn takes the image in, keeps it in blocks between the two, and gives it out plain. */
+    T_EQ(count(&m, NULL, "_Block", NULL), blocks);
+    T_EQ(count(&m, NULL, "_Unblock", NULL), blocks);
+    T_EQ(count(&m, "layout", "_Block", NULL), 0);
+    expect_same_bits_without(&m, "layout");
+    expect_same_bits_without(&m, "layout,fuse");
+    end(&m);
+}
+
 MF_TEST(compile_no_pass_changes_a_bit_of_a_net)
 {
     static const char *const passes[] = { "layout", "fuse",   "cse",   "simplify",

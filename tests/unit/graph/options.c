@@ -44,3 +44,28 @@ MF_TEST(options_say_what_is_wrong)
     T_FAILS(MF_INVALID_ARGUMENT, "expected name=value", parse("units", arena, &o));
     mf_arena_free(arena);
 }
+
+typedef struct fruit {
+    const char *name;
+    int weight;
+} fruit;
+
+static const fruit fruits[] = { { "apple", 1 }, { "banana", 2 }, { 0 } };
+
+MF_TEST(options_find_a_kind_by_its_name)
+{
+    static const mf_kinds kinds = { "fruit", fruits, sizeof *fruits };
+    mf_arena *arena = mf_arena_new();
+    const void *row;
+    const char *rest;
+
+    T_OK(mf_kinds_find(&kinds, "  banana size=3", arena, &row, &rest));
+    T_EQ(((const fruit *)row)->weight, 2);
+    T_STREQ(rest, " size=3");
+    T_FAILS(MF_NOT_FOUND, "there is no fruit 'aple'; did you mean 'apple'?",
+            mf_kinds_find(&kinds, "aple", arena, &row, &rest));
+    T_FAILS(MF_NOT_FOUND, "there is no fruit 'stone'; known are apple, banana",
+            mf_kinds_find(&kinds, "stone", arena, &row, &rest));
+    T_TRUE(!row);
+    mf_arena_free(arena);
+}

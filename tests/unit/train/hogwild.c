@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hogwild.c - several threads train one model at once: locked, and without locks. */
+#include "folder.h"
 #include "toy.h"
+#include "train/checkpoint.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -120,4 +122,29 @@ MF_TEST_TIMEOUT(train_updates_without_locks_find_the_solution, 120)
             T_FAIL("%s: the loss is %g, and was %g", optimizers[i], after, before);
         toy_end(&p);
     }
+}
+
+/* A checkpoint is written behind the training, which writes into the weights meanwhile. */
+MF_TEST(train_a_snapshot_keeps_its_values_when_updates_have_no_lock)
+{
+    char dir[32], prefix[64];
+    mf_snapshot *s;
+    double then;
+    toy p;
+
+    folder_new(dir);
+    (void)snprintf(prefix, sizeof prefix, "%s/model.ckpt-1", dir);
+    toy_line(&p);
+    toy_compile(&p, (mf_compile_options){ .hogwild = true });
+    toy_fit(&p, 1);
+    then = toy_value(&p, "dense/kernel", 0);
+    T_OK(mf_snapshot_take(p.trainer, &s));
+    toy_fit(&p, 1);
+    T_TRUE(toy_value(&p, "dense/kernel", 0) != then);
+    T_OK(mf_snapshot_write(s, prefix));
+    mf_snapshot_free(s);
+    T_OK(mf_trainer_restore(p.trainer, prefix));
+    T_EQ_F(toy_value(&p, "dense/kernel", 0), then);
+    toy_end(&p);
+    folder_remove(dir);
 }

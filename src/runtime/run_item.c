@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run_item.c - running one item: its inputs out of an iteration's slots, its outputs to the runner.
+ * No lock is held here. */
+#include "runtime/run_state.h"
+
+static mf_status deref(mf_tensor *slot)
+{
+    mf_object *o = slot->count == 1 ? *(mf_object **)slot->data : NULL;
+    mf_tensor value = { 0 };
+
+    if (!o || o->type != &mf_variable_type)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "a reference to a %s is used as a tensor",
+                       o ? o->type->name : "nothing");
+    MF_TRY(mf_variable_read((mf_variable *)o, &value));
+    mf_tensor_move(slot, &value);
+    return MF_OK;
+}
+
+mf_status mf_item_bind(const mf_item *item, mf_iteration *it, const mf_tensor **in)
+{
+    for (int i = 0; i < item->n_in; i++) {
+        if (item->in[i].constant) {
+            in[i] = item->in[i].constant;
+            continue;
+        }
+        in[i] = &it->slots[item->in[i].slot];
+        if (item->in[i].deref)
+            MF_TRY(deref(&it->slots[item->in[i].slot]));
+    }
+    return MF_OK;
+}
+
+/* Constants are shared: their storage has further references, so "reuse all" is safe. */
+mf_kernel mf_item_kernel(const mf_item *item, mf_step *step, const mf_tensor **in, mf_tensor **out)
+{
+    return (mf_kernel){ .node = item->node,
+                        .state = item->state,
+                        .step = step,
+                        .in = in,
+                        .out = out,
+                        .n_in = item->n_in,
+                        .n_out = item->n_out,
+                        .reuse = UINT64_MAX };
+}
+
+static mf_status run_op(mf_runner *r, const mf_item *item, mf_iteration *it)
+{
+    mf_run_state *run = r->run;
+    const int64_t start = run->args->trace ? mf_trace_now() : 0;
+    mf_kernel k = mf_item_kernel(item, &run->step, r->in, r->out_ptrs);
+    mf_status st;
+
+    MF_TRY(mf_item_bind(item, it, r->in));
+    st = item->node->op->run(&k);
+    if (run->args->trace)
+        mf_trace_add(run->args->trace, item->node, start);
+    return st;
+}
+
+static mf_status run_region(mf_runner *r, const mf_item *item, mf_iteration *it,
+                            const mf_node **failed)
+{
+    mf_run_state *run = r->run;
+    mf_plan_instance *plan;
+    mf_status st;
+
+    for (int i = 0; i < item->n_in; i++)
+        r->in_moved[i] = &it->slots[item->in[i].slot];
+    MF_TRY(mf_plan_take(item->plan, &plan));
+    st = mf_plan_run(plan, &run->step, r->in_moved, r->out, run->args->trace, failed);
+    mf_plan_give(item->plan, plan);
+    return st;
+}
+
+static mf_status run_switch(const mf_runner *r, const mf_item *item, mf_iteration *it)
+{
+    const mf_tensor *in[2];
+
+    MF_TRY(mf_item_bind(item, it, in));
+    if (in[1]->dtype != MF_DTYPE_BOOL || in[1]->count != 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "The second input must be a scalar");
+    mf_tensor_set(&r->out[*(const uint8_t *)in[1]->data ? 1 : 0], in[0]);
+    return MF_OK;
+}
+
+static mf_status run_merge(const mf_runner *r, const mf_item *item, mf_iteration *it)
+{
+    const int chosen = it->cells[item->local].chosen - 1;
+
+    if (item->in[chosen].deref)
+        MF_TRY(deref(&it->slots[item->in[chosen].slot]));
+    mf_tensor_move(&r->out[0], &it->slots[item->in[chosen].slot]);
+    MF_TRY(mf_tensor_alloc(&r->out[1], MF_DTYPE_I32, &MF_SCALAR));
+    *(int32_t *)r->out[1].data = chosen;
+    return MF_OK;
+}
+
+static mf_status run_fetch(const mf_runner *r, const mf_item *item, mf_iteration *it)
+{
+    const mf_tensor *in[1];
+
+    MF_TRY(mf_item_bind(item, it, in));
+    mf_tensor_set(&r->run->args->results[item->index], in[0]);
+    return MF_OK;
+}
+
+static mf_status pass_on(const mf_runner *r, const mf_item *item, mf_iteration *it)
+{
+    const mf_tensor *in[1];
+
+    MF_TRY(mf_item_bind(item, it, in));
+    mf_tensor_set(&r->out[0], in[0]);
+    return MF_OK;
+}
+
+mf_status mf_item_run(mf_runner *r, const mf_item *item, mf_iteration *it, const mf_node **failed)
+{
+    *failed = item->node;
+    switch (item->kind) {
+    case MF_ITEM_OP:
+        return run_op(r, item, it);
+    case MF_ITEM_REGION:
+        return run_region(r, item, it, failed);
+    case MF_ITEM_FEED:
+        mf_tensor_set(&r->out[0], r->run->args->feeds[item->index]);
+        return MF_OK;
+    case MF_ITEM_FETCH:
+        return run_fetch(r, item, it);
+    case MF_ITEM_SWITCH:
+        return run_switch(r, item, it);
+    case MF_ITEM_MERGE:
+        return run_merge(r, item, it);
+    case MF_ITEM_ENTER:
+    case MF_ITEM_EXIT:
+    case MF_ITEM_NEXT:
+        return pass_on(r, item, it);
+    case MF_ITEM_TRIGGER:
+    case MF_ITEM_ASYNC:
+        break;
+    }
+    return MF_OK;
+}
