@@ -75,6 +75,8 @@ soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills,
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(MAKE) --no-print-directory fuzz
 	@tools/run_tf_tests.sh --soak
 	@tests/train/run.py build/meshflow --kills 100
+	$(call build,release,meshflow-kills)
+	@build/release/meshflow-kills 500
 	@tests/train/accuracy.py build/meshflow
 
 engines: ## the cluster engines for the tests with real ones
