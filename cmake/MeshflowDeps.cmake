@@ -28,4 +28,9 @@ target_link_options(meshflow_deps INTERFACE -Wl,--as-needed)
 target_link_libraries(meshflow_deps INTERFACE
     ${DEPS_TARGETS} ${DNNL_LIBRARY} gomp Threads::Threads m)
 
+# What only our programs need, not who links the library.
+pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
+add_library(meshflow_cli_deps INTERFACE)
+target_link_libraries(meshflow_cli_deps INTERFACE PkgConfig::hwloc)
+
 find_program(PROTOC_C protoc-c REQUIRED)

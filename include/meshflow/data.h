@@ -98,10 +98,11 @@ typedef struct mf_iterator_options {
     uint64_t seed;
     int prefetch; /* batches made ahead; 0: 2 */
     int threads; /* that make them; 0: 1 */
-    /* Only part `part` of `parts` of each batch: what worker `part` takes of a batch that all of
-     * them share. Positions stay those of the whole, so the same training may go on with another
-     * number of workers. A part of a small last batch may have no samples. 0: all of it. */
-    int64_t parts, part;
+    /* Of each batch, cut into `shards`, only those from first_shard on, n_shards of them: what a
+     * worker takes of a batch that several share. Positions stay those of the whole, so the same
+     * training may go on with another number of workers. Of a small last batch there may be no
+     * samples left. shards 0: all of it. */
+    int64_t shards, first_shard, n_shards;
 } mf_iterator_options;
 
 typedef struct mf_batch {
@@ -110,6 +111,10 @@ typedef struct mf_batch {
     const int64_t *ids; /* sample ids */
     mf_tensor *const *columns; /* [n, ...], one per column of the set */
     int n_columns;
+    /* Where only some shards of each batch are taken: how many samples the whole batch has, the
+     * place of the first one of ours in it, and all of its ids. */
+    int64_t whole, place;
+    const int64_t *whole_ids;
 } mf_batch;
 
 MF_API MF_MUST mf_status mf_iterator_new(mf_dataset *set, const mf_iterator_options *options,

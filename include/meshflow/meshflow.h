@@ -11,6 +11,7 @@
 #include <meshflow/monitored.h>
 #include <meshflow/session.h>
 #include <meshflow/status.h>
+#include <meshflow/strategy.h>
 #include <meshflow/tensor.h>
 #include <meshflow/train.h>
 #include <meshflow/version.h>

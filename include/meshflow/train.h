@@ -15,6 +15,7 @@
 #include <meshflow/data.h>
 #include <meshflow/model.h>
 #include <meshflow/session.h>
+#include <meshflow/strategy.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,6 +41,7 @@ typedef struct mf_compile_options {
     int threads; /* 0: as many as there are cores */
     const char *disable; /* passes to leave out, as for sessions */
     bool ema_eval; /* mf_evaluate() and mf_predict() use the moving average */
+    mf_strategy *strategy; /* with whom to train, see strategy.h; NULL: alone */
     bool hogwild; /* updates write without a lock, for threads that train at once: updates may get
                      lost or mixed, and no equal bits are promised */
 } mf_compile_options;

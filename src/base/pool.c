@@ -9,6 +9,7 @@
  *     lock, because waking a sleeping thread costs more than many of the loops we run. */
 #include "base/pool.h"
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/param.h"
 
@@ -38,17 +39,6 @@ struct mf_pool {
     int threads, started;
     pthread_t ids[];
 };
-
-int mf_usable_cores(void)
-{
-    cpu_set_t set;
-    int n;
-
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 1;
-    n = CPU_COUNT(&set);
-    return n > 0 ? n : 1;
-}
 
 static inline void pause_briefly(void)
 {
@@ -137,7 +127,7 @@ static void *worker_main(void *arg)
 
 mf_status mf_pool_new(int threads, mf_pool **out)
 {
-    const int wanted = threads > 0 ? threads : mf_usable_cores();
+    const int wanted = threads > 0 ? threads : mf_default_threads(NULL);
     const int started = wanted > 1 ? wanted - 1 : 1;
     mf_pool *pool;
 

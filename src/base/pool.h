@@ -19,7 +19,7 @@ typedef struct mf_task {
 } mf_task;
 
 /* `threads` counts the thread that calls mf_pool_parallel(): one less is started (but at least one,
- * because submitted tasks need somebody to run them). 0: the number of usable cores. */
+ * because submitted tasks need somebody to run them). 0: mf_default_threads(). */
 MF_MUST mf_status mf_pool_new(int threads, mf_pool **out);
 /* Finishes queued tasks first. Thread: not one of the pool's own. */
 void mf_pool_free(mf_pool *pool);
@@ -33,8 +33,5 @@ void mf_pool_submit(mf_pool *pool, mf_task *task);
  * order. */
 void mf_pool_parallel(mf_pool *pool, int64_t pieces, void (*fn)(void *ctx, int64_t piece),
                       void *ctx);
-
-/* Cores this process may run on (affinity mask, at least 1). */
-int mf_usable_cores(void);
 
 #endif

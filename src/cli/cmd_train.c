@@ -164,8 +164,9 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
     (void)getrusage(RUSAGE_SELF, &usage);
     mf_buf_str(&out, "{\"model\":");
     mf_buf_json(&out, m->job->model_text, strlen(m->job->model_text));
-    mf_buf_printf(&out, ",\"steps\":%lld,\"shards\":%d,\"workers\":1,\"loss\":",
-                  (long long)mf_trainer_step(m->job->trainer), m->job->compile.shards);
+    mf_buf_printf(&out, ",\"steps\":%lld,\"shards\":%d,\"workers\":%d,\"loss\":",
+                  (long long)mf_trainer_step(m->job->trainer), m->job->compile.shards,
+                  mf_strategy_size(m->job->strategy));
     if (m->loss_known)
         mf_buf_printf(&out, "%.9g", m->loss);
     else
@@ -184,6 +185,58 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
     return mf_cli_print(&out);
 }
 
+/* ---- with others ---- */
+
+/* What may differ from worker to worker. */
+static bool may_differ(const char *option)
+{
+    static const char *const names[] = { "threads", "out",    "keep",     "trace",
+                                         "quiet",   "json",   "strategy", "save-steps",
+                                         "no-test", "resume", "timeout",  "summary-steps" };
+
+    for (int i = 0; i < MF_COUNT(names); i++) {
+        if (strcmp(names[i], option) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* All workers must do the same: what the command line says of it. */
+static mf_status write_identity(const mf_job *job, mf_args *args, mf_buf *out)
+{
+    for (const mf_option *o = mf_command_find("train")->options; o->name; o++) {
+        const char *value;
+        int64_t at = 0;
+
+        if (may_differ(o->name))
+            continue;
+        if (!o->value && mf_args_has(args, o->name))
+            mf_buf_printf(out, "--%s=yes\n", o->name);
+        while (o->value && (value = mf_args_next(args, o->name, &at)) != NULL)
+            mf_buf_printf(out, "--%s=%s\n", o->name, value);
+    }
+    mf_buf_printf(out, "samples=%lld\n", (long long)mf_dataset_count(job->train));
+    return mf_buf_finish(out);
+}
+
+static mf_status open_strategy(mf_job *job, mf_args *args)
+{
+    mf_strategy_options o = { 0 };
+    double timeout = 0.0;
+    mf_buf identity = { 0 };
+    mf_status st;
+
+    MF_TRY(mf_args_double(args, "timeout", &timeout));
+    st = write_identity(job, args, &identity);
+    o.identity = identity.data;
+    o.timeout_ms = (int64_t)(timeout * 1000.0);
+    if (st == MF_OK)
+        st = mf_strategy_open(mf_args_value(args, "strategy"), &o, &job->strategy);
+    mf_buf_deinit(&identity);
+    job->compile.strategy = job->strategy;
+    return st;
+}
+
 static mf_status train(mf_job *job, mf_args *args)
 {
     measured m = { .job = job };
@@ -199,6 +252,8 @@ static mf_status train(mf_job *job, mf_args *args)
     MF_TRY(read_fit(args, &fit));
     MF_TRY(change_data(job, args));
     MF_TRY(freeze(job, args));
+    MF_TRY(open_strategy(job, args));
+    progress.quiet |= !mf_strategy_is_chief(job->strategy);
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(change_weights(job, args));
     MF_TRY(mf_progress_init(&progress, job, &fit));
@@ -214,7 +269,7 @@ static mf_status train(mf_job *job, mf_args *args)
         st = mf_evaluate(job->trainer, job->test, test, &n_test);
     if (st == MF_OK)
         st = mf_progress_end(&progress, test, n_test);
-    if (st == MF_OK && mf_args_has(args, "json"))
+    if (st == MF_OK && mf_args_has(args, "json") && mf_strategy_is_chief(job->strategy))
         st = print_json(&m, test, n_test);
     if (fitted != MF_OK)
         st = mf_error_restore(&why);
@@ -258,6 +313,10 @@ static const mf_option options[] = {
     { "keep", "N", "checkpoints to keep; 5 unless told", 0, false },
     { "trace", "FILE", "write a Chrome trace of the tenth step", 0, false },
     { "resume", NULL, "go on from the newest whole checkpoint in --out", 0, false },
+    { "strategy", "S", "how to train with others: 'multi_worker_mirrored'; docs/strategies.md", 0,
+      false },
+    { "timeout", "SECONDS", "nobody is waited for longer than this; a minute unless told", 0,
+      false },
     { "no-test", NULL, "leave out the test at the end", 0, false },
     { "quiet", NULL, "say nothing on the way", 'q', false },
     { 0 },

@@ -49,6 +49,7 @@ struct mf_args {
     const char **words; /* positional arguments */
     int64_t n_given, n_words, cap_given, cap_words;
     bool usage; /* the failure is a wrong call */
+    int exit_code; /* of a failure; 0: 1, or 2 for a wrong call */
     char hint[512]; /* what to do about the failure; "" */
 };
 

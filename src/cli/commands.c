@@ -23,6 +23,9 @@
     X(graph_dot) \
     X(graph_check) \
     X(graph_optimize) \
+    X(launch) \
+    X(env) \
+    X(topo) \
     X(ops) \
     X(params) \
     X(version) \

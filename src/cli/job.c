@@ -95,6 +95,7 @@ mf_status mf_job_compile(mf_job *job, mf_args *args)
 void mf_job_deinit(mf_job *job)
 {
     mf_trainer_free(job->trainer);
+    mf_strategy_close(job->strategy);
     mf_model_free(job->model);
     mf_dataset_unref(job->train);
     mf_dataset_unref(job->validation);

@@ -16,6 +16,7 @@ typedef struct mf_job {
     mf_model *model;
     mf_trainer *trainer;
     mf_compile_options compile;
+    mf_strategy *strategy; /* NULL: alone */
 } mf_job;
 
 /* Options that name model and data, for the tables of all three commands. */

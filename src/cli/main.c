@@ -108,7 +108,7 @@ int main(int argc, char **argv)
     st = run(&args, argc - 1, argv + 1);
     if (st != MF_OK) {
         report(&args, st);
-        code = args.usage ? EXIT_USAGE : EXIT_FAILED;
+        code = args.exit_code ? args.exit_code : args.usage ? EXIT_USAGE : EXIT_FAILED;
     }
     mf_args_deinit(&args);
     return code;

@@ -115,10 +115,20 @@ static mf_status take_command(mf_args *args)
 
 /* ---- options ---- */
 
+/* --task_index is --task-index: scripts of other programs write it so. */
+static bool same_name(const char *known, const char *given, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (known[i] != given[i] && !(known[i] == '-' && given[i] == '_'))
+            return false;
+    }
+    return known[len] == '\0';
+}
+
 static const mf_option *find_in(const mf_option *table, const char *name, size_t len, char letter)
 {
     for (const mf_option *o = table; o && o->name; o++) {
-        if (letter ? o->letter == letter : strlen(o->name) == len && !strncmp(o->name, name, len))
+        if (letter ? o->letter == letter : same_name(o->name, name, len))
             return o;
     }
     return NULL;
@@ -198,7 +208,7 @@ static bool takes_next(const char *word)
             return o->value != NULL;
     }
     for (const mf_option *o = mf_global_options; o->name; o++) {
-        if (is_long ? !strcmp(o->name, name) : o->letter == word[1])
+        if (is_long ? same_name(o->name, name, strlen(name)) : o->letter == word[1])
             return o->value != NULL;
     }
     return false;

@@ -19,9 +19,13 @@ mf_status mf_group_sizes(mf_group *g, const mf_collective *c, int64_t mine, int6
     return st;
 }
 
-mf_status mf_group_late(const mf_group *g, const mf_collective *c, int rank, int64_t since_ns)
+mf_status mf_group_in_time(const mf_group *g, const mf_group_wait *w)
 {
+    const int64_t now = mf_clock_ns();
+
+    if (w->call->deadline_ns <= 0 || now <= w->call->deadline_ns)
+        return MF_OK;
     return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s did not come to %s of step %lld; %s waited %.1f s",
-                   g->names[rank], c->what, (long long)c->step, g->names[g->rank],
-                   (double)(mf_clock_ns() - since_ns) * 1e-9);
+                   g->names[w->rank], w->call->what, (long long)w->call->step, g->names[g->rank],
+                   (double)(now - w->since) * 1e-9);
 }

@@ -42,6 +42,21 @@ typedef struct mf_gather {
     void *out; /* all of them, in the order of the ranks */
 } mf_gather;
 
+/* Who is to blame when a wait ends in vain? The one waited for may itself wait for somebody. */
+typedef struct mf_suspicion {
+    int task; /* asked last; at first the one waited for */
+    int hops; /* how often we were sent on */
+    int64_t asked; /* when; 0: not yet */
+} mf_suspicion;
+
+/* A member waits for another. */
+typedef struct mf_group_wait {
+    const mf_collective *call;
+    int rank; /* the other */
+    int64_t since;
+    mf_suspicion suspicion; /* of check() */
+} mf_group_wait;
+
 typedef struct mf_group mf_group;
 
 typedef struct mf_group_kind {
@@ -65,37 +80,48 @@ struct mf_group {
     int rank, size;
     int64_t epoch;
     const char *const *names; /* by rank: "worker 2" */
-    /* Is everybody well? Asked while waiting. NULL: nobody can tell. Fails as described above. */
-    mf_status (*check)(void *ctx);
-    void *check_ctx;
+    /* Is everybody well, and is there time left? Asked while waiting. NULL: only the deadline
+     * counts. Fails as described above. */
+    mf_status (*check)(void *ctx, mf_group_wait *w);
+    /* A collective has failed here: free the others. The thread's error stays. NULL: nobody can. */
+    void (*give_up)(void *ctx, mf_status why);
+    void *ctx; /* of these two */
     int64_t bytes; /* given to others so far */
 };
 
+/* The end of every collective. */
+static inline mf_status mf_group_done(mf_group *g, mf_status st)
+{
+    if (st != MF_OK && g->give_up)
+        g->give_up(g->ctx, st);
+    return st;
+}
+
 static inline mf_status mf_all_reduce(mf_group *g, const mf_reduce *r)
 {
-    return g->kind->all_reduce(g, r);
+    return mf_group_done(g, g->kind->all_reduce(g, r));
 }
 static inline mf_status mf_reduce_scatter(mf_group *g, const mf_reduce *r, const int64_t *from)
 {
-    return g->kind->reduce_scatter(g, r, from);
+    return mf_group_done(g, g->kind->reduce_scatter(g, r, from));
 }
 static inline mf_status mf_all_gather(mf_group *g, const mf_gather *a)
 {
-    return g->kind->all_gather(g, a);
+    return mf_group_done(g, g->kind->all_gather(g, a));
 }
 static inline mf_status mf_broadcast(mf_group *g, const mf_collective *c, int root, void *data,
                                      int64_t size)
 {
-    return g->kind->broadcast(g, c, root, data, size);
+    return mf_group_done(g, g->kind->broadcast(g, c, root, data, size));
 }
 static inline mf_status mf_all_to_all(mf_group *g, const mf_collective *c, const void *data,
                                       const int64_t *sizes, void *out)
 {
-    return g->kind->all_to_all(g, c, data, sizes, out);
+    return mf_group_done(g, g->kind->all_to_all(g, c, data, sizes, out));
 }
 static inline mf_status mf_barrier(mf_group *g, const mf_collective *c)
 {
-    return g->kind->barrier(g, c);
+    return mf_group_done(g, g->kind->barrier(g, c));
 }
 static inline void mf_group_free(mf_group *g)
 {
@@ -110,8 +136,9 @@ static inline int64_t mf_group_cut(const mf_group *g, int64_t count, int r)
 {
     return count / g->size * r + (r < count % g->size ? r : count % g->size);
 }
-/* "worker 2 did not come to the gradients of step 7 within 3.0 s". */
-mf_status mf_group_late(const mf_group *g, const mf_collective *c, int rank, int64_t since_ns);
+/* The same for nobody to ask: "worker 2 did not come to the gradients of step 7; worker 0 waited
+ * 3.0 s", once the deadline is over. */
+MF_MUST mf_status mf_group_in_time(const mf_group *g, const mf_group_wait *w);
 
 /* ---- shared memory ---- */
 
@@ -130,8 +157,8 @@ void mf_segment_unlink(const mf_segment *s);
 void mf_segment_wake(mf_segment *s);
 void mf_segment_free(mf_segment *s);
 
-/* A member of the group that meets in this memory, which must outlive it. names, check and
- * check_ctx are copied from `like` (names are borrowed). */
+/* A member of the group that meets in this memory, which must outlive it. All but the kind is
+ * copied from `like` (names are borrowed). */
 MF_MUST mf_status mf_group_shared(mf_segment *s, const mf_group *like, mf_group **out);
 
 #endif

@@ -106,27 +106,38 @@ static connection *find_peer(local *t, int peer)
 
 /* ---- writing ---- */
 
-static mf_status wait_for(int fd, short events, int64_t deadline_ns)
+/* Whoever writes to a peer; NULL: greetings, nobody is known yet. */
+typedef struct writer {
+    mf_inbox *inbox;
+    int peer;
+    const mf_frame *frame;
+} writer;
+
+enum { LOOK_MS = 20 }; /* how often somebody who cannot write looks around */
+
+static mf_status wait_for(int fd, short events, int64_t deadline_ns, const writer *w)
 {
     for (;;) {
-        const int64_t left = deadline_ns > 0 ? (deadline_ns - mf_clock_ns()) / 1000000 : 1000;
+        const int64_t left = deadline_ns > 0 ? (deadline_ns - mf_clock_ns()) / 1000000 : LOOK_MS;
         struct pollfd p = { .fd = fd, .events = events };
 
         if (deadline_ns > 0 && left <= 0)
             return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
-        if (poll(&p, 1, left < 1000 ? (int)left : 1000) > 0)
+        if (poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS) > 0)
             return MF_OK;
+        if (w)
+            MF_TRY(w->inbox->kind->waits(w->inbox, w->peer, w->frame));
     }
 }
 
-static mf_status write_all(int fd, struct iovec *at, int n, int64_t deadline_ns)
+static mf_status write_all(int fd, struct iovec *at, int n, int64_t deadline_ns, const writer *w)
 {
     while (n > 0) {
         const struct msghdr m = { .msg_iov = at, .msg_iovlen = (size_t)n };
         ssize_t done = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 
         if (done < 0 && errno == EAGAIN) {
-            MF_TRY(wait_for(fd, POLLOUT, deadline_ns));
+            MF_TRY(wait_for(fd, POLLOUT, deadline_ns, w));
             continue;
         }
         if (done < 0 && errno == EINTR)
@@ -143,22 +154,39 @@ static mf_status write_all(int fd, struct iovec *at, int n, int64_t deadline_ns)
     return MF_OK;
 }
 
+/* Another thread of ours may be at it, and its peer may not read. */
+static mf_status lock_writing(connection *c, int64_t deadline_ns)
+{
+    const int64_t until = mf_clock_wall_ns() + (deadline_ns - mf_clock_ns());
+
+    if (deadline_ns <= 0)
+        (void)pthread_mutex_lock(&c->writing);
+    else if (pthread_mutex_timedlock(
+                 &c->writing, &(struct timespec){ until / 1000000000, until % 1000000000 }) != 0)
+        return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
+    return MF_OK;
+}
+
 static mf_status local_send(mf_transport *transport, int peer, const mf_frame *f, const void *data,
                             int64_t deadline_ns)
 {
-    connection *c = find_peer((local *)transport, peer);
+    local *t = (local *)transport;
+    connection *c = find_peer(t, peer);
     unsigned char head[MF_FRAME_BYTES];
     struct iovec parts[2] = { { head, sizeof head }, { (void *)(uintptr_t)data, (size_t)f->size } };
+    const writer w = { t->o.inbox, peer, f };
     mf_status st;
 
     if (!c)
         return MF_FAIL(MF_UNAVAILABLE, "there is no connection");
     mf_frame_write(f, head);
-    pthread_mutex_lock(&c->writing);
+    MF_TRY(lock_writing(c, deadline_ns));
     st = c->dead ? MF_FAIL(MF_UNAVAILABLE, "the connection is closed")
-                 : write_all(c->fd, parts, f->size > 0 ? 2 : 1, deadline_ns);
-    if (st != MF_OK)
-        c->dead = true; /* half a frame may be out */
+                 : write_all(c->fd, parts, f->size > 0 ? 2 : 1, deadline_ns, &w);
+    if (st != MF_OK) { /* half a frame may be out: nothing after it would make sense */
+        c->dead = true;
+        (void)shutdown(c->fd, SHUT_RDWR);
+    }
     pthread_mutex_unlock(&c->writing);
     return st;
 }
@@ -174,7 +202,7 @@ static mf_status send_text(int fd, uint32_t code, const char *text, bool with_co
         { (void *)(uintptr_t)text, head[1] },
     };
 
-    return write_all(fd, parts, 2, deadline_ns);
+    return write_all(fd, parts, 2, deadline_ns, NULL);
 }
 
 static mf_status read_all(int fd, void *data, size_t size, int64_t deadline_ns)
@@ -185,7 +213,7 @@ static mf_status read_all(int fd, void *data, size_t size, int64_t deadline_ns)
         if (n > 0)
             have += (size_t)n;
         else if (n < 0 && errno == EAGAIN)
-            MF_TRY(wait_for(fd, POLLIN, deadline_ns));
+            MF_TRY(wait_for(fd, POLLIN, deadline_ns, NULL));
         else if (n == 0 || errno != EINTR)
             return MF_FAIL(MF_UNAVAILABLE, "it closed the connection before it answered");
     }
@@ -241,9 +269,9 @@ static void forget(local *t, connection *c)
 static void end_connection(local *t, connection *c, const char *why)
 {
     (void)epoll_ctl(t->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+    (void)shutdown(c->fd, SHUT_RDWR); /* first: it ends a write that holds the lock */
     pthread_mutex_lock(&c->writing);
     c->dead = true;
-    (void)shutdown(c->fd, SHUT_RDWR);
     pthread_mutex_unlock(&c->writing);
     if (c->peer >= 0)
         t->o.inbox->kind->gone(t->o.inbox, c->peer, why);
@@ -256,8 +284,11 @@ static void accept_one(local *t)
     const int fd = accept4(t->listener, NULL, NULL, SOCK_CLOEXEC);
     connection *c;
 
-    if (fd < 0)
+    if (fd < 0) {
+        if (errno != EAGAIN) /* no more descriptors: it stays at the door */
+            (void)poll(NULL, 0, LOOK_MS);
         return;
+    }
     if (check_user(fd) != MF_OK) {
         MF_WARN("a connection was refused: %s", mf_error_message());
         close(fd);
@@ -281,13 +312,15 @@ static mf_status meet(local *t, connection *c)
         (void)send_text(c->fd, (uint32_t)st, mf_error_message(), true, soon);
         return st;
     }
-    pthread_mutex_lock(&t->lock);
-    t->by_peer[c->peer] = c;
-    pthread_mutex_unlock(&t->lock);
     mf_free(c->greeting);
     c->greeting = NULL;
     c->have = 0;
-    return send_text(c->fd, MF_OK, t->hello, true, soon);
+    MF_TRY(send_text(c->fd, MF_OK, t->hello, true, soon)); /* before any frame */
+    pthread_mutex_lock(&t->lock);
+    t->by_peer[c->peer] = c;
+    pthread_mutex_unlock(&t->lock);
+    t->o.inbox->kind->ready(t->o.inbox, c->peer);
+    return MF_OK;
 }
 
 /* Where the next bytes go, and how many are wanted. */
@@ -482,6 +515,21 @@ static mf_status greet(local *t, int fd, int peer, int64_t deadline_ns)
     return MF_OK;
 }
 
+/* A full queue at the other end makes connect() wait. */
+static int connect_in_time(int fd, const struct sockaddr_un *name, socklen_t size,
+                           int64_t deadline_ns)
+{
+    const int64_t left = deadline_ns - mf_clock_ns();
+    const struct timeval limit = { .tv_sec = left / 1000000000,
+                                   .tv_usec = left % 1000000000 / 1000 + 1 };
+
+    if (deadline_ns > 0 && left <= 0)
+        return -1;
+    if (deadline_ns > 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    return connect(fd, (const struct sockaddr *)name, size);
+}
+
 static mf_status local_connect(mf_transport *transport, int peer, const char *address,
                                int64_t deadline_ns)
 {
@@ -494,7 +542,7 @@ static mf_status local_connect(mf_transport *transport, int peer, const char *ad
 
     if (fd < 0 || size == 0)
         st = MF_FAIL(MF_INVALID_ARGUMENT, "cannot connect to '%s'", address);
-    else if (connect(fd, (struct sockaddr *)&name, size) != 0)
+    else if (connect_in_time(fd, &name, size, deadline_ns) != 0)
         st = MF_FAIL(MF_UNAVAILABLE, "nobody listens there yet");
     if (st == MF_OK)
         st = greet(t, fd, peer, deadline_ns);
@@ -506,7 +554,9 @@ static mf_status local_connect(mf_transport *transport, int peer, const char *ad
             close(fd);
         return st;
     }
-    return watch(t, c);
+    MF_TRY(watch(t, c));
+    t->o.inbox->kind->ready(t->o.inbox, peer);
+    return MF_OK;
 }
 
 static void local_drop(mf_transport *transport, int peer)

@@ -15,70 +15,6 @@ MF_PARAM_INT(comm_say_waiting_ms, 3000, "waiting for another task for so long is
 
 enum { UNCLAIMED_MAX = 1 << 30 }; /* bytes of a peer that nobody has asked for */
 
-/* ---- trouble ---- */
-
-/* With the lock held: the thread's error becomes that of all who wait here. */
-static void note_trouble(mf_net *n, mf_status st)
-{
-    if (n->trouble.status != MF_OK)
-        return;
-    mf_error_save(st, &n->trouble);
-    pthread_cond_broadcast(&n->changed);
-}
-
-static void tell_trouble(mf_net *n)
-{
-    void (*fn)(void *);
-    void *ctx;
-
-    pthread_mutex_lock(&n->lock);
-    fn = n->on_trouble;
-    ctx = n->on_trouble_ctx;
-    pthread_mutex_unlock(&n->lock);
-    if (fn)
-        fn(ctx);
-}
-
-void mf_net_on_trouble(mf_net *n, void (*fn)(void *ctx), void *ctx)
-{
-    pthread_mutex_lock(&n->lock);
-    n->on_trouble = fn;
-    n->on_trouble_ctx = ctx;
-    pthread_mutex_unlock(&n->lock);
-}
-
-mf_status mf_net_check(mf_net *n)
-{
-    mf_status st;
-
-    pthread_mutex_lock(&n->lock);
-    st = n->trouble.status == MF_OK ? MF_OK : mf_error_restore(&n->trouble);
-    pthread_mutex_unlock(&n->lock);
-    return st;
-}
-
-void mf_net_abort(mf_net *n, mf_status why)
-{
-    const mf_frame f = { .kind = MF_MESSAGE_ABORT, .epoch = n->epoch };
-    mf_error e;
-    bool first;
-
-    mf_error_save(why, &e);
-    pthread_mutex_lock(&n->lock);
-    first = !n->aborted;
-    n->aborted = true;
-    note_trouble(n, mf_error_restore(&e));
-    pthread_mutex_unlock(&n->lock);
-    for (int i = 0; first && i < n->n_tasks; i++) {
-        mf_frame one = f;
-
-        one.size = strlen(e.message);
-        if (i != n->self && mf_net_send(n, i, &one, e.message, mf_clock_ns() + 1000000000) != MF_OK)
-            MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message()); /* it sees that we are gone */
-    }
-    tell_trouble(n);
-}
-
 /* ---- what the transport tells ---- */
 
 static bool same_key(const mf_frame *a, const mf_frame *b)
@@ -102,21 +38,31 @@ static message *new_message(const mf_frame *f)
     return m;
 }
 
+/* The first that waits for a message like this. */
+static mf_waiter *find_waiter(const mf_peer *p, const mf_frame *f)
+{
+    for (mf_waiter *w = p->waiters; w; w = w->next) {
+        if (!w->busy && !w->done && !w->message && same_key(&w->frame, f))
+            return w;
+    }
+    return NULL;
+}
+
 /* A waiter that wants just these bytes gets them where it wants them. */
 static void *begin(mf_inbox *in, int peer, const mf_frame *f)
 {
     mf_net *n = (mf_net *)in;
     mf_peer *p = &n->peers[peer];
     message *m = NULL;
+    mf_waiter *w;
 
     pthread_mutex_lock(&n->lock);
-    for (waiter *w = p->waiters; w && f->size > 0; w = w->next) {
-        if (!w->busy && !w->done && w->data && same_key(&w->frame, f) && w->frame.size == f->size) {
-            w->busy = true;
-            p->coming_to = w;
-            pthread_mutex_unlock(&n->lock);
-            return w->data;
-        }
+    w = find_waiter(p, f);
+    if (w && w->data && w->frame.size == f->size && f->size > 0) {
+        w->busy = true;
+        p->coming_to = w;
+        pthread_mutex_unlock(&n->lock);
+        return w->data;
     }
     if (p->unclaimed + (int64_t)f->size <= UNCLAIMED_MAX)
         m = new_message(f);
@@ -131,7 +77,7 @@ static void *begin(mf_inbox *in, int peer, const mf_frame *f)
 static void take_abort(mf_net *n, int peer, const message *m)
 {
     MF_LOG(MF_LOG_DEBUG, "%s gives up: %s", n->peers[peer].name, m->data);
-    note_trouble(n, MF_FAIL(MF_ABORTED, "%s gave up: %.800s", n->peers[peer].name, m->data));
+    mf_net_note_trouble(n, MF_FAIL(MF_ABORTED, "%s gave up: %.800s", n->peers[peer].name, m->data));
 }
 
 static void message_free(message *m)
@@ -142,33 +88,77 @@ static void message_free(message *m)
     mf_free(m);
 }
 
+/* With the lock held: what concerns the net itself. True: those who wait elsewhere shall know. */
+static bool take_word(mf_net *n, int peer, const message *m)
+{
+    mf_peer *p = &n->peers[peer];
+
+    switch (m->frame.kind) {
+    case MF_MESSAGE_ABORT:
+        take_abort(n, peer, m);
+        return true;
+    case MF_MESSAGE_BYE:
+        p->left = true;
+        break;
+    case MF_MESSAGE_ASK:
+        p->asks = true;
+        break;
+    case MF_MESSAGE_ANSWER:
+        if (m->frame.step < 0 || m->frame.step >= n->n_tasks)
+            return false;
+        p->waits_for = (int)m->frame.step;
+        p->answered = mf_clock_ns();
+        break;
+    default:
+        return false;
+    }
+    pthread_cond_broadcast(&n->changed);
+    return m->frame.kind != MF_MESSAGE_ANSWER;
+}
+
+static bool is_word(const mf_frame *f)
+{
+    return f->kind == MF_MESSAGE_ABORT || f->kind == MF_MESSAGE_BYE || f->kind == MF_MESSAGE_ASK ||
+           f->kind == MF_MESSAGE_ANSWER;
+}
+
 /* True: the message is dealt with. */
 static bool take_control(mf_net *n, int peer, message *m)
 {
     mf_net_serve_fn *serve = NULL;
     void *ctx = NULL;
-    bool trouble = false;
+    bool news;
 
     pthread_mutex_lock(&n->lock);
-    if (m->frame.kind == MF_MESSAGE_ABORT) {
-        take_abort(n, peer, m);
-        trouble = true;
-    } else if (m->frame.kind == MF_MESSAGE_BYE) {
-        n->peers[peer].left = true;
-        pthread_cond_broadcast(&n->changed);
-    } else if (m->frame.kind == MF_MESSAGE_REQUEST) {
+    news = take_word(n, peer, m);
+    if (m->frame.kind == MF_MESSAGE_REQUEST) {
         serve = n->serve;
         ctx = n->serve_ctx;
     }
     pthread_mutex_unlock(&n->lock);
-    if (trouble)
-        tell_trouble(n);
+    if (news)
+        mf_net_tell_watches(n);
     if (serve) {
         serve(ctx, peer, &m->frame, m->data);
         m->data = NULL;
     }
-    return serve || m->frame.kind == MF_MESSAGE_ABORT || m->frame.kind == MF_MESSAGE_BYE ||
-           m->frame.epoch < n->epoch;
+    return serve || is_word(&m->frame) || m->frame.epoch < n->epoch;
+}
+
+/* With the lock held: to the one who waits for it, or to the others that nobody has asked for. */
+static void deliver(mf_peer *p, message *m)
+{
+    message **last = &p->arrived;
+    mf_waiter *w = find_waiter(p, &m->frame);
+
+    if (w) {
+        w->message = m;
+        p->unclaimed -= (int64_t)m->frame.size;
+        return;
+    }
+    while (*last)
+        last = &(*last)->next;
+    *last = m;
 }
 
 static void end(mf_inbox *in, int peer, const mf_frame *f)
@@ -188,11 +178,7 @@ static void end(mf_inbox *in, int peer, const mf_frame *f)
     }
     pthread_mutex_lock(&n->lock);
     if (m) {
-        message **last = &p->arrived;
-
-        while (*last)
-            last = &(*last)->next;
-        *last = m;
+        deliver(p, m);
     } else {
         p->coming_to->busy = false;
         p->coming_to->done = true;
@@ -221,18 +207,59 @@ static void gone(mf_inbox *in, int peer, const char *why)
                   &p->why);
     trouble = !p->left && !n->closing;
     if (trouble)
-        note_trouble(n, p->why.status);
+        mf_net_note_trouble(n, p->why.status);
     pthread_cond_broadcast(&n->changed);
     pthread_mutex_unlock(&n->lock);
     if (trouble)
-        tell_trouble(n);
+        mf_net_tell_watches(n);
+}
+
+/* While we cannot go on sending. Words are told even in trouble. */
+static mf_status waits(mf_inbox *in, int peer, const mf_frame *f)
+{
+    mf_net *n = (mf_net *)in;
+    mf_status st = MF_OK;
+
+    if (is_word(f))
+        return MF_OK;
+    pthread_mutex_lock(&n->lock);
+    if (n->trouble.status != MF_OK)
+        st = mf_error_restore(&n->trouble);
+    else
+        mf_net_answer(n, peer, peer);
+    pthread_mutex_unlock(&n->lock);
+    return st;
 }
 
 const mf_inbox_kind mf_net_inbox = {
-    .hello = mf_net_hello, .begin = begin, .end = end, .gone = gone
+    .hello = mf_net_hello,
+    .ready = mf_net_ready,
+    .begin = begin,
+    .end = end,
+    .waits = waits,
+    .gone = gone,
 };
 
 /* ---- sending ---- */
+
+/* Somebody closed the connection; why, the transport's thread may have read already, or will soon:
+ * somebody else may have died first, and the peer has left because of that. */
+static mf_status why_closed(mf_net *n, int to, mf_status st)
+{
+    const int64_t until = mf_clock_ns() + 200000000;
+    const struct timespec at = { until / 1000000000, until % 1000000000 };
+    const mf_peer *p = &n->peers[to];
+
+    pthread_mutex_lock(&n->lock);
+    while (n->trouble.status == MF_OK && !p->gone && mf_clock_ns() < until)
+        (void)pthread_cond_timedwait(&n->changed, &n->lock, &at);
+    if (n->trouble.status != MF_OK)
+        st = mf_error_restore(&n->trouble);
+    else if (p->left)
+        st = MF_FAIL(MF_UNAVAILABLE, "%s has left", p->name);
+    pthread_mutex_unlock(&n->lock);
+    return st;
+}
 
 mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, int64_t deadline_ns)
 {
@@ -242,8 +269,11 @@ mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, in
         return MF_FAIL(MF_INVALID_ARGUMENT, "a message of %llu bytes is too long",
                        (unsigned long long)f->size);
     st = n->transport->kind->send(n->transport, to, f, data, deadline_ns);
-    if (st != MF_OK)
-        return mf_error_wrap(st, mf_net_sentence(n, "cannot send to ", to), "");
+    if (st == MF_UNAVAILABLE || st == MF_DEADLINE_EXCEEDED)
+        (void)mf_error_wrap(st, mf_net_sentence(n, "cannot send to ", to), "");
+    if (st == MF_UNAVAILABLE && !is_word(f))
+        return why_closed(n, to, st);
+    MF_TRY(st);
     pthread_mutex_lock(&n->lock);
     n->peers[to].sent += (int64_t)f->size;
     pthread_mutex_unlock(&n->lock);
@@ -252,6 +282,7 @@ mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, in
 
 /* ---- waiting ---- */
 
+/* Of those that came before. */
 static message *find_message(mf_peer *p, const mf_frame *f)
 {
     for (message **at = &p->arrived; *at; at = &(*at)->next) {
@@ -266,7 +297,7 @@ static message *find_message(mf_peer *p, const mf_frame *f)
     return NULL;
 }
 
-static void say_waiting(mf_net *n, const waiter *w, int from)
+static void say_waiting(mf_net *n, const mf_waiter *w, int from)
 {
     MF_WARN("%s waits for %s%s%s: %s of step %lld, since %.1f s", n->peers[n->self].name,
             n->peers[from].name, n->peers[from].address ? " at " : "",
@@ -275,11 +306,11 @@ static void say_waiting(mf_net *n, const waiter *w, int from)
 }
 
 /* With the lock held. MF_OK: look again. */
-static mf_status wait_more(mf_net *n, waiter *w, int from, int64_t deadline_ns)
+static mf_status wait_more(mf_net *n, mf_waiter *w, int64_t deadline_ns)
 {
-    const mf_peer *p = &n->peers[from];
+    const mf_peer *p = &n->peers[w->from];
     const int64_t now = mf_clock_ns();
-    int64_t until = now + 1000000000;
+    int64_t until;
     struct timespec at;
 
     if (n->trouble.status != MF_OK)
@@ -289,31 +320,32 @@ static mf_status wait_more(mf_net *n, waiter *w, int from, int64_t deadline_ns)
                        n->peers[n->self].name, w->what, (long long)w->frame.step);
     if (p->gone)
         return mf_error_restore(&p->why);
-    if (deadline_ns > 0 && now >= deadline_ns)
-        return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s did not send %s of step %lld; %s waited %.1f s",
-                       p->name, w->what, (long long)w->frame.step, n->peers[n->self].name,
-                       (double)(now - w->since) * 1e-9);
+    if (mf_net_suspect(n, &w->suspicion, deadline_ns))
+        return mf_net_blame(n, &w->suspicion, w->from, "send", w->what, w->frame.step, w->since);
+    mf_net_answer(n, w->from, -1);
     if (now - w->since > w->say_at) {
         w->say_at = 2 * (now - w->since);
-        say_waiting(n, w, from);
+        say_waiting(n, w, w->from);
     }
-    if (deadline_ns > 0 && deadline_ns < until)
-        until = deadline_ns;
+    if (w->done || w->message) /* the lock was let go */
+        return MF_OK;
+    until = mf_net_next_look(deadline_ns);
     at = (struct timespec){ until / 1000000000, until % 1000000000 };
     (void)pthread_cond_timedwait(&n->changed, &n->lock, &at);
     return MF_OK;
 }
 
-static void unpost(mf_net *n, mf_peer *p, waiter *w, int from)
+/* With the lock held. */
+static void unpost(mf_net *n, mf_waiter *w)
 {
     while (w->busy) { /* bytes are on their way into memory that the caller wants back */
         pthread_mutex_unlock(&n->lock);
-        n->transport->kind->drop(n->transport, from);
+        n->transport->kind->drop(n->transport, w->from);
         pthread_mutex_lock(&n->lock);
         if (w->busy)
             pthread_cond_wait(&n->changed, &n->lock);
     }
-    for (waiter **at = &p->waiters; *at; at = &(*at)->next) {
+    for (mf_waiter **at = &n->peers[w->from].waiters; *at; at = &(*at)->next) {
         if (*at == w) {
             *at = w->next;
             break;
@@ -321,66 +353,113 @@ static void unpost(mf_net *n, mf_peer *p, waiter *w, int from)
     }
 }
 
-/* The message, or (for a waiter with memory) MF_OK and none: its bytes are there. */
-static mf_status await(mf_net *n, int from, waiter *w, int64_t deadline_ns, message **out)
+void mf_net_post(mf_net *n, mf_waiter *w)
 {
-    mf_peer *p = &n->peers[from];
-    mf_status st = MF_OK;
+    mf_peer *p = &n->peers[w->from];
+    mf_waiter **last = &p->waiters;
 
-    *out = NULL;
+    w->busy = w->done = false;
+    w->next = NULL;
     w->since = mf_clock_ns();
     w->say_at = MF_PARAM(comm_say_waiting_ms) * 1000000;
+    w->suspicion = (mf_suspicion){ .task = w->from };
     pthread_mutex_lock(&n->lock);
-    *out = find_message(p, &w->frame);
-    if (!*out) {
-        w->next = p->waiters;
-        p->waiters = w;
-        while (st == MF_OK && !w->done && !*out) {
-            st = wait_more(n, w, from, deadline_ns);
-            if (!w->done && !w->busy)
-                *out = find_message(p, &w->frame);
-        }
-        if (w->done || *out)
-            st = MF_OK;
-        unpost(n, p, w, from);
-        if (w->done)
-            st = MF_OK;
-    }
+    w->message = find_message(p, &w->frame);
+    while (*last)
+        last = &(*last)->next;
+    *last = w;
+    pthread_mutex_unlock(&n->lock);
+}
+
+/* Until a message or the bytes are there. */
+static mf_status await(mf_net *n, mf_waiter *w, int64_t deadline_ns)
+{
+    mf_status st = MF_OK;
+
+    pthread_mutex_lock(&n->lock);
+    while (st == MF_OK && !w->done && !w->message)
+        st = wait_more(n, w, deadline_ns);
+    unpost(n, w);
+    if (w->done || w->message)
+        st = MF_OK;
     pthread_mutex_unlock(&n->lock);
     return st;
+}
+
+mf_status mf_net_finish(mf_net *n, mf_waiter *w, int64_t deadline_ns)
+{
+    const mf_frame *f = &w->frame;
+    mf_status st;
+
+    MF_TRY(await(n, w, deadline_ns));
+    if (!w->message)
+        return MF_OK;
+    if (w->message->frame.size != f->size)
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "%s sent %llu bytes for %s of step %lld, not %llu",
+                     n->peers[w->from].name, (unsigned long long)w->message->frame.size, w->what,
+                     (long long)f->step, (unsigned long long)f->size);
+    else
+        st = MF_OK;
+    if (st == MF_OK && f->size > 0)
+        memcpy(w->data, w->message->data, f->size);
+    message_free(w->message);
+    w->message = NULL;
+    return st;
+}
+
+void mf_net_unpost(mf_net *n, mf_waiter *w)
+{
+    pthread_mutex_lock(&n->lock);
+    unpost(n, w);
+    pthread_mutex_unlock(&n->lock);
+    message_free(w->message);
+    w->message = NULL;
 }
 
 mf_status mf_net_recv(mf_net *n, int from, const mf_frame *f, void *data, int64_t deadline_ns,
                       const char *what)
 {
-    waiter w = { .frame = *f, .data = data, .what = what };
-    message *m;
-    mf_status st = MF_OK;
+    mf_waiter w = { .frame = *f, .from = from, .data = data, .what = what };
 
-    MF_TRY(await(n, from, &w, deadline_ns, &m));
-    if (m && m->frame.size != f->size)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "%s sent %llu bytes for %s of step %lld, not %llu",
-                     n->peers[from].name, (unsigned long long)m->frame.size, what,
-                     (long long)f->step, (unsigned long long)f->size);
-    else if (m && f->size > 0)
-        memcpy(data, m->data, f->size);
-    message_free(m);
-    return st;
+    mf_net_post(n, &w);
+    return mf_net_finish(n, &w, deadline_ns);
 }
 
 mf_status mf_net_take(mf_net *n, int from, const mf_frame *f, void **data, size_t *size,
                       int64_t deadline_ns, const char *what)
 {
-    waiter w = { .frame = *f, .what = what };
-    message *m;
+    mf_waiter w = { .frame = *f, .from = from, .what = what };
 
     *data = NULL;
-    MF_TRY(await(n, from, &w, deadline_ns, &m));
-    *data = m->data;
-    *size = m->frame.size;
-    m->data = NULL;
-    message_free(m);
+    mf_net_post(n, &w);
+    MF_TRY(await(n, &w, deadline_ns));
+    *data = w.message->data;
+    *size = w.message->frame.size;
+    w.message->data = NULL;
+    message_free(w.message);
     return MF_OK;
+}
+
+void mf_net_forget(mf_net *n, uint32_t group)
+{
+    pthread_mutex_lock(&n->lock);
+    for (int i = 0; i < n->n_tasks; i++) {
+        mf_peer *p = &n->peers[i];
+
+        for (message **at = &p->arrived; *at;) {
+            message *m = *at;
+
+            if (m->frame.group != group ||
+                (m->frame.kind != MF_MESSAGE_COLLECTIVE && m->frame.kind != MF_MESSAGE_READY)) {
+                at = &m->next;
+                continue;
+            }
+            *at = m->next;
+            p->unclaimed -= (int64_t)m->frame.size;
+            message_free(m);
+        }
+    }
+    pthread_mutex_unlock(&n->lock);
 }
 
 /* ---- serving, closing ---- */
@@ -408,22 +487,31 @@ static void say_bye(mf_net *n)
     const mf_frame bye = { .kind = MF_MESSAGE_BYE, .epoch = n->epoch };
 
     for (int i = 0; i < n->n_tasks; i++) {
-        if (i != n->self && n->peers[i].here && !n->peers[i].gone &&
-            mf_net_send(n, i, &bye, NULL, mf_clock_ns() + 1000000000) != MF_OK)
+        bool here;
+
+        pthread_mutex_lock(&n->lock);
+        here = i != n->self && n->peers[i].here && !n->peers[i].gone;
+        pthread_mutex_unlock(&n->lock);
+        if (here && mf_net_send(n, i, &bye, NULL, mf_clock_ns() + 1000000000) != MF_OK)
             MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     }
 }
 
 void mf_net_close(mf_net *n)
 {
+    bool trouble;
+
     if (!n)
         return;
     pthread_mutex_lock(&n->lock);
     n->closing = true;
+    trouble = n->trouble.status != MF_OK;
     pthread_mutex_unlock(&n->lock);
     if (n->transport) {
-        if (!n->aborted && n->trouble.status == MF_OK)
+        if (!trouble)
             say_bye(n);
+        else /* others shall not take us for the culprit */
+            mf_net_abort(n, mf_net_check(n));
         n->transport->kind->close(n->transport);
     }
     for (int i = 0; i < n->n_tasks; i++) {
@@ -443,6 +531,7 @@ void mf_net_close(mf_net *n)
     mf_free(n->peers);
     mf_free(n->identity);
     mf_free(n->hello);
+    pthread_mutex_destroy(&n->watching);
     pthread_cond_destroy(&n->changed);
     pthread_mutex_destroy(&n->lock);
     mf_free(n);

@@ -21,6 +21,9 @@ typedef enum mf_message {
     MF_MESSAGE_COLLECTIVE,
     MF_MESSAGE_REQUEST, /* to be served, see mf_net_serve() */
     MF_MESSAGE_REPLY,
+    MF_MESSAGE_READY, /* to receive a long message of a collective */
+    MF_MESSAGE_ASK, /* whom do you wait for? */
+    MF_MESSAGE_ANSWER, /* for the task in `step` */
 } mf_message;
 
 typedef struct mf_net_task {
@@ -37,6 +40,9 @@ typedef struct mf_net_options {
     const mf_transport_kind *transport; /* NULL: local */
     int64_t timeout_ns; /* for all to come; 0: five minutes */
     uint32_t epoch;
+    /* Tasks that say the same share memory. NULL: found out. For tests, and for tasks of one
+     * machine that shall talk as if they were on several. */
+    const char *host;
 } mf_net_options;
 
 /* Returns when all are connected. Fails: DEADLINE_EXCEEDED naming who did not come,
@@ -60,12 +66,21 @@ MF_MUST mf_status mf_net_take(mf_net *net, int from, const mf_frame *f, void **d
                               int64_t deadline_ns, const char *what);
 
 /* Give up, because of what the thread's error says, and tell everybody: all that wait, here and
- * there, fail with ABORTED and that message. */
+ * there, fail with ABORTED and that message. The thread's error stays what it is. */
 void mf_net_abort(mf_net *net, mf_status why);
 /* MF_OK as long as all are here and nobody has given up. */
 MF_MUST mf_status mf_net_check(mf_net *net);
-/* Called (from any thread) when somebody goes or gives up, for those who wait elsewhere. */
-void mf_net_on_trouble(mf_net *net, void (*fn)(void *ctx), void *ctx);
+
+/* Called (from any thread) when somebody goes or gives up, or asks whom we wait for: for those who
+ * wait elsewhere. It must not call the net. */
+typedef struct mf_net_watch {
+    void (*fn)(void *ctx);
+    void *ctx;
+    struct mf_net_watch *next;
+} mf_net_watch;
+/* Owns: borrows w until mf_net_watch_remove(), after which fn is not called any more. */
+void mf_net_watch_add(mf_net *net, mf_net_watch *w);
+void mf_net_watch_remove(mf_net *net, mf_net_watch *w);
 
 /* Requests are handed to fn, each with the data taken over, by the transport's thread: it must not
  * wait. NULL: they are kept for mf_net_take(). */
@@ -74,21 +89,31 @@ void mf_net_serve(mf_net *net, mf_net_serve_fn *fn, void *ctx);
 
 /* ---- groups of its tasks ---- */
 
-/* How a sum is made over connections; NULL: chosen by size. For tests and benchmarks. */
+/* How a sum is made over connections. One per file. */
 typedef struct mf_algorithm {
     const char *name, *about;
-    /* Can it do this? */
+    /* Can it do this? NULL: always. */
     bool (*fits)(const mf_group *g, const mf_reduce *r);
     mf_status (*all_reduce)(mf_group *g, const mf_reduce *r);
 } mf_algorithm;
-extern const mf_algorithm mf_algorithms[]; /* name NULL ends it */
+extern const mf_algorithm *const mf_algorithms[]; /* NULL ends it */
 
-/* members: tasks, ascending; one of them is this one. id tells groups apart. All members make it.
- */
+/* A group over the connections of a net, which must outlive it.
+ * members: tasks, ascending; one of them is this one. id, below 2^30, tells groups apart; it is not
+ * used again on this net. All members make the group. algorithm NULL: chosen by size; another is
+ * for tests and benchmarks. A member that fails in a collective gives up on the whole net, so that
+ * the others are freed. */
 MF_MUST mf_status mf_group_net(mf_net *net, const int *members, int n, uint32_t id,
                                const mf_algorithm *algorithm, mf_group **out);
-/* The same in shared memory; all members are on this host. */
+/* The same in shared memory; all members are on this host. Fails on all members alike. */
 MF_MUST mf_status mf_group_host(mf_net *net, const int *members, int n, uint32_t id,
+                                mf_group **out);
+/* Several members on each of several hosts: shared memory inside of each, connections between the
+ * first members of all. */
+MF_MUST mf_status mf_group_hosts(mf_net *net, const int *members, int n, uint32_t id,
+                                 mf_group **out);
+/* Whichever of these is best for where the members are. */
+MF_MUST mf_status mf_group_auto(mf_net *net, const int *members, int n, uint32_t id,
                                 mf_group **out);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,11 +17,13 @@ enum { PROTOCOL = 1, TABLE = 0x54424c45 /* a step of its own for the table of ad
 
 /* ---- greetings: "name=value" lines ---- */
 
-/* What this machine calls itself while it is up: processes that say the same can share memory. */
+/* What this machine calls itself while it is up, and which /dev/shm we see: processes that say the
+ * same can share memory. */
 static void host_id(char *text, size_t size)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    char boot[64] = "unknown", space[64] = "";
+    char boot[64] = "unknown";
+    struct stat shm = { 0 };
 
     if (f) {
         if (!fgets(boot, sizeof boot, f))
@@ -28,18 +31,20 @@ static void host_id(char *text, size_t size)
         boot[strcspn(boot, "\n")] = '\0';
         (void)fclose(f);
     }
-    if (readlink("/proc/self/ns/ipc", space, sizeof space - 1) < 0)
-        space[0] = '\0';
-    (void)snprintf(text, size, "%s %s", boot, space);
+    if (stat("/dev/shm", &shm) != 0)
+        shm.st_dev = 0;
+    (void)snprintf(text, size, "%s shm %llx", boot, (unsigned long long)shm.st_dev);
 }
 
-static mf_status make_hello(mf_net *n, const char *address)
+static mf_status make_hello(mf_net *n, const char *address, const char *given_host)
 {
     mf_buf b = { 0 };
     char host[160];
     mf_status st;
 
     host_id(host, sizeof host);
+    if (given_host)
+        (void)snprintf(host, sizeof host, "%.150s", given_host);
     mf_buf_printf(&b, "protocol=%d\ntask=%d\ntasks=%d\nepoch=%u\nname=%s\nhost=%s\npid=%d\n",
                   PROTOCOL, n->self, n->n_tasks, n->epoch, n->peers[n->self].name, host,
                   (int)getpid());
@@ -116,7 +121,7 @@ static mf_status remember(mf_net *n, const char *text, int task)
     char *address = copy_line(text, "address"), *host = copy_line(text, "host");
 
     pthread_mutex_lock(&n->lock);
-    if (p->here) {
+    if (p->claimed) {
         pthread_mutex_unlock(&n->lock);
         mf_free(address);
         mf_free(host);
@@ -129,10 +134,19 @@ static mf_status remember(mf_net *n, const char *text, int task)
         mf_free(address);
     p->host = host;
     p->pid = int_line(text, "pid");
-    p->here = true;
-    pthread_cond_broadcast(&n->changed);
+    p->claimed = true;
     pthread_mutex_unlock(&n->lock);
     return MF_OK;
+}
+
+void mf_net_ready(mf_inbox *in, int peer)
+{
+    mf_net *n = (mf_net *)in;
+
+    pthread_mutex_lock(&n->lock);
+    n->peers[peer].here = true;
+    pthread_cond_broadcast(&n->changed);
+    pthread_mutex_unlock(&n->lock);
 }
 
 mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer)
@@ -223,9 +237,10 @@ static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
                 say(n, i, since, "it has not connected yet");
                 say_at = now + 2 * (now - since);
             }
-            (void)pthread_cond_timedwait(
-                &n->changed, &n->lock,
-                &(struct timespec){ until / 1000000000, until % 1000000000 });
+            if (st == MF_OK)
+                (void)pthread_cond_timedwait(
+                    &n->changed, &n->lock,
+                    &(struct timespec){ until / 1000000000, until % 1000000000 });
         }
     }
     pthread_mutex_unlock(&n->lock);
@@ -253,6 +268,7 @@ static mf_status send_table(mf_net *n, int64_t deadline_ns)
 static mf_status take_table(mf_net *n, int64_t deadline_ns)
 {
     const mf_frame f = { .kind = MF_MESSAGE_COLLECTIVE, .epoch = n->epoch, .step = TABLE };
+    bool known = true;
     void *text;
     size_t size;
 
@@ -264,9 +280,13 @@ static mf_status take_table(mf_net *n, int64_t deadline_ns)
         pthread_mutex_lock(&n->lock);
         if (!n->peers[i].address)
             n->peers[i].address = copy_line(text, name);
+        known &= n->peers[i].address != NULL;
         pthread_mutex_unlock(&n->lock);
     }
     mf_free(text);
+    if (!known)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "%s sent a list of addresses with some missing",
+                       n->peers[0].name);
     return MF_OK;
 }
 
@@ -332,10 +352,12 @@ static mf_status open_all(mf_net *n, const mf_net_options *o)
     if (!known && !n->peers[0].address)
         return MF_FAIL(MF_INVALID_ARGUMENT, "neither addresses nor a place to meet are given");
     t.address = own_address(n, text);
-    MF_TRY(make_hello(n, t.address));
+    MF_TRY(make_hello(n, t.address, o->host));
     t.hello = n->hello;
     if (!n->peers[n->self].address)
         n->peers[n->self].address = mf_strdup(t.address);
+    if (!n->peers[n->self].address)
+        return MF_NOMEM("connections");
     n->peers[n->self].here = true;
     MF_TRY(kind->open(&t, &n->transport));
     return meet(n, known, mf_clock_ns() + timeout);
@@ -352,6 +374,7 @@ mf_status mf_net_open(const mf_net_options *o, mf_net **out)
         return MF_NOMEM("connections");
     n->inbox.kind = &mf_net_inbox;
     pthread_mutex_init(&n->lock, NULL);
+    pthread_mutex_init(&n->watching, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&n->changed, &monotonic);

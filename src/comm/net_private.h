@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_private.h - the inside of a net; shared by net.c and net_open.c. */
+/* net_private.h - the inside of a net; shared by net*.c and the groups over a net. */
 #ifndef MF_COMM_NET_PRIVATE_H
 #define MF_COMM_NET_PRIVATE_H
 
@@ -7,37 +7,46 @@
 
 #include <pthread.h>
 
-/* Somebody who waits for a message; lives on its stack. */
-typedef struct waiter {
+typedef struct message message;
+
+/* Somebody who waits for a message; memory of its own until mf_net_finish(). */
+typedef struct mf_waiter {
     mf_frame frame;
+    int from;
     void *data; /* where the bytes go; NULL: any size, any place */
     bool busy; /* they are being written */
     bool done; /* they are there */
+    message *message; /* it came elsewhere */
     const char *what;
     int64_t since, say_at;
-    struct waiter *next;
-} waiter;
+    mf_suspicion suspicion;
+    struct mf_waiter *next;
+} mf_waiter;
 
 /* One that came before it was asked for. */
-typedef struct message {
+struct message {
     mf_frame frame;
     char *data; /* with a zero behind */
     struct message *next;
-} message;
+};
 
 typedef struct mf_peer {
     char *name, *address, *host; /* host: which machine it runs on, as it says itself */
     int64_t pid;
+    bool claimed; /* somebody has said to be this one */
     bool here; /* we have met */
     bool gone; /* its connection is over */
     bool left; /* it has said good-bye */
     mf_error why; /* it is gone */
     message *arrived;
-    waiter *waiters;
+    mf_waiter *waiters; /* in the order of their coming */
     message *coming; /* of the transport's thread, until it is whole */
-    waiter *coming_to; /* or it goes here */
+    mf_waiter *coming_to; /* or it goes here */
     int64_t unclaimed; /* bytes of arrived and coming */
     int64_t sent; /* bytes */
+    bool asks; /* whom we wait for */
+    int waits_for; /* its answer, when we asked */
+    int64_t answered; /* when */
 } mf_peer;
 
 struct mf_net {
@@ -51,14 +60,48 @@ struct mf_net {
     mf_transport *transport;
     mf_error trouble; /* the first: somebody is gone, or has given up */
     bool aborted, closing;
-    void (*on_trouble)(void *ctx);
-    void *on_trouble_ctx;
     mf_net_serve_fn *serve;
     void *serve_ctx;
+    pthread_mutex_t watching; /* the list, also while they are called; taken last */
+    mf_net_watch *watches;
 };
 
 extern const mf_inbox_kind mf_net_inbox;
 mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer);
+void mf_net_ready(mf_inbox *in, int peer);
+
+/* ---- net.c: receiving in two halves, so that bytes can come while we send ---- */
+
+/* w: frame (its size too), from, data and what are set. Messages with the same key come to waiters
+ * in the order of these. Every waiter is finished, come what may. */
+void mf_net_post(mf_net *n, mf_waiter *w);
+MF_MUST mf_status mf_net_finish(mf_net *n, mf_waiter *w, int64_t deadline_ns);
+/* It is not wanted any more. */
+void mf_net_unpost(mf_net *n, mf_waiter *w);
+/* Drop what has come for a group and was not asked for. */
+void mf_net_forget(mf_net *n, uint32_t group);
+
+/* ---- net_trouble.c ---- */
+
+/* With the lock held: the thread's error becomes that of all who wait here. */
+void mf_net_note_trouble(mf_net *n, mf_status st);
+/* Without it: those who wait elsewhere shall look around. */
+void mf_net_tell_watches(mf_net *n);
+/* With the lock held, which is let go meanwhile: tell those who asked that we wait for `task`.
+ * Nothing is sent to `but` (-1: to all). */
+void mf_net_answer(mf_net *n, int task, int but);
+/* The same: look for the one to blame, once the deadline is near. True: it is time to give up, and
+ * the suspect is to blame. */
+bool mf_net_suspect(mf_net *n, mf_suspicion *s, int64_t deadline_ns);
+/* mf_group.check for a group of this net: w->rank is that of `task`. */
+mf_status mf_net_check_wait(mf_net *n, int task, mf_group_wait *w);
+/* When to look again. */
+int64_t mf_net_next_look(int64_t deadline_ns);
+/* "worker 2 did not send the gradients of step 7; worker 0 waited 3.0 s" or, if it waits itself,
+ * who it waits for. verb: "send". */
+mf_status mf_net_blame(const mf_net *n, const mf_suspicion *s, int waited_for, const char *verb,
+                       const char *what, int64_t step, int64_t since);
+
 /* "cannot send to worker 2 at 127.0.0.1:2222: ", until the thread's next. */
 const char *mf_net_sentence(const mf_net *n, const char *before, int task);
 

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -33,6 +34,15 @@ static size_t bytes_needed(int ranks, int64_t area)
     return head + (size_t)(ranks + 1) * 2 * (size_t)area;
 }
 
+/* Those that this process may use, which can be fewer than there are. */
+static int processors(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                       : (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 static mf_status map(int fd, int ranks, int64_t area, mf_segment **out)
 {
     mf_segment *s = mf_calloc(1, sizeof *s);
@@ -41,7 +51,7 @@ static mf_status map(int fd, int ranks, int64_t area, mf_segment **out)
         return MF_NOMEM("shared memory");
     s->bytes = bytes_needed(ranks, area);
     s->area = area;
-    s->crowded = ranks > sysconf(_SC_NPROCESSORS_ONLN);
+    s->crowded = ranks > processors();
     s->head = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE,
                    fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
     if (s->head == MAP_FAILED) {
@@ -162,7 +172,6 @@ static void futex_wait(atomic_uint *word, unsigned value, int64_t ns)
 
 void mf_segment_wake(mf_segment *s)
 {
-    atomic_fetch_add(&s->head->bell, 1);
     for (uint32_t r = 0; r < s->head->ranks; r++) {
         mf_segment_words *w = &s->head->words[r];
 
@@ -184,39 +193,41 @@ static bool reached(atomic_uint *word, unsigned turn)
     return (int)(atomic_load_explicit(word, memory_order_acquire) - turn) >= 0;
 }
 
-static mf_status look_around(const mf_group *g, const mf_collective *c, int rank, int64_t since)
+/* Once the one waited for is asked again: it may have come, and gone, while we looked. */
+static mf_status look_around(const mf_group *g, mf_group_wait *w, atomic_uint *word, unsigned turn)
 {
-    if (g->check)
-        MF_TRY(g->check(g->check_ctx));
-    if (c->deadline_ns > 0 && mf_clock_ns() > c->deadline_ns)
-        return mf_group_late(g, c, rank, since);
-    return MF_OK;
+    const mf_status st = g->check ? g->check(g->ctx, w) : mf_group_in_time(g, w);
+
+    return st != MF_OK && reached(word, turn) ? MF_OK : st;
 }
 
 mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective *c, int rank,
                           atomic_uint *word, unsigned turn)
 {
     const int64_t spin = s->crowded ? 0 : MF_PARAM(comm_spin_rounds);
+    const int64_t nap = MF_PARAM(comm_check_ms) > 0 ? MF_PARAM(comm_check_ms) * 1000000 : 1000000;
     atomic_uint *sleepers = &s->head->words[rank].sleepers;
+    mf_group_wait wait = { .call = c, .rank = rank };
     mf_status st = MF_OK;
-    int64_t since;
 
+    if (reached(word, turn))
+        return MF_OK;
     for (int64_t i = 0; i < spin; i++) {
         if (reached(word, turn))
             return MF_OK;
         __builtin_ia32_pause();
     }
-    since = mf_clock_ns();
+    wait.since = mf_clock_ns();
     atomic_fetch_add(sleepers, 1);
     for (;;) {
         const unsigned now = atomic_load(word);
 
         if ((int)(now - turn) >= 0)
             break;
-        st = look_around(g, c, rank, since);
+        st = look_around(g, &wait, word, turn);
         if (st != MF_OK)
             break;
-        futex_wait(word, now, MF_PARAM(comm_check_ms) * 1000000);
+        futex_wait(word, now, nap);
     }
     atomic_fetch_sub(sleepers, 1);
     return st;

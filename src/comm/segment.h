@@ -17,13 +17,13 @@ typedef struct mf_segment_words {
     atomic_uint reduced; /* its slice of the result is there */
     atomic_uint finished; /* reads no more */
     atomic_uint sleepers; /* members that wait for one of these */
+    int64_t step[2], size[2]; /* what it came for, in even and odd turns: all come for the same */
 } mf_segment_words;
 
 typedef struct mf_segment_header {
     uint64_t magic;
     uint32_t ranks;
     uint64_t area;
-    atomic_uint bell; /* counts mf_segment_wake() */
     mf_segment_words words[]; /* by rank; then areas, then two results */
 } mf_segment_header;
 
@@ -51,5 +51,13 @@ void mf_segment_say(mf_segment *s, int rank, atomic_uint *word, unsigned turn);
 /* Wait until *word of member `rank` stands at `turn` or later. */
 MF_MUST mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective *c,
                                   int rank, atomic_uint *word, unsigned turn);
+
+/* A group in a segment (shared.c), for those who put something around it. */
+typedef struct mf_shared_group {
+    mf_group head;
+    mf_segment *seg;
+    unsigned turn; /* turns begun so far */
+} mf_shared_group;
+void mf_shared_init(mf_shared_group *g, mf_segment *s, const mf_group *like);
 
 #endif

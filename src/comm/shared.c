@@ -6,11 +6,7 @@
 
 #include <string.h>
 
-typedef struct shared {
-    mf_group head;
-    mf_segment *seg;
-    unsigned turn; /* turns begun so far */
-} shared;
+typedef mf_shared_group shared;
 
 enum { ALONE = 16 << 10 }; /* bytes of a sum that each member makes for itself, to save a meeting */
 
@@ -30,12 +26,33 @@ static mf_status begin_turn(shared *s, const mf_collective *c, char **mine)
     return MF_OK;
 }
 
-/* What we have written can be read; so can what the others have. */
-static mf_status meet(shared *s, const mf_collective *c)
+/* Members that do not come for the same have lost each other: better here than in the numbers. */
+static mf_status compare(const shared *s, const mf_collective *c, int rank)
 {
-    mf_segment_say(s->seg, s->head.rank, &words(s, s->head.rank)->posted, s->turn + 1);
-    for (int r = 0; r < s->head.size; r++)
+    const unsigned t = s->turn & 1;
+    const mf_segment_words *ours = words(s, s->head.rank), *theirs = words(s, rank);
+
+    if (ours->step[t] == theirs->step[t] && ours->size[t] == theirs->size[t])
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "%s came to %s of step %lld with %lld bytes, %s to step %lld with %lld",
+                   s->head.names[s->head.rank], c->what, (long long)ours->step[t],
+                   (long long)ours->size[t], s->head.names[rank], (long long)theirs->step[t],
+                   (long long)theirs->size[t]);
+}
+
+/* What we have written can be read; so can what the others have. */
+static mf_status meet(shared *s, const mf_collective *c, int64_t size)
+{
+    mf_segment_words *ours = words(s, s->head.rank);
+
+    ours->step[s->turn & 1] = c->step;
+    ours->size[s->turn & 1] = size;
+    mf_segment_say(s->seg, s->head.rank, &ours->posted, s->turn + 1);
+    for (int r = 0; r < s->head.size; r++) {
         MF_TRY(mf_segment_wait(s->seg, &s->head, c, r, &words(s, r)->posted, s->turn + 1));
+        MF_TRY(compare(s, c, r));
+    }
     return MF_OK;
 }
 
@@ -136,7 +153,7 @@ static mf_status reduce_chunk(reduction *x)
 
     MF_TRY(begin_turn(x->s, &x->r->call, &mine));
     copy_in(x, mine);
-    MF_TRY(meet(x->s, &x->r->call));
+    MF_TRY(meet(x->s, &x->r->call, x->r->count * (int64_t)x->cell));
     MF_TRY(alone ? add_up(x, 0, x->count, out) : add_slices(x, out));
     end_turn(x->s);
     return MF_OK;
@@ -171,7 +188,7 @@ static mf_status shared_reduce_scatter(mf_group *g, const mf_reduce *r, const in
         b = hi - x.at < x.count ? hi - x.at : x.count;
         MF_TRY_TO(done, begin_turn(x.s, &r->call, &mine));
         copy_in(&x, mine);
-        MF_TRY_TO(done, meet(x.s, &r->call));
+        MF_TRY_TO(done, meet(x.s, &r->call, r->count * (int64_t)x.cell));
         if (a < b)
             MF_TRY_TO(done, add_up(&x, a, b, (char *)r->out + (size_t)(x.at + a - lo) * x.cell));
         end_turn(x.s);
@@ -204,7 +221,7 @@ static mf_status shared_all_gather(mf_group *g, const mf_gather *a)
         if (ours > 0)
             memcpy(mine, (const char *)a->data + at, (size_t)ours);
         g->bytes += ours > 0 ? ours : 0;
-        MF_TRY(meet(s, &a->call));
+        MF_TRY(meet(s, &a->call, most));
         for (int r = 0; r < g->size; out += a->sizes[r++]) {
             const int64_t n = smaller(area, a->sizes[r] - at);
 
@@ -229,7 +246,7 @@ static mf_status shared_broadcast(mf_group *g, const mf_collective *c, int root,
         if (g->rank == root)
             memcpy(mine, (char *)data + at, n);
         g->bytes += g->rank == root ? (int64_t)n : 0;
-        MF_TRY(meet(s, c));
+        MF_TRY(meet(s, c, size));
         if (g->rank != root)
             memcpy((char *)data + at, area_of(s, root), n);
         end_turn(s);
@@ -261,7 +278,7 @@ static mf_status shared_all_to_all(mf_group *g, const mf_collective *c, const vo
                 memcpy(mine + r * box, from + at, (size_t)n);
             g->bytes += n > 0 ? n : 0;
         }
-        MF_TRY(meet(s, c));
+        MF_TRY(meet(s, c, most));
         for (int r = 0; r < g->size; r++) {
             const int64_t all = sizes[(int64_t)r * g->size + g->rank], n = smaller(box, all - at);
 
@@ -280,7 +297,7 @@ static mf_status shared_barrier(mf_group *g, const mf_collective *c)
     char *mine;
 
     MF_TRY(begin_turn(s, c, &mine));
-    MF_TRY(meet(s, c));
+    MF_TRY(meet(s, c, 0));
     end_turn(s);
     return MF_OK;
 }
@@ -301,6 +318,13 @@ static const mf_group_kind SHARED = {
     .free = shared_free,
 };
 
+void mf_shared_init(mf_shared_group *g, mf_segment *segment, const mf_group *like)
+{
+    *g = (mf_shared_group){ .head = *like, .seg = segment };
+    g->head.kind = &SHARED;
+    g->head.bytes = 0;
+}
+
 mf_status mf_group_shared(mf_segment *segment, const mf_group *like, mf_group **out)
 {
     shared *s = mf_calloc(1, sizeof *s);
@@ -308,10 +332,7 @@ mf_status mf_group_shared(mf_segment *segment, const mf_group *like, mf_group **
     *out = NULL;
     if (!s)
         return MF_NOMEM("a group");
-    s->head = *like;
-    s->head.kind = &SHARED;
-    s->head.bytes = 0;
-    s->seg = segment;
+    mf_shared_init(s, segment, like);
     *out = &s->head;
     return MF_OK;
 }

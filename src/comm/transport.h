@@ -35,11 +35,15 @@ typedef struct mf_inbox_kind {
     /* A connection was made with somebody who says this. *peer: who that is. Fails: whoever it is
      * is to be told the message and sent away. */
     mf_status (*hello)(mf_inbox *in, const char *text, int *peer);
+    /* Greetings are exchanged: frames can be sent to it from now on. */
+    void (*ready)(mf_inbox *in, int peer);
     /* A frame is coming: where do its bytes go? NULL: nowhere, close the connection (the error says
      * why). */
     void *(*begin)(mf_inbox *in, int peer, const mf_frame *f);
     /* They are there. */
     void (*end)(mf_inbox *in, int peer, const mf_frame *f);
+    /* A send of this frame waits for the peer to read: asked now and then. Fails: give it up. */
+    mf_status (*waits)(mf_inbox *in, int peer, const mf_frame *f);
     /* The connection is over. begin() without end() was the last. */
     void (*gone)(mf_inbox *in, int peer, const char *why);
 } mf_inbox_kind;

@@ -57,6 +57,8 @@ typedef struct mf_shard_map {
 /* Put the function's body into the graph, for the samples of this turn, and join the results
  * (shard_body.c). m->wanted, samples, first_sample and in are set. */
 MF_MUST mf_status mf_shard_body(mf_shard_map *m, mf_output *outs);
+/* The shapes of the function's results for one sample, without putting it anywhere. */
+MF_MUST mf_status mf_shard_shapes(mf_shard_map *m, mf_shape *shapes);
 /* The function on m->wanted neighbouring shards, which are a whole branch of the tree and begin at
  * m->first_sample: in turns if so asked (shard.c). */
 MF_MUST mf_status mf_shard_branch(const mf_shard_map *m, mf_output *outs);

@@ -499,6 +499,25 @@ static mf_status open_body(mf_shard_map *m)
     return infer_body(m);
 }
 
+mf_status mf_shard_shapes(mf_shard_map *m, mf_shape *shapes)
+{
+    mf_shard_map one = *m;
+    mf_status st;
+
+    one.samples = 1;
+    st = open_body(&one);
+    for (int64_t i = 0; st == MF_OK && i < one.n_order; i++) {
+        const mf_node *u = one.order[i];
+        const int64_t index = is_op(u, "_Retval") ? mf_node_int(u, "index") : -1;
+
+        if (index >= 0 && index < m->node->n_outputs)
+            shapes[index] =
+                mf_compile_facts(&one.facts, u->inputs[0].node)->shapes[u->inputs[0].port];
+    }
+    mf_graph_free(one.body);
+    return st;
+}
+
 /* ---- one turn ---- */
 
 static mf_status add_results(mf_shard_map *m, mf_output *outs)

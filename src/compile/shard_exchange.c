@@ -94,17 +94,40 @@ static mf_attr int_list(mf_attr_kind kind, int64_t *values, int64_t n)
     return (mf_attr){ .kind = kind, .is_list = true, .n = n, .ints = values };
 }
 
-static mf_status begin_bucket(mf_shard_map *m, const parts *p, const bucket *b, mf_output *ticket)
+/* Attributes that both ends have. */
+enum { COMMON = 4 };
+
+static mf_status common_attrs(const mf_shard_map *m, const mf_shape *shapes, const bucket *b,
+                              mf_named_attr attrs[COMMON])
+{
+    int64_t *types = MF_ARENA_ARRAY(m->arena, int64_t, b->n);
+    mf_shape *known = MF_ARENA_ARRAY(m->arena, mf_shape, b->n);
+
+    if (!types || !known)
+        return MF_NOMEM("buckets");
+    for (int i = 0; i < b->n; i++) {
+        types[i] = mf_type_base(m->node->out_types[b->ports[i]]);
+        known[i] = shapes[b->ports[i]];
+        if (b->concat && known[i].rank > 0)
+            known[i].dims[0] = -1;
+    }
+    attrs[0] = (mf_named_attr){ "bucket", mf_shard_int(b->id) };
+    attrs[1] = (mf_named_attr){ "concat", { .kind = MF_ATTR_BOOL, .n = 1, .b = b->concat } };
+    attrs[2] = (mf_named_attr){ "types", int_list(MF_ATTR_TYPE, types, b->n) };
+    attrs[3] =
+        (mf_named_attr){ "shapes",
+                         { .kind = MF_ATTR_SHAPE, .is_list = true, .n = b->n, .shapes = known } };
+    return MF_OK;
+}
+
+static mf_status begin_bucket(mf_shard_map *m, const parts *p, const bucket *b,
+                              const mf_named_attr *common, mf_output *ticket)
 {
     const int n = b->n_parts * b->n;
     mf_output *in = MF_ARENA_ARRAY(m->arena, mf_output, n);
     int64_t *types = MF_ARENA_ARRAY(m->arena, int64_t, n);
     int64_t *ranges = MF_ARENA_ARRAY(m->arena, int64_t, 2 * b->n_parts);
-    mf_named_attr attrs[] = { { "T", int_list(MF_ATTR_TYPE, types, n) },
-                              { "bucket", mf_shard_int(b->id) },
-                              { "concat", { .kind = MF_ATTR_BOOL, .n = 1, .b = b->concat } },
-                              { "parts", int_list(MF_ATTR_INT, ranges, 2 * b->n_parts) },
-                              { "items", mf_shard_int(b->n) } };
+    mf_named_attr attrs[COMMON + 2];
 
     if (!in || !types || !ranges)
         return MF_NOMEM("buckets");
@@ -116,67 +139,60 @@ static mf_status begin_bucket(mf_shard_map *m, const parts *p, const bucket *b, 
         ranges[2 * i] = p->node[i].lo;
         ranges[2 * i + 1] = p->node[b->concat ? p->n - 1 : i].hi;
     }
+    memcpy(attrs, common, COMMON * sizeof *common);
+    attrs[COMMON] = (mf_named_attr){ "T", int_list(MF_ATTR_TYPE, types, n) };
+    attrs[COMMON + 1] = (mf_named_attr){ "parts", int_list(MF_ATTR_INT, ranges, 2 * b->n_parts) };
     return mf_shard_node(m, "_ExchangeBegin", in, n, attrs, MF_COUNT(attrs), ticket);
 }
 
-/* Sums have the shape of a part; nothing is known where there is none, nor of rows. */
-static void known_shapes(const mf_shard_map *m, const parts *p, const bucket *b, mf_shape *shapes)
+static mf_status emit_bucket(mf_shard_map *m, const parts *p, const mf_shape *shapes,
+                             const bucket *b, mf_output *outs)
 {
-    for (int i = 0; i < b->n; i++) {
-        shapes[i] = MF_SHAPE_UNKNOWN;
-        if (p->n > 0) {
-            const mf_output o = p->out[0][b->ports[i]];
+    mf_named_attr common[COMMON];
+    mf_output ticket, end;
 
-            shapes[i] = mf_compile_facts(m->c, o.node)->shapes[o.port];
-            if (b->concat && shapes[i].rank > 0)
-                shapes[i].dims[0] = -1;
-        }
-    }
-}
-
-static mf_status end_bucket(mf_shard_map *m, const parts *p, const bucket *b, mf_output ticket,
-                            mf_output *outs)
-{
-    int64_t *types = MF_ARENA_ARRAY(m->arena, int64_t, b->n);
-    mf_shape *shapes = MF_ARENA_ARRAY(m->arena, mf_shape, b->n);
-    mf_named_attr attrs[] = {
-        { "T", int_list(MF_ATTR_TYPE, types, b->n) },
-        { "bucket", mf_shard_int(b->id) },
-        { "concat", { .kind = MF_ATTR_BOOL, .n = 1, .b = b->concat } },
-        { "shapes", { .kind = MF_ATTR_SHAPE, .is_list = true, .n = b->n, .shapes = shapes } },
-        { "items", mf_shard_int(b->n) },
-    };
-    mf_output end;
-
-    if (!types || !shapes)
-        return MF_NOMEM("buckets");
-    for (int i = 0; i < b->n; i++)
-        types[i] = mf_type_base(m->node->out_types[b->ports[i]]);
-    known_shapes(m, p, b, shapes);
-    MF_TRY(mf_shard_node(m, "_ExchangeEnd", &ticket, 1, attrs, MF_COUNT(attrs), &end));
+    MF_TRY(common_attrs(m, shapes, b, common));
+    MF_TRY(begin_bucket(m, p, b, common, &ticket));
+    MF_TRY(mf_shard_node(m, "_ExchangeEnd", &ticket, 1, common, COMMON, &end));
     for (int i = 0; i < b->n; i++)
         outs[b->ports[i]] = (mf_output){ end.node, i };
     return MF_OK;
 }
 
+/* ---- the whole ---- */
+
+/* Of every result: as a part has it. Who has no samples has to work it out. */
+static mf_status find_shapes(mf_shard_map *m, const parts *p, mf_shape *shapes)
+{
+    if (p->n == 0)
+        return mf_shard_shapes(m, shapes);
+    MF_TRY(mf_infer_more(m->c));
+    for (int i = 0; i < m->node->n_outputs; i++) {
+        const mf_output o = p->out[0][i];
+
+        shapes[i] = mf_compile_facts(m->c, o.node)->shapes[o.port];
+    }
+    return MF_OK;
+}
+
 mf_status mf_shard_exchange(mf_shard_map *m, mf_output *outs)
 {
+    mf_shape *shapes = MF_ARENA_ARRAY(m->arena, mf_shape, m->node->n_outputs);
     parts p = { 0 };
     int left = m->node->n_outputs;
 
+    if (!shapes)
+        return MF_NOMEM("buckets");
     MF_TRY(map_parts(m, &p));
     MF_TRY(join_rows(m, &p));
-    MF_TRY(mf_infer_more(m->c));
+    MF_TRY(find_shapes(m, &p, shapes));
     for (int64_t id = 0; left > 0; id++) {
         bucket b = { .id = id };
-        mf_output ticket;
 
         MF_TRY(find_bucket(m, &p, &b));
-        if (b.n == 0)
-            continue;
+        if (b.n > 0)
+            MF_TRY(emit_bucket(m, &p, shapes, &b, outs));
         left -= b.n;
-        MF_TRY(begin_bucket(m, &p, &b, &ticket));
-        MF_TRY(end_bucket(m, &p, &b, ticket, outs));
     }
     return MF_OK;
 }

@@ -10,6 +10,7 @@
  *     LENT to the consumer. Only the state itself is guarded by lock. */
 #include "data/dataset.h"
 #include "data/order.h"
+#include "graph/shard.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -22,7 +23,7 @@ typedef struct slot {
     slot_state state;
     mf_batch batch;
     int64_t next_epoch, next_first; /* where the batch behind it begins */
-    int64_t *indices, *ids; /* [most] */
+    int64_t *indices, *ids; /* of the whole batch */
     mf_tensor **columns;
     mf_error error; /* why the batch could not be made; status MF_OK: it could */
 } slot;
@@ -66,17 +67,20 @@ static void choose(mf_iterator *it, slot *s)
 {
     const int64_t left = it->set->count - it->next_first;
     const int64_t whole = left < it->o.batch ? left : it->o.batch;
-    const int64_t from = whole * it->o.part / it->o.parts;
+    const int64_t from = mf_shard_begin(whole, it->o.shards, it->o.first_shard);
 
-    s->batch.n = whole * (it->o.part + 1) / it->o.parts - from;
+    s->batch.n = mf_shard_begin(whole, it->o.shards, it->o.first_shard + it->o.n_shards) - from;
     s->batch.epoch = it->next_epoch;
     s->batch.first = it->next_first + from;
+    s->batch.whole = whole;
+    s->batch.place = from;
+    s->batch.ids = s->ids + from;
     if (it->order && it->order_epoch != it->next_epoch) {
         mf_order_shuffle(it->o.seed, (uint64_t)it->next_epoch, it->order, it->set->count);
         it->order_epoch = it->next_epoch;
     }
-    for (int64_t i = 0; i < s->batch.n; i++)
-        s->indices[i] = it->order ? it->order[s->batch.first + i] : s->batch.first + i;
+    for (int64_t i = 0; i < whole; i++)
+        s->indices[i] = it->order ? it->order[it->next_first + i] : it->next_first + i;
     it->next_first += whole;
     normalise(it, &it->next_epoch, &it->next_first);
     s->next_epoch = it->next_epoch;
@@ -107,13 +111,15 @@ static mf_status make(const mf_iterator *it, slot *s)
     void *to[MF_DATASET_COLUMNS] = { NULL };
     mf_status st = MF_OK;
 
+    for (int64_t k = 0; k < s->batch.whole; k++)
+        s->ids[k] = mf_dataset_sample_id(it->set, s->indices[k]);
     for (int i = 0; i < it->set->n_columns && st == MF_OK; i++)
         st = prepare_column(it, &it->set->columns[i], s->batch.n, s->columns[i]);
     for (int64_t k = 0; k < s->batch.n && st == MF_OK; k++) {
         for (int i = 0; i < it->set->n_columns; i++)
             to[i] = (char *)s->columns[i]->data + (size_t)k * it->set->bytes[i];
-        s->ids[k] = mf_dataset_sample_id(it->set, s->indices[k]);
-        st = it->set->ops->read(it->set, (uint64_t)s->batch.epoch, s->indices[k], to);
+        st = it->set->ops->read(it->set, (uint64_t)s->batch.epoch, s->indices[s->batch.place + k],
+                                to);
     }
     return st;
 }
@@ -201,15 +207,18 @@ static mf_status check_options(const mf_dataset *set, mf_iterator_options *o)
     o->batch = o->batch == 0 ? DEFAULT_BATCH : o->batch;
     o->prefetch = o->prefetch == 0 ? DEFAULT_PREFETCH : o->prefetch;
     o->threads = o->threads == 0 ? 1 : o->threads;
-    o->parts = o->parts == 0 ? 1 : o->parts;
+    if (o->shards == 0)
+        o->shards = o->n_shards = 1;
     if (o->batch < 0 || o->epochs < 0 || o->prefetch < 0 || o->prefetch > MAX_PREFETCH ||
         o->threads < 0 || o->threads > MAX_THREADS)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "batch %lld, epochs %lld, prefetch %d, threads %d: that is no way to read",
                        (long long)o->batch, (long long)o->epochs, o->prefetch, o->threads);
-    if (o->parts < 0 || o->part < 0 || o->part >= o->parts || o->parts > INT32_MAX)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "there is no part %lld of %lld", (long long)o->part,
-                       (long long)o->parts);
+    if (o->shards < 0 || o->first_shard < 0 || o->n_shards < 0 || o->shards > INT32_MAX ||
+        o->first_shard > o->shards || o->n_shards > o->shards - o->first_shard)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "there are no shards %lld to %lld of %lld",
+                       (long long)o->first_shard, (long long)(o->first_shard + o->n_shards),
+                       (long long)o->shards);
     if (set->count == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set has no samples");
     if (o->drop_partial && set->count < o->batch)
@@ -225,17 +234,17 @@ static mf_status make_slot(mf_iterator *it, slot *s)
 {
     const int n = it->set->n_columns;
 
-    s->indices = mf_calloc(2 * it->most, sizeof *s->indices);
+    s->indices = mf_calloc(2 * it->o.batch, sizeof *s->indices);
     s->columns = mf_calloc(n, sizeof *s->columns);
     if (!s->indices || !s->columns)
         return MF_NOMEM("batches");
-    s->ids = s->indices + it->most;
+    s->ids = s->indices + it->o.batch;
     for (int i = 0; i < n; i++) {
         s->columns[i] = mf_calloc(1, sizeof *s->columns[i]);
         if (!s->columns[i])
             return MF_NOMEM("batches");
     }
-    s->batch = (mf_batch){ .ids = s->ids, .columns = s->columns, .n_columns = n };
+    s->batch = (mf_batch){ .whole_ids = s->ids, .columns = s->columns, .n_columns = n };
     return MF_OK;
 }
 
@@ -244,7 +253,8 @@ static mf_status make_memory(mf_iterator *it)
     const int ahead = it->o.prefetch > it->o.threads ? it->o.prefetch : it->o.threads;
 
     it->n_slots = ahead + 1; /* one is lent */
-    it->most = (it->o.batch + it->o.parts - 1) / it->o.parts;
+    it->most = mf_shard_begin(it->o.batch, it->o.shards, it->o.first_shard + it->o.n_shards) -
+               mf_shard_begin(it->o.batch, it->o.shards, it->o.first_shard);
     it->slots = mf_calloc(it->n_slots, sizeof *it->slots);
     it->threads = mf_calloc(it->o.threads, sizeof *it->threads);
     if (!it->o.in_order)

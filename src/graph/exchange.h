@@ -18,6 +18,8 @@ typedef struct mf_exchange_bucket {
     int n_parts; /* sums of shards that this worker has computed; 0: it had no samples */
     const int64_t *parts; /* two for each: its first shard, and the one behind its last */
     int n_items; /* values of each part */
+    const mf_shape *shapes; /* of the items; of rows the first dimension is not known */
+    const int64_t *types; /* mf_dtype of the items */
 } mf_exchange_bucket;
 
 typedef struct mf_exchange mf_exchange;

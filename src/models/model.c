@@ -21,7 +21,7 @@ mf_status mf_model_new(mf_model **out)
     m->shapes.graph = m->graph;
     m->seed = mf_applyf(m->graph, "Placeholder", MF_NO_IN, "dtype=int64 shape=shape[] name='seed'");
     m->clock =
-        mf_applyf(m->graph, "Placeholder", MF_NO_IN, "dtype=int64 shape=shape[2] name='clock'");
+        mf_applyf(m->graph, "Placeholder", MF_NO_IN, "dtype=int64 shape=shape[3] name='clock'");
     st = mf_graph_status(m->graph);
     if (st != MF_OK)
         mf_model_free(m);

@@ -55,7 +55,7 @@ struct mf_model {
     mf_output output;
     const char *loss, *metrics; /* that go with a model of the zoo, see zoo.h; else NULL */
     mf_output seed; /* int64 scalar, fed when weights get their first values */
-    mf_output clock; /* int64 [2]: seed and step, fed in training */
+    mf_output clock; /* int64 [3]: seed, step, place of the first sample; fed in training */
     mf_layer_made *made; /* in the order of the calls */
     int64_t n_made, cap_made;
     int depth; /* of the layer that is being built */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* evaluate.c - the model in inference mode, over a whole data set. */
+#include "base/buf.h"
 #include "train/ema.h"
+#include "train/team.h"
 #include "train/trainer.h"
 
 #include <string.h>
@@ -9,8 +11,13 @@ enum { EVAL_BATCH = 256 };
 
 typedef mf_status visit_fn(mf_trainer *t, const mf_names *names, const mf_batch *batch, void *ctx);
 
-/* Run `names` on every batch, in order. */
-static mf_status run_all(mf_trainer *t, mf_names *names, mf_dataset *data, bool with_label,
+/* Batches [from, to) of the set. */
+typedef struct span {
+    int64_t from, to;
+} span;
+
+/* Run `names` on every batch of the span, in order. */
+static mf_status run_all(mf_trainer *t, mf_names *names, mf_dataset *data, span of, bool with_label,
                          visit_fn *visit, void *ctx)
 {
     const mf_iterator_options order = { .batch = EVAL_BATCH, .in_order = true, .epochs = 1 };
@@ -18,7 +25,9 @@ static mf_status run_all(mf_trainer *t, mf_names *names, mf_dataset *data, bool 
     const mf_batch *batch;
     mf_status st = mf_iterator_new(data, &order, &it);
 
-    while (st == MF_OK) {
+    if (st == MF_OK && of.from > 0)
+        st = mf_iterator_seek(it, 0, of.from * EVAL_BATCH);
+    for (int64_t b = of.from; b < of.to && st == MF_OK; b++) {
         mf_tensor *converted = NULL;
 
         st = mf_iterator_next(it, &batch);
@@ -32,18 +41,23 @@ static mf_status run_all(mf_trainer *t, mf_names *names, mf_dataset *data, bool 
         mf_tensor_free(converted);
     }
     mf_iterator_free(it);
-    return st == MF_OUT_OF_RANGE ? MF_OK : st;
+    return st;
 }
 
-static mf_status for_each_batch(mf_trainer *t, mf_names *names, mf_dataset *data, bool with_label,
-                                visit_fn *visit, void *ctx)
+static int64_t count_batches(const mf_dataset *data)
+{
+    return (mf_dataset_count(data) + EVAL_BATCH - 1) / EVAL_BATCH;
+}
+
+static mf_status for_each_batch(mf_trainer *t, mf_names *names, mf_dataset *data, span of,
+                                bool with_label, visit_fn *visit, void *ctx)
 {
     const bool average = t->options.ema_eval && t->options.ema != 0.0;
     mf_status st;
 
     if (average)
         mf_ema_swap(t);
-    st = run_all(t, names, data, with_label, visit, ctx);
+    st = run_all(t, names, data, of, with_label, visit, ctx);
     if (average)
         mf_ema_swap(t);
     return st;
@@ -51,48 +65,110 @@ static mf_status for_each_batch(mf_trainer *t, mf_names *names, mf_dataset *data
 
 /* ---- evaluate ---- */
 
-typedef struct totals {
-    float *sums[MF_MAX_RESULTS];
-    int64_t n_sums[MF_MAX_RESULTS];
-    int64_t samples;
-} totals;
+/* The sums of every batch, a row of floats each; added up in the end, in the order of the batches,
+ * so that it makes no difference who of a team has computed which. */
+typedef struct sums {
+    mf_buf rows;
+    int64_t n_sums[MF_MAX_RESULTS]; /* by report */
+    int64_t width; /* of a row: all of them */
+} sums;
 
-static mf_status add_up(mf_trainer *t, const mf_names *names, const mf_batch *batch, void *ctx)
+static mf_status add_row(mf_trainer *t, const mf_names *names, const mf_batch *batch, void *ctx)
 {
-    totals *all = ctx;
+    sums *all = ctx;
 
     (void)t;
+    (void)batch;
+    all->width = 0;
     for (int i = 0; i < names->n_fetches; i++) {
         const mf_tensor *r = names->results[i];
 
-        if (!all->sums[i]) {
-            all->sums[i] = mf_calloc(r->count, sizeof(float));
-            all->n_sums[i] = r->count;
-            if (!all->sums[i])
-                return MF_NOMEM("evaluating");
-        }
-        for (int64_t k = 0; k < r->count; k++)
-            all->sums[i][k] += ((const float *)r->data)[k];
+        all->n_sums[i] = r->count;
+        all->width += r->count;
+        mf_buf_bytes(&all->rows, r->data, (size_t)r->count * sizeof(float));
     }
-    all->samples += batch->n;
+    return all->rows.failed ? MF_NOMEM("evaluating") : MF_OK;
+}
+
+/* Our batches of all. */
+static span share_of(const mf_team *team, int64_t batches)
+{
+    if (!team)
+        return (span){ 0, batches };
+    return (span){ batches * team->rank / team->size, batches * (team->rank + 1) / team->size };
+}
+
+/* Everybody gets everybody's rows. */
+static mf_status gather(mf_team *team, int64_t step, int64_t batches, sums *all)
+{
+    const mf_collective c = mf_team_call(team, step, "the evaluation");
+    const int64_t row = all->width * (int64_t)sizeof(float);
+    int64_t *sizes = mf_calloc(team->size, sizeof *sizes);
+    mf_buf rows = { 0 };
+    void *out = mf_buf_room(&rows, (size_t)(batches * row));
+    mf_status st = sizes && out ? MF_OK : MF_NOMEM("evaluating");
+
+    for (int r = 0; st == MF_OK && r < team->size; r++)
+        sizes[r] = (batches * (r + 1) / team->size - batches * r / team->size) * row;
+    if (st == MF_OK)
+        st = mf_all_gather(team->group, &(mf_gather){ c, all->rows.data, sizes, out });
+    mf_free(sizes);
+    mf_buf_deinit(st == MF_OK ? &all->rows : &rows);
+    if (st == MF_OK)
+        all->rows = rows;
+    return st;
+}
+
+static mf_status collect(mf_trainer *t, mf_dataset *data, int64_t batches, sums *all)
+{
+    const span ours = share_of(t->team, batches);
+
+    MF_TRY(for_each_batch(t, &t->eval_names, data, ours, true, add_row, all));
+    if (ours.from == ours.to) { /* to know how long a row is */
+        MF_TRY(for_each_batch(t, &t->eval_names, data, (span){ 0, 1 }, true, add_row, all));
+        mf_buf_clear(&all->rows);
+    }
+    return t->team ? gather(t->team, t->step, batches, all) : MF_OK;
+}
+
+/* Report by report: the column of all rows that begins at *at. */
+static mf_status add_up(const mf_report *report, const sums *all, int64_t n, int64_t batches,
+                        int64_t *at, int64_t samples, double *value)
+{
+    const float *rows = (const float *)(const void *)all->rows.data;
+    float *total = mf_calloc(n, sizeof *total);
+
+    if (!total)
+        return MF_NOMEM("evaluating");
+    for (int64_t b = 0; b < batches; b++) {
+        for (int64_t k = 0; k < n; k++)
+            total[k] += rows[b * all->width + *at + k];
+    }
+    *value = mf_report_value(report, total, n, samples);
+    *at += n;
+    mf_free(total);
     return MF_OK;
 }
 
 mf_status mf_evaluate(mf_trainer *t, mf_dataset *data, mf_result *results, int *n_results)
 {
-    totals all = { 0 };
-    mf_status st = for_each_batch(t, &t->eval_names, data, true, add_up, &all);
+    const int64_t batches = count_batches(data), samples = mf_dataset_count(data);
+    sums all = { 0 };
+    int64_t at = 0;
+    mf_status st;
 
     *n_results = 0;
-    if (st == MF_OK && all.samples == 0)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "the data set to evaluate on is empty");
-    for (int i = 0; st == MF_OK && i < t->graph.n_reports; i++)
-        results[(*n_results)++] = (mf_result){
-            t->graph.reports[i].name,
-            mf_report_value(&t->graph.reports[i], all.sums[i], all.n_sums[i], all.samples),
-        };
-    for (int i = 0; i < MF_MAX_RESULTS; i++)
-        mf_free(all.sums[i]);
+    if (samples == 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to evaluate on is empty");
+    st = collect(t, data, batches, &all);
+    for (int i = 0; st == MF_OK && i < t->graph.n_reports; i++) {
+        const mf_report *r = &t->graph.reports[i];
+
+        results[i].name = r->name;
+        st = add_up(r, &all, all.n_sums[i], batches, &at, samples, &results[i].value);
+        *n_results = i + 1;
+    }
+    mf_buf_deinit(&all.rows);
     return st;
 }
 
@@ -129,7 +205,8 @@ static mf_status append(mf_trainer *t, const mf_names *names, const mf_batch *ba
 mf_status mf_predict(mf_trainer *t, mf_dataset *data, mf_tensor **out)
 {
     predictions p = { .samples = mf_dataset_count(data) };
-    mf_status st = for_each_batch(t, &t->predict_names, data, false, append, &p);
+    mf_status st = for_each_batch(t, &t->predict_names, data, (span){ 0, count_batches(data) },
+                                  false, append, &p);
 
     *out = NULL;
     if (st == MF_OK && !p.all)

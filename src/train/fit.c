@@ -4,6 +4,7 @@
 #include "data/ledger.h"
 #include "train/checkpoint.h"
 #include "train/loop.h"
+#include "train/team.h"
 
 #include <string.h>
 
@@ -20,6 +21,7 @@ typedef struct fit {
     mf_hook *hooks; /* the caller's, then ours */
     int64_t total; /* steps of the whole training */
     int64_t saved; /* step of the last checkpoint */
+    bool stop; /* somebody of the team wanted to */
     mf_result results[MF_MAX_RESULTS];
 } fit;
 
@@ -105,6 +107,17 @@ static void check_ledger(fit *f, mf_status st)
     f->ledger = NULL;
 }
 
+/* All samples of the step, whoever of the team has taken them. */
+static mf_status add_to_ledger(fit *f, const mf_batch *batch)
+{
+    mf_batch whole = *batch;
+
+    whole.n = batch->whole;
+    whole.first -= batch->place;
+    whole.ids = batch->whole_ids;
+    return mf_ledger_add(f->ledger, f->t->step, &whole);
+}
+
 static void open_ledger(fit *f, const mf_iterator_options *order)
 {
     const bool goes_on = f->o.resume && f->t->step > 0;
@@ -139,15 +152,19 @@ static mf_status one_step(fit *f)
     mf_step_report report = { .results = f->results, .n_results = t->graph.n_reports };
 
     MF_TRY(mf_iterator_next(f->it, &batch));
+    if (t->team)
+        MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, atomic_load(&t->stop)));
     report.learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
     t->trace = t->step + 1 == (f->o.trace_step > 0 ? f->o.trace_step : TRACED) ? f->o.trace : NULL;
     MF_TRY(mf_trainer_run_step(t, f->train, batch, f->results));
     report.step = t->step;
     report.epoch = batch->epoch;
-    report.samples = batch->n;
+    report.samples = batch->whole;
+    if (t->team)
+        MF_TRY(t->team->kind->end_step(t->team, &f->stop));
     mf_iterator_position(f->it, &t->epoch, &t->first);
     if (f->ledger)
-        check_ledger(f, mf_ledger_add(f->ledger, t->step, batch));
+        check_ledger(f, add_to_ledger(f, batch));
     MF_TRY(call_after_step(f, &report));
     if (f->o.save_steps > 0 && t->step % f->o.save_steps == 0)
         MF_TRY(save(f));
@@ -164,18 +181,27 @@ static mf_status prepare(fit *f)
     const int64_t batch = f->o.batch > 0 ? f->o.batch : 32;
     const int64_t epochs = f->o.epochs > 0 ? f->o.epochs : 1;
     const int64_t per_epoch = (mf_dataset_count(f->train) + batch - 1) / batch;
-    const mf_iterator_options order = { .batch = batch,
-                                        .in_order = f->o.in_order,
-                                        .seed = f->t->options.seed };
+    mf_iterator_options order = { .batch = batch,
+                                  .in_order = f->o.in_order,
+                                  .seed = f->t->options.seed };
+    mf_team *team = f->t->team;
     char *prefix = NULL;
 
     if (mf_dataset_count(f->train) == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to train on is empty");
     f->total = f->o.steps > 0 ? f->o.steps : epochs * per_epoch;
     f->t->schedule.total = f->total;
+    if (!mf_team_is_chief(team))
+        f->o.out = NULL; /* one writes for all */
     if (f->o.out && f->o.resume)
         MF_TRY(mf_checkpoints_restore(f->o.out, f->t, &prefix));
     mf_free(prefix);
+    if (team) {
+        MF_TRY(mf_team_align(team, f->t));
+        order.shards = team->shards;
+        order.first_shard = team->exchange->first;
+        order.n_shards = team->exchange->count;
+    }
     if (f->o.out)
         MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));
     if (f->o.out)
@@ -191,8 +217,11 @@ static mf_status run(fit *f)
     MF_TRY(mf_hook_loop_call_begin(&f->loop));
     MF_TRY(mf_hook_loop_call_created(&f->loop));
     f->t->loop = &f->loop;
-    while (f->t->step < f->total && !atomic_load(&f->t->stop)) {
+    while (f->t->step < f->total && !f->stop) {
         const mf_status st = one_step(f);
+
+        if (!f->t->team)
+            f->stop = atomic_load(&f->t->stop);
 
         if (st != MF_OK && !mf_hook_loop_forgives(&f->loop, st))
             return st;
@@ -226,6 +255,8 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
         st = run(&f);
     failed = st != MF_OK;
     f.loop.failed |= failed;
+    if (failed && t->team)
+        t->team->kind->failed(t->team, st);
     if (failed)
         mf_error_save(st, &why);
     if (f.it) {

@@ -4,6 +4,7 @@
 
 #include "models/metrics.h"
 #include "train/loop.h"
+#include "train/team.h"
 
 #include <string.h>
 
@@ -131,7 +132,8 @@ static mf_status start(mf_trainer *t)
                                          .disable = t->options.disable };
     double rate = t->options.learning_rate;
 
-    MF_TRY(mf_step_graph_init(&t->graph, t->model, &t->options));
+    MF_TRY(mf_step_graph_init(&t->graph, t->model, &t->options,
+                              t->team && t->team->pulls ? MF_STEP_PULLS : MF_STEP_UPDATES));
     if (rate == 0.0)
         rate = mf_options_float(&t->graph.updates.o, "learning_rate");
     MF_TRY(mf_schedule_parse(t->options.schedule, rate, t->arena, &t->schedule));
@@ -139,7 +141,8 @@ static mf_status start(mf_trainer *t)
     MF_TRY(mf_session_new_shared(t->model->graph, &session, NULL, t->resources, &t->session));
     MF_TRY(name_runs(t));
     MF_TRY(list_variables(t));
-    return initialise(t);
+    MF_TRY(initialise(t));
+    return t->team ? t->team->kind->join(t->team, t) : MF_OK;
 }
 
 mf_status mf_model_compile(mf_model *model, const mf_compile_options *options, mf_trainer **out)
@@ -154,6 +157,7 @@ mf_status mf_model_compile(mf_model *model, const mf_compile_options *options, m
     t->arena = model->graph->arena;
     if (options)
         t->options = *options;
+    t->team = t->options.strategy ? t->options.strategy->team : NULL;
     if (t->options.shards == 0)
         t->options.shards = MF_DEFAULT_SHARDS;
     st = start(t);
@@ -266,7 +270,7 @@ double mf_report_value(const mf_report *r, const float *sums, int64_t n_sums, in
     return (double)sums[0] / (double)samples;
 }
 
-static mf_status run(mf_trainer *t, int64_t samples)
+static mf_status run(mf_trainer *t, const mf_batch *batch)
 {
     mf_names *n = &t->step_names;
     const int at = (int)t->model->n_inputs + 1;
@@ -275,7 +279,7 @@ static mf_status run(mf_trainer *t, int64_t samples)
     const mf_call call = { n->feeds,   n->values,    n->fetches, &target,
                            n->n_feeds, n->n_fetches, 1,          n->results };
     mf_tensor clock = { 0 }, rate = { 0 }, inverse = { 0 };
-    mf_status st = mf_tensor_alloc(&clock, MF_DTYPE_I64, &MF_SHAPE(2));
+    mf_status st = mf_tensor_alloc(&clock, MF_DTYPE_I64, &MF_SHAPE(3));
 
     if (st == MF_OK)
         st = mf_tensor_alloc(&rate, MF_DTYPE_F32, &MF_SCALAR);
@@ -284,8 +288,9 @@ static mf_status run(mf_trainer *t, int64_t samples)
     if (st == MF_OK) {
         ((int64_t *)clock.data)[0] = (int64_t)t->options.seed;
         ((int64_t *)clock.data)[1] = t->step;
+        ((int64_t *)clock.data)[2] = batch->place;
         ((float *)rate.data)[0] = mf_schedule_at(&t->schedule, t->step);
-        ((float *)inverse.data)[0] = 1.0f / (float)samples;
+        ((float *)inverse.data)[0] = 1.0f / (float)batch->whole;
         n->values[at] = &clock;
         n->values[at + 1] = &rate;
         n->values[at + 2] = &inverse;
@@ -307,16 +312,16 @@ mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_bat
     mf_status st = mf_trainer_feed(t, n, set, batch, true, &converted);
 
     if (st == MF_OK)
-        st = run(t, batch->n);
+        st = run(t, batch);
     mf_tensor_free(converted);
     if (st != MF_OK)
         return st;
     for (int i = 0; i < n->n_fetches; i++)
         results[i] = (mf_result){ t->graph.reports[i].name,
                                   mf_report_value(&t->graph.reports[i], n->results[i]->data,
-                                                  n->results[i]->count, batch->n) };
+                                                  n->results[i]->count, batch->whole) };
     t->step++;
     t->epoch = batch->epoch;
-    t->first = batch->first + batch->n;
+    t->first = batch->first - batch->place + batch->whole;
     return MF_OK;
 }

@@ -39,10 +39,12 @@ struct mf_trainer {
     int64_t epoch, first; /* where the next batch begins */
     atomic_bool stop;
     const char *trace; /* where the next step's trace goes; NULL: nowhere */
+    struct mf_team *team; /* that trains together; NULL: nobody else */
     struct mf_hook_loop *loop; /* whose hooks stand around steps; NULL: none */
 };
 
-/* Run one step on this batch; results of all reports. The position moves on behind the batch. */
+/* Run one step on this batch, or on our share of it; results of all reports, over the whole batch.
+ * The position moves on behind it. */
 MF_MUST mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
                                       mf_result *results);
 /* Fill names->values with the columns the model wants, and the label. *converted: to be freed after

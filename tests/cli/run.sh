@@ -302,6 +302,7 @@ check "closed error output does no harm" test -s out
 
 . "$root/tests/cli/data.sh"
 . "$root/tests/cli/ckpt.sh"
+. "$root/tests/cli/cluster.sh"
 
 echo "$((n - failed)) passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

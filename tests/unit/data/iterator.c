@@ -268,8 +268,9 @@ MF_TEST(data_parts_of_batches_make_up_the_batch)
         for (int64_t p = 0; p < parts; p++) {
             mf_iterator_options of_part = o;
 
-            of_part.parts = parts;
-            of_part.part = p;
+            of_part.shards = 7;
+            of_part.first_shard = 7 * p / parts;
+            of_part.n_shards = 7 * (p + 1) / parts - of_part.first_shard;
             T_OK(mf_iterator_new(set, &of_part, &some[p]));
         }
         while (mf_iterator_next(one, &whole) == MF_OK) {
@@ -279,6 +280,9 @@ MF_TEST(data_parts_of_batches_make_up_the_batch)
             for (int64_t p = 0; p < parts; p++) {
                 T_OK(mf_iterator_next(some[p], &b));
                 T_EQ(b->first, whole->first + n);
+                T_EQ(b->place, n);
+                T_EQ(b->whole, whole->n);
+                T_TRUE(memcmp(b->whole_ids, whole->ids, (size_t)whole->n * sizeof *b->ids) == 0);
                 T_EQ(mf_tensor_dim(b->columns[0], 0), b->n);
                 T_TRUE(memcmp(b->ids, whole->ids + n, (size_t)b->n * sizeof *b->ids) == 0);
                 n += b->n;

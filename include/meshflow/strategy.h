@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy.h - the same training by many: one argument more.
+ *
+ *     mf_strategy *s;
+ *     mf_strategy_open("multi_worker_mirrored", NULL, &s);
+ *     mf_model_compile(m, &(mf_compile_options){ .optimizer = "adam", .strategy = s }, &t);
+ *     mf_fit(t, train, validation, &options);
+ *     mf_trainer_free(t);
+ *     mf_strategy_close(s);
+ *
+ * Which tasks there are and which one this process is, is found in the environment (TF_CONFIG, the
+ * variables of mpirun, srun and torchrun; docs/cluster.md). The weights that come out are the same
+ * for any number of workers. */
+#ifndef MESHFLOW_STRATEGY_H
+#define MESHFLOW_STRATEGY_H
+
+#include <meshflow/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mf_strategy mf_strategy;
+
+typedef struct mf_strategy_options {
+    const char
+        *cluster; /* as TF_CONFIG's "cluster", with job_name and task_index; NULL: environment */
+    const char *job_name;
+    int task_index;
+    const char *identity; /* "name=value" lines that all tasks must agree on; may be NULL */
+    int64_t timeout_ms; /* nobody is waited for longer; 0: a minute */
+} mf_strategy_options;
+
+/* "mirrored replicas=2", "multi_worker_mirrored"; NULL: multi_worker_mirrored where there are
+ * several tasks, else none. Returns when all tasks have come. options may be NULL.
+ * Fails: NOT_FOUND, INVALID_ARGUMENT (naming the setting, or what is wrong with the cluster's
+ * description), DEADLINE_EXCEEDED (naming who did not come). */
+MF_API MF_MUST mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
+                                          mf_strategy **out);
+/* After the trainers that use it. */
+MF_API void mf_strategy_close(mf_strategy *strategy);
+
+/* This process among those that train together. */
+MF_API int mf_strategy_rank(const mf_strategy *strategy);
+MF_API int mf_strategy_size(const mf_strategy *strategy);
+/* It is the one that writes checkpoints and tells what happens. */
+MF_API bool mf_strategy_is_chief(const mf_strategy *strategy);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_launch.c - `meshflow launch`: the tasks of a cluster as processes of this machine. */
+#include "base/limits.h"
+#include "cli/command.h"
+#include "cli/launch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST = 1024 }; /* of each role */
+
+static void add_tasks(mf_launch *l, mf_role role, int64_t count)
+{
+    for (int i = 0; i < count; i++) {
+        mf_launched *t = &l->tasks[l->n++];
+
+        *t = (mf_launched){ .role = role,
+                            .index = i,
+                            .reserved = -1,
+                            .out.from = -1,
+                            .err.from = -1,
+                            .out.log = -1,
+                            .err.log = -1 };
+        (void)snprintf(t->name, sizeof t->name, "%s %d", mf_role_name(role), i);
+    }
+}
+
+/* Every task that computes gets its part of the cores, unless the user has decided. */
+static int threads_of_each(int64_t workers)
+{
+    const int cores = mf_usable_cores();
+
+    if (getenv("MESHFLOW_THREADS") || getenv("OMP_NUM_THREADS"))
+        return 0;
+    return workers >= cores ? 1 : cores / (int)workers;
+}
+
+/* A command of ours is run by this very program, wherever it lies. */
+static const char *find_program(const char *word, char *path, size_t size)
+{
+    ssize_t n;
+
+    if (!mf_command_find(word) && !mf_command_is_group(word))
+        return word;
+    n = readlink("/proc/self/exe", path, size - 1);
+    if (n <= 0)
+        return "/proc/self/exe";
+    path[n] = '\0';
+    return access(path, X_OK) == 0 ? path : "/proc/self/exe";
+}
+
+static mf_status read_options(mf_args *args, mf_launch *l, int64_t *port)
+{
+    int64_t workers = 1, ps = 0, masters = 0, grace = 10, restarts = 0;
+
+    MF_TRY(mf_args_int(args, "workers", 1, MOST, &workers));
+    MF_TRY(mf_args_int(args, "ps", 0, MOST, &ps));
+    MF_TRY(mf_args_int(args, "masters", 0, MOST, &masters));
+    MF_TRY(mf_args_int(args, "port", 1, 65535, port));
+    MF_TRY(mf_args_int(args, "grace", 0, 86400, &grace));
+    MF_TRY(mf_args_int(args, "max-restarts", 0, 1000000, &restarts));
+    l->tasks = mf_calloc(workers + ps + masters, sizeof *l->tasks);
+    if (!l->tasks)
+        return MF_NOMEM("tasks");
+    add_tasks(l, MF_ROLE_WORKER, workers);
+    add_tasks(l, MF_ROLE_PS, ps);
+    add_tasks(l, MF_ROLE_MASTER, masters);
+    l->threads = threads_of_each(workers);
+    l->grace_ns = grace * 1000000000;
+    l->max_restarts = (int)restarts;
+    l->log_dir = mf_args_value(args, "log-dir");
+    l->no_prefix = mf_args_has(args, "no-prefix");
+    l->json = mf_args_has(args, "json");
+    return MF_OK;
+}
+
+/* The words behind "--"; one of ours gets the program's name in front. */
+static mf_status make_command(mf_args *args, mf_launch *l, char *path, size_t size)
+{
+    const char **words = mf_calloc(args->n_words + 2, sizeof *words);
+    int64_t n = 0;
+
+    if (!words)
+        return MF_NOMEM("a command");
+    l->command = words;
+    l->program = find_program(args->words[0], path, size);
+    if (l->program != args->words[0])
+        words[n++] = "meshflow";
+    for (int64_t i = 0; i < args->n_words; i++)
+        words[n++] = args->words[i];
+    return MF_OK;
+}
+
+static void deinit(mf_launch *l)
+{
+    for (int i = 0; i < l->n; i++) {
+        mf_lines_close(&l->tasks[i].out);
+        mf_lines_close(&l->tasks[i].err);
+        if (l->tasks[i].reserved >= 0)
+            (void)close(l->tasks[i].reserved);
+    }
+    mf_free(l->tasks);
+    mf_free((void *)l->command);
+}
+
+static mf_status launch_run(mf_args *args)
+{
+    mf_launch l = { 0 };
+    char path[4096];
+    int64_t port = 0;
+    mf_status st;
+
+    MF_TRY_TO(done, read_options(args, &l, &port));
+    MF_TRY_TO(done, make_command(args, &l, path, sizeof path));
+    st = mf_launch_reserve(&l, (int)port);
+    if (st == MF_UNAVAILABLE)
+        mf_args_hint(args, "leave --port out, and free ports are found");
+    if (st == MF_OK)
+        st = mf_launch_run(&l, &args->exit_code);
+done:
+    deinit(&l);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "workers", "N", "workers to start; 1 unless told. Worker 0 is the chief", 0, false },
+    { "ps", "N", "parameter servers; 0 unless told", 0, false },
+    { "masters", "N", "masters; 0 unless told", 0, false },
+    { "port", "BASE", "use the ports from BASE on; free ones are found unless told", 0, false },
+    { "grace", "SECONDS", "between telling tasks to end and killing them; 10 unless told", 0,
+      false },
+    { "max-restarts", "N", "how often a task that failed is started again; 0 unless told", 0,
+      false },
+    { "log-dir", "DIR", "write outputs to DIR/worker-0.out, DIR/worker-0.err, ... as well", 0,
+      false },
+    { "no-prefix", NULL, "do not put the task before its lines", 0, false },
+    { "json", NULL, "standard output is the chief's alone; others' goes to standard error", 0,
+      false },
+    { 0 },
+};
+
+const mf_command mf_command_launch = {
+    .name = "launch",
+    .arguments = "-- COMMAND [ARGUMENT]...",
+    .summary = "start the tasks of a cluster on this machine",
+    .about =
+        "Starts COMMAND once for every task, with the cluster and its own place in TF_CONFIG. "
+        "COMMAND is a command of this program (train, ...) or another program. Each line of output "
+        "begins with its task: [worker 1].\n\n"
+        "When a task fails the others are told to end (SIGTERM), and killed after --grace seconds; "
+        "with --max-restarts it is started again first. Parameter servers that stay when all "
+        "others have ended well are told to end after --grace seconds. SIGINT and SIGTERM are "
+        "passed on; a second one kills. Tasks never outlive the launcher.\n\n"
+        "Every task gets its part of the cores (MESHFLOW_THREADS), unless MESHFLOW_THREADS or "
+        "OMP_NUM_THREADS is set. MESHFLOW_RESTARTS counts its restarts.\n\n"
+        "Exit status: that of the first task that failed, 128 and the number of the signal if one "
+        "killed it; 0 when all ended well.",
+    .options = options,
+    .examples =
+        (const char *const[]){
+            "meshflow launch --workers 3 -- train --model mlp --data fashion-mnist",
+            "meshflow launch --workers 2 --ps 1 --log-dir logs -- python3 train.py", NULL },
+    .min_args = 1,
+    .max_args = -1,
+    .run = launch_run,
+};

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_topo.c - `meshflow topo`: the machine, and what of it this process may use. */
+#include "base/limits.h"
+#include "base/mem.h"
+#include "cli/command.h"
+
+#include <hwloc.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+typedef struct machine {
+    hwloc_topology_t topology;
+    mf_limits limits;
+    char host[256];
+    const char *model; /* of the processor */
+    int64_t memory, available; /* bytes */
+    struct rlimit files, locked;
+} machine;
+
+/* One kind of cache, as many as there are of it. */
+typedef struct cache {
+    const char *name;
+    hwloc_obj_type_t type;
+} cache;
+
+static const cache caches[] = {
+    { "L1d", HWLOC_OBJ_L1CACHE },
+    { "L2", HWLOC_OBJ_L2CACHE },
+    { "L3", HWLOC_OBJ_L3CACHE },
+    { "L4", HWLOC_OBJ_L4CACHE },
+};
+
+static mf_status look(machine *m)
+{
+    struct sysinfo info;
+    hwloc_obj_t package;
+
+    if (hwloc_topology_init(&m->topology) != 0 || hwloc_topology_load(m->topology) != 0)
+        return MF_FAIL(MF_UNAVAILABLE, "hwloc cannot read the machine's topology");
+    package = hwloc_get_obj_by_type(m->topology, HWLOC_OBJ_PACKAGE, 0);
+    m->model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
+    if (!m->model)
+        m->model = "unknown processor";
+    mf_limits_get("", &m->limits);
+    (void)gethostname(m->host, sizeof m->host - 1);
+    if (sysinfo(&info) == 0) {
+        m->memory = (int64_t)info.totalram * info.mem_unit;
+        m->available = (int64_t)(info.freeram + info.bufferram) * info.mem_unit;
+    }
+    (void)getrlimit(RLIMIT_NOFILE, &m->files);
+    (void)getrlimit(RLIMIT_MEMLOCK, &m->locked);
+    return MF_OK;
+}
+
+static int count(const machine *m, hwloc_obj_type_t type)
+{
+    const int n = hwloc_get_nbobjs_by_type(m->topology, type);
+
+    return n > 0 ? n : 0;
+}
+
+static int64_t cache_bytes(const machine *m, hwloc_obj_type_t type)
+{
+    const hwloc_obj_t o = hwloc_get_obj_by_type(m->topology, type, 0);
+
+    return o ? (int64_t)o->attr->cache.size : 0;
+}
+
+static void cores_of(hwloc_const_bitmap_t set, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (set)
+        (void)hwloc_bitmap_list_snprintf(text, size, set);
+}
+
+/* The cores in the affinity mask. */
+static void own_cores(const machine *m, char *text, size_t size)
+{
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+
+    text[0] = '\0';
+    if (set && hwloc_get_cpubind(m->topology, set, HWLOC_CPUBIND_PROCESS) == 0)
+        cores_of(set, text, size);
+    hwloc_bitmap_free(set);
+}
+
+static void put_bytes(mf_buf *out, int64_t bytes)
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+    double value = (double)bytes;
+    int unit = 0;
+
+    for (; value >= 1024 && unit + 1 < MF_COUNT(units); unit++)
+        value /= 1024;
+    mf_buf_printf(out, "%.4g %s", value, units[unit]);
+}
+
+/* ---- for people ---- */
+
+static void print_limit(mf_buf *out, const char *name, rlim_t value, bool bytes)
+{
+    mf_buf_printf(out, "  %-14s ", name);
+    if (value == RLIM_INFINITY)
+        mf_buf_str(out, "no limit");
+    else if (bytes)
+        put_bytes(out, (int64_t)value);
+    else
+        mf_buf_printf(out, "%llu", (unsigned long long)value);
+    mf_buf_str(out, "\n");
+}
+
+static void print_caches(const machine *m, mf_buf *out)
+{
+    const char *comma = "";
+
+    mf_buf_printf(out, "%-16s ", "caches");
+    for (int i = 0; i < MF_COUNT(caches); i++) {
+        if (count(m, caches[i].type) == 0)
+            continue;
+        mf_buf_printf(out, "%s%d x %s ", comma, count(m, caches[i].type), caches[i].name);
+        put_bytes(out, cache_bytes(m, caches[i].type));
+        comma = ", ";
+    }
+    mf_buf_str(out, *comma ? "\n" : "unknown\n");
+}
+
+static void print_nodes(const machine *m, mf_buf *out)
+{
+    const int n = count(m, HWLOC_OBJ_NUMANODE);
+
+    for (int i = 0; i < n; i++) {
+        const hwloc_obj_t o = hwloc_get_obj_by_type(m->topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
+        char cores[256];
+
+        cores_of(o->cpuset, cores, sizeof cores);
+        mf_buf_printf(out, "NUMA node %-6u ", o->os_index);
+        put_bytes(out, (int64_t)o->attr->numanode.local_memory);
+        mf_buf_printf(out, ", cores %s\n", cores);
+    }
+}
+
+static void print_process(const machine *m, mf_buf *out)
+{
+    const mf_limits *l = &m->limits;
+    char cores[256];
+    const char *why;
+    const int threads = mf_default_threads(&why);
+
+    own_cores(m, cores, sizeof cores);
+    mf_buf_printf(out, "this process:\n  %-14s %d of %d%s%s\n", "cores", l->allowed, l->online,
+                  *cores ? ": " : "", cores);
+    if (l->quota > 0)
+        mf_buf_printf(out, "  %-14s %.3g cores   (%s)\n", "quota", l->quota, l->quota_from);
+    mf_buf_printf(out, "  %-14s %d   (%s)\n  %-14s ", "threads", threads, why, "memory");
+    if (l->memory > 0) {
+        put_bytes(out, l->memory);
+        mf_buf_printf(out, "   (%s)\n", l->memory_from);
+    } else {
+        mf_buf_str(out, "no limit\n");
+    }
+    print_limit(out, "open files", m->files.rlim_cur, false);
+    print_limit(out, "locked memory", m->locked.rlim_cur, true);
+}
+
+static void print_text(const machine *m, mf_buf *out)
+{
+    mf_buf_printf(out, "%-16s %s\n", "host", m->host);
+    mf_buf_printf(out, "%-16s %s: packages %d, cores %d, hardware threads %d\n", "processor",
+                  m->model, count(m, HWLOC_OBJ_PACKAGE), count(m, HWLOC_OBJ_CORE),
+                  count(m, HWLOC_OBJ_PU));
+    print_caches(m, out);
+    mf_buf_printf(out, "%-16s ", "memory");
+    put_bytes(out, m->memory);
+    mf_buf_str(out, ", free ");
+    put_bytes(out, m->available);
+    mf_buf_str(out, "\n");
+    print_nodes(m, out);
+    print_process(m, out);
+}
+
+/* ---- for programs ---- */
+
+static void json_caches(const machine *m, mf_buf *out)
+{
+    const char *comma = "";
+
+    mf_buf_str(out, ",\"caches\":[");
+    for (int i = 0; i < MF_COUNT(caches); i++) {
+        if (count(m, caches[i].type) == 0)
+            continue;
+        mf_buf_printf(out, "%s{\"name\":\"%s\",\"count\":%d,\"bytes\":%lld}", comma, caches[i].name,
+                      count(m, caches[i].type), (long long)cache_bytes(m, caches[i].type));
+        comma = ",";
+    }
+    mf_buf_str(out, "]");
+}
+
+static void json_nodes(const machine *m, mf_buf *out)
+{
+    const int n = count(m, HWLOC_OBJ_NUMANODE);
+
+    mf_buf_str(out, ",\"numa_nodes\":[");
+    for (int i = 0; i < n; i++) {
+        const hwloc_obj_t o = hwloc_get_obj_by_type(m->topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
+        char cores[256];
+
+        cores_of(o->cpuset, cores, sizeof cores);
+        mf_buf_printf(out, "%s{\"node\":%u,\"memory_bytes\":%lld,\"cores\":\"%s\"}",
+                      i > 0 ? "," : "", o->os_index, (long long)o->attr->numanode.local_memory,
+                      cores);
+    }
+    mf_buf_str(out, "]");
+}
+
+static void json_process(const machine *m, mf_buf *out)
+{
+    const mf_limits *l = &m->limits;
+    const char *why;
+    const int threads = mf_default_threads(&why);
+
+    mf_buf_printf(out, ",\"process\":{\"cores\":%d,\"threads\":%d,\"threads_from\":\"%s\"",
+                  l->allowed, threads, why);
+    mf_buf_printf(out, ",\"quota_cores\":%.6g,\"memory_limit_bytes\":%lld,\"open_files\":%lld}",
+                  l->quota, (long long)l->memory,
+                  m->files.rlim_cur == RLIM_INFINITY ? -1LL : (long long)m->files.rlim_cur);
+}
+
+static void print_json(const machine *m, mf_buf *out)
+{
+    mf_buf_str(out, "{\"host\":");
+    mf_buf_json(out, m->host, strlen(m->host));
+    mf_buf_str(out, ",\"processor\":");
+    mf_buf_json(out, m->model, strlen(m->model));
+    mf_buf_printf(out, ",\"packages\":%d,\"cores\":%d,\"hardware_threads\":%d,",
+                  count(m, HWLOC_OBJ_PACKAGE), count(m, HWLOC_OBJ_CORE), count(m, HWLOC_OBJ_PU));
+    mf_buf_printf(out, "\"memory_bytes\":%lld,\"free_bytes\":%lld", (long long)m->memory,
+                  (long long)m->available);
+    json_caches(m, out);
+    json_nodes(m, out);
+    json_process(m, out);
+    mf_buf_str(out, "}\n");
+}
+
+static mf_status topo_run(mf_args *args)
+{
+    machine m = { 0 };
+    mf_buf text = { 0 };
+    mf_status st = look(&m);
+
+    if (st == MF_OK && mf_args_has(args, "json"))
+        print_json(&m, &text);
+    else if (st == MF_OK)
+        print_text(&m, &text);
+    if (st == MF_OK)
+        st = mf_cli_print(&text);
+    if (m.topology)
+        hwloc_topology_destroy(m.topology);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "json", NULL, "print one object", 0, false },
+    { 0 },
+};
+
+const mf_command mf_command_topo = {
+    .name = "topo",
+    .arguments = "",
+    .summary = "show this machine and what of it this process may use",
+    .about = "Cores, caches, memory and NUMA nodes as hwloc sees them, and the limits of this "
+             "process: affinity and cpuset, the quotas of its control group, open files.",
+    .options = options,
+    .examples = (const char *const[]){ "meshflow topo", "taskset -c 0 meshflow topo --json", NULL },
+    .run = topo_run,
+};

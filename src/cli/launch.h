@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* launch.h - the parts of `meshflow launch`: what is started (cmd_launch.c), how (launch_start.c),
+ * what becomes of its output (launch_lines.c) and of itself (launch_watch.c). */
+#ifndef MF_CLI_LAUNCH_H
+#define MF_CLI_LAUNCH_H
+
+#include "base/buf.h"
+#include "cluster/spec.h"
+
+#include <sys/types.h>
+
+/* One output of a task on its way to ours. */
+typedef struct mf_lines {
+    int from; /* our end of the pipe; -1: closed */
+    int to; /* 1 or 2; -1: nobody reads it any more */
+    int log; /* a file that gets it too; -1: none */
+    const char *prefix; /* put before each line; "" */
+    mf_buf line; /* begun and not ended yet */
+} mf_lines;
+
+typedef struct mf_launched {
+    mf_role role;
+    int index;
+    char name[32]; /* "worker 1" */
+    int port, reserved; /* the socket that keeps the port for it */
+    pid_t pid; /* 0: does not run */
+    bool done; /* ended, and will not be started again */
+    int restarts;
+    mf_lines out, err;
+    char out_prefix[64], err_prefix[64];
+} mf_launched;
+
+typedef struct mf_launch {
+    mf_launched *tasks;
+    int n;
+    const char *const *command; /* ended by NULL */
+    const char *program; /* what is executed: a path, or a name to look for */
+    const char *log_dir; /* NULL */
+    int threads; /* for MESHFLOW_THREADS; 0: what the environment has is left alone */
+    int max_restarts;
+    int64_t grace_ns;
+    bool no_prefix, json;
+} mf_launch;
+
+/* ---- launch_start.c ---- */
+
+/* Keep a port on the loopback for each task; `base` 0: any that are free. */
+MF_MUST mf_status mf_launch_reserve(mf_launch *l, int base);
+/* Start, or start again, one task. Its signals are as if nobody had changed them. Fails: NOT_FOUND
+ * and the like, naming the program. */
+MF_MUST mf_status mf_launch_start(mf_launch *l, mf_launched *t);
+
+/* ---- launch_lines.c ---- */
+
+MF_MUST mf_status mf_lines_open(mf_launch *l, mf_launched *t);
+/* Take what is there. False at its end, when the pipe is closed. */
+bool mf_lines_read(mf_lines *lines);
+/* Nobody will write any more: what is left is a line. */
+void mf_lines_close(mf_lines *lines);
+
+/* ---- launch_watch.c ---- */
+
+/* Start all, and wait until all have ended. *exit_code: what the launcher ends with; not 0 comes
+ * with a failure that says why. */
+MF_MUST mf_status mf_launch_run(mf_launch *l, int *exit_code);
+
+#endif

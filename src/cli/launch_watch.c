@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* launch_watch.c - waits for tasks, their output and signals, in one thread.
+ *
+ * The run is in one of three phases: going on; leaving (parameter servers have the grace period to
+ * follow the others); stopping (everybody was told to end, and is killed after the grace period).
+ */
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef enum phase { GOING, LEAVING, STOPPING, KILLING } phase;
+
+typedef struct watch {
+    mf_launch *l;
+    phase phase;
+    int64_t deadline; /* of LEAVING and STOPPING */
+    int told; /* the signal everybody was sent; 0 */
+    bool asked; /* a signal to us began it */
+    int code; /* of the first that failed; 0 */
+    char why[128]; /* and how */
+    int signals; /* signalfd */
+    struct pollfd *polls; /* signals, then out and err of each task */
+} watch;
+
+static void say(const char *fmt, ...) MF_PRINTF(1, 2);
+
+static void say(const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(text, sizeof text - 1, fmt, args);
+    va_end(args);
+    if (n > 0)
+        (void)fprintf(stderr, "[launch] %s\n", text);
+}
+
+/* ---- telling tasks ---- */
+
+static void tell(watch *w, int signal_number, bool servers_only)
+{
+    for (int i = 0; i < w->l->n; i++) {
+        const mf_launched *t = &w->l->tasks[i];
+
+        if (t->pid > 0 && (!servers_only || t->role == MF_ROLE_PS))
+            (void)kill(-t->pid, signal_number);
+    }
+}
+
+static void stop(watch *w, int signal_number)
+{
+    tell(w, signal_number, false);
+    w->told = signal_number;
+    w->phase = STOPPING;
+    w->deadline = mf_clock_ns() + w->l->grace_ns;
+}
+
+static void kill_all(watch *w)
+{
+    tell(w, SIGKILL, false);
+    w->told = SIGKILL;
+    w->phase = KILLING;
+}
+
+static bool runs(const mf_launch *l, bool servers)
+{
+    for (int i = 0; i < l->n; i++) {
+        if (!l->tasks[i].done && (servers || l->tasks[i].role != MF_ROLE_PS))
+            return true;
+    }
+    return false;
+}
+
+/* ---- tasks that end ---- */
+
+static void describe(const siginfo_t *info, char *text, size_t size)
+{
+    if (info->si_code == CLD_EXITED)
+        (void)snprintf(text, size, "ended with exit code %d", info->si_status);
+    else
+        (void)snprintf(text, size, "was killed by signal %d (%s)%s", info->si_status,
+                       strsignal(info->si_status),
+                       info->si_code == CLD_DUMPED ? ", core dumped" : "");
+}
+
+static bool try_again(watch *w, mf_launched *t, const char *how)
+{
+    if (w->phase != GOING || t->restarts >= w->l->max_restarts)
+        return false;
+    t->restarts++;
+    say("%s %s: restart %d of %d", t->name, how, t->restarts, w->l->max_restarts);
+    if (mf_launch_start(w->l, t) == MF_OK)
+        return true;
+    say("%s", mf_error_message());
+    return false;
+}
+
+static void failed(watch *w, mf_launched *t, const siginfo_t *info)
+{
+    const bool exited = info->si_code == CLD_EXITED;
+    char how[96];
+
+    /* A server that ended because it was told to has done its part. */
+    if (t->role == MF_ROLE_PS && w->told && !exited && info->si_status == w->told)
+        return;
+    describe(info, how, sizeof how);
+    if (try_again(w, t, how)) {
+        t->done = false;
+        return;
+    }
+    if (w->code == 0) {
+        w->code = exited ? info->si_status : 128 + info->si_status;
+        (void)snprintf(w->why, sizeof w->why, "%s %s", t->name, how);
+    }
+    if (w->phase == STOPPING || w->phase == KILLING)
+        return;
+    if (runs(w->l, true)) {
+        say("%s %s: the others are told to end", t->name, how);
+        stop(w, SIGTERM);
+    }
+}
+
+static void ended(watch *w, mf_launched *t, const siginfo_t *info)
+{
+    /* What it started itself goes with it. Its number is not given away before it is reaped. */
+    (void)kill(-t->pid, SIGKILL);
+    while (waitpid(t->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    t->pid = 0;
+    t->done = true;
+    (void)mf_lines_read(&t->out);
+    (void)mf_lines_read(&t->err);
+    if (info->si_code != CLD_EXITED || info->si_status != 0)
+        failed(w, t, info);
+}
+
+static void reap(watch *w)
+{
+    for (int i = 0; i < w->l->n; i++) {
+        mf_launched *t = &w->l->tasks[i];
+        siginfo_t info = { 0 };
+
+        if (t->pid > 0 && waitid(P_PID, (id_t)t->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            info.si_pid == t->pid)
+            ended(w, t, &info);
+    }
+    if (w->phase == GOING && !runs(w->l, false) && runs(w->l, true)) {
+        w->phase = LEAVING;
+        w->deadline = mf_clock_ns() + w->l->grace_ns;
+    }
+}
+
+/* ---- time and signals ---- */
+
+static void look_at_clock(watch *w)
+{
+    if ((w->phase != LEAVING && w->phase != STOPPING) || mf_clock_ns() < w->deadline)
+        return;
+    for (int i = 0; i < w->l->n; i++) {
+        const mf_launched *t = &w->l->tasks[i];
+
+        if (!t->done)
+            say("%s %s after %.3g s: it is %s", t->name,
+                w->phase == LEAVING ? "has not followed the workers" : "has not ended",
+                (double)w->l->grace_ns * 1e-9, w->phase == LEAVING ? "told to end" : "killed");
+    }
+    if (w->phase == LEAVING)
+        stop(w, SIGTERM);
+    else
+        kill_all(w);
+}
+
+static void take_signals(watch *w)
+{
+    struct signalfd_siginfo got;
+
+    while (read(w->signals, &got, sizeof got) == (ssize_t)sizeof got) {
+        const int number = (int)got.ssi_signo;
+
+        if (number == SIGCHLD)
+            continue;
+        if (w->asked) {
+            say("%s again: tasks are killed", strsignal(number));
+            kill_all(w);
+            continue;
+        }
+        w->asked = true;
+        say("%s: passed on to the tasks; once more kills them", strsignal(number));
+        stop(w, number);
+    }
+}
+
+static int time_left_ms(const watch *w)
+{
+    const int64_t left = (w->deadline - mf_clock_ns()) / 1000000 + 1;
+
+    if (w->phase != LEAVING && w->phase != STOPPING)
+        return -1;
+    return left < 0 ? 0 : left > 1000000 ? 1000000 : (int)left;
+}
+
+/* ---- the loop ---- */
+
+static mf_lines *lines_of(const watch *w, int i)
+{
+    mf_launched *t = &w->l->tasks[i / 2];
+
+    return i % 2 == 0 ? &t->out : &t->err;
+}
+
+static void wait_once(watch *w)
+{
+    const int n = 2 * w->l->n;
+
+    w->polls[0] = (struct pollfd){ .fd = w->signals, .events = POLLIN };
+    for (int i = 0; i < n; i++)
+        w->polls[1 + i] = (struct pollfd){ .fd = lines_of(w, i)->from, .events = POLLIN };
+    if (poll(w->polls, (nfds_t)n + 1, time_left_ms(w)) < 0)
+        return; /* EINTR, of a signal that is not ours */
+    for (int i = 0; i < n; i++) {
+        if (w->polls[1 + i].revents)
+            (void)mf_lines_read(lines_of(w, i));
+    }
+    take_signals(w);
+    reap(w);
+    look_at_clock(w);
+}
+
+static mf_status start_all(watch *w)
+{
+    for (int i = 0; i < w->l->n; i++) {
+        const mf_status st = mf_launch_start(w->l, &w->l->tasks[i]);
+
+        if (st != MF_OK) {
+            mf_error why;
+
+            mf_error_save(st, &why);
+            kill_all(w);
+            for (; i < w->l->n; i++)
+                w->l->tasks[i].done = true;
+            while (runs(w->l, true))
+                wait_once(w);
+            return mf_error_restore(&why);
+        }
+    }
+    return MF_OK;
+}
+
+static mf_status watch_all(watch *w, int *exit_code)
+{
+    MF_TRY(start_all(w));
+    while (runs(w->l, true))
+        wait_once(w);
+    for (int i = 0; i < 2 * w->l->n; i++) {
+        (void)mf_lines_read(lines_of(w, i));
+        mf_lines_close(lines_of(w, i));
+    }
+    *exit_code = w->code;
+    return w->code == 0 ? MF_OK : MF_FAIL(MF_ABORTED, "%s", w->why);
+}
+
+mf_status mf_launch_run(mf_launch *l, int *exit_code)
+{
+    watch w = { .l = l };
+    sigset_t set, before;
+    mf_status st;
+
+    sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, &set, &before);
+    w.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    w.polls = mf_calloc(2 * (int64_t)l->n + 1, sizeof *w.polls);
+    if (w.signals < 0 || !w.polls)
+        st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot watch tasks: %s", strerror(errno));
+    else
+        st = watch_all(&w, exit_code);
+    if (w.signals >= 0)
+        (void)close(w.signals);
+    mf_free(w.polls);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return st;
+}

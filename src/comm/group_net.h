@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* group_net.h - what the algorithms over connections share: messages between members that flow at
+ * the same time, memory for a call, and bags of partial sums. */
+#ifndef MF_COMM_GROUP_NET_H
+#define MF_COMM_GROUP_NET_H
+
+#include "comm/net_private.h"
+
+typedef struct mf_scratch mf_scratch;
+
+typedef struct mf_net_group {
+    mf_group head;
+    mf_net *net;
+    int *tasks; /* by rank */
+    uint32_t id, seq; /* seq: calls so far */
+    const mf_algorithm *algorithm; /* NULL: chosen by size */
+    mf_scratch *blocks; /* memory of the call in hand, kept for the next one */
+} mf_net_group;
+
+/* The head of a group of these tasks: ranks, names (to be freed), and how to give up. */
+MF_MUST mf_status mf_net_group_head(mf_net *net, const int *members, int n, mf_group *head);
+void mf_group_names_free(mf_group *head);
+
+/* Memory until the end of the call, not zeroed, aligned to 64 bytes; NULL and the thread's error.
+ */
+void *mf_net_group_alloc(mf_net_group *g, int64_t count, size_t size);
+
+/* ---- flows (flow.c) ---- */
+
+/* Bytes to or from another member. Between two members, flows of one direction are in the same
+ * order on both sides, and as long. */
+typedef struct mf_flow {
+    int rank;
+    bool out;
+    void *data; /* not written to when `out` */
+    int64_t size;
+} mf_flow;
+
+static inline mf_flow mf_flow_to(int rank, const void *data, int64_t size)
+{
+    return (mf_flow){ rank, true, (void *)(uintptr_t)data, size };
+}
+static inline mf_flow mf_flow_from(int rank, void *data, int64_t size)
+{
+    return (mf_flow){ rank, false, data, size };
+}
+
+/* All of them at once; returns when everything has come and memory that was sent may be used again.
+ * Fails as every collective. */
+MF_MUST mf_status mf_net_flow(mf_net_group *g, const mf_collective *c, const mf_flow *flows, int n);
+
+/* ---- bags (bag.c) ---- */
+
+/* The partial sums that some members have together: the largest nodes of the tree whose leaves they
+ * cover, from left to right. Sender and receiver both know which these are (mf_reduce.parts), so
+ * only numbers travel. */
+typedef struct mf_bag {
+    int64_t from, count; /* which elements */
+    mf_tree_part *parts;
+    int n;
+} mf_bag;
+
+/* Ours, of these elements. Memory: the caller's parts, or the call's. */
+MF_MUST mf_status mf_bag_own(mf_net_group *g, const mf_reduce *r, int64_t from, int64_t count,
+                             mf_bag *out);
+/* Room for what these members have together. */
+MF_MUST mf_status mf_bag_room(mf_net_group *g, const mf_reduce *r, const int *ranks, int n,
+                              int64_t from, int64_t count, mf_bag *out);
+/* Put `other` into the bag: what can be added is. */
+MF_MUST mf_status mf_bag_merge(mf_net_group *g, const mf_reduce *r, mf_bag *bag,
+                               const mf_bag *other);
+/* The elements [from, from + count) of a bag that has them. */
+MF_MUST mf_status mf_bag_slice(mf_net_group *g, const mf_reduce *r, const mf_bag *bag, int64_t from,
+                               int64_t count, mf_bag *out);
+/* Everything is in the bags: the sum. */
+MF_MUST mf_status mf_bag_total(const mf_reduce *r, const mf_bag *bags, int n, mf_net_group *g,
+                               void *out);
+/* The flows that carry a bag: as many as it has parts. */
+int mf_bag_flows(const mf_reduce *r, const mf_bag *bag, int rank, bool out, mf_flow *flows);
+
+/* The nodes of what some members have together; at most as many as they have parts. */
+int mf_bag_nodes(const mf_reduce *r, const int *ranks, int n, mf_tree_node *nodes);
+
+/* ---- shared by algorithms ---- */
+
+/* Elements [from[i], to[i]) of the sum to rank i, ours to `out`: everybody sends everybody its
+ * parts. (algorithm_direct.c) */
+MF_MUST mf_status mf_direct_scatter(mf_net_group *g, const mf_reduce *r, const int64_t *from,
+                                    const int64_t *to, void *out);
+/* From root to all, along a binomial tree. (algorithm_tree.c) */
+MF_MUST mf_status mf_net_spread(mf_net_group *g, const mf_collective *c, int root, void *data,
+                                int64_t size);
+
+extern const mf_algorithm mf_algorithm_everyone, mf_algorithm_direct, mf_algorithm_ring,
+    mf_algorithm_halving, mf_algorithm_tree;
+
+static inline char *mf_at(const mf_reduce *r, const void *data, int64_t element)
+{
+    return (char *)(uintptr_t)data + (size_t)element * mf_dtype_size(r->dtype);
+}
+
+#endif

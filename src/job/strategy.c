@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy.c - opening a strategy by its name. */
+#include "job/strategies.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+const mf_strategy_kind mf_strategies[] = {
+    { "multi_worker_mirrored", "{collective: string = 'auto'}",
+      "every worker has all weights; sums over all shards of a batch are made together",
+      mf_workers_open },
+    { 0 },
+};
+
+enum { DEFAULT_TIMEOUT_MS = 60000 };
+
+static void close_alone(mf_strategy *s)
+{
+    mf_free(s);
+}
+
+/* One process, nobody else. */
+static mf_status open_alone(mf_strategy **out)
+{
+    mf_strategy *s = mf_calloc(1, sizeof *s);
+
+    if (!s)
+        return MF_NOMEM("a strategy");
+    s->close = close_alone;
+    *out = s;
+    return MF_OK;
+}
+
+static mf_status open_kind(const char *text, const mf_strategy_options *o,
+                           const mf_cluster *cluster, mf_arena *arena, mf_strategy **out)
+{
+    const mf_kinds kinds = { "strategy", mf_strategies, sizeof mf_strategies[0] };
+    const void *row;
+    const char *rest;
+    mf_options settings;
+
+    MF_TRY(mf_kinds_find(&kinds, text, arena, &row, &rest));
+    const mf_strategy_kind *kind = row;
+    MF_TRY(mf_options_parse(kind->name, kind->settings, rest, arena, &settings));
+    return kind->open(
+        &(mf_strategy_call){ .name = kind->name,
+                             .settings = &settings,
+                             .o = o,
+                             .cluster = cluster,
+                             .timeout_ns =
+                                 1000000 * (o->timeout_ms > 0 ? o->timeout_ms : DEFAULT_TIMEOUT_MS),
+                             .arena = arena },
+        out);
+}
+
+mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
+                           mf_strategy **out)
+{
+    const mf_strategy_options none = { 0 }, *o = options ? options : &none;
+    char index[16];
+    const mf_cluster_request request = { .cluster = o->cluster,
+                                         .job_name = o->job_name,
+                                         .task_index = o->job_name ? index : NULL };
+    mf_cluster *cluster = NULL;
+    mf_arena *arena;
+    mf_status st;
+
+    *out = NULL;
+    (void)snprintf(index, sizeof index, "%d", o->task_index);
+    MF_TRY(mf_cluster_resolve(&request, &cluster));
+    arena = mf_arena_new();
+    if (!arena)
+        st = MF_NOMEM("a strategy");
+    else if (!strategy && cluster->size <= 1)
+        st = open_alone(out);
+    else
+        st = open_kind(strategy ? strategy : "multi_worker_mirrored", o, cluster, arena, out);
+    mf_arena_free(arena);
+    mf_cluster_free(cluster);
+    return st;
+}
+
+void mf_strategy_close(mf_strategy *strategy)
+{
+    if (strategy)
+        strategy->close(strategy);
+}
+
+int mf_strategy_rank(const mf_strategy *strategy)
+{
+    return strategy && strategy->team ? strategy->team->rank : 0;
+}
+
+int mf_strategy_size(const mf_strategy *strategy)
+{
+    return strategy && strategy->team ? strategy->team->size : 1;
+}
+
+bool mf_strategy_is_chief(const mf_strategy *strategy)
+{
+    return mf_strategy_rank(strategy) == 0;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* workers.c - workers that all have the weights and sum over the shards of each batch together
+ * (strategy multi_worker_mirrored). */
+#include "base/log.h"
+#include "job/strategies.h"
+#include "parallel/sums.h"
+#include "train/trainer.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef struct workers {
+    mf_strategy strategy; /* first */
+    mf_team team;
+    mf_net *net;
+    mf_group *exchange_group;
+    mf_sums *sums;
+} workers;
+
+static workers *of_team(mf_team *team)
+{
+    return (workers *)(void *)((char *)team - offsetof(workers, team));
+}
+
+/* ---- the team ---- */
+
+static void give_up(void *ctx, mf_status why)
+{
+    mf_net_abort(ctx, why);
+}
+
+/* Shards are dealt out evenly, neighbours to one worker. */
+static mf_status workers_join(mf_team *team, mf_trainer *t)
+{
+    workers *w = of_team(team);
+    int64_t *first = mf_calloc(team->size + 1, sizeof *first);
+    mf_status st;
+
+    if (!first)
+        return MF_NOMEM("shards");
+    team->shards = t->options.shards;
+    for (int r = 0; r <= team->size; r++)
+        first[r] = team->shards * r / team->size;
+    if (team->shards < team->size && team->rank == 0)
+        MF_WARN("%d workers share %lld shards: some have nothing to do; give --shards %d or more",
+                team->size, (long long)team->shards, team->size);
+    st = mf_sums_new(&(mf_sums_options){ .group = w->exchange_group,
+                                         .shards = team->shards,
+                                         .first = first,
+                                         .n_buckets = t->graph.n_buckets,
+                                         .timeout_ns = team->timeout_ns,
+                                         .failed = give_up,
+                                         .ctx = w->net },
+                     &w->sums);
+    mf_free(first);
+    MF_TRY(st);
+    team->exchange = mf_sums_exchange(w->sums);
+    mf_session_set_exchange(t->session, team->exchange);
+    return MF_OK;
+}
+
+static mf_status workers_begin_step(mf_team *team, int64_t step, int64_t samples, bool wants_stop)
+{
+    return mf_sums_begin_step(of_team(team)->sums, step, samples, wants_stop);
+}
+
+static mf_status workers_end_step(mf_team *team, bool *stop)
+{
+    *stop = mf_sums_wants_stop(of_team(team)->sums);
+    return MF_OK;
+}
+
+static void workers_failed(mf_team *team, mf_status why)
+{
+    mf_net_abort(of_team(team)->net, why);
+}
+
+static const mf_team_kind TEAM = { .join = workers_join,
+                                   .begin_step = workers_begin_step,
+                                   .end_step = workers_end_step,
+                                   .failed = workers_failed };
+
+/* ---- opening and closing ---- */
+
+static void workers_close(mf_strategy *s)
+{
+    workers *w = (workers *)s;
+
+    mf_sums_free(w->sums);
+    mf_group_free(w->exchange_group);
+    mf_group_free(w->team.group);
+    mf_net_close(w->net);
+    mf_free(w);
+}
+
+/* "auto", "shared", or an algorithm over connections. */
+static mf_status open_group(workers *w, const char *how, uint32_t id, mf_group **out)
+{
+    int *members = mf_calloc(w->team.size, sizeof *members);
+    mf_status st;
+
+    if (!members)
+        return MF_NOMEM("workers");
+    for (int i = 0; i < w->team.size; i++)
+        members[i] = i;
+    if (strcmp(how, "auto") == 0 || strcmp(how, "shared") == 0) {
+        st = mf_group_host(w->net, members, w->team.size, id, out);
+    } else {
+        const mf_algorithm *const *a = mf_algorithms;
+
+        while (*a && strcmp((*a)->name, how) != 0)
+            a++;
+        st = *a || strcmp(how, "net") == 0
+                 ? mf_group_net(w->net, members, w->team.size, id, *a, out)
+                 : MF_FAIL(MF_NOT_FOUND, "there is no collective '%s'", how);
+    }
+    mf_free(members);
+    return st;
+}
+
+static mf_status open_all(workers *w, const mf_strategy_call *call)
+{
+    const char *how = mf_options_string(call->settings, "collective");
+
+    MF_TRY(mf_job_connect(call, &w->net));
+    MF_TRY(open_group(w, how, 1, &w->team.group));
+    return open_group(w, how, 2, &w->exchange_group);
+}
+
+mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out)
+{
+    workers *w = mf_calloc(1, sizeof *w);
+    mf_status st;
+
+    if (!w)
+        return MF_NOMEM("workers");
+    w->strategy = (mf_strategy){ .team = &w->team, .close = workers_close };
+    w->team = (mf_team){ .kind = &TEAM,
+                         .rank = call->cluster->rank,
+                         .size = call->cluster->size,
+                         .timeout_ns = call->timeout_ns };
+    st = open_all(w, call);
+    if (st == MF_OK) {
+        *out = &w->strategy;
+        return MF_OK;
+    }
+    mf_error why;
+
+    mf_error_save(st, &why);
+    workers_close(&w->strategy);
+    return mf_error_restore(&why);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sums.h - the exchange of synchronous data-parallel training: sums over all shards, in the fixed
+ * tree, on all workers.
+ *
+ * A thread of its own carries out the collectives, in the order of the buckets, while the step
+ * computes on. */
+#ifndef MF_PARALLEL_SUMS_H
+#define MF_PARALLEL_SUMS_H
+
+#include "comm/group.h"
+#include "graph/exchange.h"
+
+typedef struct mf_sums mf_sums;
+
+typedef struct mf_sums_options {
+    mf_group *group; /* used by nobody else; must outlive the exchange */
+    int64_t shards; /* of a batch */
+    const int64_t *first; /* by rank: its first shard; and one behind the last rank */
+    int n_buckets; /* of a step; loss and metrics are in the last */
+    int64_t timeout_ns; /* for everybody to come */
+    /* A collective failed, with the thread's error: others should know. May be NULL. */
+    void (*failed)(void *ctx, mf_status why);
+    void *ctx;
+} mf_sums_options;
+
+MF_MUST mf_status mf_sums_new(const mf_sums_options *o, mf_sums **out);
+void mf_sums_free(mf_sums *x);
+mf_exchange *mf_sums_exchange(mf_sums *x);
+
+/* A step of so many samples in all begins. wants_stop: our vote. */
+MF_MUST mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wants_stop);
+/* Somebody has voted for stopping in the step that was done last. */
+bool mf_sums_wants_stop(mf_sums *x);
+/* Nanoseconds spent in collectives so far, waiting included. */
+int64_t mf_sums_busy_ns(mf_sums *x);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* team.h - the workers that train one model together, as the loop sees them. parallel/ makes teams.
+ *
+ * Every worker runs the same loop over the same batches and takes its shards of each. Sums go
+ * through the exchange. What all have to do at the same time besides steps goes through `group`,
+ * which only the loop's thread uses. */
+#ifndef MF_TRAIN_TEAM_H
+#define MF_TRAIN_TEAM_H
+
+#include "comm/group.h"
+#include "graph/exchange.h"
+
+#include <meshflow/strategy.h>
+
+struct mf_trainer;
+typedef struct mf_team mf_team;
+
+struct mf_strategy {
+    mf_team *team; /* NULL: nobody else */
+    void (*close)(mf_strategy *strategy);
+};
+
+typedef struct mf_team_kind {
+    /* The trainer is there: let it exchange. */
+    mf_status (*join)(mf_team *team, struct mf_trainer *t);
+    /* A step of so many samples, all workers' together, begins. wants_stop: this worker would like
+     * the step to be the last one. */
+    mf_status (*begin_step)(mf_team *team, int64_t step, int64_t samples, bool wants_stop);
+    /* The step was done. *stop: somebody wanted it to be the last one. */
+    mf_status (*end_step)(mf_team *team, bool *stop);
+    /* This worker cannot go on: others need not wait. */
+    void (*failed)(mf_team *team, mf_status why);
+} mf_team_kind;
+
+struct mf_team {
+    const mf_team_kind *kind;
+    int rank, size;
+    bool pulls; /* weights come back from the exchange instead of gradients */
+    int64_t shards; /* set by join */
+    mf_exchange *exchange; /* which shards are ours */
+    mf_group *group;
+    int64_t timeout_ns; /* of everything that is done together */
+};
+
+static inline bool mf_team_is_chief(const mf_team *team)
+{
+    return !team || team->rank == 0;
+}
+
+/* What a collective of the loop carries. */
+mf_collective mf_team_call(const mf_team *team, int64_t step, const char *what);
+
+/* Everybody gets the chief's variables, and its place in the data. */
+MF_MUST mf_status mf_team_align(mf_team *team, struct mf_trainer *t);
+/* Wait for all. */
+MF_MUST mf_status mf_team_meet(mf_team *team, int64_t step, const char *what);
+
+#endif
