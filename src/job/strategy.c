@@ -9,6 +9,8 @@ const mf_strategy_kind mf_strategies[] = {
     { "multi_worker_mirrored", "{collective: string = 'auto'}",
       "every worker has all weights; sums over all shards of a batch are made together",
       mf_workers_open },
+    { "parameter_server", "{mode: string = 'sync'}",
+      "servers hold and update the weights; workers push gradients and pull weights", mf_ps_open },
     { 0 },
 };
 
@@ -53,6 +55,11 @@ static mf_status open_kind(const char *text, const mf_strategy_options *o,
         out);
 }
 
+static const char *usual_for(const mf_cluster *cluster)
+{
+    return mf_cluster_count(cluster, MF_ROLE_PS) > 0 ? "parameter_server" : "multi_worker_mirrored";
+}
+
 mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
                            mf_strategy **out)
 {
@@ -71,10 +78,10 @@ mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *opti
     arena = mf_arena_new();
     if (!arena)
         st = MF_NOMEM("a strategy");
-    else if (!strategy && cluster->size <= 1)
+    else if (!strategy && cluster->n_tasks <= 1)
         st = open_alone(out);
     else
-        st = open_kind(strategy ? strategy : "multi_worker_mirrored", o, cluster, arena, out);
+        st = open_kind(strategy ? strategy : usual_for(cluster), o, cluster, arena, out);
     mf_arena_free(arena);
     mf_cluster_free(cluster);
     return st;
@@ -94,6 +101,11 @@ int mf_strategy_rank(const mf_strategy *strategy)
 int mf_strategy_size(const mf_strategy *strategy)
 {
     return strategy && strategy->team ? strategy->team->size : 1;
+}
+
+bool mf_strategy_serves(const mf_strategy *strategy)
+{
+    return strategy && strategy->team && strategy->team->kind->serve;
 }
 
 bool mf_strategy_is_chief(const mf_strategy *strategy)

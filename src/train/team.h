@@ -30,6 +30,12 @@ typedef struct mf_team_kind {
     mf_status (*end_step)(mf_team *team, bool *stop);
     /* This worker cannot go on: others need not wait. */
     void (*failed)(mf_team *team, mf_status why);
+    /* All workers have the chief's variables. May be NULL. */
+    mf_status (*aligned)(mf_team *team, struct mf_trainer *t);
+    /* The chief is about to save: let its variables be those of the job. May be NULL. */
+    mf_status (*before_save)(mf_team *team, struct mf_trainer *t);
+    /* Instead of training: serve until it is over. NULL: this is a worker. */
+    mf_status (*serve)(mf_team *team, struct mf_trainer *t);
 } mf_team_kind;
 
 struct mf_team {
