@@ -177,7 +177,7 @@ static mf_status open_group(ps_job *j)
         return MF_NOMEM("workers");
     for (int i = 0; i < j->n_workers; i++)
         members[i] = i;
-    st = mf_group_host(j->net, members, j->n_workers, 1, &j->team.group);
+    st = mf_group_auto(j->net, members, j->n_workers, 1, &j->team.group);
     mf_free(members);
     return st;
 }

@@ -45,7 +45,8 @@ static mf_status align_variable(mf_team *team, const mf_trained *v, int64_t step
 mf_status mf_team_align(mf_team *team, mf_trainer *t)
 {
     int64_t place[] = { t->step, t->epoch, t->first };
-    const mf_collective c = mf_team_call(team, t->step, "the place to begin");
+    const mf_collective c =
+        mf_team_call(team, 0, "the place to begin"); /* only the chief knows where */
 
     MF_TRY(mf_broadcast(team->group, &c, 0, place, sizeof place));
     t->step = place[0];
