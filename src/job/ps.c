@@ -99,7 +99,10 @@ static mf_status ps_finish(mf_team *team, mf_trainer *t)
 
     const mf_collective c = mf_team_call(team, 0, "the last step of all workers");
     int64_t mine = t->step, *steps = mf_calloc(team->size, sizeof *steps);
-    mf_status st = steps ? mf_group_sizes(team->group, &c, mine, steps) : MF_NOMEM("workers");
+    mf_status st = steps ? mf_ps_client_leave(j->client) : MF_NOMEM("workers");
+
+    if (st == MF_OK)
+        st = mf_group_sizes(team->group, &c, mine, steps);
 
     for (int r = 0; st == MF_OK && r < team->size; r++)
         t->step = steps[r] > t->step ? steps[r] : t->step;
@@ -191,7 +194,10 @@ static mf_status read_mode(const mf_options *o, mf_ps_mode *mode)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "parameter_server: mode is sync, async or semi, not '%s'", name);
     *mode = (mf_ps_mode){ .sync = strcmp(name, "sync") == 0,
-                          .staleness = semi ? mf_options_int(o, "staleness") : -1 };
+                          .staleness = semi ? mf_options_int(o, "staleness") : -1,
+                          .quorum = semi ? mf_options_int(o, "quorum") : 0 };
+    if (mode->quorum > 0 && !mf_options_given(o, "staleness"))
+        mode->staleness = -1; /* those that are late are not waited for, but left behind */
     return MF_OK;
 }
 

@@ -90,6 +90,21 @@ mf_status mf_ps_client_end(mf_ps_client *c, int64_t *staleness)
     return MF_OK;
 }
 
+mf_status mf_ps_client_leave(mf_ps_client *c)
+{
+    void *data;
+    size_t size;
+
+    c->seq++;
+    for (int s = 0; s < c->n_servers; s++)
+        MF_TRY(ask(c, s, MF_PS_LEAVE, 0, NULL));
+    for (int s = 0; s < c->n_servers; s++) {
+        MF_TRY(answer(c, s, MF_PS_LEAVE, 0, &data, &size));
+        mf_free(data);
+    }
+    return MF_OK;
+}
+
 mf_status mf_ps_client_lease(mf_ps_client *c, const mf_ps_lease *lease, int64_t *batch)
 {
     mf_buf out = { 0 };
