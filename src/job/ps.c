@@ -195,7 +195,13 @@ static mf_status read_mode(const mf_options *o, mf_ps_mode *mode)
                        "parameter_server: mode is sync, async or semi, not '%s'", name);
     *mode = (mf_ps_mode){ .sync = strcmp(name, "sync") == 0,
                           .staleness = semi ? mf_options_int(o, "staleness") : -1,
-                          .quorum = semi ? mf_options_int(o, "quorum") : 0 };
+                          .quorum = semi ? mf_options_int(o, "quorum") : 0,
+                          .period = mf_options_int(o, "period") };
+    if (mode->sync && mode->period > 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server: period=%lld is for mode=async and mode=semi; in sync "
+                       "all workers push every step",
+                       (long long)mode->period);
     if (mode->quorum > 0 && !mf_options_given(o, "staleness"))
         mode->staleness = -1; /* those that are late are not waited for, but left behind */
     return MF_OK;

@@ -118,7 +118,7 @@ def whoever_is_killed_is_named_by_the_others(b):
 
 @test
 def asynchronous_workers_do_every_batch_once_and_end(b):
-    for mode in ("async", "semi staleness=1", "semi staleness=0", "semi quorum=2"):
+    for mode in ("async", "semi staleness=1", "semi staleness=0", "semi quorum=2", "async period=4"):
         got = b.served(3, 2, "--strategy", "parameter_server mode=%s" % mode, "--lr", "0.001",
                        steps=120)
         check(got["steps"] == 120, "%s: %d steps" % (mode, got["steps"]))
