@@ -71,7 +71,8 @@ mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *opti
     arena = mf_arena_new();
     if (!arena)
         st = MF_NOMEM("a strategy");
-    else if (!strategy && cluster->size <= 1)
+    else if (!strategy && cluster->size <= 1 &&
+             !o->codec) /* a codec is to change bits alone, too */
         st = open_alone(out);
     else
         st = open_kind(strategy ? strategy : "multi_worker_mirrored", o, cluster, arena, out);
@@ -94,6 +95,13 @@ int mf_strategy_rank(const mf_strategy *strategy)
 int mf_strategy_size(const mf_strategy *strategy)
 {
     return strategy && strategy->team ? strategy->team->size : 1;
+}
+
+void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out)
+{
+    *out = (mf_traffic){ 0 };
+    if (strategy && strategy->team && strategy->team->kind->traffic)
+        strategy->team->kind->traffic(strategy->team, out);
 }
 
 bool mf_strategy_is_chief(const mf_strategy *strategy)
