@@ -140,7 +140,7 @@ static mf_status workers_collect(mf_team *team, int64_t step)
 
     mf_extra_clear(&team->extra);
     MF_TRY(mf_sums_collect(of_team(team)->sums, team->group, &c, &team->extra));
-    team->extra_step = step;
+    team->collected = true;
     return MF_OK;
 }
 
@@ -151,7 +151,6 @@ static mf_status workers_restore(mf_team *team, int64_t step)
                 "nothing, so weights will differ from those of a training without a break",
                 (long long)step);
     mf_sums_restore(of_team(team)->sums, &team->extra);
-    team->extra_step = -1;
     return MF_OK;
 }
 

@@ -125,7 +125,7 @@ static mf_status decode(const mf_codec *c, const mf_codec_item *item, const uint
 
 const mf_codec_kind mf_codec_int8 = {
     .name = "int8",
-    .settings = "{block:int>=8=256, rounding:{'nearest','stochastic'}='nearest'}",
+    .settings = "{block:int>=8=256, rounding:string in ['nearest','stochastic']='nearest'}",
     .about = "8 bits, multiples of a step that each block of numbers has for itself",
     .bytes = bytes,
     .encode = encode,

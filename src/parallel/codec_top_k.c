@@ -215,7 +215,7 @@ static mf_status decode(const mf_codec *c, const mf_codec_item *item, const uint
 const mf_codec_kind mf_codec_top_k = {
     .name = "top_k",
     .settings = "{ratio:float=0.01, momentum:float=0.0, warmup:int>=0=0, "
-                "values:{'bf16','fp32'}='bf16'}",
+                "values:string in ['bf16','fp32']='bf16'}",
     .about = "the largest numbers only; the others are kept for later steps",
     .check = check,
     .memory = memory_size,

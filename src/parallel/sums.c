@@ -42,7 +42,8 @@ struct mf_sums {
     int64_t step;
     bool wants_stop;
     bool stop; /* guarded by lock */
-    int64_t busy_ns, plain; /* guarded by lock */
+    int64_t busy_ns; /* guarded by lock */
+    int64_t plain, rows; /* bytes of sums, and of rows; guarded by lock */
 };
 
 mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wants_stop)
@@ -86,9 +87,9 @@ int64_t mf_sums_plain_bytes(mf_sums *x)
     int64_t bytes;
 
     pthread_mutex_lock(&x->lock);
-    bytes = x->plain;
+    bytes = x->plain / n * 2 * (n - 1) + x->rows;
     pthread_mutex_unlock(&x->lock);
-    return bytes / n * 2 * (n - 1);
+    return bytes;
 }
 
 /* ---- what codecs keep ---- */
@@ -380,6 +381,9 @@ static mf_status concat(mf_sums *x, bucket *k)
     }
     mf_free(rows);
     mf_free(sizes);
+    pthread_mutex_lock(&x->lock);
+    x->rows += k->count;
+    pthread_mutex_unlock(&x->lock);
     return st;
 }
 

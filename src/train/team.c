@@ -87,23 +87,24 @@ static mf_status align_extra(mf_team *team, int64_t step)
 {
     const mf_collective c = mf_team_call(team, step, "what codecs keep");
     char *name = mf_calloc(NAME_MAX_BYTES, 1);
-    int64_t n = team->extra.n;
+    int64_t n = team->restored ? team->extra.n : -1; /* -1: all goes on as it is */
     mf_status st = name ? MF_OK : MF_NOMEM("a name");
 
     if (st == MF_OK)
         st = mf_broadcast(team->group, &c, 0, &n, sizeof n);
-    if (team->rank != 0)
+    if (team->rank != 0 || n < 0)
         mf_extra_clear(&team->extra);
     for (int64_t i = 0; st == MF_OK && i < n; i++)
         st = align_one(team, &c, i, name);
     mf_free(name);
-    return st == MF_OK ? team->kind->restore(team, step) : st;
+    team->restored = team->collected = false;
+    return st == MF_OK && n >= 0 ? team->kind->restore(team, step) : st;
 }
 
 mf_status mf_team_align(mf_team *team, mf_trainer *t)
 {
     int64_t place[] = { t->step, t->epoch, t->first };
-    const mf_collective c = mf_team_call(team, t->step, "the place to begin");
+    const mf_collective c = mf_team_call(team, 0, "the place to begin"); /* who knows the step? */
 
     MF_TRY(mf_broadcast(team->group, &c, 0, place, sizeof place));
     t->step = place[0];

@@ -45,8 +45,8 @@ struct mf_team {
     mf_exchange *exchange; /* which shards are ours */
     mf_group *group;
     int64_t timeout_ns; /* of everything that is done together */
-    mf_extra_list extra; /* on the way from or to a checkpoint */
-    int64_t extra_step; /* after which step it was brought together */
+    mf_extra_list extra; /* the chief's, on the way from or to a checkpoint */
+    bool collected, restored; /* it is what there is after the last step; what a checkpoint had */
 };
 
 static inline bool mf_team_is_chief(const mf_team *team)
