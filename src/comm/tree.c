@@ -127,6 +127,24 @@ static const char *block_of(sum *s, int64_t lo, int64_t size, int level, char *o
     return out;
 }
 
+static bool covers(int64_t leaves, int64_t lo, int64_t size, const mf_tree_part *parts, int n)
+{
+    const mf_tree_node node = node_at(leaves, lo, size);
+
+    for (int i = 0; i < n; i++) {
+        if (parts[i].node.lo == node.lo && parts[i].node.hi == node.hi)
+            return true;
+    }
+    return size > 1 && covers(leaves, lo, size / 2, parts, n) &&
+           (lo + size / 2 >= leaves || covers(leaves, lo + size / 2, size / 2, parts, n));
+}
+
+bool mf_tree_covers(int64_t leaves, const mf_tree_part *parts, int n)
+{
+    return leaves >= 1 && leaves <= MF_TREE_LEAVES &&
+           covers(leaves, 0, root_size(leaves), parts, n);
+}
+
 mf_status mf_tree_sum(int64_t leaves, mf_tree_node of, const mf_tree_part *parts, int n,
                       mf_dtype dtype, int64_t count, void *out)
 {

@@ -222,7 +222,7 @@ static mf_status open_all(workers *w, const mf_strategy_call *call)
         MF_TRY(mf_codecs_parse(call->o->codec, &w->codecs));
     if (w->codecs && mf_codecs_with_memory(w->codecs))
         w->team.kind = &KEEPING_TEAM;
-    if (w->team.size == 1) {
+    if (call->cluster->n_tasks <= 1) {
         MF_TRY(open_one(w, 0, &w->team.group));
         return open_one(w, 1, &w->exchange_group);
     }

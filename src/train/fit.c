@@ -144,6 +144,8 @@ static mf_status save(fit *f)
         MF_TRY(f->t->team->kind->collect(f->t->team, f->t->step));
     if (!f->checkpoints)
         return MF_OK;
+    if (f->t->team && f->t->team->kind->before_save)
+        MF_TRY(f->t->team->kind->before_save(f->t->team, f->t));
     if (f->ledger) /* a checkpoint may not know of more than the ledger */
         check_ledger(f, mf_ledger_flush(f->ledger, false));
     mf_hook_loop_flush(&f->loop); /* who goes on from here has the events up to here */
@@ -268,6 +270,8 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     mf_error why;
     bool failed;
 
+    if (t->team && t->team->kind->serve)
+        return t->team->kind->serve(t->team, t);
     if (options)
         f.o = *options;
     atomic_store(&t->stop, false);

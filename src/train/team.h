@@ -36,11 +36,18 @@ typedef struct mf_team_kind {
     mf_status (*collect)(mf_team *team, int64_t step);
     mf_status (*restore)(mf_team *team, int64_t step);
     void (*traffic)(const mf_team *team, mf_traffic *out);
+    /* All workers have the chief's variables. May be NULL. */
+    mf_status (*aligned)(mf_team *team, struct mf_trainer *t);
+    /* The chief is about to save: let its variables be those of the job. May be NULL. */
+    mf_status (*before_save)(mf_team *team, struct mf_trainer *t);
+    /* Instead of training: serve until it is over. NULL: this is a worker. */
+    mf_status (*serve)(mf_team *team, struct mf_trainer *t);
 } mf_team_kind;
 
 struct mf_team {
     const mf_team_kind *kind;
     int rank, size;
+    bool pulls; /* weights come back from the exchange instead of gradients */
     int64_t shards; /* set by join */
     mf_exchange *exchange; /* which shards are ours */
     mf_group *group;
