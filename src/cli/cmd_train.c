@@ -153,14 +153,15 @@ static double seconds(int64_t ns)
     return (double)ns * 1e-9;
 }
 
-/* Of this worker. */
+/* Of this worker; all have about as much. */
 static void print_traffic(const mf_strategy *strategy, mf_buf *out)
 {
     mf_traffic t;
 
     mf_strategy_traffic(strategy, &t);
-    mf_buf_printf(out, ",\"sent_bytes\":%lld,\"sent_bytes_without_codec\":%lld", (long long)t.bytes,
-                  (long long)t.plain_bytes);
+    if (t.bytes > 0)
+        mf_buf_printf(out, ",\"sent_bytes\":%lld,\"sent_bytes_without_codec\":%lld",
+                      (long long)t.bytes, (long long)t.plain_bytes);
 }
 
 static mf_status print_json(const measured *m, const mf_result *test, int n_test)
@@ -181,8 +182,7 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
         mf_buf_printf(&out, "%.9g", m->loss);
     else
         mf_buf_str(&out, "null");
-    if (mf_strategy_size(m->job->strategy) > 1)
-        print_traffic(m->job->strategy, &out);
+    print_traffic(m->job->strategy, &out);
     for (int i = 1; i < n_test; i++)
         mf_buf_printf(&out, ",\"%s\":%.9g", test[i].name, test[i].value);
     if (n_test > 0)
