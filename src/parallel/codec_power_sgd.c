@@ -41,7 +41,7 @@ static int64_t memory_size(const mf_codec *c, const mf_codec_item *item)
     return item->count;
 }
 
-/* Q, then P: columns x rank, rows x rank. */
+/* Q, then P: column after column. */
 static int64_t shared_size(const mf_codec *c, const mf_codec_item *item)
 {
     return rank_of(c) * (item->rows + item->columns);
@@ -68,18 +68,39 @@ static void start(const mf_codec *c, const mf_codec_item *item, float *shared)
 
 /* ---- what a grain gives ---- */
 
+enum {
+    LANES = 8
+}; /* sums side by side, in an order of their own: it does not depend on the machine */
+
+static float dot(const float *x, const float *y, int64_t n)
+{
+    float lane[LANES] = { 0 }, rest = 0.0f;
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+        for (int l = 0; l < LANES; l++)
+            lane[l] += x[i + l] * y[i + l];
+    }
+    for (; i < n; i++)
+        rest += x[i] * y[i];
+    return ((lane[0] + lane[4]) + (lane[1] + lane[5])) +
+           ((lane[2] + lane[6]) + (lane[3] + lane[7])) + rest;
+}
+
+static void add_times(float *to, const float *x, float factor, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] += x[i] * factor;
+}
+
 /* out = M Q. */
 static void times_q(const mf_codec_item *item, int64_t rank, const float *m, const float *q,
                     float *out)
 {
     for (int64_t i = 0; i < item->rows; i++) {
-        float sum[RANK_MAX] = { 0 };
-
-        for (int64_t j = 0; j < item->columns; j++) {
-            for (int64_t r = 0; r < rank; r++)
-                sum[r] += m[i * item->columns + j] * q[j * rank + r];
-        }
-        memcpy(out + i * rank, sum, (size_t)rank * sizeof *sum);
+        for (int64_t r = 0; r < rank; r++)
+            out[r * item->rows + i] =
+                dot(m + i * item->columns, q + r * item->columns, item->columns);
     }
 }
 
@@ -89,21 +110,21 @@ static void times_p(const mf_codec_item *item, int64_t rank, const float *m, con
 {
     memset(out, 0, (size_t)(item->columns * rank) * sizeof *out);
     for (int64_t i = 0; i < item->rows; i++) {
-        for (int64_t j = 0; j < item->columns; j++) {
-            for (int64_t r = 0; r < rank; r++)
-                out[j * rank + r] += m[i * item->columns + j] * p[i * rank + r];
-        }
+        for (int64_t r = 0; r < rank; r++)
+            add_times(out + r * item->columns, m + i * item->columns, p[r * item->rows + i],
+                      item->columns);
     }
 }
 
-/* Row i of P Q', element j. */
-static float product_at(const float *p, const float *q, int64_t rank, int64_t i, int64_t j)
+/* m += sign P Q'. */
+static void add_product(const mf_codec_item *item, int64_t rank, const float *p, const float *q,
+                        float sign, float *m)
 {
-    float sum = 0.0f;
-
-    for (int64_t r = 0; r < rank; r++)
-        sum += p[i * rank + r] * q[j * rank + r];
-    return sum;
+    for (int64_t i = 0; i < item->rows; i++) {
+        for (int64_t r = 0; r < rank; r++)
+            add_times(m + i * item->columns, q + r * item->columns, sign * p[r * item->rows + i],
+                      item->columns);
+    }
 }
 
 static bool is_finite(const float *x, int64_t n)
@@ -118,8 +139,8 @@ static bool is_finite(const float *x, int64_t n)
 static void give(const mf_codec *c, const mf_codec_item *item, int round, float *values,
                  float *kept, const float *shared, float *out)
 {
-    const int64_t rank = rank_of(c), columns = item->columns;
-    const float *p = shared + rank * columns;
+    const int64_t rank = rank_of(c);
+    const float *p = shared + rank * item->columns;
 
     if (round == 0) {
         for (int64_t i = 0; i < item->count; i++)
@@ -130,20 +151,18 @@ static void give(const mf_codec *c, const mf_codec_item *item, int round, float 
     times_p(item, rank, values, p, out);
     if (!is_finite(p, rank * item->rows)) /* the step will not be used */
         return;
-    for (int64_t i = 0; i < item->rows; i++) {
-        for (int64_t j = 0; j < columns; j++)
-            kept[i * columns + j] = values[i * columns + j] - product_at(p, out, rank, i, j);
-    }
+    memcpy(kept, values, (size_t)item->count * sizeof *kept);
+    add_product(item, rank, p, out, -1.0f, kept);
 }
 
 /* ---- what comes of the sums ---- */
 
-static double dot(const float *x, const float *y, int64_t rows, int64_t rank)
+static double exact_dot(const float *x, const float *y, int64_t n)
 {
     double sum = 0.0;
 
-    for (int64_t i = 0; i < rows; i++)
-        sum += (double)x[i * rank] * (double)y[i * rank];
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)y[i];
     return sum;
 }
 
@@ -151,19 +170,16 @@ static double dot(const float *x, const float *y, int64_t rows, int64_t rank)
 static void orthonormalise(float *p, int64_t rows, int64_t rank)
 {
     for (int64_t r = 0; r < rank; r++) {
-        const double before = dot(p + r, p + r, rows, rank);
+        float *own = p + r * rows;
+        const double before = exact_dot(own, own, rows);
         double size;
 
-        for (int64_t s = 0; s < r; s++) {
-            const float along = (float)dot(p + s, p + r, rows, rank);
-
-            for (int64_t i = 0; i < rows; i++)
-                p[i * rank + r] -= along * p[i * rank + s];
-        }
-        size = dot(p + r, p + r, rows, rank);
+        for (int64_t s = 0; s < r; s++)
+            add_times(own, p + s * rows, -(float)exact_dot(p + s * rows, own, rows), rows);
+        size = exact_dot(own, own, rows);
         size = size <= 1e-12 * before ? 0.0 : 1.0 / sqrt(size);
         for (int64_t i = 0; i < rows; i++)
-            p[i * rank + r] = (float)((double)p[i * rank + r] * size);
+            own[i] = (float)((double)own[i] * size);
     }
 }
 
@@ -174,9 +190,9 @@ static void begin_next(float *q, const float *sum, int64_t columns, int64_t rank
         bool any = false;
 
         for (int64_t j = 0; j < columns; j++)
-            any |= sum[j * rank + r] != 0.0f;
-        for (int64_t j = 0; any && j < columns; j++)
-            q[j * rank + r] = sum[j * rank + r];
+            any |= sum[r * columns + j] != 0.0f;
+        if (any)
+            memcpy(q + r * columns, sum + r * columns, (size_t)columns * sizeof *q);
     }
 }
 
@@ -191,10 +207,8 @@ static void take(const mf_codec *c, const mf_codec_item *item, int round, const 
         orthonormalise(p, item->rows, rank);
         return;
     }
-    for (int64_t i = 0; i < item->rows; i++) {
-        for (int64_t j = 0; j < columns; j++)
-            result[i * columns + j] = product_at(p, sum, rank, i, j);
-    }
+    memset(result, 0, (size_t)item->count * sizeof *result);
+    add_product(item, rank, p, sum, 1.0f, result);
     if (is_finite(p, rank * item->rows) && is_finite(sum, rank * columns))
         begin_next(shared, sum, columns, rank);
 }
