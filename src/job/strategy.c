@@ -46,6 +46,11 @@ static mf_status open_kind(const char *text, const mf_strategy_options *o,
     MF_TRY(mf_kinds_find(&kinds, text, arena, &row, &rest));
     const mf_strategy_kind *kind = row;
     MF_TRY(mf_options_parse(kind->name, kind->settings, rest, arena, &settings));
+    if (o->codec && kind->open != mf_workers_open)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "codecs are for sums between workers: leave --codec out, or use the "
+                       "strategy multi_worker_mirrored instead of %s",
+                       kind->name);
     return kind->open(
         &(mf_strategy_call){ .name = kind->name,
                              .settings = &settings,
@@ -80,7 +85,7 @@ mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *opti
     arena = mf_arena_new();
     if (!arena)
         st = MF_NOMEM("a strategy");
-    else if (!strategy && cluster->n_tasks <= 1)
+    else if (!strategy && cluster->n_tasks <= 1 && !o->codec) /* which changes bits alone, too */
         st = open_alone(out);
     else
         st = open_kind(strategy ? strategy : usual_for(cluster), o, cluster, arena, out);
@@ -103,6 +108,13 @@ int mf_strategy_rank(const mf_strategy *strategy)
 int mf_strategy_size(const mf_strategy *strategy)
 {
     return strategy && strategy->team ? strategy->team->size : 1;
+}
+
+void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out)
+{
+    *out = (mf_traffic){ 0 };
+    if (strategy && strategy->team && strategy->team->kind->traffic)
+        strategy->team->kind->traffic(strategy->team, out);
 }
 
 bool mf_strategy_serves(const mf_strategy *strategy)
