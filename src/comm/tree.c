@@ -19,7 +19,8 @@ static int64_t root_size(int64_t leaves)
     return size;
 }
 
-static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_tree_node within,
+/* grain: nodes of more leaves are taken apart. */
+static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_tree_node within, int64_t grain,
                       mf_tree_node *parts)
 {
     const mf_tree_node node = node_at(leaves, lo, size);
@@ -27,25 +28,29 @@ static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_tree_node wit
 
     if (node.lo >= node.hi || node.hi <= within.lo || node.lo >= within.hi)
         return 0;
-    if (node.lo >= within.lo && node.hi <= within.hi) {
+    if (node.lo >= within.lo && node.hi <= within.hi && size <= grain) {
         parts[0] = node;
         return 1;
     }
-    n = find_parts(leaves, lo, size / 2, within, parts);
-    return n + find_parts(leaves, lo + size / 2, size / 2, within, parts + n);
+    n = find_parts(leaves, lo, size / 2, within, grain, parts);
+    return n + find_parts(leaves, lo + size / 2, size / 2, within, grain, parts + n);
 }
 
 int mf_tree_parts(int64_t leaves, int64_t from, int64_t to, mf_tree_node *parts)
 {
-    return find_parts(leaves, 0, root_size(leaves), (mf_tree_node){ from, to }, parts);
+    const int64_t root = root_size(leaves);
+
+    return find_parts(leaves, 0, root, (mf_tree_node){ from, to }, root, parts);
 }
 
-int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples,
+int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples, int64_t grain,
                   mf_tree_node *parts)
 {
     const int64_t used = samples < count ? samples : count;
+    const int64_t leaves = used < count ? first + used : shards, root = root_size(leaves);
+    const mf_tree_node share = { first, first + used };
 
-    return mf_tree_parts(used < count ? first + used : shards, first, first + used, parts);
+    return find_parts(leaves, 0, root, share, grain > 0 ? grain : root, parts);
 }
 
 /* ---- adding ---- */
@@ -64,13 +69,22 @@ typedef struct sum {
     char scratch[LEVELS][BLOCK_BYTES];
 } sum;
 
+/* Eight words at a time, so that it does not depend on what the compiler dares: `out` may be `a`.
+ */
 #define ADD(NAME, TYPE)                                                                            \
+    typedef TYPE NAME##_vector __attribute__((vector_size(32), aligned(sizeof(TYPE)), may_alias)); \
+                                                                                                   \
     static void NAME(void *out, const void *a, const void *b, int64_t n)                           \
     {                                                                                              \
+        const int64_t width = 32 / (int64_t)sizeof(TYPE);                                          \
         const TYPE *x = a, *y = b;                                                                 \
         TYPE *o = out;                                                                             \
+        int64_t i = 0;                                                                             \
                                                                                                    \
-        for (int64_t i = 0; i < n; i++)                                                            \
+        for (; i + width <= n; i += width)                                                         \
+            *(NAME##_vector *)(o + i) =                                                            \
+                *(const NAME##_vector *)(x + i) + *(const NAME##_vector *)(y + i);                 \
+        for (; i < n; i++)                                                                         \
             o[i] = (TYPE)(x[i] + y[i]);                                                            \
     }
 
@@ -122,6 +136,24 @@ static const char *block_of(sum *s, int64_t lo, int64_t size, int level, char *o
     return out;
 }
 
+static bool covers(int64_t leaves, int64_t lo, int64_t size, const mf_tree_part *parts, int n)
+{
+    const mf_tree_node node = node_at(leaves, lo, size);
+
+    for (int i = 0; i < n; i++) {
+        if (parts[i].node.lo == node.lo && parts[i].node.hi == node.hi)
+            return true;
+    }
+    return size > 1 && covers(leaves, lo, size / 2, parts, n) &&
+           (lo + size / 2 >= leaves || covers(leaves, lo + size / 2, size / 2, parts, n));
+}
+
+bool mf_tree_covers(int64_t leaves, const mf_tree_part *parts, int n)
+{
+    return leaves >= 1 && leaves <= MF_TREE_LEAVES &&
+           covers(leaves, 0, root_size(leaves), parts, n);
+}
+
 mf_status mf_tree_sum(int64_t leaves, mf_tree_node of, const mf_tree_part *parts, int n,
                       mf_dtype dtype, int64_t count, void *out)
 {
@@ -129,6 +161,7 @@ mf_status mf_tree_sum(int64_t leaves, mf_tree_node of, const mf_tree_part *parts
     int64_t size = root_size(leaves);
     sum s;
 
+    MF_ASSERT(leaves <= MF_TREE_LEAVES);
     if (!adder(dtype))
         return MF_FAIL(MF_INVALID_ARGUMENT, "shards of type %s cannot be added",
                        mf_dtype_name(dtype));

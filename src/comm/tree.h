@@ -26,15 +26,23 @@ enum {
 int mf_tree_parts(int64_t leaves, int64_t from, int64_t to, mf_tree_node *parts);
 
 /* The same for who computes the shards [first, first + count) of `shards` and has so many samples
- * in a batch: shards without samples, which are the last ones, are not in the tree. */
-int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples,
+ * in a batch: shards without samples, which are the last ones, are not in the tree. grain: a power
+ * of two that no part is larger than; 0: any size. parts: room for mf_tree_room(). */
+int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples, int64_t grain,
                   mf_tree_node *parts);
+static inline int64_t mf_tree_room(int64_t count, int64_t grain)
+{
+    return MF_TREE_PARTS + (grain > 0 ? count / grain : 0);
+}
 
 /* A partial sum at hand. */
 typedef struct mf_tree_part {
     mf_tree_node node;
     const void *data;
 } mf_tree_part;
+
+/* Can the sum of all leaves be made of these? For parts that others have told about. */
+bool mf_tree_covers(int64_t leaves, const mf_tree_part *parts, int n);
 
 /* out[0..count) = the sum of all leaves of `of`, made of the parts, which cover it (an assertion).
  * out may be the data of the first part and of no other. Types: float, double, int32, int64; others

@@ -26,8 +26,10 @@ typedef struct mf_strategy_kind {
 extern const mf_strategy_kind mf_strategies[]; /* name NULL ends it */
 
 MF_MUST mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out); /* workers.c */
+MF_MUST mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out); /* ps.c */
 
-/* The tasks that train together, connected with each other. Owns: mf_net_close(). */
+/* All tasks connected with each other: those that train together first, by rank, then the parameter
+ * servers. Owns: mf_net_close(). */
 MF_MUST mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out);
 
 #endif
