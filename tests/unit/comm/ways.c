@@ -37,7 +37,7 @@ static int free_port(int *fd)
 void way_init(way *w, const char *transport, int n)
 {
     const mf_status st = mf_transport_find(transport, &w->kind);
-    int fd[MAX_TASKS];
+    int fd[MAX_TASKS] = { 0 };
 
     if (st == MF_NOT_FOUND)
         T_SKIP(mf_error_message());
