@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* race.h - races that are meant: between these two, ThreadSanitizer does not look at what this
- * thread reads and writes. */
+/* race.h - races that are meant: between mf_race_begin() and mf_race_end() ThreadSanitizer does not
+ * look at what this thread reads and writes. And what it cannot see: whatever a thread has done
+ * before mf_race_give(p) is known to the one that does mf_race_take(p), because a library that was
+ * built without it has handed p over. */
 #ifndef MF_BASE_RACE_H
 #define MF_BASE_RACE_H
 
@@ -19,6 +21,8 @@ void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);
 void AnnotateIgnoreWritesBegin(const char *file, int line);
 void AnnotateIgnoreWritesEnd(const char *file, int line);
+void AnnotateHappensBefore(const char *file, int line, const volatile void *p);
+void AnnotateHappensAfter(const char *file, int line, const volatile void *p);
 
 static inline void mf_race_begin(void)
 {
@@ -31,6 +35,16 @@ static inline void mf_race_end(void)
     AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
     AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
 }
+
+static inline void mf_race_give(const volatile void *p)
+{
+    AnnotateHappensBefore(__FILE__, __LINE__, p);
+}
+
+static inline void mf_race_take(const volatile void *p)
+{
+    AnnotateHappensAfter(__FILE__, __LINE__, p);
+}
 #else
 static inline void mf_race_begin(void)
 {
@@ -38,6 +52,16 @@ static inline void mf_race_begin(void)
 
 static inline void mf_race_end(void)
 {
+}
+
+static inline void mf_race_give(const volatile void *p)
+{
+    (void)p;
+}
+
+static inline void mf_race_take(const volatile void *p)
+{
+    (void)p;
 }
 #endif
 

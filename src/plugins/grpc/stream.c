@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/race.h"
 #include "plugins/grpc/wire.h"
 
 #include <errno.h>
@@ -80,16 +81,16 @@ void stream_unref(stream *s)
     stream_free(s);
 }
 
-/* False: it is over and has been given back. */
-static bool use(stream *s)
+/* NULL: it is over and has been given back. */
+static grpc_call *use(stream *s)
 {
-    bool alive;
+    grpc_call *call;
 
     pthread_mutex_lock(&s->lock);
-    alive = s->call != NULL;
-    s->uses += alive;
+    call = s->call;
+    s->uses += call != NULL;
     pthread_mutex_unlock(&s->lock);
-    return alive;
+    return call;
 }
 
 /* A call that is over may still refer to memory of senders until it is given back. */
@@ -109,14 +110,16 @@ void stream_unuse(stream *s)
 
 static void start(stream *s, const grpc_op *ops, size_t n, tag *which)
 {
+    grpc_call *call = use(s);
     grpc_call_error e;
 
-    if (!use(s)) {
+    if (!call) {
         which->done(s, false);
         return;
     }
     stream_ref(s);
-    e = grpc_call_start_batch(s->call, ops, n, which, NULL);
+    mf_race_give(which);
+    e = grpc_call_start_batch(call, ops, n, which, NULL);
     if (e == GRPC_CALL_OK)
         return;
     MF_LOG(MF_LOG_DEBUG, "gRPC refuses a batch: %s", grpc_call_error_to_string(e));
@@ -571,11 +574,13 @@ void stream_start_frames(stream *s, int peer)
 
 void stream_break(stream *s)
 {
-    if (!use(s))
+    grpc_call *call = use(s);
+
+    if (!call)
         return;
     if (s->fd >= 0)
         (void)shutdown(s->fd, SHUT_RDWR);
-    (void)grpc_call_cancel(s->call, NULL);
+    (void)grpc_call_cancel(call, NULL);
     stream_unuse(s);
 }
 

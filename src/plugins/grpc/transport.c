@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/race.h"
 #include "plugins/grpc/plugin.h"
 #include "plugins/grpc/wire.h"
 
@@ -161,6 +162,7 @@ static void *take_completions(void *arg)
             return NULL;
         if (e.type != GRPC_OP_COMPLETE)
             continue;
+        mf_race_take(which);
         if (which == &t->accepted) {
             on_accepted(t, e.success != 0);
         } else if (which == &t->stopped) {
