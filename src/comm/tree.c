@@ -19,7 +19,8 @@ static int64_t root_size(int64_t leaves)
     return size;
 }
 
-static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_tree_node within,
+/* grain: nodes of more leaves are taken apart. */
+static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_tree_node within, int64_t grain,
                       mf_tree_node *parts)
 {
     const mf_tree_node node = node_at(leaves, lo, size);
@@ -27,25 +28,29 @@ static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_tree_node wit
 
     if (node.lo >= node.hi || node.hi <= within.lo || node.lo >= within.hi)
         return 0;
-    if (node.lo >= within.lo && node.hi <= within.hi) {
+    if (node.lo >= within.lo && node.hi <= within.hi && size <= grain) {
         parts[0] = node;
         return 1;
     }
-    n = find_parts(leaves, lo, size / 2, within, parts);
-    return n + find_parts(leaves, lo + size / 2, size / 2, within, parts + n);
+    n = find_parts(leaves, lo, size / 2, within, grain, parts);
+    return n + find_parts(leaves, lo + size / 2, size / 2, within, grain, parts + n);
 }
 
 int mf_tree_parts(int64_t leaves, int64_t from, int64_t to, mf_tree_node *parts)
 {
-    return find_parts(leaves, 0, root_size(leaves), (mf_tree_node){ from, to }, parts);
+    const int64_t root = root_size(leaves);
+
+    return find_parts(leaves, 0, root, (mf_tree_node){ from, to }, root, parts);
 }
 
-int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples,
+int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples, int64_t grain,
                   mf_tree_node *parts)
 {
     const int64_t used = samples < count ? samples : count;
+    const int64_t leaves = used < count ? first + used : shards, root = root_size(leaves);
+    const mf_tree_node share = { first, first + used };
 
-    return mf_tree_parts(used < count ? first + used : shards, first, first + used, parts);
+    return find_parts(leaves, 0, root, share, grain > 0 ? grain : root, parts);
 }
 
 /* ---- adding ---- */

@@ -21,7 +21,9 @@ typedef struct fit {
     mf_hook *hooks; /* the caller's, then ours */
     int64_t total; /* steps of the whole training */
     int64_t saved; /* step of the last checkpoint */
-    bool stop; /* somebody of the team wanted to */
+    bool saves; /* there are to be checkpoints, though perhaps not by us */
+    bool stop; /* somebody of the team wanted to, or there is nothing left */
+    int64_t batch, per_epoch; /* samples of a batch; batches of an epoch */
     mf_result results[MF_MAX_RESULTS];
 } fit;
 
@@ -136,9 +138,13 @@ static void open_ledger(fit *f, const mf_iterator_options *order)
 
 static mf_status save(fit *f)
 {
-    if (!f->checkpoints || f->saved == f->t->step)
+    if (!f->saves || f->saved == f->t->step)
         return MF_OK;
     f->saved = f->t->step;
+    if (mf_team_keeps(f->t->team))
+        MF_TRY(f->t->team->kind->collect(f->t->team, f->t->step));
+    if (!f->checkpoints)
+        return MF_OK;
     if (f->t->team && f->t->team->kind->before_save)
         MF_TRY(f->t->team->kind->before_save(f->t->team, f->t));
     if (f->ledger) /* a checkpoint may not know of more than the ledger */
@@ -147,12 +153,30 @@ static mf_status save(fit *f)
     return mf_checkpoints_save(f->checkpoints, f->t);
 }
 
+/* Each worker has batches of its own: go to the next one. */
+static mf_status take_lease(fit *f)
+{
+    mf_trainer *t = f->t;
+    int64_t batch;
+
+    MF_TRY(t->team->kind->lease(t->team, f->total, &batch, &f->stop));
+    if (f->stop)
+        return MF_OK;
+    t->step = batch;
+    return mf_iterator_seek(f->it, batch / f->per_epoch, batch % f->per_epoch * f->batch);
+}
+
 static mf_status one_step(fit *f)
 {
     mf_trainer *t = f->t;
     const mf_batch *batch;
     mf_step_report report = { .results = f->results, .n_results = t->graph.n_reports };
 
+    if (t->team && t->team->kind->lease) {
+        MF_TRY(take_lease(f));
+        if (f->stop)
+            return MF_OK;
+    }
     MF_TRY(mf_iterator_next(f->it, &batch));
     if (t->team)
         MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, atomic_load(&t->stop)));
@@ -178,6 +202,19 @@ static mf_status one_step(fit *f)
     return MF_OK;
 }
 
+/* When everybody has something for a checkpoint, everybody knows when the chief makes one. */
+static mf_status agree_on_saves(fit *f)
+{
+    int64_t plan[] = { f->saves, f->o.save_steps, f->saved };
+    const mf_collective c = mf_team_call(f->t->team, f->t->step, "when to save");
+
+    MF_TRY(mf_broadcast(f->t->team->group, &c, 0, plan, sizeof plan));
+    f->saves = plan[0] != 0;
+    f->o.save_steps = plan[1];
+    f->saved = plan[2];
+    return MF_OK;
+}
+
 static mf_status prepare(fit *f)
 {
     const int64_t batch = f->o.batch > 0 ? f->o.batch : 32;
@@ -193,6 +230,8 @@ static mf_status prepare(fit *f)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to train on is empty");
     f->total = f->o.steps > 0 ? f->o.steps : epochs * per_epoch;
     f->t->schedule.total = f->total;
+    f->batch = batch < mf_dataset_count(f->train) ? batch : mf_dataset_count(f->train);
+    f->per_epoch = per_epoch;
     if (!mf_team_is_chief(team))
         f->o.out = NULL; /* one writes for all */
     if (f->o.out && f->o.resume)
@@ -204,11 +243,14 @@ static mf_status prepare(fit *f)
         order.first_shard = team->exchange->first;
         order.n_shards = team->exchange->count;
     }
+    f->saves = f->o.out != NULL;
+    f->saved = f->o.resume ? f->t->step : -1;
+    if (mf_team_keeps(team))
+        MF_TRY(agree_on_saves(f));
     if (f->o.out)
         MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));
-    if (f->o.out)
+    if (f->o.out && !(team && team->kind->lease))
         open_ledger(f, &order);
-    f->saved = f->o.resume ? f->t->step : -1;
     MF_TRY(add_hooks(f));
     MF_TRY(mf_iterator_new(f->train, &order, &f->it));
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
@@ -228,6 +270,8 @@ static mf_status run(fit *f)
         if (st != MF_OK && !mf_hook_loop_forgives(&f->loop, st))
             return st;
     }
+    if (f->t->team && f->t->team->kind->finish)
+        MF_TRY(f->t->team->kind->finish(f->t->team, f->t));
     return save(f);
 }
 

@@ -9,6 +9,7 @@
 
 #include "comm/group.h"
 #include "graph/exchange.h"
+#include "train/extra.h"
 
 #include <meshflow/strategy.h>
 
@@ -30,10 +31,20 @@ typedef struct mf_team_kind {
     mf_status (*end_step)(mf_team *team, bool *stop);
     /* This worker cannot go on: others need not wait. */
     void (*failed)(mf_team *team, mf_status why);
+    /* What the team keeps besides variables: brought together in the chief's list `extra`, by all
+     * at the same step; and taken from everybody's. NULL: it keeps nothing. */
+    mf_status (*collect)(mf_team *team, int64_t step);
+    mf_status (*restore)(mf_team *team, int64_t step);
+    void (*traffic)(const mf_team *team, mf_traffic *out);
     /* All workers have the chief's variables. May be NULL. */
     mf_status (*aligned)(mf_team *team, struct mf_trainer *t);
     /* The chief is about to save: let its variables be those of the job. May be NULL. */
     mf_status (*before_save)(mf_team *team, struct mf_trainer *t);
+    /* Which batch of the training is next for this worker, counted from 0; *over: none. NULL: all
+     * workers share every batch. */
+    mf_status (*lease)(mf_team *team, int64_t total, int64_t *batch, bool *over);
+    /* This worker has done its last step. All of them do the same from here on. May be NULL. */
+    mf_status (*finish)(mf_team *team, struct mf_trainer *t);
     /* Instead of training: serve until it is over. NULL: this is a worker. */
     mf_status (*serve)(mf_team *team, struct mf_trainer *t);
 } mf_team_kind;
@@ -41,11 +52,14 @@ typedef struct mf_team_kind {
 struct mf_team {
     const mf_team_kind *kind;
     int rank, size;
+    bool lockstep; /* all workers do the same at the same time: they may share an evaluation */
     bool pulls; /* weights come back from the exchange instead of gradients */
     int64_t shards; /* set by join */
     mf_exchange *exchange; /* which shards are ours */
     mf_group *group;
     int64_t timeout_ns; /* of everything that is done together */
+    mf_extra_list extra; /* the chief's, on the way from or to a checkpoint */
+    bool collected, restored; /* it is what there is after the last step; what a checkpoint had */
 };
 
 static inline bool mf_team_is_chief(const mf_team *team)
@@ -56,8 +70,13 @@ static inline bool mf_team_is_chief(const mf_team *team)
 /* What a collective of the loop carries. */
 mf_collective mf_team_call(const mf_team *team, int64_t step, const char *what);
 
-/* Everybody gets the chief's variables, and its place in the data. */
+/* Everybody gets the chief's variables, what it keeps for the team, and its place in the data. */
 MF_MUST mf_status mf_team_align(mf_team *team, struct mf_trainer *t);
+/* Is there something to be kept besides variables? */
+static inline bool mf_team_keeps(const mf_team *team)
+{
+    return team && team->kind->collect;
+}
 /* Wait for all. */
 MF_MUST mf_status mf_team_meet(mf_team *team, int64_t step, const char *what);
 
