@@ -152,7 +152,7 @@ static mf_status net_all_reduce(mf_group *group, const mf_reduce *r)
     mf_net_group *g = begin_call(group);
     const mf_algorithm *a = choose(g, r);
     const int64_t block = block_bytes() / (int64_t)mf_dtype_size(r->dtype);
-    const void *data[MF_TREE_PARTS];
+    const void *data[MF_TREE_PARTS] = { 0 };
 
     MF_TRY(check_reduce(g, r));
     for (int64_t at = 0; at < r->count; at += block) {
