@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || mapfile -t files < <(find src bench fuzz tests/unit tests/ops tests/runner \
-    -name '*.c' 2>/dev/null | grep -v '^src/plugins/')
+    -name '*.c' 2>/dev/null | grep -vE '^(src/plugins|bench/mpi)/')
 [ $# -eq 0 ] || files=("$@")
 status=0
 
