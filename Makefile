@@ -24,9 +24,9 @@ endef
 
 release: ## build the program and the libraries
 	@tools/install_packages.sh build
-	$(call build,release,meshflow meshflow_shared meshflow_static man)
-	@for f in build/release/meshflow build/release/libmeshflow.so* build/release/libmeshflow.a; do \
-		if [ -e "$$f" ]; then cp -af "$$f" build/; fi; done
+	$(call build,release,meshflow meshflow_shared meshflow_static plugins man)
+	@for f in build/release/meshflow build/release/libmeshflow.so* build/release/libmeshflow.a \
+		build/release/plugins; do if [ -e "$$f" ]; then cp -af "$$f" build/; fi; done
 
 dev: ## quick build without optimisation, in build/dev
 	@tools/install_packages.sh build
@@ -45,10 +45,11 @@ asan: ## unit tests under the address and undefined-behaviour sanitizers
 	$(call build,asan)
 	@tools/run_sanitized.sh asan $(T)
 
-# What shares anything between threads: runs, queues and other objects with state, the pool, and
-# every op with one thread and several.
+# What shares anything between threads: runs, queues and other objects with state, the pool, every op
+# with one thread and several, threads that train at once, checkpoints written behind the training.
 TSAN := ^runtime_ ^pool_ ^base_cancel ^queue_ ^staging_ ^accumulator_ ^stack_ ^tensor_array ^random \
-	every_op_gives ^data_ ^coordinator_ ^monitored_ ^comm_ ^cluster_
+	every_op_gives ^data_ ^coordinator_ ^monitored_ ^comm_ ^cluster_ \
+	^train_ ^fit_ ^damage_
 
 tsan: ## unit tests of threads and processes under the thread sanitizer
 	@tools/install_packages.sh build test
@@ -75,10 +76,14 @@ soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills,
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(MAKE) --no-print-directory fuzz
 	@tools/run_tf_tests.sh --soak
 	@tests/train/run.py build/meshflow --kills 100
+	$(call build,release,meshflow-kills)
+	@build/release/meshflow-kills 500
 	@tests/train/accuracy.py build/meshflow
 
-engines: ## the cluster engines for the tests with real ones
-	@echo "engines: comes with a later capability"
+engines: ## tests with real engines: Open MPI, MPICH, UCX, hosts as network namespaces
+	@tools/install_packages.sh build test engines
+	$(call build,release,meshflow meshflow-engine-tests net-check)
+	@tests/engines/run.sh build/release
 
 install: release ## install to PREFIX (/usr/local)
 	@cmake --install build/release --prefix $(abspath $(PREFIX))

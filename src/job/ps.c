@@ -16,6 +16,8 @@ typedef struct ps_job {
     mf_ps_mode mode;
     mf_ps_client *client;
     bool began; /* servers wait for what we say */
+    bool stop; /* somebody wants to */
+    int64_t start; /* batches that were done before this training was begun or resumed */
 } ps_job;
 
 static ps_job *of_team(mf_team *team)
@@ -29,13 +31,13 @@ static mf_status ps_join(mf_team *team, mf_trainer *t)
 {
     ps_job *j = of_team(team);
     const int64_t shards = t->options.shards;
-    const int64_t first = j->mode == MF_PS_SYNC ? shards * team->rank / team->size : 0;
-    const int64_t end = j->mode == MF_PS_SYNC ? shards * (team->rank + 1) / team->size : shards;
+    const int64_t first = j->mode.sync ? shards * team->rank / team->size : 0;
+    const int64_t end = j->mode.sync ? shards * (team->rank + 1) / team->size : shards;
 
     team->shards = shards;
     if (j->index >= 0)
         return MF_OK;
-    MF_TRY(mf_ps_client_new(j->net, j->n_workers, j->n_servers, t, first, end - first,
+    MF_TRY(mf_ps_client_new(j->net, j->n_workers, j->n_servers, t, &j->mode, first, end - first,
                             team->timeout_ns, &j->client));
     team->exchange = mf_rounds_exchange(mf_ps_client_rounds(j->client));
     mf_session_set_exchange(t->session, team->exchange);
@@ -50,7 +52,10 @@ static mf_status ps_begin_step(mf_team *team, int64_t step, int64_t samples, boo
 
 static mf_status ps_end_step(mf_team *team, bool *stop)
 {
-    *stop = mf_ps_client_wants_stop(of_team(team)->client);
+    ps_job *j = of_team(team);
+
+    j->stop |= mf_ps_client_wants_stop(j->client);
+    *stop = j->stop;
     return MF_OK;
 }
 
@@ -66,6 +71,7 @@ static mf_status ps_aligned(mf_team *team, mf_trainer *t)
 
     if (team->rank == 0)
         MF_TRY(mf_ps_client_set(j->client));
+    j->start = t->step;
     j->began = true;
     return mf_team_meet(team, t->step, "the servers' beginning");
 }
@@ -74,6 +80,37 @@ static mf_status ps_before_save(mf_team *team, mf_trainer *t)
 {
     (void)t;
     return mf_ps_client_get(of_team(team)->client);
+}
+
+static mf_status ps_lease(mf_team *team, int64_t total, int64_t *batch, bool *over)
+{
+    ps_job *j = of_team(team);
+    const mf_ps_lease lease = { .start = j->start, .total = total };
+
+    MF_TRY(mf_ps_client_lease(j->client, &lease, batch));
+    *over = *batch < 0 || j->stop;
+    return MF_OK;
+}
+
+/* All have done their last step: everybody gets what has come of it. */
+static mf_status ps_finish(mf_team *team, mf_trainer *t)
+{
+    ps_job *j = of_team(team);
+
+    const mf_collective c = mf_team_call(team, 0, "the last step of all workers");
+    int64_t mine = t->step, *steps = mf_calloc(team->size, sizeof *steps);
+    mf_status st = steps ? mf_ps_client_leave(j->client) : MF_NOMEM("workers");
+
+    if (st == MF_OK)
+        st = mf_group_sizes(team->group, &c, mine, steps);
+
+    for (int r = 0; st == MF_OK && r < team->size; r++)
+        t->step = steps[r] > t->step ? steps[r] : t->step;
+    mf_free(steps);
+    MF_TRY(st);
+    MF_TRY(mf_ps_client_get(j->client));
+    team->lockstep = true;
+    return mf_team_meet(team, t->step, "the last weights");
 }
 
 static mf_status ps_serve(mf_team *team, mf_trainer *t)
@@ -95,6 +132,14 @@ static const mf_team_kind WORKER = { .join = ps_join,
                                      .failed = ps_failed,
                                      .aligned = ps_aligned,
                                      .before_save = ps_before_save };
+static const mf_team_kind LEASING_WORKER = { .join = ps_join,
+                                             .begin_step = ps_begin_step,
+                                             .end_step = ps_end_step,
+                                             .failed = ps_failed,
+                                             .aligned = ps_aligned,
+                                             .before_save = ps_before_save,
+                                             .lease = ps_lease,
+                                             .finish = ps_finish };
 static const mf_team_kind SERVER = { .join = ps_join, .failed = ps_failed, .serve = ps_serve };
 
 /* ---- opening and closing ---- */
@@ -102,12 +147,16 @@ static const mf_team_kind SERVER = { .join = ps_join, .failed = ps_failed, .serv
 /* When all workers have done what they wanted the servers may go. */
 static void say_end(ps_job *j)
 {
+    int64_t staleness;
+
     if (!j->began || mf_net_check(j->net) != MF_OK)
         return;
     if (mf_team_meet(&j->team, 0, "the end") != MF_OK)
         MF_WARN("%s", mf_error_message());
-    else if (j->team.rank == 0 && mf_ps_client_end(j->client) != MF_OK)
+    else if (j->team.rank == 0 && mf_ps_client_end(j->client, &staleness) != MF_OK)
         MF_WARN("the parameter servers could not be told to end: %s", mf_error_message());
+    else if (j->team.rank == 0 && !j->mode.sync)
+        MF_INFO("no worker was more than %lld steps ahead of another", (long long)staleness);
 }
 
 static void ps_close(mf_strategy *s)
@@ -131,19 +180,39 @@ static mf_status open_group(ps_job *j)
         return MF_NOMEM("workers");
     for (int i = 0; i < j->n_workers; i++)
         members[i] = i;
-    st = mf_group_host(j->net, members, j->n_workers, 1, &j->team.group);
+    st = mf_group_auto(j->net, members, j->n_workers, 1, &j->team.group);
     mf_free(members);
     return st;
 }
 
+static mf_status read_mode(const mf_options *o, mf_ps_mode *mode)
+{
+    const char *name = mf_options_string(o, "mode");
+    const bool semi = strcmp(name, "semi") == 0;
+
+    if (!semi && strcmp(name, "sync") != 0 && strcmp(name, "async") != 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server: mode is sync, async or semi, not '%s'", name);
+    *mode = (mf_ps_mode){ .sync = strcmp(name, "sync") == 0,
+                          .staleness = semi ? mf_options_int(o, "staleness") : -1,
+                          .quorum = semi ? mf_options_int(o, "quorum") : 0,
+                          .period = mf_options_int(o, "period") };
+    if (mode->sync && mode->period > 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server: period=%lld is for mode=async and mode=semi; in sync "
+                       "all workers push every step",
+                       (long long)mode->period);
+    if (mode->quorum > 0 && !mf_options_given(o, "staleness"))
+        mode->staleness = -1; /* those that are late are not waited for, but left behind */
+    return MF_OK;
+}
+
 static mf_status open_all(ps_job *j, const mf_strategy_call *call)
 {
-    const char *mode = mf_options_string(call->settings, "mode");
-
-    if (strcmp(mode, "sync") != 0 && strcmp(mode, "async") != 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "parameter_server: mode is sync or async, not '%s'",
-                       mode);
-    j->mode = strcmp(mode, "async") == 0 ? MF_PS_ASYNC : MF_PS_SYNC;
+    MF_TRY(read_mode(call->settings, &j->mode));
+    if (j->index < 0 && !j->mode.sync)
+        j->team.kind = &LEASING_WORKER;
+    j->team.lockstep = j->mode.sync;
     if (j->n_servers < 1)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "parameter_server needs parameter servers: give the cluster tasks of job "

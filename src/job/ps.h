@@ -20,7 +20,9 @@ typedef enum mf_ps_request {
     MF_PS_PUSH = 0x1001, /* a worker's part of a step -> the new weights */
     MF_PS_SET, /* variables -> nothing */
     MF_PS_GET, /* nothing -> variables */
-    MF_PS_END, /* there is nothing more to do -> nothing */
+    MF_PS_END, /* there is nothing more to do -> the largest staleness that was seen */
+    MF_PS_LEAVE, /* no more pushes of this worker -> nothing */
+    MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number; -1: none is left */
 } mf_ps_request;
 
 enum { MF_PS_BAD = 1, MF_PS_STOP = 2 }; /* flags: the loss is no number; somebody wants to stop */
@@ -28,6 +30,7 @@ enum { MF_PS_BAD = 1, MF_PS_STOP = 2 }; /* flags: the loss is no number; somebod
 typedef struct mf_ps_push {
     int64_t step, samples, leaves;
     int64_t n_parts, n_extra; /* extra: sums that are no gradients, for the first server */
+    int64_t version; /* of the weights that it was computed with */
     float learning_rate;
     uint32_t flags;
     /* then: parts (lo, hi); for every part its slices and the extra floats; for every gradient of
@@ -37,10 +40,15 @@ typedef struct mf_ps_push {
 typedef struct mf_ps_reply {
     int64_t status; /* mf_status; then the message follows, and nothing else */
     int64_t n_extra;
+    int64_t version; /* updates so far */
     uint32_t flags, pad;
     /* then: slices; extra sums; for every gradient of rows: their number, their ids, their values
      */
 } mf_ps_reply;
+
+typedef struct mf_ps_lease {
+    int64_t start, total; /* of the training, in batches */
+} mf_ps_lease;
 
 /* How weights are divided, the same on all tasks. */
 MF_MUST mf_status mf_ps_place(const mf_trainer *t, int servers, mf_placement *out);
@@ -75,21 +83,31 @@ bool mf_ps_read_variable(mf_reader *r, const char **name, const void **data, int
 
 /* ---- the two sides ---- */
 
+/* How workers and servers keep step. */
+typedef struct mf_ps_mode {
+    bool sync; /* all workers share each batch; else each has batches of its own */
+    int64_t staleness; /* no worker gets further ahead of another than so many steps; -1: any */
+    int64_t quorum; /* an update waits for so many pushes, and the rest of them is thrown away; 0:
+                       every push is an update */
+    int64_t period; /* push and pull only every so many steps */
+} mf_ps_mode;
+
 typedef struct mf_ps_client mf_ps_client;
 
 /* Servers are the tasks first_server .. first_server + n_servers - 1. */
 MF_MUST mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trainer *t,
-                                   int64_t first, int64_t count, int64_t timeout_ns,
-                                   mf_ps_client **out);
+                                   const mf_ps_mode *mode, int64_t first, int64_t count,
+                                   int64_t timeout_ns, mf_ps_client **out);
 void mf_ps_client_free(mf_ps_client *c);
 mf_rounds *mf_ps_client_rounds(mf_ps_client *c);
 bool mf_ps_client_wants_stop(mf_ps_client *c);
 /* The servers get our variables; we get theirs. */
 MF_MUST mf_status mf_ps_client_set(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_get(mf_ps_client *c);
-MF_MUST mf_status mf_ps_client_end(mf_ps_client *c);
-
-typedef enum mf_ps_mode { MF_PS_SYNC, MF_PS_ASYNC } mf_ps_mode;
+MF_MUST mf_status mf_ps_client_end(mf_ps_client *c, int64_t *staleness);
+/* Nobody needs to wait for our pushes any more. */
+MF_MUST mf_status mf_ps_client_leave(mf_ps_client *c);
+MF_MUST mf_status mf_ps_client_lease(mf_ps_client *c, const mf_ps_lease *lease, int64_t *batch);
 
 typedef struct mf_ps_server_options {
     mf_net *net;

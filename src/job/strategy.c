@@ -9,7 +9,9 @@ const mf_strategy_kind mf_strategies[] = {
     { "multi_worker_mirrored", "{collective: string = 'auto'}",
       "every worker has all weights; sums over all shards of a batch are made together",
       mf_workers_open },
-    { "parameter_server", "{mode: string = 'sync'}",
+    { "parameter_server",
+      "{mode: string = 'sync', staleness: int >= 0 = 2, quorum: int >= 0 = 0, "
+      "period: int >= 1 = 1}",
       "servers hold and update the weights; workers push gradients and pull weights", mf_ps_open },
     { 0 },
 };

@@ -180,7 +180,7 @@ static void workers_close(mf_strategy *s)
     mf_free(w);
 }
 
-/* "auto", "shared", or an algorithm over connections. */
+/* "auto", "net", or an algorithm over connections. */
 static mf_status open_group(workers *w, const char *how, uint32_t id, mf_group **out)
 {
     int *members = mf_calloc(w->team.size, sizeof *members);
@@ -190,8 +190,8 @@ static mf_status open_group(workers *w, const char *how, uint32_t id, mf_group *
         return MF_NOMEM("workers");
     for (int i = 0; i < w->team.size; i++)
         members[i] = i;
-    if (strcmp(how, "auto") == 0 || strcmp(how, "shared") == 0) {
-        st = mf_group_host(w->net, members, w->team.size, id, out);
+    if (strcmp(how, "auto") == 0) {
+        st = mf_group_auto(w->net, members, w->team.size, id, out);
     } else {
         const mf_algorithm *const *a = mf_algorithms;
 
@@ -240,6 +240,7 @@ mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out)
         return MF_NOMEM("workers");
     w->strategy = (mf_strategy){ .team = &w->team, .close = workers_close };
     w->team = (mf_team){ .kind = &TEAM,
+                         .lockstep = true,
                          .rank = call->cluster->rank,
                          .size = call->cluster->size > 1 ? call->cluster->size : 1,
                          .timeout_ns = call->timeout_ns };

@@ -22,7 +22,8 @@ typedef struct fit {
     int64_t total; /* steps of the whole training */
     int64_t saved; /* step of the last checkpoint */
     bool saves; /* there are to be checkpoints, though perhaps not by us */
-    bool stop; /* somebody of the team wanted to */
+    bool stop; /* somebody of the team wanted to, or there is nothing left */
+    int64_t batch, per_epoch; /* samples of a batch; batches of an epoch */
     mf_result results[MF_MAX_RESULTS];
 } fit;
 
@@ -152,12 +153,30 @@ static mf_status save(fit *f)
     return mf_checkpoints_save(f->checkpoints, f->t);
 }
 
+/* Each worker has batches of its own: go to the next one. */
+static mf_status take_lease(fit *f)
+{
+    mf_trainer *t = f->t;
+    int64_t batch;
+
+    MF_TRY(t->team->kind->lease(t->team, f->total, &batch, &f->stop));
+    if (f->stop)
+        return MF_OK;
+    t->step = batch;
+    return mf_iterator_seek(f->it, batch / f->per_epoch, batch % f->per_epoch * f->batch);
+}
+
 static mf_status one_step(fit *f)
 {
     mf_trainer *t = f->t;
     const mf_batch *batch;
     mf_step_report report = { .results = f->results, .n_results = t->graph.n_reports };
 
+    if (t->team && t->team->kind->lease) {
+        MF_TRY(take_lease(f));
+        if (f->stop)
+            return MF_OK;
+    }
     MF_TRY(mf_iterator_next(f->it, &batch));
     if (t->team)
         MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, atomic_load(&t->stop)));
@@ -211,6 +230,8 @@ static mf_status prepare(fit *f)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to train on is empty");
     f->total = f->o.steps > 0 ? f->o.steps : epochs * per_epoch;
     f->t->schedule.total = f->total;
+    f->batch = batch < mf_dataset_count(f->train) ? batch : mf_dataset_count(f->train);
+    f->per_epoch = per_epoch;
     if (!mf_team_is_chief(team))
         f->o.out = NULL; /* one writes for all */
     if (f->o.out && f->o.resume)
@@ -228,7 +249,7 @@ static mf_status prepare(fit *f)
         MF_TRY(agree_on_saves(f));
     if (f->o.out)
         MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));
-    if (f->o.out)
+    if (f->o.out && !(team && team->kind->lease))
         open_ledger(f, &order);
     MF_TRY(add_hooks(f));
     MF_TRY(mf_iterator_new(f->train, &order, &f->it));
@@ -249,6 +270,8 @@ static mf_status run(fit *f)
         if (st != MF_OK && !mf_hook_loop_forgives(&f->loop, st))
             return st;
     }
+    if (f->t->team && f->t->team->kind->finish)
+        MF_TRY(f->t->team->kind->finish(f->t->team, f->t));
     return save(f);
 }
 

@@ -104,7 +104,8 @@ static mf_status align_extra(mf_team *team, int64_t step)
 mf_status mf_team_align(mf_team *team, mf_trainer *t)
 {
     int64_t place[] = { t->step, t->epoch, t->first };
-    const mf_collective c = mf_team_call(team, 0, "the place to begin"); /* who knows the step? */
+    const mf_collective c =
+        mf_team_call(team, 0, "the place to begin"); /* only the chief knows where */
 
     MF_TRY(mf_broadcast(team->group, &c, 0, place, sizeof place));
     t->step = place[0];

@@ -40,6 +40,11 @@ typedef struct mf_team_kind {
     mf_status (*aligned)(mf_team *team, struct mf_trainer *t);
     /* The chief is about to save: let its variables be those of the job. May be NULL. */
     mf_status (*before_save)(mf_team *team, struct mf_trainer *t);
+    /* Which batch of the training is next for this worker, counted from 0; *over: none. NULL: all
+     * workers share every batch. */
+    mf_status (*lease)(mf_team *team, int64_t total, int64_t *batch, bool *over);
+    /* This worker has done its last step. All of them do the same from here on. May be NULL. */
+    mf_status (*finish)(mf_team *team, struct mf_trainer *t);
     /* Instead of training: serve until it is over. NULL: this is a worker. */
     mf_status (*serve)(mf_team *team, struct mf_trainer *t);
 } mf_team_kind;
@@ -47,6 +52,7 @@ typedef struct mf_team_kind {
 struct mf_team {
     const mf_team_kind *kind;
     int rank, size;
+    bool lockstep; /* all workers do the same at the same time: they may share an evaluation */
     bool pulls; /* weights come back from the exchange instead of gradients */
     int64_t shards; /* set by join */
     mf_exchange *exchange; /* which shards are ours */
