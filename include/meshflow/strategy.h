@@ -32,6 +32,10 @@ typedef struct mf_strategy_options {
     int task_index;
     const char *identity; /* "name=value" lines that all tasks must agree on; may be NULL */
     int64_t timeout_ms; /* nobody is waited for longer; 0: a minute */
+    const char *transport; /* "local", "grpc", "ucx", "mpi"; NULL: local on one host, else grpc */
+    const char *tls_dir; /* what `meshflow cert` has made; NULL: MESHFLOW_TLS_CA and so on */
+    bool trusted_network; /* for transports that do not encrypt */
+    bool insecure_any_peer; /* between hosts without TLS: whoever comes is let in */
     const char *codec; /* gradients travel in fewer bytes: "fp16", "*bias*: none; top_k ratio=0.01",
                           docs/codecs.md; NULL: as they are */
 } mf_strategy_options;

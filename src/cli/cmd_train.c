@@ -204,7 +204,8 @@ static bool may_differ(const char *option)
 {
     static const char *const names[] = { "threads", "out",    "keep",     "trace",
                                          "quiet",   "json",   "strategy", "save-steps",
-                                         "no-test", "resume", "timeout",  "summary-steps" };
+                                         "no-test", "resume", "timeout",  "summary-steps",
+                                         "tls-dir" };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)
@@ -242,6 +243,10 @@ static mf_status open_strategy(mf_job *job, mf_args *args)
     st = write_identity(job, args, &identity);
     o.identity = identity.data;
     o.timeout_ms = (int64_t)(timeout * 1000.0);
+    o.transport = mf_args_value(args, "transport");
+    o.tls_dir = mf_args_value(args, "tls-dir");
+    o.trusted_network = mf_args_has(args, "trusted-network");
+    o.insecure_any_peer = mf_args_has(args, "insecure-any-peer");
     o.codec = mf_args_value(args, "codec");
     if (st == MF_OK)
         st = mf_strategy_open(mf_args_value(args, "strategy"), &o, &job->strategy);
@@ -336,6 +341,11 @@ static const mf_option options[] = {
       0, false },
     { "timeout", "SECONDS", "nobody is waited for longer than this; a minute unless told", 0,
       false },
+    { "transport", "T", "between tasks: local, grpc, ucx or mpi; by their addresses unless told", 0,
+      false },
+    { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },
+    { "trusted-network", NULL, "ucx and mpi may go between hosts: they do not encrypt", 0, false },
+    { "insecure-any-peer", NULL, "between hosts without TLS: whoever comes is let in", 0, false },
     { "no-test", NULL, "leave out the test at the end", 0, false },
     { "quiet", NULL, "say nothing on the way", 'q', false },
     { 0 },
