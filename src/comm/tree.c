@@ -19,7 +19,7 @@ static int64_t root_size(int64_t leaves)
     return size;
 }
 
-static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_tree_node within,
+static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_tree_node within, int64_t grain,
                       mf_tree_node *parts)
 {
     const mf_tree_node node = node_at(leaves, lo, size);
@@ -27,25 +27,27 @@ static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_tree_node wit
 
     if (node.lo >= node.hi || node.hi <= within.lo || node.lo >= within.hi)
         return 0;
-    if (node.lo >= within.lo && node.hi <= within.hi) {
+    if (node.lo >= within.lo && node.hi <= within.hi && node.hi - node.lo <= grain) {
         parts[0] = node;
         return 1;
     }
-    n = find_parts(leaves, lo, size / 2, within, parts);
-    return n + find_parts(leaves, lo + size / 2, size / 2, within, parts + n);
+    n = find_parts(leaves, lo, size / 2, within, grain, parts);
+    return n + find_parts(leaves, lo + size / 2, size / 2, within, grain, parts + n);
 }
 
 int mf_tree_parts(int64_t leaves, int64_t from, int64_t to, mf_tree_node *parts)
 {
-    return find_parts(leaves, 0, root_size(leaves), (mf_tree_node){ from, to }, parts);
+    return find_parts(leaves, 0, root_size(leaves), (mf_tree_node){ from, to }, leaves, parts);
 }
 
-int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples,
+int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples, int64_t grain,
                   mf_tree_node *parts)
 {
     const int64_t used = samples < count ? samples : count;
+    const int64_t leaves = used < count ? first + used : shards;
 
-    return mf_tree_parts(used < count ? first + used : shards, first, first + used, parts);
+    return find_parts(leaves, 0, root_size(leaves), (mf_tree_node){ first, first + used },
+                      grain > 0 ? grain : leaves, parts);
 }
 
 /* ---- adding ---- */

@@ -26,9 +26,15 @@ enum {
 int mf_tree_parts(int64_t leaves, int64_t from, int64_t to, mf_tree_node *parts);
 
 /* The same for who computes the shards [first, first + count) of `shards` and has so many samples
- * in a batch: shards without samples, which are the last ones, are not in the tree. */
-int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples,
+ * in a batch: shards without samples, which are the last ones, are not in the tree. grain: nodes of
+ * at most so many leaves, which may be as many as there are shards; 0: any. */
+int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples, int64_t grain,
                   mf_tree_node *parts);
+/* Room for the parts of such a share. */
+static inline int64_t mf_tree_room(int64_t count, int64_t grain)
+{
+    return grain > 0 && count > MF_TREE_PARTS ? count : MF_TREE_PARTS;
+}
 
 /* A partial sum at hand. */
 typedef struct mf_tree_part {

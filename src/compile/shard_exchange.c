@@ -10,8 +10,8 @@
 #include <string.h>
 
 typedef struct parts {
-    mf_tree_node node[MF_TREE_PARTS];
-    mf_output *out[MF_TREE_PARTS]; /* by result */
+    mf_tree_node *node;
+    mf_output **out; /* by result */
     int n;
 } parts;
 
@@ -34,8 +34,12 @@ static mf_status map_parts(const mf_shard_map *all, parts *p)
 {
     const mf_exchange *x = all->c->exchange;
 
-    p->n =
-        mf_tree_share(mf_node_int(all->node, "shards"), x->first, x->count, all->samples, p->node);
+    p->node = MF_ARENA_ARRAY(all->arena, mf_tree_node, mf_tree_room(x->count, x->grain));
+    p->out = MF_ARENA_ARRAY(all->arena, mf_output *, mf_tree_room(x->count, x->grain));
+    if (!p->node || !p->out)
+        return MF_NOMEM("shards");
+    p->n = mf_tree_share(mf_node_int(all->node, "shards"), x->first, x->count, all->samples,
+                         x->grain, p->node);
     for (int i = 0; i < p->n; i++) {
         const int64_t from = mf_shard_map_begin(all, p->node[i].lo - x->first);
         mf_shard_map m = *all;
@@ -95,18 +99,20 @@ static mf_attr int_list(mf_attr_kind kind, int64_t *values, int64_t n)
 }
 
 /* Attributes that both ends have. */
-enum { COMMON = 4 };
+enum { COMMON = 5 };
 
 static mf_status common_attrs(const mf_shard_map *m, const mf_shape *shapes, const bucket *b,
                               mf_named_attr attrs[COMMON])
 {
     int64_t *types = MF_ARENA_ARRAY(m->arena, int64_t, b->n);
+    int64_t *ports = MF_ARENA_ARRAY(m->arena, int64_t, b->n);
     mf_shape *known = MF_ARENA_ARRAY(m->arena, mf_shape, b->n);
 
-    if (!types || !known)
+    if (!types || !ports || !known)
         return MF_NOMEM("buckets");
     for (int i = 0; i < b->n; i++) {
         types[i] = mf_type_base(m->node->out_types[b->ports[i]]);
+        ports[i] = b->ports[i];
         known[i] = shapes[b->ports[i]];
         if (b->concat && known[i].rank > 0)
             known[i].dims[0] = -1;
@@ -117,6 +123,7 @@ static mf_status common_attrs(const mf_shard_map *m, const mf_shape *shapes, con
     attrs[3] =
         (mf_named_attr){ "shapes",
                          { .kind = MF_ATTR_SHAPE, .is_list = true, .n = b->n, .shapes = known } };
+    attrs[4] = (mf_named_attr){ "ports", int_list(MF_ATTR_INT, ports, b->n) };
     return MF_OK;
 }
 

@@ -10,7 +10,7 @@
 static mf_status write_identity(const mf_strategy_call *call, mf_buf *out)
 {
     mf_buf_printf(out, "version=%s\nnumerics=%s\nstrategy=%s\n%s", MESHFLOW_VERSION,
-                  mf_numerics_class(), call->name, call->o->identity ? call->o->identity : "");
+                  mf_numerics_class(), call->text, call->o->identity ? call->o->identity : "");
     return mf_buf_finish(out);
 }
 

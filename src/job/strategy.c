@@ -6,9 +6,14 @@
 #include <stdlib.h>
 
 const mf_strategy_kind mf_strategies[] = {
-    { "multi_worker_mirrored", "{collective: string = 'auto'}",
+    { "multi_worker_mirrored", "{collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
       "every worker has all weights; sums over all shards of a batch are made together",
       mf_workers_open },
+    { "mirrored", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",
+      "one process computes in several places; each has all weights", mf_mirrored_open },
+    { "central_storage", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",
+      "one process computes in several places; the weights are in one of them",
+      mf_central_storage_open },
     { 0 },
 };
 
@@ -44,6 +49,7 @@ static mf_status open_kind(const char *text, const mf_strategy_options *o,
     MF_TRY(mf_options_parse(kind->name, kind->settings, rest, arena, &settings));
     return kind->open(
         &(mf_strategy_call){ .name = kind->name,
+                             .text = text,
                              .settings = &settings,
                              .o = o,
                              .cluster = cluster,

@@ -15,6 +15,8 @@ typedef struct workers {
     mf_net *net;
     mf_group *exchange_group;
     mf_sums *sums;
+    mf_aggregation aggregation;
+    double *weights;
 } workers;
 
 static workers *of_team(mf_team *team)
@@ -34,13 +36,17 @@ static mf_status workers_join(mf_team *team, mf_trainer *t)
 {
     workers *w = of_team(team);
     int64_t *first = mf_calloc(team->size + 1, sizeof *first);
-    mf_status st;
+    mf_status st = mf_aggregation_join(&w->aggregation, t);
 
-    if (!first)
-        return MF_NOMEM("shards");
+    if (!first || st != MF_OK) {
+        mf_free(first);
+        return first ? st : MF_NOMEM("shards");
+    }
     team->shards = t->options.shards;
     for (int r = 0; r <= team->size; r++)
         first[r] = team->shards * r / team->size;
+    team->first_shard = first[team->rank];
+    team->n_shards = first[team->rank + 1] - team->first_shard;
     if (team->shards < team->size && team->rank == 0)
         MF_WARN("%d workers share %lld shards: some have nothing to do; give --shards %d or more",
                 team->size, (long long)team->shards, team->size);
@@ -49,14 +55,23 @@ static mf_status workers_join(mf_team *team, mf_trainer *t)
                                          .first = first,
                                          .n_buckets = t->graph.n_buckets,
                                          .timeout_ns = team->timeout_ns,
+                                         .aggregation = w->aggregation,
                                          .failed = give_up,
                                          .ctx = w->net },
                      &w->sums);
     mf_free(first);
     MF_TRY(st);
-    team->exchange = mf_sums_exchange(w->sums);
-    mf_session_set_exchange(t->session, team->exchange);
+    mf_session_set_exchange(t->session, mf_sums_exchange(w->sums));
     return MF_OK;
+}
+
+static void workers_leave(mf_team *team, mf_trainer *t)
+{
+    workers *w = of_team(team);
+
+    (void)t;
+    mf_sums_free(w->sums);
+    w->sums = NULL;
 }
 
 static mf_status workers_begin_step(mf_team *team, int64_t step, int64_t samples, bool wants_stop)
@@ -76,6 +91,7 @@ static void workers_failed(mf_team *team, mf_status why)
 }
 
 static const mf_team_kind TEAM = { .join = workers_join,
+                                   .leave = workers_leave,
                                    .begin_step = workers_begin_step,
                                    .end_step = workers_end_step,
                                    .failed = workers_failed };
@@ -90,6 +106,7 @@ static void workers_close(mf_strategy *s)
     mf_group_free(w->exchange_group);
     mf_group_free(w->team.group);
     mf_net_close(w->net);
+    mf_free(w->weights);
     mf_free(w);
 }
 
@@ -122,6 +139,7 @@ static mf_status open_all(workers *w, const mf_strategy_call *call)
 {
     const char *how = mf_options_string(call->settings, "collective");
 
+    MF_TRY(mf_aggregation_read(call->settings, w->team.size, &w->aggregation, &w->weights));
     MF_TRY(mf_job_connect(call, &w->net));
     MF_TRY(open_group(w, how, 1, &w->team.group));
     return open_group(w, how, 2, &w->exchange_group);

@@ -8,7 +8,7 @@ static mf_status bucket_prepare(mf_prepare *p)
     mf_exchange_bucket *b = MF_ARENA_NEW(p->arena, mf_exchange_bucket);
     const mf_attr *parts = mf_node_attr(p->node, "parts");
     const mf_attr *shapes = mf_node_attr(p->node, "shapes"),
-                  *types = mf_node_attr(p->node, "types");
+                  *types = mf_node_attr(p->node, "types"), *ports = mf_node_attr(p->node, "ports");
 
     if (!b)
         return MF_NOMEM("an exchange");
@@ -18,10 +18,11 @@ static mf_status bucket_prepare(mf_prepare *p)
                                .parts = parts ? parts->ints : NULL,
                                .n_items = (int)types->n,
                                .shapes = shapes->shapes,
-                               .types = types->ints };
-    if (shapes->n != types->n)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld shapes for %lld items", (long long)shapes->n,
-                       (long long)types->n);
+                               .types = types->ints,
+                               .ports = ports->ints };
+    if (shapes->n != types->n || ports->n != types->n)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld shapes and %lld ports for %lld items",
+                       (long long)shapes->n, (long long)ports->n, (long long)types->n);
     p->state = b;
     return MF_OK;
 }
@@ -72,7 +73,8 @@ const mf_op mf_ops_exchange[] = {
     /* Hand over a bucket of values. The ticket is for the other end. */
     { .name = "_ExchangeBegin",
       .def = "(values:*T) -> (ticket:int32) {T:list(type)>=0, bucket:int, concat:bool=false, "
-             "parts:list(int)>=0=[], types:list(type)>=1, shapes:list(shape)>=1} is_stateful",
+             "parts:list(int)>=0=[], types:list(type)>=1, shapes:list(shape)>=1, "
+             "ports:list(int)>=1} is_stateful",
       .infer = mf_infer_scalar,
       .grad = mf_grad_missing,
       .prepare = bucket_prepare,
@@ -80,7 +82,7 @@ const mf_op mf_ops_exchange[] = {
     /* What has become of it. */
     { .name = "_ExchangeEnd",
       .def = "(ticket:int32) -> (values:*types) {types:list(type)>=1, bucket:int, "
-             "concat:bool=false, shapes:list(shape)>=1} is_stateful",
+             "concat:bool=false, shapes:list(shape)>=1, ports:list(int)>=1} is_stateful",
       .flags = MF_OP_UNPLANNED | MF_OP_HEAP,
       .infer = end_infer,
       .grad = mf_grad_missing,

@@ -39,9 +39,11 @@ struct mf_sums {
     int64_t busy_ns; /* guarded by lock */
     /* of the step at hand */
     int64_t leaves;
-    mf_tree_node (*nodes)[MF_TREE_PARTS]; /* by rank */
-    const mf_tree_node **parts;
+    mf_tree_node *nodes; /* of all ranks */
+    const mf_tree_node **parts; /* by rank */
     int *n_parts;
+    int64_t *n_samples; /* by rank */
+    float factor; /* of our gradients */
 };
 
 /* ---- who has what ---- */
@@ -50,15 +52,27 @@ static void share_out(mf_sums *x)
 {
     const int64_t shards = x->o.shards;
 
+    mf_tree_node *at = x->nodes;
+
     x->leaves = x->samples < shards ? x->samples : shards;
     for (int r = 0; r < x->o.group->size; r++) {
         const int64_t lo = x->first[r], hi = x->first[r + 1];
-        const int64_t samples =
-            mf_shard_begin(x->samples, shards, hi) - mf_shard_begin(x->samples, shards, lo);
 
-        x->n_parts[r] = mf_tree_share(shards, lo, hi - lo, samples, x->nodes[r]);
-        x->parts[r] = x->nodes[r];
+        x->n_samples[r] =
+            mf_shard_begin(x->samples, shards, hi) - mf_shard_begin(x->samples, shards, lo);
+        x->n_parts[r] = mf_tree_share(shards, lo, hi - lo, x->n_samples[r], x->base.grain, at);
+        x->parts[r] = at;
+        at += mf_tree_room(hi - lo, x->base.grain);
     }
+    x->factor = 1.0f;
+    if (x->o.aggregation.how == MF_AGGREGATE_WEIGHTED)
+        x->factor = (float)mf_aggregate_factor(&x->o.aggregation, x->n_samples, x->o.group->size,
+                                               x->o.group->rank);
+}
+
+static bool is_gradient(const mf_sums *x, const mf_exchange_bucket *b, int item)
+{
+    return b->ports[item] >= x->o.aggregation.first_gradient && b->types[item] == MF_DTYPE_F32;
 }
 
 mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wants_stop)
@@ -132,6 +146,12 @@ static mf_status room_for(mf_tensor *t, mf_dtype dtype, int64_t count)
     return mf_tensor_alloc(t, dtype, &MF_SHAPE(count));
 }
 
+static void scale(float *v, int64_t n, float by)
+{
+    for (int64_t i = 0; i < n; i++)
+        v[i] *= by;
+}
+
 static void pack_part(const mf_sums *x, const mf_exchange_bucket *b, int part,
                       const mf_tensor *const *values, char *to)
 {
@@ -141,6 +161,8 @@ static void pack_part(const mf_sums *x, const mf_exchange_bucket *b, int part,
         const int64_t n = values[i]->count, room = padded(n);
 
         memcpy(to, values[i]->data, (size_t)n * cell);
+        if (x->factor != 1.0f && is_gradient(x, b, i))
+            scale((float *)(void *)to, n, x->factor);
         memset(to + (size_t)n * cell, 0, (size_t)(room - n) * cell);
         to += (size_t)room * cell;
     }
@@ -177,7 +199,7 @@ static mf_status pack_sums(mf_sums *x, bucket *k, const mf_tensor *const *values
 }
 
 /* Rows: the bytes of all items, one behind the other. */
-static mf_status pack_rows(bucket *k, const mf_tensor *const *values)
+static mf_status pack_rows(mf_sums *x, bucket *k, const mf_tensor *const *values)
 {
     const mf_exchange_bucket *b = k->about;
     int64_t bytes = 0;
@@ -196,6 +218,8 @@ static mf_status pack_rows(bucket *k, const mf_tensor *const *values)
     to = k->packed.data;
     for (int i = 0; i < b->n_items && b->n_parts > 0; i++) {
         memcpy(to, values[i]->data, mf_tensor_bytes(values[i]));
+        if (x->factor != 1.0f && is_gradient(x, b, i))
+            scale((float *)(void *)to, values[i]->count, x->factor);
         to += mf_tensor_bytes(values[i]);
     }
     return MF_OK;
@@ -211,7 +235,7 @@ static mf_status sums_begin(mf_exchange *exchange, const mf_exchange_bucket *b,
         return MF_FAIL(MF_INVALID_ARGUMENT, "there is no bucket %lld", (long long)b->id);
     k = &x->buckets[b->id];
     k->about = b;
-    MF_TRY(b->concat ? pack_rows(k, values) : pack_sums(x, k, values));
+    MF_TRY(b->concat ? pack_rows(x, k, values) : pack_sums(x, k, values));
     pthread_mutex_lock(&x->lock);
     k->ready = true;
     pthread_cond_broadcast(&x->changed);
@@ -249,6 +273,78 @@ static mf_status reduce(mf_sums *x, bucket *k)
     r.out = k->result.data;
     return mf_all_reduce(x->o.group, &r);
 }
+
+/* ---- of all shards one by one ---- */
+
+/* Item by item: gradients as the aggregation says, all else in the tree. */
+static mf_status aggregate(mf_sums *x, bucket *k, const mf_tree_part *shards, const float **at,
+                           const double *factor)
+{
+    const mf_exchange_bucket *b = k->about;
+    const mf_tree_node all = { 0, x->leaves };
+    int64_t from = 0, n;
+
+    MF_TRY(mf_tree_sum(x->leaves, all, shards, (int)x->leaves, (mf_dtype)b->types[0], k->count,
+                       k->result.data));
+    for (int i = 0; i < b->n_items; i++, from += padded(n)) {
+        MF_TRY(mf_shape_count(&b->shapes[i], &n));
+        if (!is_gradient(x, b, i))
+            continue;
+        for (int64_t s = 0; s < x->leaves; s++)
+            at[s] = (const float *)shards[s].data + from;
+        MF_TRY(mf_aggregate_robust(&x->o.aggregation, at, factor, x->leaves, n,
+                                   (float *)k->result.data + from));
+    }
+    return MF_OK;
+}
+
+/* Everybody gets the vectors of all shards, in their order. */
+static mf_status gather_shards(mf_sums *x, bucket *k, mf_tensor *vectors, int64_t *sizes)
+{
+    const mf_dtype dtype = (mf_dtype)k->about->types[0];
+
+    MF_TRY(mf_tensor_alloc(vectors, dtype, &MF_SHAPE(x->leaves * k->count)));
+    for (int r = 0; r < x->o.group->size; r++)
+        sizes[r] = x->n_parts[r] * k->count * (int64_t)mf_dtype_cell(dtype);
+    return mf_all_gather(x->o.group, &(mf_gather){ call_of(x, "the gradients"), k->packed.data,
+                                                   sizes, vectors->data });
+}
+
+static mf_status reduce_shards(mf_sums *x, bucket *k)
+{
+    const mf_dtype dtype = (mf_dtype)k->about->types[0];
+    int64_t *sizes = mf_calloc(x->o.group->size, sizeof *sizes);
+    mf_tree_part *shards = mf_calloc(x->leaves, sizeof *shards);
+    const float **at = mf_calloc(x->leaves, sizeof *at);
+    double *factor = mf_calloc(x->leaves, sizeof *factor);
+    mf_tensor vectors = { 0 };
+    mf_status st = sizes && shards && at && factor ? MF_OK : MF_NOMEM("gradients");
+
+    if (st == MF_OK)
+        st = gather_shards(x, k, &vectors, sizes);
+    mf_tensor_clear(&k->result);
+    if (st == MF_OK)
+        st = mf_tensor_alloc(&k->result, dtype, &MF_SHAPE(k->count));
+    for (int64_t s = 0; st == MF_OK && s < x->leaves; s++) {
+        const int64_t n = mf_shard_begin(x->samples, x->o.shards, s + 1) -
+                          mf_shard_begin(x->samples, x->o.shards, s);
+
+        shards[s] = (mf_tree_part){
+            { s, s + 1 }, (const char *)vectors.data + (size_t)(s * k->count) * mf_dtype_cell(dtype)
+        };
+        factor[s] = (double)x->samples / (double)n;
+    }
+    if (st == MF_OK)
+        st = aggregate(x, k, shards, at, factor);
+    mf_tensor_clear(&vectors);
+    mf_free(sizes);
+    mf_free(shards);
+    mf_free(at);
+    mf_free(factor);
+    return st;
+}
+
+/* ---- rows ---- */
 
 /* rows: of all ranks, item by item. */
 static mf_status gather_rows(mf_sums *x, bucket *k, int64_t *rows, int64_t *sizes)
@@ -406,7 +502,10 @@ static void *exchange_all(void *arg)
         if (!await_bucket(x, k))
             return NULL;
         begin = mf_clock_ns();
-        st = k->about->concat ? concat(x, k) : reduce(x, k);
+        if (k->about->concat)
+            st = concat(x, k);
+        else
+            st = mf_aggregate_is_robust(x->o.aggregation.how) ? reduce_shards(x, k) : reduce(x, k);
         finish(x, k, st, mf_clock_ns() - begin);
         if (st != MF_OK)
             return NULL;
@@ -443,6 +542,7 @@ void mf_sums_free(mf_sums *x)
     mf_free(x->nodes);
     mf_free(x->parts);
     mf_free(x->n_parts);
+    mf_free(x->n_samples);
     pthread_cond_destroy(&x->changed);
     pthread_mutex_destroy(&x->lock);
     mf_free(x);
@@ -452,20 +552,25 @@ mf_status mf_sums_new(const mf_sums_options *o, mf_sums **out)
 {
     mf_sums *x = mf_calloc(1, sizeof *x);
     const int n = o->group->size;
+    int64_t room = 0;
 
     *out = NULL;
     if (!x)
         return MF_NOMEM("an exchange");
     x->base.kind = &SUMS;
+    x->base.grain = mf_aggregate_is_robust(o->aggregation.how) ? 1 : 0;
+    for (int r = 0; r < n; r++)
+        room += mf_tree_room(o->first[r + 1] - o->first[r], x->base.grain);
     x->o = *o;
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->changed, NULL);
     x->buckets = mf_calloc(o->n_buckets, sizeof *x->buckets);
     x->first = mf_calloc(n + 1, sizeof *x->first);
-    x->nodes = mf_calloc(n, sizeof *x->nodes);
+    x->nodes = mf_calloc(room, sizeof *x->nodes);
+    x->n_samples = mf_calloc(n, sizeof *x->n_samples);
     x->parts = mf_calloc(n, sizeof *x->parts);
     x->n_parts = mf_calloc(n, sizeof *x->n_parts);
-    if (!x->buckets || !x->first || !x->nodes || !x->parts || !x->n_parts) {
+    if (!x->buckets || !x->first || !x->nodes || !x->parts || !x->n_parts || !x->n_samples) {
         mf_sums_free(x);
         return MF_NOMEM("an exchange");
     }

@@ -9,6 +9,7 @@
 
 #include "comm/group.h"
 #include "graph/exchange.h"
+#include "parallel/aggregate.h"
 
 typedef struct mf_sums mf_sums;
 
@@ -18,6 +19,7 @@ typedef struct mf_sums_options {
     const int64_t *first; /* by rank: its first shard; and one behind the last rank */
     int n_buckets; /* of a step; loss and metrics are in the last */
     int64_t timeout_ns; /* for everybody to come */
+    mf_aggregation aggregation; /* its weights must outlive the exchange */
     /* A collective failed, with the thread's error: others should know. May be NULL. */
     void (*failed)(void *ctx, mf_status why);
     void *ctx;

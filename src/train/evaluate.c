@@ -128,7 +128,7 @@ static mf_status collect(mf_trainer *t, mf_dataset *data, int64_t batches, sums 
         MF_TRY(for_each_batch(t, &t->eval_names, data, (span){ 0, 1 }, true, add_row, all));
         mf_buf_clear(&all->rows);
     }
-    return t->team ? gather(t->team, t->step, batches, all) : MF_OK;
+    return t->team && t->team->group ? gather(t->team, t->step, batches, all) : MF_OK;
 }
 
 /* Report by report: the column of all rows that begins at *at. */

@@ -199,8 +199,8 @@ static mf_status prepare(fit *f)
     if (team) {
         MF_TRY(mf_team_align(team, f->t));
         order.shards = team->shards;
-        order.first_shard = team->exchange->first;
-        order.n_shards = team->exchange->count;
+        order.first_shard = team->first_shard;
+        order.n_shards = team->n_shards;
     }
     if (f->o.out)
         MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));

@@ -47,6 +47,8 @@ mf_status mf_team_align(mf_team *team, mf_trainer *t)
     int64_t place[] = { t->step, t->epoch, t->first };
     const mf_collective c = mf_team_call(team, t->step, "the place to begin");
 
+    if (!team->group)
+        return MF_OK;
     MF_TRY(mf_broadcast(team->group, &c, 0, place, sizeof place));
     t->step = place[0];
     t->epoch = place[1];

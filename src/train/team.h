@@ -10,8 +10,10 @@
 #include "comm/group.h"
 #include "graph/exchange.h"
 
+#include <meshflow/session.h>
 #include <meshflow/strategy.h>
 
+struct mf_call;
 struct mf_trainer;
 typedef struct mf_team mf_team;
 
@@ -23,9 +25,15 @@ struct mf_strategy {
 typedef struct mf_team_kind {
     /* The trainer is there: let it exchange. */
     mf_status (*join)(mf_team *team, struct mf_trainer *t);
+    /* The trainer goes; its session has gone already. Also after a join that has failed. May be
+     * NULL. */
+    void (*leave)(mf_team *team, struct mf_trainer *t);
     /* A step of so many samples, all workers' together, begins. wants_stop: this worker would like
      * the step to be the last one. */
     mf_status (*begin_step)(mf_team *team, int64_t step, int64_t samples, bool wants_stop);
+    /* Run the step on the samples that this process has. NULL: mf_trainer_call() does it. */
+    mf_status (*run)(mf_team *team, struct mf_trainer *t, const mf_run_options *options,
+                     const struct mf_call *call);
     /* The step was done. *stop: somebody wanted it to be the last one. */
     mf_status (*end_step)(mf_team *team, bool *stop);
     /* This worker cannot go on: others need not wait. */
@@ -35,9 +43,8 @@ typedef struct mf_team_kind {
 struct mf_team {
     const mf_team_kind *kind;
     int rank, size;
-    int64_t shards; /* set by join */
-    mf_exchange *exchange; /* which shards are ours */
-    mf_group *group;
+    int64_t shards, first_shard, n_shards; /* of a batch, and which are ours; set by join */
+    mf_group *group; /* NULL: there is one process only */
     int64_t timeout_ns; /* of everything that is done together */
 };
 
@@ -51,7 +58,7 @@ mf_collective mf_team_call(const mf_team *team, int64_t step, const char *what);
 
 /* Everybody gets the chief's variables, and its place in the data. */
 MF_MUST mf_status mf_team_align(mf_team *team, struct mf_trainer *t);
-/* Wait for all. */
+/* Wait for all: there is a group. */
 MF_MUST mf_status mf_team_meet(mf_team *team, int64_t step, const char *what);
 
 #endif

@@ -128,8 +128,7 @@ static mf_status initialise(mf_trainer *t)
 
 static mf_status start(mf_trainer *t)
 {
-    const mf_session_options session = { .threads = t->options.threads,
-                                         .disable = t->options.disable };
+    const mf_session_options session = { .disable = t->options.disable };
     double rate = t->options.learning_rate;
 
     MF_TRY(mf_step_graph_init(&t->graph, t->model, &t->options));
@@ -137,7 +136,8 @@ static mf_status start(mf_trainer *t)
         rate = mf_options_float(&t->graph.updates.o, "learning_rate");
     MF_TRY(mf_schedule_parse(t->options.schedule, rate, t->arena, &t->schedule));
     MF_TRY(mf_resources_new(&t->resources));
-    MF_TRY(mf_session_new_shared(t->model->graph, &session, NULL, t->resources, &t->session));
+    MF_TRY(mf_pool_new(t->options.threads, &t->pool));
+    MF_TRY(mf_session_new_shared(t->model->graph, &session, t->pool, t->resources, &t->session));
     MF_TRY(name_runs(t));
     MF_TRY(list_variables(t));
     MF_TRY(initialise(t));
@@ -177,6 +177,9 @@ void mf_trainer_free(mf_trainer *t)
     for (int64_t i = 0; i < t->n_trained; i++)
         mf_object_unref(&t->trained[i].variable->object);
     mf_session_free(t->session);
+    if (t->team && t->team->kind->leave)
+        t->team->kind->leave(t->team, t);
+    mf_pool_free(t->pool);
     mf_resources_free(t->resources);
     mf_step_graph_deinit(&t->graph);
     mf_free(t);
@@ -269,6 +272,15 @@ double mf_report_value(const mf_report *r, const float *sums, int64_t n_sums, in
     return (double)sums[0] / (double)samples;
 }
 
+mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options, const mf_call *call)
+{
+    if (t->loop)
+        return mf_hook_loop_run(t->loop, options, call);
+    return mf_session_run(t->session, options, call->feed_names, call->feeds, call->n_feeds,
+                          call->fetches, call->n_fetches, call->targets, call->n_targets,
+                          call->results);
+}
+
 static mf_status run(mf_trainer *t, const mf_batch *batch)
 {
     mf_names *n = &t->step_names;
@@ -293,9 +305,8 @@ static mf_status run(mf_trainer *t, const mf_batch *batch)
         n->values[at] = &clock;
         n->values[at + 1] = &rate;
         n->values[at + 2] = &inverse;
-        st = t->loop ? mf_hook_loop_run(t->loop, &options, &call)
-                     : mf_session_run(t->session, &options, n->feeds, n->values, n->n_feeds,
-                                      n->fetches, n->n_fetches, &target, 1, n->results);
+        st = t->team && t->team->kind->run ? t->team->kind->run(t->team, t, &options, &call)
+                                           : mf_trainer_call(t, &options, &call);
     }
     mf_tensor_clear(&clock);
     mf_tensor_clear(&rate);
