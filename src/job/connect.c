@@ -6,6 +6,8 @@
 
 #include <meshflow/version.h>
 
+#include <string.h>
+
 /* What all must have in common: else bits, or worse, would differ. */
 static mf_status write_identity(const mf_strategy_call *call, mf_buf *out)
 {
@@ -29,6 +31,8 @@ mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out)
         if (!tasks[i].name)
             st = MF_NOMEM("tasks");
     }
+    if (st == MF_OK && c->size == 1 && !tasks[0].address) /* nobody will come: any port will do */
+        tasks[0].address = "127.0.0.1:0";
     if (st == MF_OK)
         st = mf_net_open(&(mf_net_options){ .tasks = tasks,
                                             .n_tasks = c->size,
@@ -39,4 +43,31 @@ mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out)
                          out);
     mf_buf_deinit(&identity);
     return st;
+}
+
+static mf_status group_of(mf_net *net, const int *members, int n, uint32_t id, const char *how,
+                          mf_group **out)
+{
+    const mf_algorithm *const *a = mf_algorithms;
+
+    if (strcmp(how, "auto") == 0 || strcmp(how, "shared") == 0)
+        return mf_group_host(net, members, n, id, out);
+    while (*a && strcmp((*a)->name, how) != 0)
+        a++;
+    if (!*a && strcmp(how, "net") != 0)
+        return MF_FAIL(MF_NOT_FOUND, "there is no collective '%s'", how);
+    return mf_group_net(net, members, n, id, *a, out);
+}
+
+mf_status mf_job_group(const mf_strategy_call *call, mf_net *net, uint32_t id, mf_group **out)
+{
+    const int n = call->cluster->size;
+    int *members = MF_ARENA_ARRAY(call->arena, int, n);
+
+    *out = NULL;
+    if (!members)
+        return MF_NOMEM("workers");
+    for (int i = 0; i < n; i++)
+        members[i] = i;
+    return group_of(net, members, n, id, mf_options_string(call->settings, "collective"), out);
 }

@@ -33,6 +33,8 @@ MF_MUST mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **ou
 MF_MUST mf_status mf_mirrored_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_central_storage_open(const mf_strategy_call *call, mf_strategy **out);
 
+MF_MUST mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out);
+
 /* The settings of a strategy that say what becomes of gradients. */
 #define MF_AGGREGATION_SETTINGS                                                                    \
     "aggregation: string = 'sum', trim: float = 0.1, weights: list(float) = []"
@@ -44,5 +46,9 @@ MF_MUST mf_status mf_aggregation_join(mf_aggregation *a, const mf_trainer *t);
 
 /* The tasks that train together, connected with each other. Owns: mf_net_close(). */
 MF_MUST mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out);
+/* A group of all of them, of the kind that the setting `collective` names: "auto", "shared", "net"
+ * or an algorithm. id: see mf_group_net(). */
+MF_MUST mf_status mf_job_group(const mf_strategy_call *call, mf_net *net, uint32_t id,
+                               mf_group **out);
 
 #endif

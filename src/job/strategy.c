@@ -14,6 +14,10 @@ const mf_strategy_kind mf_strategies[] = {
     { "central_storage", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",
       "one process computes in several places; the weights are in one of them",
       mf_central_storage_open },
+    { "local_sgd",
+      "{period: int >= 1 = 16, slots: string = 'average', collective: string = 'auto'}",
+      "every worker trains by itself; their weights are averaged every so many steps",
+      mf_local_sgd_open },
     { 0 },
 };
 

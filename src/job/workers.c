@@ -7,7 +7,6 @@
 #include "train/trainer.h"
 
 #include <stddef.h>
-#include <string.h>
 
 typedef struct workers {
     mf_strategy strategy; /* first */
@@ -31,7 +30,6 @@ static void give_up(void *ctx, mf_status why)
     mf_net_abort(ctx, why);
 }
 
-/* Shards are dealt out evenly, neighbours to one worker. */
 static mf_status workers_join(mf_team *team, mf_trainer *t)
 {
     workers *w = of_team(team);
@@ -42,11 +40,9 @@ static mf_status workers_join(mf_team *team, mf_trainer *t)
         mf_free(first);
         return first ? st : MF_NOMEM("shards");
     }
-    team->shards = t->options.shards;
+    mf_team_deal_shards(team, t->options.shards);
     for (int r = 0; r <= team->size; r++)
-        first[r] = team->shards * r / team->size;
-    team->first_shard = first[team->rank];
-    team->n_shards = first[team->rank + 1] - team->first_shard;
+        first[r] = mf_team_first_shard(team, r);
     if (team->shards < team->size && team->rank == 0)
         MF_WARN("%d workers share %lld shards: some have nothing to do; give --shards %d or more",
                 team->size, (long long)team->shards, team->size);
@@ -110,39 +106,12 @@ static void workers_close(mf_strategy *s)
     mf_free(w);
 }
 
-/* "auto", "shared", or an algorithm over connections. */
-static mf_status open_group(workers *w, const char *how, uint32_t id, mf_group **out)
-{
-    int *members = mf_calloc(w->team.size, sizeof *members);
-    mf_status st;
-
-    if (!members)
-        return MF_NOMEM("workers");
-    for (int i = 0; i < w->team.size; i++)
-        members[i] = i;
-    if (strcmp(how, "auto") == 0 || strcmp(how, "shared") == 0) {
-        st = mf_group_host(w->net, members, w->team.size, id, out);
-    } else {
-        const mf_algorithm *const *a = mf_algorithms;
-
-        while (*a && strcmp((*a)->name, how) != 0)
-            a++;
-        st = *a || strcmp(how, "net") == 0
-                 ? mf_group_net(w->net, members, w->team.size, id, *a, out)
-                 : MF_FAIL(MF_NOT_FOUND, "there is no collective '%s'", how);
-    }
-    mf_free(members);
-    return st;
-}
-
 static mf_status open_all(workers *w, const mf_strategy_call *call)
 {
-    const char *how = mf_options_string(call->settings, "collective");
-
     MF_TRY(mf_aggregation_read(call->settings, w->team.size, &w->aggregation, &w->weights));
     MF_TRY(mf_job_connect(call, &w->net));
-    MF_TRY(open_group(w, how, 1, &w->team.group));
-    return open_group(w, how, 2, &w->exchange_group);
+    MF_TRY(mf_job_group(call, w->net, 1, &w->team.group));
+    return mf_job_group(call, w->net, 2, &w->exchange_group);
 }
 
 mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out)

@@ -3,8 +3,6 @@
 
 #include "base/mem.h"
 
-#include <math.h>
-
 double mf_aggregate_factor(const mf_aggregation *a, const int64_t *n, int size, int rank)
 {
     double weights = 0.0;
@@ -19,49 +17,63 @@ double mf_aggregate_factor(const mf_aggregation *a, const int64_t *n, int size, 
     return a->weights[rank] / weights * (double)samples / (double)n[rank];
 }
 
-/* Few values: insertion is fine. */
-static void sort(double *v, int64_t n)
-{
-    for (int64_t i = 1; i < n; i++) {
-        const double x = v[i];
-        int64_t at = i;
+enum { BLOCK = 64 }; /* elements sorted at a time, so that the processor can take several at once */
 
-        if (isnan(x))
-            continue;
-        for (; at > 0 && (v[at - 1] > x || isnan(v[at - 1])); at--)
-            v[at] = v[at - 1];
-        v[at] = x;
+/* v[s][i] and v[s + 1][i] in their order. */
+static void order(double *restrict a, double *restrict b)
+{
+    for (int i = 0; i < BLOCK; i++) {
+        const double x = a[i], y = b[i];
+        const bool swap = y < x || x != x; /* no number is larger than numbers */
+
+        a[i] = swap ? y : x;
+        b[i] = swap ? x : y;
     }
 }
 
-static double middle(const double *v, int64_t n)
+/* Neighbours are ordered until all are: shards are few. */
+static void sort(double (*v)[BLOCK], int64_t n)
 {
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2.0;
+    for (int64_t round = 0; round < n; round++) {
+        for (int64_t s = round % 2; s + 1 < n; s += 2)
+            order(v[s], v[s + 1]);
+    }
+}
+
+static double median(double (*v)[BLOCK], int64_t n, int64_t i)
+{
+    return n % 2 ? v[n / 2][i] : (v[n / 2 - 1][i] + v[n / 2][i]) / 2.0;
 }
 
 /* From the smallest to the largest, so that the order of shards does not show. */
-static double trimmed(const double *v, int64_t n, double trim)
+static double trimmed(double (*v)[BLOCK], int64_t n, int64_t i, double trim)
 {
     const int64_t out = (int64_t)(trim * (double)n);
     double sum = 0.0;
 
-    for (int64_t i = out; i < n - out; i++)
-        sum += v[i];
+    for (int64_t s = out; s < n - out; s++)
+        sum += v[s][i];
     return sum / (double)(n - 2 * out);
 }
 
 mf_status mf_aggregate_robust(const mf_aggregation *a, const float *const *x, const double *factor,
                               int64_t n, int64_t count, float *out)
 {
-    double *v = mf_calloc(n, sizeof *v);
+    double(*v)[BLOCK] = mf_calloc(n, sizeof *v);
 
     if (!v)
         return MF_NOMEM("gradients");
-    for (int64_t i = 0; i < count; i++) {
-        for (int64_t s = 0; s < n; s++)
-            v[s] = (double)x[s][i] * factor[s];
+    for (int64_t at = 0; at < count; at += BLOCK) {
+        const int64_t m = count - at < BLOCK ? count - at : BLOCK;
+
+        for (int64_t s = 0; s < n; s++) {
+            for (int64_t i = 0; i < m; i++)
+                v[s][i] = (double)x[s][at + i] * factor[s];
+        }
         sort(v, n);
-        out[i] = (float)(a->how == MF_AGGREGATE_MEDIAN ? middle(v, n) : trimmed(v, n, a->trim));
+        for (int64_t i = 0; i < m; i++)
+            out[at + i] = (float)(a->how == MF_AGGREGATE_MEDIAN ? median(v, n, i)
+                                                                : trimmed(v, n, i, a->trim));
     }
     mf_free(v);
     return MF_OK;

@@ -6,11 +6,12 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "graph/shard.h"
+#include "parallel/apart.h"
 
 #include <pthread.h>
 #include <string.h>
 
-enum { ALIGN = 16 }; /* elements: where an item begins in the vector */
+enum { ALIGN = MF_APART_ALIGN };
 
 typedef struct bucket {
     const mf_exchange_bucket *about; /* of the step at hand */
@@ -70,11 +71,6 @@ static void share_out(mf_sums *x)
                                                x->o.group->rank);
 }
 
-static bool is_gradient(const mf_sums *x, const mf_exchange_bucket *b, int item)
-{
-    return b->ports[item] >= x->o.aggregation.first_gradient && b->types[item] == MF_DTYPE_F32;
-}
-
 mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wants_stop)
 {
     mf_status st;
@@ -117,7 +113,7 @@ int64_t mf_sums_busy_ns(mf_sums *x)
 
 static int64_t padded(int64_t n)
 {
-    return (n + ALIGN - 1) / ALIGN * ALIGN;
+    return mf_apart_padded(n);
 }
 
 static bool has_vote(const mf_sums *x, const mf_exchange_bucket *b)
@@ -161,7 +157,7 @@ static void pack_part(const mf_sums *x, const mf_exchange_bucket *b, int part,
         const int64_t n = values[i]->count, room = padded(n);
 
         memcpy(to, values[i]->data, (size_t)n * cell);
-        if (x->factor != 1.0f && is_gradient(x, b, i))
+        if (x->factor != 1.0f && mf_apart_is_gradient(&x->o.aggregation, b, i))
             scale((float *)(void *)to, n, x->factor);
         memset(to + (size_t)n * cell, 0, (size_t)(room - n) * cell);
         to += (size_t)room * cell;
@@ -218,7 +214,7 @@ static mf_status pack_rows(mf_sums *x, bucket *k, const mf_tensor *const *values
     to = k->packed.data;
     for (int i = 0; i < b->n_items && b->n_parts > 0; i++) {
         memcpy(to, values[i]->data, mf_tensor_bytes(values[i]));
-        if (x->factor != 1.0f && is_gradient(x, b, i))
+        if (x->factor != 1.0f && mf_apart_is_gradient(&x->o.aggregation, b, i))
             scale((float *)(void *)to, values[i]->count, x->factor);
         to += mf_tensor_bytes(values[i]);
     }
@@ -274,74 +270,24 @@ static mf_status reduce(mf_sums *x, bucket *k)
     return mf_all_reduce(x->o.group, &r);
 }
 
-/* ---- of all shards one by one ---- */
-
-/* Item by item: gradients as the aggregation says, all else in the tree. */
-static mf_status aggregate(mf_sums *x, bucket *k, const mf_tree_part *shards, const float **at,
-                           const double *factor)
-{
-    const mf_exchange_bucket *b = k->about;
-    const mf_tree_node all = { 0, x->leaves };
-    int64_t from = 0, n;
-
-    MF_TRY(mf_tree_sum(x->leaves, all, shards, (int)x->leaves, (mf_dtype)b->types[0], k->count,
-                       k->result.data));
-    for (int i = 0; i < b->n_items; i++, from += padded(n)) {
-        MF_TRY(mf_shape_count(&b->shapes[i], &n));
-        if (!is_gradient(x, b, i))
-            continue;
-        for (int64_t s = 0; s < x->leaves; s++)
-            at[s] = (const float *)shards[s].data + from;
-        MF_TRY(mf_aggregate_robust(&x->o.aggregation, at, factor, x->leaves, n,
-                                   (float *)k->result.data + from));
-    }
-    return MF_OK;
-}
-
-/* Everybody gets the vectors of all shards, in their order. */
-static mf_status gather_shards(mf_sums *x, bucket *k, mf_tensor *vectors, int64_t *sizes)
+/* Of all shards one by one. */
+static mf_status reduce_apart(mf_sums *x, bucket *k)
 {
     const mf_dtype dtype = (mf_dtype)k->about->types[0];
 
-    MF_TRY(mf_tensor_alloc(vectors, dtype, &MF_SHAPE(x->leaves * k->count)));
-    for (int r = 0; r < x->o.group->size; r++)
-        sizes[r] = x->n_parts[r] * k->count * (int64_t)mf_dtype_cell(dtype);
-    return mf_all_gather(x->o.group, &(mf_gather){ call_of(x, "the gradients"), k->packed.data,
-                                                   sizes, vectors->data });
-}
-
-static mf_status reduce_shards(mf_sums *x, bucket *k)
-{
-    const mf_dtype dtype = (mf_dtype)k->about->types[0];
-    int64_t *sizes = mf_calloc(x->o.group->size, sizeof *sizes);
-    mf_tree_part *shards = mf_calloc(x->leaves, sizeof *shards);
-    const float **at = mf_calloc(x->leaves, sizeof *at);
-    double *factor = mf_calloc(x->leaves, sizeof *factor);
-    mf_tensor vectors = { 0 };
-    mf_status st = sizes && shards && at && factor ? MF_OK : MF_NOMEM("gradients");
-
-    if (st == MF_OK)
-        st = gather_shards(x, k, &vectors, sizes);
     mf_tensor_clear(&k->result);
-    if (st == MF_OK)
-        st = mf_tensor_alloc(&k->result, dtype, &MF_SHAPE(k->count));
-    for (int64_t s = 0; st == MF_OK && s < x->leaves; s++) {
-        const int64_t n = mf_shard_begin(x->samples, x->o.shards, s + 1) -
-                          mf_shard_begin(x->samples, x->o.shards, s);
-
-        shards[s] = (mf_tree_part){
-            { s, s + 1 }, (const char *)vectors.data + (size_t)(s * k->count) * mf_dtype_cell(dtype)
-        };
-        factor[s] = (double)x->samples / (double)n;
-    }
-    if (st == MF_OK)
-        st = aggregate(x, k, shards, at, factor);
-    mf_tensor_clear(&vectors);
-    mf_free(sizes);
-    mf_free(shards);
-    mf_free(at);
-    mf_free(factor);
-    return st;
+    MF_TRY(mf_tensor_alloc(&k->result, dtype, &MF_SHAPE(k->count)));
+    return mf_apart_reduce(&(mf_apart){ .group = x->o.group,
+                                        .call = call_of(x, "the gradients"),
+                                        .aggregation = &x->o.aggregation,
+                                        .samples = x->samples,
+                                        .shards = x->o.shards,
+                                        .leaves = x->leaves,
+                                        .n_parts = x->n_parts,
+                                        .bucket = k->about,
+                                        .count = k->count,
+                                        .data = k->packed.data,
+                                        .out = k->result.data });
 }
 
 /* ---- rows ---- */
@@ -505,7 +451,7 @@ static void *exchange_all(void *arg)
         if (k->about->concat)
             st = concat(x, k);
         else
-            st = mf_aggregate_is_robust(x->o.aggregation.how) ? reduce_shards(x, k) : reduce(x, k);
+            st = mf_aggregate_is_robust(x->o.aggregation.how) ? reduce_apart(x, k) : reduce(x, k);
         finish(x, k, st, mf_clock_ns() - begin);
         if (st != MF_OK)
             return NULL;

@@ -145,6 +145,30 @@ static mf_status save(fit *f)
     return mf_checkpoints_save(f->checkpoints, f->t);
 }
 
+/* Everybody's variables are the same from here on. */
+static mf_status settle(fit *f)
+{
+    const mf_team *team = f->t->team;
+
+    return team && team->kind->settle ? team->kind->settle(f->t->team, &f->stop) : MF_OK;
+}
+
+static mf_status after_batch(fit *f, const mf_step_report *report)
+{
+    const bool saves = f->o.save_steps > 0 && f->t->step % f->o.save_steps == 0;
+    const bool epoch = f->t->epoch != report->epoch;
+
+    if (saves || epoch)
+        MF_TRY(settle(f));
+    MF_TRY(call_after_step(f, report));
+    if (saves)
+        MF_TRY(save(f));
+    if (!epoch)
+        return MF_OK;
+    MF_TRY(call_after_epoch(f, report));
+    return f->o.save_steps == 0 ? save(f) : MF_OK;
+}
+
 static mf_status one_step(fit *f)
 {
     mf_trainer *t = f->t;
@@ -165,15 +189,7 @@ static mf_status one_step(fit *f)
     mf_iterator_position(f->it, &t->epoch, &t->first);
     if (f->ledger)
         check_ledger(f, add_to_ledger(f, batch));
-    MF_TRY(call_after_step(f, &report));
-    if (f->o.save_steps > 0 && t->step % f->o.save_steps == 0)
-        MF_TRY(save(f));
-    if (t->epoch != report.epoch) {
-        MF_TRY(call_after_epoch(f, &report));
-        if (f->o.save_steps == 0)
-            MF_TRY(save(f));
-    }
-    return MF_OK;
+    return after_batch(f, &report);
 }
 
 static mf_status prepare(fit *f)
@@ -226,6 +242,7 @@ static mf_status run(fit *f)
         if (st != MF_OK && !mf_hook_loop_forgives(&f->loop, st))
             return st;
     }
+    MF_TRY(settle(f));
     return save(f);
 }
 

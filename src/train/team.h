@@ -36,6 +36,9 @@ typedef struct mf_team_kind {
                      const struct mf_call *call);
     /* The step was done. *stop: somebody wanted it to be the last one. */
     mf_status (*end_step)(mf_team *team, bool *stop);
+    /* From here on all need the same variables, to be evaluated or written. Collective. *stop:
+     * raised where somebody wants to. NULL: they are the same after each step. */
+    mf_status (*settle)(mf_team *team, bool *stop);
     /* This worker cannot go on: others need not wait. */
     void (*failed)(mf_team *team, mf_status why);
 } mf_team_kind;
@@ -44,6 +47,8 @@ struct mf_team {
     const mf_team_kind *kind;
     int rank, size;
     int64_t shards, first_shard, n_shards; /* of a batch, and which are ours; set by join */
+    bool apart; /* a worker's part of a batch is a batch of its own: nothing is exchanged in a step
+                 */
     mf_group *group; /* NULL: there is one process only */
     int64_t timeout_ns; /* of everything that is done together */
 };
@@ -51,6 +56,19 @@ struct mf_team {
 static inline bool mf_team_is_chief(const mf_team *team)
 {
     return !team || team->rank == 0;
+}
+
+/* Shards are dealt out evenly, neighbours to one worker: the first of this rank. */
+static inline int64_t mf_team_first_shard(const mf_team *team, int rank)
+{
+    return team->shards * rank / team->size;
+}
+
+static inline void mf_team_deal_shards(mf_team *team, int64_t shards)
+{
+    team->shards = shards;
+    team->first_shard = mf_team_first_shard(team, team->rank);
+    team->n_shards = mf_team_first_shard(team, team->rank + 1) - team->first_shard;
 }
 
 /* What a collective of the loop carries. */

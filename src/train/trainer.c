@@ -281,6 +281,12 @@ mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options, const mf
                           call->results);
 }
 
+/* Over which results are means. */
+static int64_t samples_of(const mf_trainer *t, const mf_batch *batch)
+{
+    return t->team && t->team->apart ? batch->n : batch->whole;
+}
+
 static mf_status run(mf_trainer *t, const mf_batch *batch)
 {
     mf_names *n = &t->step_names;
@@ -301,7 +307,7 @@ static mf_status run(mf_trainer *t, const mf_batch *batch)
         ((int64_t *)clock.data)[1] = t->step;
         ((int64_t *)clock.data)[2] = batch->place;
         ((float *)rate.data)[0] = mf_schedule_at(&t->schedule, t->step);
-        ((float *)inverse.data)[0] = 1.0f / (float)batch->whole;
+        ((float *)inverse.data)[0] = 1.0f / (float)samples_of(t, batch);
         n->values[at] = &clock;
         n->values[at + 1] = &rate;
         n->values[at + 2] = &inverse;
@@ -314,8 +320,8 @@ static mf_status run(mf_trainer *t, const mf_batch *batch)
     return st;
 }
 
-mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
-                              mf_result *results)
+static mf_status run_batch(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
+                           mf_result *results)
 {
     mf_names *n = &t->step_names;
     mf_tensor *converted;
@@ -324,12 +330,32 @@ mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_bat
     if (st == MF_OK)
         st = run(t, batch);
     mf_tensor_free(converted);
-    if (st != MF_OK)
-        return st;
-    for (int i = 0; i < n->n_fetches; i++)
-        results[i] = (mf_result){ t->graph.reports[i].name,
-                                  mf_report_value(&t->graph.reports[i], n->results[i]->data,
-                                                  n->results[i]->count, batch->whole) };
+    for (int i = 0; st == MF_OK && i < n->n_fetches; i++)
+        results[i].value = mf_report_value(&t->graph.reports[i], n->results[i]->data,
+                                           n->results[i]->count, samples_of(t, batch));
+    return st;
+}
+
+/* A step in which there was nothing to learn: it counts all the same. */
+static mf_status skip_batch(mf_trainer *t)
+{
+    mf_tensor step = { 0 };
+    mf_status st = mf_tensor_alloc(&step, MF_DTYPE_I64, &MF_SCALAR);
+
+    if (st == MF_OK) {
+        ((int64_t *)step.data)[0] = t->step + 1;
+        st = mf_variable_assign(mf_trainer_find(t, "global_step")->variable, &step, true);
+    }
+    mf_tensor_clear(&step);
+    return st;
+}
+
+mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
+                              mf_result *results)
+{
+    for (int i = 0; i < t->graph.n_reports; i++)
+        results[i].name = t->graph.reports[i].name;
+    MF_TRY(samples_of(t, batch) > 0 ? run_batch(t, set, batch, results) : skip_batch(t));
     t->step++;
     t->epoch = batch->epoch;
     t->first = batch->first - batch->place + batch->whole;
