@@ -45,10 +45,11 @@ asan: ## unit tests under the address and undefined-behaviour sanitizers
 	$(call build,asan)
 	@tools/run_sanitized.sh asan $(T)
 
-# What shares anything between threads: runs, queues and other objects with state, the pool, and
-# every op with one thread and several.
+# What shares anything between threads: runs, queues and other objects with state, the pool, every op
+# with one thread and several, threads that train at once, checkpoints written behind the training.
 TSAN := ^runtime_ ^pool_ ^base_cancel ^queue_ ^staging_ ^accumulator_ ^stack_ ^tensor_array ^random \
-	every_op_gives ^data_ ^coordinator_ ^monitored_ ^comm_ ^cluster_
+	every_op_gives ^data_ ^coordinator_ ^monitored_ ^comm_ ^cluster_ \
+	^train_ ^fit_ ^damage_
 
 tsan: ## unit tests of threads and processes under the thread sanitizer
 	@tools/install_packages.sh build test
@@ -75,6 +76,8 @@ soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills,
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(MAKE) --no-print-directory fuzz
 	@tools/run_tf_tests.sh --soak
 	@tests/train/run.py build/meshflow --kills 100
+	$(call build,release,meshflow-kills)
+	@build/release/meshflow-kills 500
 	@tests/train/accuracy.py build/meshflow
 
 engines: ## the cluster engines for the tests with real ones

@@ -14,6 +14,11 @@ if [[ train == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
     echo "# training, against TensorFlow and PyTorch"
     MESHFLOW=build/release/meshflow build/venv/bin/python bench/train.py
 fi
+if [[ comm == *${1:-}* ]]; then
+    tools/make_torch_venv.sh || echo "# without PyTorch: it could not be installed"
+    echo "# sums over processes, against gloo and Open MPI"
+    bench/comm.py
+fi
 if [[ checkpointing == *${1:-}* ]]; then
     echo "# training with checkpoints, without, ratio"
     MESHFLOW=build/release/meshflow bench/checkpointing.py

@@ -46,6 +46,9 @@ MF_API void mf_strategy_close(mf_strategy *strategy);
 /* This process among those that train together. */
 MF_API int mf_strategy_rank(const mf_strategy *strategy);
 MF_API int mf_strategy_size(const mf_strategy *strategy);
+/* It only holds weights for others: mf_fit() serves until training is over, and there is nothing to
+ * evaluate. */
+MF_API bool mf_strategy_serves(const mf_strategy *strategy);
 /* It is the one that writes checkpoints and tells what happens. */
 MF_API bool mf_strategy_is_chief(const mf_strategy *strategy);
 

@@ -64,7 +64,7 @@ static int count(const machine *m, hwloc_obj_type_t type)
 
 static int64_t cache_bytes(const machine *m, hwloc_obj_type_t type)
 {
-    const hwloc_obj_t o = hwloc_get_obj_by_type(m->topology, type, 0);
+    const struct hwloc_obj *o = hwloc_get_obj_by_type(m->topology, type, 0);
 
     return o ? (int64_t)o->attr->cache.size : 0;
 }
@@ -132,7 +132,8 @@ static void print_nodes(const machine *m, mf_buf *out)
     const int n = count(m, HWLOC_OBJ_NUMANODE);
 
     for (int i = 0; i < n; i++) {
-        const hwloc_obj_t o = hwloc_get_obj_by_type(m->topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
+        const struct hwloc_obj *o =
+            hwloc_get_obj_by_type(m->topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
         char cores[256];
 
         cores_of(o->cpuset, cores, sizeof cores);
@@ -204,7 +205,8 @@ static void json_nodes(const machine *m, mf_buf *out)
 
     mf_buf_str(out, ",\"numa_nodes\":[");
     for (int i = 0; i < n; i++) {
-        const hwloc_obj_t o = hwloc_get_obj_by_type(m->topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
+        const struct hwloc_obj *o =
+            hwloc_get_obj_by_type(m->topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
         char cores[256];
 
         cores_of(o->cpuset, cores, sizeof cores);

@@ -265,6 +265,10 @@ static mf_status train(mf_job *job, mf_args *args)
     if (fitted != MF_OK) /* a checkpoint that could not be written is no reason to show nothing */
         mf_error_save(fitted, &why);
     st = fitted == MF_OK || m.loss_known ? MF_OK : fitted;
+    if (mf_strategy_serves(job->strategy)) {
+        mf_progress_deinit(&progress);
+        return fitted;
+    }
     if (st == MF_OK && !mf_args_has(args, "no-test"))
         st = mf_evaluate(job->trainer, job->test, test, &n_test);
     if (st == MF_OK)

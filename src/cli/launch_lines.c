@@ -12,7 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LONGEST_LINE = 1 << 20 }; /* longer ones are broken */
+enum {
+    LONGEST_LINE = 1 << 20, /* longer ones are broken */
+    MOST_READS = 32, /* before others have their turn: more than a pipe can hold */
+};
 
 /* ---- prefixes ---- */
 
@@ -131,7 +134,7 @@ bool mf_lines_read(mf_lines *lines)
 {
     char data[65536];
 
-    while (lines->from >= 0) {
+    for (int i = 0; lines->from >= 0 && i < MOST_READS; i++) {
         const ssize_t n = read(lines->from, data, sizeof data);
 
         if (n > 0) {
@@ -144,7 +147,7 @@ bool mf_lines_read(mf_lines *lines)
             return true;
         }
     }
-    return false;
+    return lines->from >= 0;
 }
 
 void mf_lines_close(mf_lines *lines)

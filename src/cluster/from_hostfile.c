@@ -22,18 +22,32 @@ static const char fix[] = "write a host on each line: 'a', 'a slots=4' or 'a:4'"
 
 /* ---- the file ---- */
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Behind the blanks, and behind the word, that begin at `at`. */
+static const char *skip_blanks(const char *at, const char *end)
+{
+    while (at < end && is_blank(*at))
+        at++;
+    return at;
+}
+
+static const char *skip_word(const char *at, const char *end)
+{
+    while (at < end && !is_blank(*at))
+        at++;
+    return at;
+}
+
 /* "slots=4"; other words of mpirun's (max_slots=8) change nothing here. */
 static bool read_words(const char *at, const char *end, int64_t *slots)
 {
-    while (at < end) {
-        size_t n;
+    while ((at = skip_blanks(at, end)) < end) {
+        const size_t n = (size_t)(skip_word(at, end) - at);
 
-        at += strspn(at, " \t\r");
-        if (at >= end)
-            break;
-        n = strcspn(at, " \t\r\n#");
-        if (n > (size_t)(end - at))
-            n = (size_t)(end - at);
         if (n >= 6 && strncmp(at, "slots=", 6) == 0) {
             if (!mf_number_parse(at + 6, n - 6, 1, MF_CLUSTER_MAX_TASKS, slots))
                 return false;
@@ -65,8 +79,7 @@ static bool add_host(mf_cluster *c, const char *name, int slots, mf_hosts *out)
 static bool read_line(mf_cluster *c, const char *line, const char *end, const char *place,
                       mf_hosts *out)
 {
-    const size_t n = strcspn(line, " \t\r\n#");
-    const size_t word = n > (size_t)(end - line) ? (size_t)(end - line) : n;
+    const size_t word = (size_t)(skip_word(line, end) - line);
     const char *colon = memchr(line, ':', word);
     const size_t host = colon ? (size_t)(colon - line) : word;
     int64_t slots = 1;
@@ -99,10 +112,8 @@ bool mf_hostfile_decode(mf_cluster *c, const char *text, size_t len, const char 
         const char *newline = memchr(text, '\n', (size_t)(stop - text));
         const char *end = newline ? newline : stop;
         const char *hash = memchr(text, '#', (size_t)(end - text));
-        const char *until = hash ? hash : end, *at = text;
+        const char *until = hash ? hash : end, *at = skip_blanks(text, until);
 
-        while (at < until && strchr(" \t\r", *at))
-            at++;
         if (at < until)
             good = read_line(c, at, until, mf_cluster_text(c, "%s:%d", place, line), out) && good;
         text = newline ? newline + 1 : stop;

@@ -4,6 +4,7 @@
 #include "cluster/address.h"
 #include "cluster/resolver.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,6 +48,38 @@ static const char *first_host(const mf_cluster_request *request, mf_cluster *c, 
     return host;
 }
 
+/* The name and the parent of a process; false when it is not to be seen. */
+static bool look_at(int pid, char name[64], int *parent)
+{
+    char path[64], text[512], *end;
+    FILE *f;
+    size_t n;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    f = fopen(path, "re");
+    if (!f)
+        return false;
+    n = fread(text, 1, sizeof text - 1, f);
+    (void)fclose(f);
+    text[n] = '\0';
+    end = strrchr(text, ')'); /* "17 (name) S 1 ...", and a name may have brackets */
+    return end && sscanf(text, "%*d (%63[^)]", name) == 1 && sscanf(end, ") %*c %d", parent) == 1;
+}
+
+/* MPICH names its jobs nowhere, but all processes of a host come from one proxy, if not directly.
+ */
+static int proxy(void)
+{
+    char name[64];
+    int pid = (int)getppid(), parent;
+
+    for (int i = 0; i < 32 && pid > 1 && look_at(pid, name, &parent); i++, pid = parent) {
+        if (strcmp(name, "hydra_pmi_proxy") == 0)
+            return pid;
+    }
+    return (int)getppid();
+}
+
 static void meet(const mf_cluster_request *request, mf_cluster *c, int size)
 {
     const char *name, *id = mf_request_any(request, job_ids, &name);
@@ -56,9 +89,8 @@ static void meet(const mf_cluster_request *request, mf_cluster *c, int size)
         return;
     host = first_host(request, c, size);
     if (!id) {
-        /* All processes here are children of one mpirun (or of its proxy). */
-        id = mf_cluster_text(c, "parent %d", (int)getppid());
-        name = "the parent process";
+        id = mf_cluster_text(c, "proxy %d", proxy());
+        name = "the process that started this";
         if (c->local_size != size)
             host = NULL;
     }
@@ -79,8 +111,11 @@ static void open_mpi_resolve(const mf_cluster_request *request, mf_cluster *c)
         meet(request, c, size);
 }
 
+/* srun --mpi=pmi2 speaks PMI as well, and names the job; Slurm's own variables say more then. */
 static bool mpich_applies(const mf_cluster_request *request)
 {
+    if (mf_request_env(request, "SLURM_STEP_ID") && mf_request_env(request, "PMI_JOBID"))
+        return false;
     return mf_request_env(request, "PMI_RANK") || mf_request_env(request, "PMI_SIZE");
 }
 

@@ -80,16 +80,22 @@ struct mf_group {
     int rank, size;
     int64_t epoch;
     const char *const *names; /* by rank: "worker 2" */
+    /* Is everybody well? Asked before every collective. NULL: nobody can tell. */
+    mf_status (*well)(void *ctx);
     /* Is everybody well, and is there time left? Asked while waiting. NULL: only the deadline
      * counts. Fails as described above. */
     mf_status (*check)(void *ctx, mf_group_wait *w);
     /* A collective has failed here: free the others. The thread's error stays. NULL: nobody can. */
     void (*give_up)(void *ctx, mf_status why);
-    void *ctx; /* of these two */
+    void *ctx; /* of these three */
     int64_t bytes; /* given to others so far */
 };
 
-/* The end of every collective. */
+/* The beginning and the end of every collective. */
+static inline mf_status mf_group_well(const mf_group *g)
+{
+    return g->well ? g->well(g->ctx) : MF_OK;
+}
 static inline mf_status mf_group_done(mf_group *g, mf_status st)
 {
     if (st != MF_OK && g->give_up)
@@ -99,28 +105,34 @@ static inline mf_status mf_group_done(mf_group *g, mf_status st)
 
 static inline mf_status mf_all_reduce(mf_group *g, const mf_reduce *r)
 {
+    MF_TRY(mf_group_well(g));
     return mf_group_done(g, g->kind->all_reduce(g, r));
 }
 static inline mf_status mf_reduce_scatter(mf_group *g, const mf_reduce *r, const int64_t *from)
 {
+    MF_TRY(mf_group_well(g));
     return mf_group_done(g, g->kind->reduce_scatter(g, r, from));
 }
 static inline mf_status mf_all_gather(mf_group *g, const mf_gather *a)
 {
+    MF_TRY(mf_group_well(g));
     return mf_group_done(g, g->kind->all_gather(g, a));
 }
 static inline mf_status mf_broadcast(mf_group *g, const mf_collective *c, int root, void *data,
                                      int64_t size)
 {
+    MF_TRY(mf_group_well(g));
     return mf_group_done(g, g->kind->broadcast(g, c, root, data, size));
 }
 static inline mf_status mf_all_to_all(mf_group *g, const mf_collective *c, const void *data,
                                       const int64_t *sizes, void *out)
 {
+    MF_TRY(mf_group_well(g));
     return mf_group_done(g, g->kind->all_to_all(g, c, data, sizes, out));
 }
 static inline mf_status mf_barrier(mf_group *g, const mf_collective *c)
 {
+    MF_TRY(mf_group_well(g));
     return mf_group_done(g, g->kind->barrier(g, c));
 }
 static inline void mf_group_free(mf_group *g)

@@ -134,6 +134,11 @@ static mf_status check(void *ctx, mf_group_wait *w)
     return mf_net_check_wait(g->net, g->tasks[w->rank], w);
 }
 
+static mf_status well(void *ctx)
+{
+    return mf_net_check(((host_group *)ctx)->net);
+}
+
 static void give_up(void *ctx, mf_status why)
 {
     mf_net_abort(((host_group *)ctx)->net, why);
@@ -180,6 +185,7 @@ static mf_status init(host_group *g, mf_net *net, const int *members, int n, uin
     MF_TRY(open_memory(g, id));
     head = g->shared.head;
     head.check = check;
+    head.well = well;
     head.give_up = give_up;
     head.ctx = g;
     mf_shared_init(&g->shared, g->segment, &head);

@@ -284,6 +284,11 @@ static const mf_group_kind NET = {
     .free = net_free,
 };
 
+static mf_status well(void *ctx)
+{
+    return mf_net_check(ctx);
+}
+
 static void give_up(void *ctx, mf_status why)
 {
     mf_net_abort(ctx, why);
@@ -293,9 +298,13 @@ mf_status mf_net_group_head(mf_net *net, const int *members, int n, mf_group *he
 {
     const char **names = mf_calloc(n, sizeof *names);
 
-    *head = (mf_group){
-        .rank = -1, .size = n, .epoch = net->epoch, .names = names, .give_up = give_up, .ctx = net
-    };
+    *head = (mf_group){ .rank = -1,
+                        .size = n,
+                        .epoch = net->epoch,
+                        .names = names,
+                        .well = well,
+                        .give_up = give_up,
+                        .ctx = net };
     if (!names)
         return MF_NOMEM("a group");
     for (int i = 0; i < n; i++) {

@@ -21,6 +21,14 @@ typedef struct mf_net_group {
 MF_MUST mf_status mf_net_group_head(mf_net *net, const int *members, int n, mf_group *head);
 void mf_group_names_free(mf_group *head);
 
+/* A group made of groups gives each of these an id of its own. */
+static inline uint32_t mf_group_part(uint32_t id, uint32_t part)
+{
+    return id | part << 30;
+}
+/* Can these tasks share memory, by what they have said? (group_auto.c) */
+bool mf_net_same_host(const mf_net *net, int a, int b);
+
 /* Memory until the end of the call, not zeroed, aligned to 64 bytes; NULL and the thread's error.
  */
 void *mf_net_group_alloc(mf_net_group *g, int64_t count, size_t size);

@@ -464,9 +464,33 @@ void mf_net_forget(mf_net *n, uint32_t group)
 
 /* ---- serving, closing ---- */
 
+/* The first request of a peer that has come already; NULL: none. */
+static message *early_request(mf_peer *p)
+{
+    for (message **at = &p->arrived; *at; at = &(*at)->next) {
+        message *m = *at;
+
+        if (m->frame.kind != MF_MESSAGE_REQUEST)
+            continue;
+        *at = m->next;
+        p->unclaimed -= (int64_t)m->frame.size;
+        return m;
+    }
+    return NULL;
+}
+
 void mf_net_serve(mf_net *n, mf_net_serve_fn *fn, void *ctx)
 {
     pthread_mutex_lock(&n->lock);
+    for (int i = 0; fn && i < n->n_tasks; i++) {
+        message *m;
+
+        while ((m = early_request(&n->peers[i])) != NULL) {
+            fn(ctx, i, &m->frame, m->data);
+            m->data = NULL;
+            message_free(m);
+        }
+    }
     n->serve = fn;
     n->serve_ctx = ctx;
     pthread_mutex_unlock(&n->lock);

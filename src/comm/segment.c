@@ -22,8 +22,20 @@
 
 static const uint64_t MAGIC = 0x6d66736567303100; /* "mfseg01" */
 
-MF_PARAM_INT(comm_spin_rounds, 20000, "looks at another member's word before a member sleeps");
+MF_PARAM_INT(comm_spin_rounds, 100,
+             "looks at another member's word before a member lets others run");
+MF_PARAM_INT(comm_yield_rounds, 200, "times that it does so before it sleeps");
 MF_PARAM_INT(comm_check_ms, 20, "how often a waiting member looks whether the others are well");
+
+/* Slots begin on cache lines, and have room for something of every part of a sum, or for every
+ * member. */
+static int64_t round_area(int ranks, int64_t area)
+{
+    const int64_t line = 64 * MF_SEGMENT_SLOTS;
+    const int64_t least = (4096 + 128 * (int64_t)ranks) * MF_SEGMENT_SLOTS;
+
+    return area < least ? least : (area + line - 1) / line * line;
+}
 
 static size_t bytes_needed(int ranks, int64_t area)
 {
@@ -31,7 +43,7 @@ static size_t bytes_needed(int ranks, int64_t area)
         (sizeof(mf_segment_header) + (size_t)ranks * sizeof(mf_segment_words) + 4095) &
         ~(size_t)4095;
 
-    return head + (size_t)(ranks + 1) * 2 * (size_t)area;
+    return head + (size_t)(ranks + 1) * (size_t)area;
 }
 
 /* Those that this process may use, which can be fewer than there are. */
@@ -51,6 +63,7 @@ static mf_status map(int fd, int ranks, int64_t area, mf_segment **out)
         return MF_NOMEM("shared memory");
     s->bytes = bytes_needed(ranks, area);
     s->area = area;
+    s->room = area / MF_SEGMENT_SLOTS - (int64_t)sizeof(mf_segment_slot);
     s->crowded = ranks > processors();
     s->head = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE,
                    fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
@@ -73,6 +86,7 @@ static void fill_head(mf_segment *s, int ranks)
 mf_status mf_segment_new(int ranks, int64_t area, mf_segment **out)
 {
     *out = NULL;
+    area = round_area(ranks, area);
     MF_TRY(map(-1, ranks, area, out));
     fill_head(*out, ranks);
     return MF_OK;
@@ -87,8 +101,9 @@ static mf_status named(mf_segment *s, const char *name)
     return MF_NOMEM("shared memory");
 }
 
-mf_status mf_segment_create(const char *name, int ranks, int64_t area, mf_segment **out)
+mf_status mf_segment_create(const char *name, int ranks, int64_t wanted, mf_segment **out)
 {
+    const int64_t area = round_area(ranks, wanted);
     const int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     mf_segment *s = NULL;
     mf_status st;
@@ -114,8 +129,9 @@ mf_status mf_segment_create(const char *name, int ranks, int64_t area, mf_segmen
     return st;
 }
 
-mf_status mf_segment_open(const char *name, int ranks, int64_t area, mf_segment **out)
+mf_status mf_segment_open(const char *name, int ranks, int64_t wanted, mf_segment **out)
 {
+    const int64_t area = round_area(ranks, wanted);
     const int fd = shm_open(name, O_RDWR | O_CLOEXEC, 0600);
     mf_segment *s = NULL;
     struct stat about;
@@ -188,35 +204,60 @@ void mf_segment_say(mf_segment *s, int rank, atomic_uint *word, unsigned turn)
         futex_wake(word);
 }
 
-static bool reached(atomic_uint *word, unsigned turn)
-{
-    return (int)(atomic_load_explicit(word, memory_order_acquire) - turn) >= 0;
-}
-
 /* Once the one waited for is asked again: it may have come, and gone, while we looked. */
 static mf_status look_around(const mf_group *g, mf_group_wait *w, atomic_uint *word, unsigned turn)
 {
     const mf_status st = g->check ? g->check(g->ctx, w) : mf_group_in_time(g, w);
 
-    return st != MF_OK && reached(word, turn) ? MF_OK : st;
+    return st != MF_OK && mf_segment_reached(word, turn) ? MF_OK : st;
+}
+
+static void pause_a_moment(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* Sleeping and being woken takes longer than most waits, so we look for a while; and let others
+ * have the processor, should they want it: the one we wait for may be among them. When that took
+ * time somebody did, and sleeping is better. */
+static bool comes_soon(const mf_segment *s, atomic_uint *word, unsigned turn)
+{
+    const int64_t spin = s->crowded ? 1 : MF_PARAM(comm_spin_rounds);
+    int64_t now, before;
+
+    for (int64_t i = 0; i < spin; i++) {
+        if (mf_segment_reached(word, turn))
+            return true;
+        pause_a_moment();
+    }
+    now = mf_clock_ns();
+    for (int64_t i = 0; i < MF_PARAM(comm_yield_rounds); i++) {
+        before = now;
+        (void)sched_yield();
+        for (int k = 0; k < 10; k++) {
+            if (mf_segment_reached(word, turn))
+                return true;
+            pause_a_moment();
+        }
+        now = mf_clock_ns();
+        if (now - before > 10000 || s->crowded)
+            break;
+    }
+    return mf_segment_reached(word, turn);
 }
 
 mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective *c, int rank,
                           atomic_uint *word, unsigned turn)
 {
-    const int64_t spin = s->crowded ? 0 : MF_PARAM(comm_spin_rounds);
     const int64_t nap = MF_PARAM(comm_check_ms) > 0 ? MF_PARAM(comm_check_ms) * 1000000 : 1000000;
     atomic_uint *sleepers = &s->head->words[rank].sleepers;
     mf_group_wait wait = { .call = c, .rank = rank };
     mf_status st = MF_OK;
 
-    if (reached(word, turn))
+    if (comes_soon(s, word, turn))
         return MF_OK;
-    for (int64_t i = 0; i < spin; i++) {
-        if (reached(word, turn))
-            return MF_OK;
-        __builtin_ia32_pause();
-    }
     wait.since = mf_clock_ns();
     atomic_fetch_add(sleepers, 1);
     for (;;) {

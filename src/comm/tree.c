@@ -66,13 +66,22 @@ typedef struct sum {
     char scratch[LEVELS][BLOCK_BYTES];
 } sum;
 
+/* Eight words at a time, so that it does not depend on what the compiler dares: `out` may be `a`.
+ */
 #define ADD(NAME, TYPE)                                                                            \
+    typedef TYPE NAME##_vector __attribute__((vector_size(32), aligned(sizeof(TYPE)), may_alias)); \
+                                                                                                   \
     static void NAME(void *out, const void *a, const void *b, int64_t n)                           \
     {                                                                                              \
+        const int64_t width = 32 / (int64_t)sizeof(TYPE);                                          \
         const TYPE *x = a, *y = b;                                                                 \
         TYPE *o = out;                                                                             \
+        int64_t i = 0;                                                                             \
                                                                                                    \
-        for (int64_t i = 0; i < n; i++)                                                            \
+        for (; i + width <= n; i += width)                                                         \
+            *(NAME##_vector *)(o + i) =                                                            \
+                *(const NAME##_vector *)(x + i) + *(const NAME##_vector *)(y + i);                 \
+        for (; i < n; i++)                                                                         \
             o[i] = (TYPE)(x[i] + y[i]);                                                            \
     }
 
@@ -124,6 +133,24 @@ static const char *block_of(sum *s, int64_t lo, int64_t size, int level, char *o
     return out;
 }
 
+static bool covers(int64_t leaves, int64_t lo, int64_t size, const mf_tree_part *parts, int n)
+{
+    const mf_tree_node node = node_at(leaves, lo, size);
+
+    for (int i = 0; i < n; i++) {
+        if (parts[i].node.lo == node.lo && parts[i].node.hi == node.hi)
+            return true;
+    }
+    return size > 1 && covers(leaves, lo, size / 2, parts, n) &&
+           (lo + size / 2 >= leaves || covers(leaves, lo + size / 2, size / 2, parts, n));
+}
+
+bool mf_tree_covers(int64_t leaves, const mf_tree_part *parts, int n)
+{
+    return leaves >= 1 && leaves <= MF_TREE_LEAVES &&
+           covers(leaves, 0, root_size(leaves), parts, n);
+}
+
 mf_status mf_tree_sum(int64_t leaves, mf_tree_node of, const mf_tree_part *parts, int n,
                       mf_dtype dtype, int64_t count, void *out)
 {
@@ -131,6 +158,7 @@ mf_status mf_tree_sum(int64_t leaves, mf_tree_node of, const mf_tree_part *parts
     int64_t size = root_size(leaves);
     sum s;
 
+    MF_ASSERT(leaves <= MF_TREE_LEAVES);
     if (!adder(dtype))
         return MF_FAIL(MF_INVALID_ARGUMENT, "shards of type %s cannot be added",
                        mf_dtype_name(dtype));

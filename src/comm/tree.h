@@ -42,6 +42,9 @@ typedef struct mf_tree_part {
     const void *data;
 } mf_tree_part;
 
+/* Can the sum of all leaves be made of these? For parts that others have told about. */
+bool mf_tree_covers(int64_t leaves, const mf_tree_part *parts, int n);
+
 /* out[0..count) = the sum of all leaves of `of`, made of the parts, which cover it (an assertion).
  * out may be the data of the first part and of no other. Types: float, double, int32, int64; others
  * are INVALID_ARGUMENT. */

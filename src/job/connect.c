@@ -19,12 +19,17 @@ static mf_status write_identity(const mf_strategy_call *call, mf_buf *out)
 mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out)
 {
     const mf_cluster *c = call->cluster;
-    mf_net_task *tasks = MF_ARENA_ARRAY(call->arena, mf_net_task, c->size);
+    const int n = c->size + mf_cluster_count(c, MF_ROLE_PS);
+    mf_net_task *tasks = MF_ARENA_ARRAY(call->arena, mf_net_task, n);
     mf_buf identity = { 0 };
     mf_status st = tasks ? write_identity(call, &identity) : MF_NOMEM("tasks");
 
-    for (int i = 0; st == MF_OK && i < c->size; i++) {
-        const mf_cluster_task *t = mf_cluster_rank(c, i);
+    for (int i = 0; st == MF_OK && i < n; i++) {
+        const mf_cluster_task *t =
+            i < c->size ? mf_cluster_rank(c, i) : mf_cluster_find(c, MF_ROLE_PS, i - c->size);
+
+        if (!t)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "the cluster has no ps task %d", i - c->size);
 
         tasks[i].name = mf_arena_printf(call->arena, "%s %d", mf_role_name(t->role), t->index);
         tasks[i].address = t->address;
@@ -34,13 +39,14 @@ mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out)
     if (st == MF_OK && c->size == 1 && !tasks[0].address) /* nobody will come: any port will do */
         tasks[0].address = "127.0.0.1:0";
     if (st == MF_OK)
-        st = mf_net_open(&(mf_net_options){ .tasks = tasks,
-                                            .n_tasks = c->size,
-                                            .self = c->rank,
-                                            .rendezvous = c->rendezvous,
-                                            .identity = identity.data,
-                                            .timeout_ns = call->timeout_ns },
-                         out);
+        st = mf_net_open(
+            &(mf_net_options){ .tasks = tasks,
+                               .n_tasks = n,
+                               .self = c->rank >= 0 ? c->rank : c->size + mf_cluster_self(c)->index,
+                               .rendezvous = c->rendezvous,
+                               .identity = identity.data,
+                               .timeout_ns = call->timeout_ns },
+            out);
     mf_buf_deinit(&identity);
     return st;
 }
@@ -50,7 +56,9 @@ static mf_status group_of(mf_net *net, const int *members, int n, uint32_t id, c
 {
     const mf_algorithm *const *a = mf_algorithms;
 
-    if (strcmp(how, "auto") == 0 || strcmp(how, "shared") == 0)
+    if (strcmp(how, "auto") == 0)
+        return mf_group_auto(net, members, n, id, out);
+    if (strcmp(how, "shared") == 0)
         return mf_group_host(net, members, n, id, out);
     while (*a && strcmp((*a)->name, how) != 0)
         a++;

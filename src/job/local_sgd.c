@@ -223,6 +223,7 @@ mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out)
                          .rank = call->cluster->rank,
                          .size = call->cluster->size,
                          .timeout_ns = call->timeout_ns,
+                         .lockstep = true,
                          .apart = true };
     st = open_all(l, call);
     if (st == MF_OK) {

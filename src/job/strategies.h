@@ -29,6 +29,7 @@ typedef struct mf_strategy_kind {
 extern const mf_strategy_kind mf_strategies[]; /* name NULL ends it */
 
 MF_MUST mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out); /* workers.c */
+MF_MUST mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out); /* ps.c */
 
 MF_MUST mf_status mf_mirrored_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_central_storage_open(const mf_strategy_call *call, mf_strategy **out);
@@ -44,7 +45,8 @@ MF_MUST mf_status mf_aggregation_read(const mf_options *o, int size, mf_aggregat
 /* This is what it is about. Fails: INVALID_ARGUMENT (not for this model). */
 MF_MUST mf_status mf_aggregation_join(mf_aggregation *a, const mf_trainer *t);
 
-/* The tasks that train together, connected with each other. Owns: mf_net_close(). */
+/* All tasks connected with each other: those that train together first, by rank, then the parameter
+ * servers. Owns: mf_net_close(). */
 MF_MUST mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out);
 /* A group of all of them, of the kind that the setting `collective` names: "auto", "shared", "net"
  * or an algorithm. id: see mf_group_net(). */

@@ -18,6 +18,8 @@ const mf_strategy_kind mf_strategies[] = {
       "{period: int >= 1 = 16, slots: string = 'average', collective: string = 'auto'}",
       "every worker trains by itself; their weights are averaged every so many steps",
       mf_local_sgd_open },
+    { "parameter_server", "{mode: string = 'sync', staleness: int >= 0 = 2}",
+      "servers hold and update the weights; workers push gradients and pull weights", mf_ps_open },
     { 0 },
 };
 
@@ -63,6 +65,11 @@ static mf_status open_kind(const char *text, const mf_strategy_options *o,
         out);
 }
 
+static const char *usual_for(const mf_cluster *cluster)
+{
+    return mf_cluster_count(cluster, MF_ROLE_PS) > 0 ? "parameter_server" : "multi_worker_mirrored";
+}
+
 mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
                            mf_strategy **out)
 {
@@ -81,10 +88,10 @@ mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *opti
     arena = mf_arena_new();
     if (!arena)
         st = MF_NOMEM("a strategy");
-    else if (!strategy && cluster->size <= 1)
+    else if (!strategy && cluster->n_tasks <= 1)
         st = open_alone(out);
     else
-        st = open_kind(strategy ? strategy : "multi_worker_mirrored", o, cluster, arena, out);
+        st = open_kind(strategy ? strategy : usual_for(cluster), o, cluster, arena, out);
     mf_arena_free(arena);
     mf_cluster_free(cluster);
     return st;
@@ -104,6 +111,11 @@ int mf_strategy_rank(const mf_strategy *strategy)
 int mf_strategy_size(const mf_strategy *strategy)
 {
     return strategy && strategy->team ? strategy->team->size : 1;
+}
+
+bool mf_strategy_serves(const mf_strategy *strategy)
+{
+    return strategy && strategy->team && strategy->team->kind->serve;
 }
 
 bool mf_strategy_is_chief(const mf_strategy *strategy)

@@ -123,6 +123,7 @@ mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out)
         return MF_NOMEM("workers");
     w->strategy = (mf_strategy){ .team = &w->team, .close = workers_close };
     w->team = (mf_team){ .kind = &TEAM,
+                         .lockstep = true,
                          .rank = call->cluster->rank,
                          .size = call->cluster->size,
                          .timeout_ns = call->timeout_ns };

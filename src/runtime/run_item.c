@@ -16,17 +16,19 @@ static mf_status deref(mf_tensor *slot)
     return MF_OK;
 }
 
+static mf_status bind_one(const mf_item *item, mf_iteration *it, int i, const mf_tensor **in)
+{
+    *in = item->in[i].constant;
+    if (*in)
+        return MF_OK;
+    *in = &it->slots[item->in[i].slot];
+    return item->in[i].deref ? deref(&it->slots[item->in[i].slot]) : MF_OK;
+}
+
 mf_status mf_item_bind(const mf_item *item, mf_iteration *it, const mf_tensor **in)
 {
-    for (int i = 0; i < item->n_in; i++) {
-        if (item->in[i].constant) {
-            in[i] = item->in[i].constant;
-            continue;
-        }
-        in[i] = &it->slots[item->in[i].slot];
-        if (item->in[i].deref)
-            MF_TRY(deref(&it->slots[item->in[i].slot]));
-    }
+    for (int i = 0; i < item->n_in; i++)
+        MF_TRY(bind_one(item, it, i, &in[i]));
     return MF_OK;
 }
 
@@ -74,12 +76,13 @@ static mf_status run_region(mf_runner *r, const mf_item *item, mf_iteration *it,
 
 static mf_status run_switch(const mf_runner *r, const mf_item *item, mf_iteration *it)
 {
-    const mf_tensor *in[2];
+    const mf_tensor *value, *which;
 
-    MF_TRY(mf_item_bind(item, it, in));
-    if (in[1]->dtype != MF_DTYPE_BOOL || in[1]->count != 1)
+    MF_TRY(bind_one(item, it, 0, &value));
+    MF_TRY(bind_one(item, it, 1, &which));
+    if (which->dtype != MF_DTYPE_BOOL || which->count != 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "The second input must be a scalar");
-    mf_tensor_set(&r->out[*(const uint8_t *)in[1]->data ? 1 : 0], in[0]);
+    mf_tensor_set(&r->out[*(const uint8_t *)which->data ? 1 : 0], value);
     return MF_OK;
 }
 
@@ -97,19 +100,19 @@ static mf_status run_merge(const mf_runner *r, const mf_item *item, mf_iteration
 
 static mf_status run_fetch(const mf_runner *r, const mf_item *item, mf_iteration *it)
 {
-    const mf_tensor *in[1];
+    const mf_tensor *in;
 
-    MF_TRY(mf_item_bind(item, it, in));
-    mf_tensor_set(&r->run->args->results[item->index], in[0]);
+    MF_TRY(bind_one(item, it, 0, &in));
+    mf_tensor_set(&r->run->args->results[item->index], in);
     return MF_OK;
 }
 
 static mf_status pass_on(const mf_runner *r, const mf_item *item, mf_iteration *it)
 {
-    const mf_tensor *in[1];
+    const mf_tensor *in;
 
-    MF_TRY(mf_item_bind(item, it, in));
-    mf_tensor_set(&r->out[0], in[0]);
+    MF_TRY(bind_one(item, it, 0, &in));
+    mf_tensor_set(&r->out[0], in);
     return MF_OK;
 }
 

@@ -121,14 +121,15 @@ static mf_status gather(mf_team *team, int64_t step, int64_t batches, sums *all)
 
 static mf_status collect(mf_trainer *t, mf_dataset *data, int64_t batches, sums *all)
 {
-    const span ours = share_of(t->team, batches);
+    mf_team *team = t->team && t->team->lockstep ? t->team : NULL;
+    const span ours = share_of(team, batches);
 
     MF_TRY(for_each_batch(t, &t->eval_names, data, ours, true, add_row, all));
     if (ours.from == ours.to) { /* to know how long a row is */
         MF_TRY(for_each_batch(t, &t->eval_names, data, (span){ 0, 1 }, true, add_row, all));
         mf_buf_clear(&all->rows);
     }
-    return t->team && t->team->group ? gather(t->team, t->step, batches, all) : MF_OK;
+    return team ? gather(team, t->step, batches, all) : MF_OK;
 }
 
 /* Report by report: the column of all rows that begins at *at. */

@@ -21,7 +21,8 @@ typedef struct fit {
     mf_hook *hooks; /* the caller's, then ours */
     int64_t total; /* steps of the whole training */
     int64_t saved; /* step of the last checkpoint */
-    bool stop; /* somebody of the team wanted to */
+    bool stop; /* somebody of the team wanted to, or there is nothing left */
+    int64_t batch, per_epoch; /* samples of a batch; batches of an epoch */
     mf_result results[MF_MAX_RESULTS];
 } fit;
 
@@ -139,6 +140,8 @@ static mf_status save(fit *f)
     if (!f->checkpoints || f->saved == f->t->step)
         return MF_OK;
     f->saved = f->t->step;
+    if (f->t->team && f->t->team->kind->before_save)
+        MF_TRY(f->t->team->kind->before_save(f->t->team, f->t));
     if (f->ledger) /* a checkpoint may not know of more than the ledger */
         check_ledger(f, mf_ledger_flush(f->ledger, false));
     mf_hook_loop_flush(&f->loop); /* who goes on from here has the events up to here */
@@ -169,12 +172,30 @@ static mf_status after_batch(fit *f, const mf_step_report *report)
     return f->o.save_steps == 0 ? save(f) : MF_OK;
 }
 
+/* Each worker has batches of its own: go to the next one. */
+static mf_status take_lease(fit *f)
+{
+    mf_trainer *t = f->t;
+    int64_t batch;
+
+    MF_TRY(t->team->kind->lease(t->team, f->total, &batch, &f->stop));
+    if (f->stop)
+        return MF_OK;
+    t->step = batch;
+    return mf_iterator_seek(f->it, batch / f->per_epoch, batch % f->per_epoch * f->batch);
+}
+
 static mf_status one_step(fit *f)
 {
     mf_trainer *t = f->t;
     const mf_batch *batch;
     mf_step_report report = { .results = f->results, .n_results = t->graph.n_reports };
 
+    if (t->team && t->team->kind->lease) {
+        MF_TRY(take_lease(f));
+        if (f->stop)
+            return MF_OK;
+    }
     MF_TRY(mf_iterator_next(f->it, &batch));
     if (t->team)
         MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, atomic_load(&t->stop)));
@@ -207,6 +228,8 @@ static mf_status prepare(fit *f)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to train on is empty");
     f->total = f->o.steps > 0 ? f->o.steps : epochs * per_epoch;
     f->t->schedule.total = f->total;
+    f->batch = batch < mf_dataset_count(f->train) ? batch : mf_dataset_count(f->train);
+    f->per_epoch = per_epoch;
     if (!mf_team_is_chief(team))
         f->o.out = NULL; /* one writes for all */
     if (f->o.out && f->o.resume)
@@ -220,7 +243,7 @@ static mf_status prepare(fit *f)
     }
     if (f->o.out)
         MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));
-    if (f->o.out)
+    if (f->o.out && !(team && team->kind->lease))
         open_ledger(f, &order);
     f->saved = f->o.resume ? f->t->step : -1;
     MF_TRY(add_hooks(f));
@@ -243,6 +266,8 @@ static mf_status run(fit *f)
             return st;
     }
     MF_TRY(settle(f));
+    if (f->t->team && f->t->team->kind->finish)
+        MF_TRY(f->t->team->kind->finish(f->t->team, f->t));
     return save(f);
 }
 
@@ -264,6 +289,8 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     mf_error why;
     bool failed;
 
+    if (t->team && t->team->kind->serve)
+        return t->team->kind->serve(t->team, t);
     if (options)
         f.o = *options;
     atomic_store(&t->stop, false);

@@ -48,6 +48,7 @@ typedef struct mf_optimizer_kind {
     const char *about;
     void (*apply)(const mf_update *u);
     void (*finish)(mf_updates *all); /* once, after all weights; NULL: nothing */
+    bool whole; /* it looks at a weight as a whole, not at each element by itself */
 } mf_optimizer_kind;
 
 extern const mf_optimizer_kind mf_optimizers[]; /* name NULL ends it */

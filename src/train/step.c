@@ -17,6 +17,7 @@
 #include "train/loss_scale.h"
 #include "train/precision.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* What a shard gives, in one list, and how it is joined. */
@@ -25,13 +26,6 @@ typedef struct results {
     mf_buf join, types; /* "'sum','concat'", "float,int32" */
 } results;
 
-/* A gradient while it is on its way from the shards to its weight. */
-typedef struct pending {
-    mf_weight *weight;
-    int at; /* in the list of results: the gradient, or that of the rows */
-    int ids; /* the rows' numbers; -1: the whole weight */
-} pending;
-
 typedef struct builder {
     mf_step_graph *s;
     mf_model *model;
@@ -39,8 +33,6 @@ typedef struct builder {
     mf_arena *arena;
     const mf_compile_options *options;
     results results;
-    pending *pending;
-    int n_pending;
     mf_output dy; /* gradient of the sum of losses: one by the samples, perhaps scaled */
     mf_loss_scale scale;
     mf_node *map; /* the _ShardMap */
@@ -188,12 +180,12 @@ static mf_output flat(const builder *b, mf_output x)
 
 static mf_status add_gradient(builder *b, mf_weight *w, const mf_lookup *lookup, mf_output dx)
 {
-    pending *p = &b->pending[b->n_pending];
+    mf_gradient *p = &b->s->gradients[b->s->n_gradients];
 
     if (!dx.node) /* nothing of the loss depends on it */
         return MF_OK;
-    *p = (pending){ .weight = w, .at = b->results.list.n, .ids = -1 };
-    b->n_pending++;
+    *p = (mf_gradient){ .weight = w, .at = b->results.list.n, .ids = -1 };
+    b->s->n_gradients++;
     if (!lookup)
         return add_result(b, dx, "sum");
     MF_TRY(add_result(b, flat_rows(b, w, dx), "concat"));
@@ -209,8 +201,8 @@ static mf_status add_gradients(builder *b)
 
     MF_TRY(list_sources(b, &xs));
     dxs = MF_ARENA_ARRAY(b->arena, mf_output, xs.n);
-    b->pending = MF_ARENA_ARRAY(b->arena, pending, xs.n);
-    if (!dxs || !b->pending)
+    b->s->gradients = MF_ARENA_ARRAY(b->arena, mf_gradient, xs.n);
+    if (!dxs || !b->s->gradients)
         return MF_NOMEM("gradients");
     if (xs.n == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the model has no weights to train");
@@ -255,19 +247,22 @@ static void list_types(const mf_outputs *list, int from, int to, mf_buf *out)
 
 static int64_t bytes_of(const builder *b, int result)
 {
-    for (int i = 0; i < b->n_pending; i++) {
-        if (b->pending[i].at == result)
-            return mf_shape_span(&b->pending[i].weight->shape, 0,
-                                 b->pending[i].weight->shape.rank) *
-                   (int64_t)mf_dtype_cell(b->pending[i].weight->dtype);
+    for (int i = 0; i < b->s->n_gradients; i++) {
+        const mf_gradient *g = &b->s->gradients[i];
+
+        if (g->at == result)
+            return mf_shape_span(&g->weight->shape, 0, g->weight->shape.rank) *
+                   (int64_t)mf_dtype_cell(g->weight->dtype);
     }
     return 0; /* little */
 }
 
 static bool is_rows(const builder *b, int result)
 {
-    for (int i = 0; i < b->n_pending; i++) {
-        if (b->pending[i].ids >= 0 && (b->pending[i].at == result || b->pending[i].ids == result))
+    for (int i = 0; i < b->s->n_gradients; i++) {
+        const mf_gradient *g = &b->s->gradients[i];
+
+        if (g->ids >= 0 && (g->at == result || g->ids == result))
             return true;
     }
     return false;
@@ -303,6 +298,8 @@ static mf_status fill_buckets(builder *b, mf_buf *text)
     for (int i = 0; i < n; i++)
         mf_buf_printf(text, "%s%lld", i ? "," : "", (long long)bucket[i]);
     b->s->n_buckets = (int)id + 1;
+    b->s->n_results = n;
+    b->s->bucket = bucket;
     return mf_buf_finish(text);
 }
 
@@ -368,35 +365,51 @@ static mf_output regularised(const builder *b, const mf_weight *w, mf_output g)
 
 static mf_status update_weights(builder *b)
 {
-    mf_update *updates = MF_ARENA_ARRAY(b->arena, mf_update, b->n_pending);
+    const int n = b->s->n_gradients;
+    mf_update *updates = MF_ARENA_ARRAY(b->arena, mf_update, n);
 
     if (!updates)
         return MF_NOMEM("updates");
-    for (int i = 0; i < b->n_pending; i++) {
-        const pending *p = &b->pending[i];
+    for (int i = 0; i < n; i++) {
+        const mf_gradient *g = &b->s->gradients[i];
         mf_update *u = &updates[i];
 
-        *u =
-            (mf_update){ .all = &b->s->updates, .weight = p->weight, .gradient = joined(b, p->at) };
-        if (p->ids >= 0) {
-            u->ids = joined(b, p->ids);
+        *u = (mf_update){ .all = &b->s->updates, .weight = g->weight, .gradient = g->value };
+        if (g->rows.node) {
+            u->ids = g->rows;
             sum_rows(b, u);
         }
     }
-    MF_TRY(mf_loss_scale_undo(&b->scale, &b->s->updates, updates, b->n_pending));
-    for (int i = 0; i < b->n_pending; i++) {
+    MF_TRY(mf_loss_scale_undo(&b->scale, &b->s->updates, updates, n));
+    for (int i = 0; i < n; i++) {
         if (!updates[i].ids.node)
             updates[i].gradient = regularised(b, updates[i].weight, updates[i].gradient);
     }
     if (b->options->clip)
-        MF_TRY(mf_clip(b->graph, b->options->clip, updates, b->n_pending));
-    for (int i = 0; i < b->n_pending; i++)
+        MF_TRY(mf_clip(b->graph, b->options->clip, updates, n));
+    for (int i = 0; i < n; i++)
         mf_update_weight(&updates[i]);
     b->s->weights = updates;
-    b->s->n_weights = b->n_pending;
+    b->s->n_weights = n;
     if (b->s->updates.kind->finish)
         b->s->updates.kind->finish(&b->s->updates);
     return mf_graph_status(b->graph);
+}
+
+/* What the server has made of them. The optimizer's ops stand in the graph all the same: its slots
+ * are ours too, for checkpoints. */
+static void assign_weights(builder *b)
+{
+    b->s->updates.n_done = 0;
+    for (int i = 0; i < b->s->n_gradients; i++) {
+        const mf_gradient *g = &b->s->gradients[i];
+        const mf_output node = g->rows.node ? mf_apply(b->graph, "ResourceScatterUpdate",
+                                                       MF_IN(g->weight->handle, g->rows, g->value))
+                                            : mf_apply(b->graph, "AssignVariableOp",
+                                                       MF_IN(g->weight->handle, g->value));
+
+        mf_updates_add(&b->s->updates, node);
+    }
 }
 
 static void update_moving(builder *b)
@@ -471,20 +484,37 @@ static void add_init(builder *b)
 
 /* ---- the whole ---- */
 
-static mf_status build(builder *b)
+static void find_gradients(builder *b)
+{
+    for (int i = 0; i < b->s->n_gradients; i++) {
+        mf_gradient *g = &b->s->gradients[i];
+
+        g->value = joined(b, g->at);
+        if (g->ids >= 0)
+            g->rows = joined(b, g->ids);
+    }
+}
+
+static mf_status check_role(const builder *b)
+{
+    if (b->s->role == MF_STEP_PULLS && b->scale.factor.node)
+        return MF_FAIL(MF_UNIMPLEMENTED, "fp16 needs workers that update by themselves, for the "
+                                         "scale of the loss; use bf16, or another strategy");
+    return MF_OK;
+}
+
+static mf_status build_model(builder *b)
 {
     mf_step_graph *s = b->s;
     mf_precision precision;
 
-    MF_TRY(mf_updates_begin(&s->updates, b->model, b->options));
     if (!b->model->output.node)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the model has no output; call mf_model_output()");
-    s->learning_rate = placeholder(b, "learning_rate", MF_DTYPE_F32, "[]");
     s->inverse = placeholder(b, "one_by_samples", MF_DTYPE_F32, "[]");
-    s->updates.learning_rate = s->learning_rate;
     MF_TRY(mf_precision_parse(b->options->precision, b->arena, &precision));
     MF_TRY(mf_precision_apply(b->model, &precision));
     mf_loss_scale_init(&b->scale, &s->updates, &precision);
+    MF_TRY(check_role(b));
     b->dy = b->scale.factor.node ? op2(b, "Mul", s->inverse, b->scale.factor) : s->inverse;
     MF_TRY(add_reports(b));
     MF_TRY(add_moving(b));
@@ -492,9 +522,66 @@ static mf_status build(builder *b)
     MF_TRY(map_shards(b));
     for (int i = 0; i < s->n_reports; i++)
         s->reports[i].of_step = joined(b, i);
+    find_gradients(b);
     guard_updates(b);
+    return MF_OK;
+}
+
+/* Gradients come from outside: one for each weight, or for each time that rows are looked up. */
+static mf_status feed_gradient(builder *b, mf_weight *w, bool rows)
+{
+    mf_step_graph *s = b->s;
+    mf_gradient *g = &s->gradients[s->n_gradients];
+    mf_shape shape = w->shape;
+    char name[64], text[MF_SHAPE_TEXT];
+
+    *g = (mf_gradient){ .weight = w, .at = -1, .ids = -1 };
+    if (rows)
+        shape.dims[0] = -1;
+    (void)snprintf(name, sizeof name, "gradient/%d", s->n_gradients);
+    g->value = placeholder(b, name, w->dtype, mf_shape_text(&shape, text));
+    (void)snprintf(name, sizeof name, "rows/%d", s->n_gradients);
+    if (rows)
+        g->rows = placeholder(b, name, MF_DTYPE_I64, "[?]");
+    s->n_gradients++;
+    return mf_graph_status(b->graph);
+}
+
+static mf_status feed_gradients(builder *b)
+{
+    int64_t n = b->model->n_weights;
+
+    for (int64_t i = 0; i < b->model->n_weights; i++) {
+        for (const mf_lookup *k = b->model->weights[i]->lookups; k; k = k->next)
+            n++;
+    }
+    b->s->gradients = MF_ARENA_ARRAY(b->arena, mf_gradient, n);
+    if (!b->s->gradients)
+        return MF_NOMEM("gradients");
+    for (int64_t i = 0; i < b->model->n_weights; i++) {
+        mf_weight *w = b->model->weights[i];
+
+        if (!w->lookups)
+            MF_TRY(feed_gradient(b, w, false));
+        for (const mf_lookup *k = w->lookups; k; k = k->next)
+            MF_TRY(feed_gradient(b, w, true));
+    }
+    return MF_OK;
+}
+
+static mf_status build(builder *b)
+{
+    mf_step_graph *s = b->s;
+
+    MF_TRY(mf_updates_begin(&s->updates, b->model, b->options));
+    s->learning_rate = placeholder(b, "learning_rate", MF_DTYPE_F32, "[]");
+    s->updates.learning_rate = s->learning_rate;
+    MF_TRY(s->role == MF_STEP_SERVES ? feed_gradients(b) : build_model(b));
     MF_TRY(update_weights(b));
-    update_moving(b);
+    if (s->role == MF_STEP_PULLS)
+        assign_weights(b);
+    if (s->role != MF_STEP_SERVES)
+        update_moving(b);
     mf_loss_scale_adjust(&b->scale, &s->updates);
     count_steps(b);
     s->train = target(b, "train", s->updates.done, s->updates.n_done);
@@ -502,7 +589,8 @@ static mf_status build(builder *b)
     return mf_graph_status(b->graph);
 }
 
-mf_status mf_step_graph_init(mf_step_graph *s, mf_model *model, const mf_compile_options *options)
+mf_status mf_step_graph_init(mf_step_graph *s, mf_model *model, const mf_compile_options *options,
+                             mf_step_role role)
 {
     builder b = { .s = s,
                   .model = model,
@@ -511,7 +599,7 @@ mf_status mf_step_graph_init(mf_step_graph *s, mf_model *model, const mf_compile
                   .options = options };
     mf_status st = mf_model_status(model);
 
-    *s = (mf_step_graph){ .model = model };
+    *s = (mf_step_graph){ .model = model, .role = role };
     if (st == MF_OK)
         st = build(&b);
     mf_buf_deinit(&b.results.join);

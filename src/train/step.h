@@ -15,6 +15,22 @@ typedef struct mf_report {
     mf_output of_step; /* in training, over all shards */
 } mf_report;
 
+/* A gradient on its way from the shards to its weight. */
+typedef struct mf_gradient {
+    mf_weight *weight;
+    int at; /* which result of the map it is: of the weight, or of rows */
+    int ids; /* the rows' numbers; -1: the whole weight */
+    mf_output value, rows; /* of all shards; rows: their numbers */
+} mf_gradient;
+
+/* Who updates. */
+typedef enum mf_step_role {
+    MF_STEP_UPDATES, /* we do: what comes out of the map are sums */
+    MF_STEP_PULLS, /* a server does: what comes out of the map in place of gradients are the new
+                      weights (or rows and their numbers), and they are assigned */
+    MF_STEP_SERVES, /* for others: gradients are fed, "gradient/0", "rows/0" ... in order */
+} mf_step_role;
+
 typedef struct mf_step_graph {
     mf_model *model;
     mf_output label, learning_rate;
@@ -24,7 +40,12 @@ typedef struct mf_step_graph {
     int n_weights;
     mf_report reports[MF_MAX_RESULTS]; /* loss first */
     int n_reports;
-    int n_buckets; /* of what is exchanged with other workers */
+    mf_step_role role;
+    mf_gradient *gradients; /* in the order of the weights */
+    int n_gradients;
+    int n_results; /* of the map: reports, moving statistics, gradients */
+    int64_t *bucket; /* by result: with which others it is exchanged with other workers */
+    int n_buckets;
     mf_output global_step; /* its handle */
     mf_node *train, *init; /* targets */
 } mf_step_graph;
@@ -33,7 +54,7 @@ enum { MF_DEFAULT_SHARDS = 8 };
 
 /* Owns: the graph's arena, except what mf_step_graph_deinit() frees. */
 MF_MUST mf_status mf_step_graph_init(mf_step_graph *s, mf_model *model,
-                                     const mf_compile_options *options);
+                                     const mf_compile_options *options, mf_step_role role);
 void mf_step_graph_deinit(mf_step_graph *s);
 
 #endif

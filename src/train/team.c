@@ -55,5 +55,5 @@ mf_status mf_team_align(mf_team *team, mf_trainer *t)
     t->first = place[2];
     for (int64_t i = 0; i < t->n_trained; i++)
         MF_TRY(align_variable(team, &t->trained[i], t->step));
-    return MF_OK;
+    return team->kind->aligned ? team->kind->aligned(team, t) : MF_OK;
 }

@@ -41,14 +41,27 @@ typedef struct mf_team_kind {
     mf_status (*settle)(mf_team *team, bool *stop);
     /* This worker cannot go on: others need not wait. */
     void (*failed)(mf_team *team, mf_status why);
+    /* All workers have the chief's variables. May be NULL. */
+    mf_status (*aligned)(mf_team *team, struct mf_trainer *t);
+    /* The chief is about to save: let its variables be those of the job. May be NULL. */
+    mf_status (*before_save)(mf_team *team, struct mf_trainer *t);
+    /* Which batch of the training is next for this worker, counted from 0; *over: none. NULL: all
+     * workers share every batch. */
+    mf_status (*lease)(mf_team *team, int64_t total, int64_t *batch, bool *over);
+    /* This worker has done its last step. All of them do the same from here on. May be NULL. */
+    mf_status (*finish)(mf_team *team, struct mf_trainer *t);
+    /* Instead of training: serve until it is over. NULL: this is a worker. */
+    mf_status (*serve)(mf_team *team, struct mf_trainer *t);
 } mf_team_kind;
 
 struct mf_team {
     const mf_team_kind *kind;
     int rank, size;
-    int64_t shards, first_shard, n_shards; /* of a batch, and which are ours; set by join */
+    bool lockstep; /* all workers do the same at the same time: they may share an evaluation */
+    bool pulls; /* weights come back from the exchange instead of gradients */
     bool apart; /* a worker's part of a batch is a batch of its own: nothing is exchanged in a step
                  */
+    int64_t shards, first_shard, n_shards; /* of a batch, and which are ours; set by join */
     mf_group *group; /* NULL: there is one process only */
     int64_t timeout_ns; /* of everything that is done together */
 };

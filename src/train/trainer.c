@@ -131,7 +131,8 @@ static mf_status start(mf_trainer *t)
     const mf_session_options session = { .disable = t->options.disable };
     double rate = t->options.learning_rate;
 
-    MF_TRY(mf_step_graph_init(&t->graph, t->model, &t->options));
+    MF_TRY(mf_step_graph_init(&t->graph, t->model, &t->options,
+                              t->team && t->team->pulls ? MF_STEP_PULLS : MF_STEP_UPDATES));
     if (rate == 0.0)
         rate = mf_options_float(&t->graph.updates.o, "learning_rate");
     MF_TRY(mf_schedule_parse(t->options.schedule, rate, t->arena, &t->schedule));

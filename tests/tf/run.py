@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Meshflow against TensorFlow: signatures, ops, gradients, layers, training, its loop, checkpoints, data files, graphs, programs.
+"""Meshflow against TensorFlow: signatures, ops, gradients, layers, training, its loop, checkpoints, data files, clusters, graphs, programs.
 
 Usage: run.py [--soak] [--seed N] [--filter TEXT] [--jobs N] [--table FILE]
 
@@ -22,6 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import checkpoints  # noqa: E402
+import cluster  # noqa: E402
 import control_flow  # noqa: E402
 import coverage  # noqa: E402
 import models  # noqa: E402
@@ -119,6 +120,7 @@ def units(args):
     out += [dict(kind="checkpoint", name=n) for n in checkpoints.names()]
     out += [dict(kind="data", name=n) for n in data.names()]
     out += [dict(kind="loop", name=n) for n in loop.NAMES]
+    out += [dict(kind="cluster", name=n) for n in cluster.NAMES]
     out += [dict(kind="graphs", name=str(i), count=args.graphs_per_unit)
             for i in range(args.graphs // args.graphs_per_unit)]
     out += [dict(kind="program", name=n) for n in programs.applicable()]
@@ -130,7 +132,7 @@ def units(args):
 def title(unit, r):
     name = {"signature": "signature of %s", "op": "%s", "gradient": "gradient of %s",
             "graphs": "random graphs %s", "model": "as Keras: %s", "training": "training: %s",
-            "data": "data files: %s", "checkpoint": "checkpoints: %s", "loop": "loop: %s",
+            "data": "data files: %s", "checkpoint": "checkpoints: %s", "loop": "loop: %s", "cluster": "cluster: %s",
             "control": "gradients through control flow: %s", "program": "program %s"}[unit["kind"]] % unit["name"]
     if unit["kind"] in ("op", "gradient", "graphs"):
         name += ": %d cases equal, %d refused by both" % (r.get("compared", 0), r.get("refused", 0))

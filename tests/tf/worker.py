@@ -60,6 +60,9 @@ def run(unit):
     if kind == "data":
         import data
         return data.check(name)
+    if kind == "cluster":
+        import cluster
+        return cluster.check(name)
     if kind == "loop":
         import loop
         return loop.check(name)

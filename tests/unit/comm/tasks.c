@@ -19,7 +19,9 @@ mf_status test_task_open(const test_tasks *t, int self, mf_net **out)
             (void)snprintf(addresses[i], sizeof addresses[i], "test-%d-%d", (int)getpid(), i);
         tasks[i] = (mf_net_task){ names[i], addresses[i] };
     }
-    (void)snprintf(host, sizeof host, "host %d", t->hosts > 0 ? self * t->hosts / t->n : 0);
+    if (t->hosts > 0)
+        (void)snprintf(host, sizeof host, "host %d",
+                       t->in_turn ? self % t->hosts : self * t->hosts / t->n);
     return mf_net_open(&(mf_net_options){ .tasks = tasks,
                                           .n_tasks = t->n,
                                           .self = self,

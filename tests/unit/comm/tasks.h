@@ -12,7 +12,8 @@ enum { TEST_TASKS_MAX = 8 };
 typedef struct test_tasks {
     int n;
     const char *tag; /* of addresses; NULL: of this process */
-    int hosts; /* tasks are spread over so many made-up hosts, evenly; 0: this one */
+    int hosts; /* tasks are spread over so many made-up hosts; 0: this one */
+    bool in_turn; /* one task here, one there; else neighbours are on one host */
     bool (*run)(mf_net *net, void *arg);
     void *arg;
 } test_tasks;

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Sums over processes of one host against gloo (PyTorch) and Open MPI, where they are installed. One
+row each: subject, size, ours, the peer, ratio (above 1: we are better), and the ratio of the best
+tenths, which a busy machine disturbs less.
+
+Usage: comm.py [--processes 2,4] [--rounds 5] [--sizes 4096,...]
+
+Open MPI is not installed for this: `apt install openmpi-bin libopenmpi-dev` brings it in. Rounds
+alternate between us and the peers; medians are compared.
+"""
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.join(os.path.dirname(HERE), "build")
+
+
+class Worker:
+    """A process that answers a number of bytes with seconds: the median and the best tenth."""
+
+    def __init__(self, name, command):
+        self.name = name
+        self.p = subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL)
+
+    def seconds(self, size):
+        self.p.stdin.write("%d\n" % size)
+        self.p.stdin.flush()
+        line = self.p.stdout.readline()
+        if not line:
+            raise RuntimeError("%s has ended" % self.name)
+        return [float(x) for x in line.split()]
+
+    def close(self):
+        self.p.stdin.close()
+        self.p.wait()
+
+
+def peers(n):
+    python = os.path.join(BUILD, "venv-torch", "bin", "python")
+    if os.path.exists(python):
+        yield Worker("gloo", [python, os.path.join(HERE, "peer_gloo.py"), str(n)])
+    else:
+        print("# without gloo: there is no PyTorch (tools/make_torch_venv.sh)")
+    if shutil.which("mpicc") and shutil.which("mpirun"):
+        program = os.path.join(BUILD, "bench-mpi-allreduce")
+        subprocess.run(["mpicc", "-O2", "-o", program, os.path.join(HERE, "mpi", "allreduce.c")],
+                       check=True)
+        yield Worker("openmpi", ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(n),
+                                 program])
+    else:
+        print("# without Open MPI: openmpi-bin and libopenmpi-dev are not installed")
+
+
+def text(size):
+    return "%d MB" % (size >> 20) if size >= 1 << 20 else "%d KB" % (size >> 10)
+
+
+def compare(n, sizes, rounds):
+    program = os.path.join(BUILD, "release", "bench", "allreduce")
+    ours = [Worker(way, [program, str(n), way]) for way in ("memory", "sockets")]
+    others = list(peers(n))
+    for size in sizes:
+        times = {w: [] for w in ours + others}
+        for _ in range(rounds):
+            for w in times:
+                times[w].append(w.seconds(size))
+        usual = {w: statistics.median(x[0] for x in t) for w, t in times.items()}
+        lucky = {w: statistics.median(x[1] for x in t) for w, t in times.items()}
+        for w in ours:
+            for p in others:
+                print("%-34s %-8s %10.1f %10.1f us %8.2f    %8.2f" %
+                      ("all-reduce %s, %d / %s" % (w.name, n, p.name), text(size), usual[w] * 1e6,
+                       usual[p] * 1e6, usual[p] / usual[w], lucky[p] / lucky[w]), flush=True)
+    for w in ours + others:
+        w.close()
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--processes", default="2,4")
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--sizes", default="4096,65536,1048576,16777216,67108864")
+    a = p.parse_args()
+    print("# load %s" % " ".join("%.1f" % x for x in os.getloadavg()))
+    for n in a.processes.split(","):
+        compare(int(n), [int(s) for s in a.sizes.split(",")], a.rounds)
+
+
+main()

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps.c - strategy parameter_server: workers compute, servers hold and update the weights. */
+#include "job/ps.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef struct ps_job {
+    mf_strategy strategy; /* first */
+    mf_team team;
+    mf_net *net;
+    int n_workers, n_servers, index; /* index: among the servers; -1: a worker */
+    mf_ps_mode mode;
+    mf_ps_client *client;
+    bool began; /* servers wait for what we say */
+    bool stop; /* somebody wants to */
+    int64_t start; /* batches that were done before this training was begun or resumed */
+} ps_job;
+
+static ps_job *of_team(mf_team *team)
+{
+    return (ps_job *)(void *)((char *)team - offsetof(ps_job, team));
+}
+
+/* ---- a worker ---- */
+
+static mf_status ps_join(mf_team *team, mf_trainer *t)
+{
+    ps_job *j = of_team(team);
+    const int64_t shards = t->options.shards;
+    const int64_t first = j->mode.sync ? shards * team->rank / team->size : 0;
+    const int64_t end = j->mode.sync ? shards * (team->rank + 1) / team->size : shards;
+
+    team->shards = shards;
+    if (j->index >= 0)
+        return MF_OK;
+    MF_TRY(mf_ps_client_new(j->net, j->n_workers, j->n_servers, t, &j->mode, first, end - first,
+                            team->timeout_ns, &j->client));
+    team->first_shard = first;
+    team->n_shards = end - first;
+    mf_session_set_exchange(t->session, mf_rounds_exchange(mf_ps_client_rounds(j->client)));
+    return MF_OK;
+}
+
+static mf_status ps_begin_step(mf_team *team, int64_t step, int64_t samples, bool wants_stop)
+{
+    return mf_rounds_begin_step(mf_ps_client_rounds(of_team(team)->client), step, samples,
+                                wants_stop);
+}
+
+static mf_status ps_end_step(mf_team *team, bool *stop)
+{
+    ps_job *j = of_team(team);
+
+    j->stop |= mf_ps_client_wants_stop(j->client);
+    *stop = j->stop;
+    return MF_OK;
+}
+
+static void ps_failed(mf_team *team, mf_status why)
+{
+    mf_net_abort(of_team(team)->net, why);
+}
+
+/* The chief's variables are those of the job: servers begin with them. */
+static mf_status ps_aligned(mf_team *team, mf_trainer *t)
+{
+    ps_job *j = of_team(team);
+
+    if (team->rank == 0)
+        MF_TRY(mf_ps_client_set(j->client));
+    j->start = t->step;
+    j->began = true;
+    return mf_team_meet(team, t->step, "the servers' beginning");
+}
+
+static mf_status ps_before_save(mf_team *team, mf_trainer *t)
+{
+    (void)t;
+    return mf_ps_client_get(of_team(team)->client);
+}
+
+static mf_status ps_lease(mf_team *team, int64_t total, int64_t *batch, bool *over)
+{
+    ps_job *j = of_team(team);
+    const mf_ps_lease lease = { .start = j->start, .total = total };
+
+    MF_TRY(mf_ps_client_lease(j->client, &lease, batch));
+    *over = *batch < 0 || j->stop;
+    return MF_OK;
+}
+
+/* All have done their last step: everybody gets what has come of it. */
+static mf_status ps_finish(mf_team *team, mf_trainer *t)
+{
+    ps_job *j = of_team(team);
+
+    const mf_collective c = mf_team_call(team, 0, "the last step of all workers");
+    int64_t mine = t->step, *steps = mf_calloc(team->size, sizeof *steps);
+    mf_status st = steps ? mf_group_sizes(team->group, &c, mine, steps) : MF_NOMEM("workers");
+
+    for (int r = 0; st == MF_OK && r < team->size; r++)
+        t->step = steps[r] > t->step ? steps[r] : t->step;
+    mf_free(steps);
+    MF_TRY(st);
+    MF_TRY(mf_ps_client_get(j->client));
+    team->lockstep = true;
+    return mf_team_meet(team, t->step, "the last weights");
+}
+
+static mf_status ps_serve(mf_team *team, mf_trainer *t)
+{
+    ps_job *j = of_team(team);
+
+    return mf_ps_serve(&(mf_ps_server_options){ .net = j->net,
+                                                .n_workers = j->n_workers,
+                                                .index = j->index,
+                                                .n_servers = j->n_servers,
+                                                .mode = j->mode,
+                                                .timeout_ns = team->timeout_ns },
+                       t);
+}
+
+static const mf_team_kind WORKER = { .join = ps_join,
+                                     .begin_step = ps_begin_step,
+                                     .end_step = ps_end_step,
+                                     .failed = ps_failed,
+                                     .aligned = ps_aligned,
+                                     .before_save = ps_before_save };
+static const mf_team_kind LEASING_WORKER = { .join = ps_join,
+                                             .begin_step = ps_begin_step,
+                                             .end_step = ps_end_step,
+                                             .failed = ps_failed,
+                                             .aligned = ps_aligned,
+                                             .before_save = ps_before_save,
+                                             .lease = ps_lease,
+                                             .finish = ps_finish };
+static const mf_team_kind SERVER = { .join = ps_join, .failed = ps_failed, .serve = ps_serve };
+
+/* ---- opening and closing ---- */
+
+/* When all workers have done what they wanted the servers may go. */
+static void say_end(ps_job *j)
+{
+    int64_t staleness;
+
+    if (!j->began || mf_net_check(j->net) != MF_OK)
+        return;
+    if (mf_team_meet(&j->team, 0, "the end") != MF_OK)
+        MF_WARN("%s", mf_error_message());
+    else if (j->team.rank == 0 && mf_ps_client_end(j->client, &staleness) != MF_OK)
+        MF_WARN("the parameter servers could not be told to end: %s", mf_error_message());
+    else if (j->team.rank == 0 && !j->mode.sync)
+        MF_INFO("no worker was more than %lld steps ahead of another", (long long)staleness);
+}
+
+static void ps_close(mf_strategy *s)
+{
+    ps_job *j = (ps_job *)s;
+
+    if (j->index < 0)
+        say_end(j);
+    mf_ps_client_free(j->client);
+    mf_group_free(j->team.group);
+    mf_net_close(j->net);
+    mf_free(j);
+}
+
+static mf_status open_group(ps_job *j)
+{
+    int *members = mf_calloc(j->n_workers, sizeof *members);
+    mf_status st;
+
+    if (!members)
+        return MF_NOMEM("workers");
+    for (int i = 0; i < j->n_workers; i++)
+        members[i] = i;
+    st = mf_group_host(j->net, members, j->n_workers, 1, &j->team.group);
+    mf_free(members);
+    return st;
+}
+
+static mf_status read_mode(const mf_options *o, mf_ps_mode *mode)
+{
+    const char *name = mf_options_string(o, "mode");
+    const bool semi = strcmp(name, "semi") == 0;
+
+    if (!semi && strcmp(name, "sync") != 0 && strcmp(name, "async") != 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server: mode is sync, async or semi, not '%s'", name);
+    *mode = (mf_ps_mode){ .sync = strcmp(name, "sync") == 0,
+                          .staleness = semi ? mf_options_int(o, "staleness") : -1 };
+    return MF_OK;
+}
+
+static mf_status open_all(ps_job *j, const mf_strategy_call *call)
+{
+    MF_TRY(read_mode(call->settings, &j->mode));
+    if (j->index < 0 && !j->mode.sync)
+        j->team.kind = &LEASING_WORKER;
+    j->team.lockstep = j->mode.sync;
+    if (j->n_servers < 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server needs parameter servers: give the cluster tasks of job "
+                       "ps, as `meshflow launch --workers 2 --ps 1 -- train ...` does");
+    MF_TRY(mf_job_connect(call, &j->net));
+    return j->index < 0 ? open_group(j) : MF_OK;
+}
+
+mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out)
+{
+    const mf_cluster *c = call->cluster;
+    ps_job *j = mf_calloc(1, sizeof *j);
+    mf_status st;
+
+    if (!j)
+        return MF_NOMEM("parameter servers");
+    j->n_workers = c->size;
+    j->n_servers = mf_cluster_count(c, MF_ROLE_PS);
+    j->index = c->rank >= 0 ? -1 : mf_cluster_self(c)->index;
+    j->strategy = (mf_strategy){ .team = &j->team, .close = ps_close };
+    j->team = (mf_team){ .kind = j->index < 0 ? &WORKER : &SERVER,
+                         .rank = j->index < 0 ? c->rank : c->size + j->index,
+                         .size = c->size,
+                         .pulls = true,
+                         .timeout_ns = call->timeout_ns };
+    st = open_all(j, call);
+    if (st == MF_OK) {
+        *out = &j->strategy;
+        return MF_OK;
+    }
+    mf_error why;
+
+    mf_error_save(st, &why);
+    j->began = false;
+    ps_close(&j->strategy);
+    return mf_error_restore(&why);
+}

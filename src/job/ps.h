@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps.h - parameter servers: what workers and servers say to each other.
+ *
+ * A worker pushes what its shards have given, part by part, and gets back the new weights: one
+ * message to each server and one back for every step. Requests carry a number that grows; one that
+ * comes twice is answered twice and applied once. Numbers are in the order of the machine: tasks of
+ * one numerics class have the same. */
+#ifndef MF_JOB_PS_H
+#define MF_JOB_PS_H
+
+#include "base/buf.h"
+#include "comm/net.h"
+#include "job/strategies.h"
+#include "parallel/placement.h"
+#include "parallel/rounds.h"
+#include "train/trainer.h"
+
+/* mf_frame.group of a request; its reply has the same, and the same step and seq. */
+typedef enum mf_ps_request {
+    MF_PS_PUSH = 0x1001, /* a worker's part of a step -> the new weights */
+    MF_PS_SET, /* variables -> nothing */
+    MF_PS_GET, /* nothing -> variables */
+    MF_PS_END, /* there is nothing more to do -> the largest staleness that was seen */
+    MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number; -1: none is left */
+} mf_ps_request;
+
+enum { MF_PS_BAD = 1, MF_PS_STOP = 2 }; /* flags: the loss is no number; somebody wants to stop */
+
+typedef struct mf_ps_push {
+    int64_t step, samples, leaves;
+    int64_t n_parts, n_extra; /* extra: sums that are no gradients, for the first server */
+    int64_t version; /* of the weights that it was computed with */
+    float learning_rate;
+    uint32_t flags;
+    /* then: parts (lo, hi); for every part its slices and the extra floats; for every gradient of
+     * rows: their number, their ids, their floats */
+} mf_ps_push;
+
+typedef struct mf_ps_reply {
+    int64_t status; /* mf_status; then the message follows, and nothing else */
+    int64_t n_extra;
+    int64_t version; /* updates so far */
+    uint32_t flags, pad;
+    /* then: slices; extra sums; for every gradient of rows: their number, their ids, their values
+     */
+} mf_ps_reply;
+
+typedef struct mf_ps_lease {
+    int64_t start, total; /* of the training, in batches */
+} mf_ps_lease;
+
+/* How weights are divided, the same on all tasks. */
+MF_MUST mf_status mf_ps_place(const mf_trainer *t, int servers, mf_placement *out);
+
+/* Bytes of a peer, taken from the front. NULL, and `bad` from then on: there are not so many. */
+typedef struct mf_reader {
+    const char *at;
+    size_t left;
+    bool bad;
+} mf_reader;
+
+static inline const void *mf_reader_take(mf_reader *r, int64_t count, size_t size)
+{
+    const char *at = r->at;
+    int64_t bytes;
+
+    if (r->bad || !mf_mul_i64(count, (int64_t)size, &bytes) || (size_t)bytes > r->left) {
+        r->bad = true;
+        return NULL;
+    }
+    r->at += bytes;
+    r->left -= (size_t)bytes;
+    return at;
+}
+
+/* ---- variables on the wire: name, elements, floats ---- */
+
+void mf_ps_write_variable(mf_buf *out, const char *name, const void *data, int64_t count,
+                          size_t cell);
+/* The next one; false: no more, or bad. */
+bool mf_ps_read_variable(mf_reader *r, const char **name, const void **data, int64_t *bytes);
+
+/* ---- the two sides ---- */
+
+/* How workers and servers keep step. */
+typedef struct mf_ps_mode {
+    bool sync; /* all workers share each batch; else each has batches of its own */
+    int64_t staleness; /* no worker gets further ahead of another than so many steps; -1: any */
+    int64_t quorum; /* an update waits for so many pushes, and the rest of them is thrown away; 0:
+                       every push is an update */
+    int64_t period; /* push and pull only every so many steps */
+} mf_ps_mode;
+
+typedef struct mf_ps_client mf_ps_client;
+
+/* Servers are the tasks first_server .. first_server + n_servers - 1. */
+MF_MUST mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trainer *t,
+                                   const mf_ps_mode *mode, int64_t first, int64_t count,
+                                   int64_t timeout_ns, mf_ps_client **out);
+void mf_ps_client_free(mf_ps_client *c);
+mf_rounds *mf_ps_client_rounds(mf_ps_client *c);
+bool mf_ps_client_wants_stop(mf_ps_client *c);
+/* The servers get our variables; we get theirs. */
+MF_MUST mf_status mf_ps_client_set(mf_ps_client *c);
+MF_MUST mf_status mf_ps_client_get(mf_ps_client *c);
+MF_MUST mf_status mf_ps_client_end(mf_ps_client *c, int64_t *staleness);
+MF_MUST mf_status mf_ps_client_lease(mf_ps_client *c, const mf_ps_lease *lease, int64_t *batch);
+
+typedef struct mf_ps_server_options {
+    mf_net *net;
+    int n_workers; /* tasks 0 .. n_workers - 1 */
+    int index, n_servers;
+    mf_ps_mode mode;
+    int64_t timeout_ns;
+} mf_ps_server_options;
+
+/* Serve until a worker says that it is over, or trouble comes. t: the whole model, not trained. */
+MF_MUST mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t);
+
+#endif

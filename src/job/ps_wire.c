@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps_wire.c - what both sides of a parameter server have in common. */
+#include "job/ps.h"
+
+#include <string.h>
+
+mf_status mf_ps_place(const mf_trainer *t, int servers, mf_placement *out)
+{
+    const char *clip = t->options.clip;
+
+    if (clip && strncmp(clip, "global_norm", 11) == 0 && servers > 1)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "no parameter server sees all gradients, so --clip %s needs one server "
+                       "(--ps 1), or another strategy",
+                       clip);
+    return mf_placement_make(
+        t->model, servers, t->graph.updates.kind->whole || (clip && strncmp(clip, "norm", 4) == 0),
+        t->arena, out);
+}
+
+void mf_ps_write_variable(mf_buf *out, const char *name, const void *data, int64_t count,
+                          size_t cell)
+{
+    const int64_t head[2] = { (int64_t)strlen(name) + 1, count * (int64_t)cell };
+
+    mf_buf_bytes(out, head, sizeof head);
+    mf_buf_bytes(out, name, (size_t)head[0]);
+    mf_buf_bytes(out, data, (size_t)head[1]);
+}
+
+bool mf_ps_read_variable(mf_reader *r, const char **name, const void **data, int64_t *bytes)
+{
+    const char *head;
+    int64_t sizes[2];
+
+    if (r->left == 0 || r->bad)
+        return false;
+    head = mf_reader_take(r, 2, sizeof(int64_t));
+    if (!head)
+        return false;
+    memcpy(sizes, head, sizeof sizes);
+    *name = mf_reader_take(r, sizes[0], 1);
+    *data = mf_reader_take(r, sizes[1], 1);
+    *bytes = sizes[1];
+    r->bad |= sizes[0] < 1 || !*name || (*name)[sizes[0] - 1] != '\0';
+    return !r->bad;
+}

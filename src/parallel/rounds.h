@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rounds.h - an exchange that collects all values of a step and then does one round with somebody:
+ * a parameter server, say. A thread of its own does the round. */
+#ifndef MF_PARALLEL_ROUNDS_H
+#define MF_PARALLEL_ROUNDS_H
+
+#include "comm/tree.h"
+#include "graph/exchange.h"
+
+/* One result of the map over the shards. */
+typedef struct mf_round_value {
+    bool concat; /* rows, of which there is one part */
+    mf_dtype dtype;
+    mf_shape shape; /* of rows the first dimension is not known */
+    mf_tensor part[MF_TREE_PARTS]; /* ours */
+    mf_tensor result; /* the round's to fill, with anything of the type */
+} mf_round_value;
+
+typedef struct mf_round {
+    int64_t step, samples; /* of all workers together */
+    bool wants_stop;
+    int n_parts;
+    mf_tree_node parts[MF_TREE_PARTS];
+    mf_round_value *values; /* bucket by bucket */
+    int n_values;
+} mf_round;
+
+typedef mf_status mf_round_fn(void *ctx, mf_round *round);
+
+typedef struct mf_rounds mf_rounds;
+
+typedef struct mf_rounds_options {
+    int64_t first, count; /* the shards computed here */
+    const int64_t *bucket; /* by result of the map: its bucket */
+    int n_results, n_buckets;
+    mf_round_fn *round;
+    void *ctx;
+} mf_rounds_options;
+
+MF_MUST mf_status mf_rounds_new(const mf_rounds_options *o, mf_rounds **out);
+void mf_rounds_free(mf_rounds *x);
+mf_exchange *mf_rounds_exchange(mf_rounds *x);
+/* Which value is result i of the map? */
+int mf_rounds_value(const mf_rounds *x, int result);
+
+MF_MUST mf_status mf_rounds_begin_step(mf_rounds *x, int64_t step, int64_t samples,
+                                       bool wants_stop);
+
+#endif
