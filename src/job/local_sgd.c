@@ -34,21 +34,6 @@ static local_sgd *of_team(mf_team *team)
 
 /* ---- what is averaged ---- */
 
-static bool is_moving_average(const mf_trained *v)
-{
-    static const char tail[] = "/ExponentialMovingAverage";
-    const size_t n = strlen(v->name);
-
-    return n >= sizeof tail && strcmp(v->name + n - (sizeof tail - 1), tail) == 0;
-}
-
-/* State of an optimizer, as opposed to what belongs to the model or to the arithmetic. */
-static bool is_slot(const mf_trained *v)
-{
-    return !v->is_weight && !is_moving_average(v) && strcmp(v->name, "global_step") != 0 &&
-           strncmp(v->name, "loss_scale", strlen("loss_scale")) != 0;
-}
-
 static mf_status sort_variables(local_sgd *l, const mf_trainer *t)
 {
     l->averaged = mf_calloc(t->n_trained, sizeof *l->averaged);
@@ -59,9 +44,9 @@ static mf_status sort_variables(local_sgd *l, const mf_trainer *t)
     for (int64_t i = 0; i < t->n_trained; i++) {
         const mf_trained *v = &t->trained[i];
 
-        if (v->is_weight || is_moving_average(v) || l->slots == AVERAGE)
+        if (!mf_trained_is_slot(v) || l->slots == AVERAGE)
             l->averaged[l->n_averaged++] = v->variable;
-        else if (l->slots == RESET && is_slot(v))
+        else if (l->slots == RESET)
             MF_TRY(mf_variable_read(v->variable, &l->initial[i]));
     }
     return MF_OK;

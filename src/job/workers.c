@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* workers.c - workers that all have the weights and sum over the shards of each batch together
- * (strategy multi_worker_mirrored). */
+ * (strategy multi_worker_mirrored); or only the first of them sums and updates (reduce_to_one). */
 #include "base/log.h"
 #include "job/strategies.h"
+#include "parallel/one_updates.h"
 #include "parallel/sums.h"
 #include "train/trainer.h"
 
@@ -14,6 +15,7 @@ typedef struct workers {
     mf_net *net;
     mf_group *exchange_group;
     mf_sums *sums;
+    mf_one_updates *one; /* NULL: all update */
     mf_aggregation aggregation;
     double *weights;
 } workers;
@@ -51,6 +53,7 @@ static mf_status workers_join(mf_team *team, mf_trainer *t)
                                          .first = first,
                                          .n_buckets = t->graph.n_buckets,
                                          .timeout_ns = team->timeout_ns,
+                                         .to_first = team->one_updates,
                                          .aggregation = w->aggregation,
                                          .failed = give_up,
                                          .ctx = w->net },
@@ -58,7 +61,7 @@ static mf_status workers_join(mf_team *team, mf_trainer *t)
     mf_free(first);
     MF_TRY(st);
     mf_session_set_exchange(t->session, mf_sums_exchange(w->sums));
-    return MF_OK;
+    return team->one_updates ? mf_one_updates_new(t, &w->one) : MF_OK;
 }
 
 static void workers_leave(mf_team *team, mf_trainer *t)
@@ -66,13 +69,22 @@ static void workers_leave(mf_team *team, mf_trainer *t)
     workers *w = of_team(team);
 
     (void)t;
+    mf_one_updates_free(w->one);
     mf_sums_free(w->sums);
+    w->one = NULL;
     w->sums = NULL;
 }
 
 static mf_status workers_begin_step(mf_team *team, int64_t step, int64_t samples, bool wants_stop)
 {
     return mf_sums_begin_step(of_team(team)->sums, step, samples, wants_stop);
+}
+
+static mf_status one_run(mf_team *team, mf_trainer *t, const mf_run_options *options,
+                         const mf_call *call)
+{
+    (void)t;
+    return mf_one_updates_run(of_team(team)->one, options, call);
 }
 
 static mf_status workers_end_step(mf_team *team, bool *stop)
@@ -91,6 +103,13 @@ static const mf_team_kind TEAM = { .join = workers_join,
                                    .begin_step = workers_begin_step,
                                    .end_step = workers_end_step,
                                    .failed = workers_failed };
+
+static const mf_team_kind ONE_UPDATES = { .join = workers_join,
+                                          .leave = workers_leave,
+                                          .begin_step = workers_begin_step,
+                                          .run = one_run,
+                                          .end_step = workers_end_step,
+                                          .failed = workers_failed };
 
 /* ---- opening and closing ---- */
 
@@ -114,7 +133,7 @@ static mf_status open_all(workers *w, const mf_strategy_call *call)
     return mf_job_group(call, w->net, 2, &w->exchange_group);
 }
 
-mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out)
+static mf_status open_workers(const mf_strategy_call *call, bool one_updates, mf_strategy **out)
 {
     workers *w = mf_calloc(1, sizeof *w);
     mf_status st;
@@ -122,7 +141,8 @@ mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out)
     if (!w)
         return MF_NOMEM("workers");
     w->strategy = (mf_strategy){ .team = &w->team, .close = workers_close };
-    w->team = (mf_team){ .kind = &TEAM,
+    w->team = (mf_team){ .kind = one_updates ? &ONE_UPDATES : &TEAM,
+                         .one_updates = one_updates,
                          .lockstep = true,
                          .rank = call->cluster->rank,
                          .size = call->cluster->size,
@@ -137,4 +157,14 @@ mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out)
     mf_error_save(st, &why);
     workers_close(&w->strategy);
     return mf_error_restore(&why);
+}
+
+mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out)
+{
+    return open_workers(call, false, out);
+}
+
+mf_status mf_reduce_to_one_open(const mf_strategy_call *call, mf_strategy **out)
+{
+    return open_workers(call, true, out);
 }

@@ -44,6 +44,7 @@ struct mf_sums {
     const mf_tree_node **parts; /* by rank */
     int *n_parts;
     int64_t *n_samples; /* by rank */
+    int64_t *slices; /* by rank: of a result that only the first one gets */
     float factor; /* of our gradients */
 };
 
@@ -246,6 +247,14 @@ static mf_collective call_of(const mf_sums *x, const char *what)
     return (mf_collective){ x->step, mf_clock_ns() + x->o.timeout_ns, what };
 }
 
+/* The others' results are never looked at. */
+static mf_status reduce_to_first(mf_sums *x, const mf_reduce *r)
+{
+    for (int i = 1; i <= x->o.group->size; i++)
+        x->slices[i] = r->count;
+    return mf_reduce_scatter(x->o.group, r, x->slices);
+}
+
 static mf_status reduce(mf_sums *x, bucket *k)
 {
     const mf_exchange_bucket *b = k->about;
@@ -267,7 +276,8 @@ static mf_status reduce(mf_sums *x, bucket *k)
     mf_tensor_clear(&k->result); /* whoever holds views of the last one keeps them */
     MF_TRY(mf_tensor_alloc(&k->result, r.dtype, &MF_SHAPE(k->count)));
     r.out = k->result.data;
-    return mf_all_reduce(x->o.group, &r);
+    return x->o.to_first && !has_vote(x, b) ? reduce_to_first(x, &r)
+                                            : mf_all_reduce(x->o.group, &r);
 }
 
 /* Of all shards one by one. */
@@ -489,6 +499,7 @@ void mf_sums_free(mf_sums *x)
     mf_free(x->parts);
     mf_free(x->n_parts);
     mf_free(x->n_samples);
+    mf_free(x->slices);
     pthread_cond_destroy(&x->changed);
     pthread_mutex_destroy(&x->lock);
     mf_free(x);
@@ -514,9 +525,11 @@ mf_status mf_sums_new(const mf_sums_options *o, mf_sums **out)
     x->first = mf_calloc(n + 1, sizeof *x->first);
     x->nodes = mf_calloc(room, sizeof *x->nodes);
     x->n_samples = mf_calloc(n, sizeof *x->n_samples);
+    x->slices = mf_calloc(n + 1, sizeof *x->slices);
     x->parts = mf_calloc(n, sizeof *x->parts);
     x->n_parts = mf_calloc(n, sizeof *x->n_parts);
-    if (!x->buckets || !x->first || !x->nodes || !x->parts || !x->n_parts || !x->n_samples) {
+    if (!x->buckets || !x->first || !x->nodes || !x->parts || !x->n_parts || !x->n_samples ||
+        !x->slices) {
         mf_sums_free(x);
         return MF_NOMEM("an exchange");
     }

@@ -19,6 +19,7 @@ typedef struct mf_sums_options {
     const int64_t *first; /* by rank: its first shard; and one behind the last rank */
     int n_buckets; /* of a step; loss and metrics are in the last */
     int64_t timeout_ns; /* for everybody to come */
+    bool to_first; /* only the first member gets the gradients; loss and metrics are for all */
     mf_aggregation aggregation; /* its weights must outlive the exchange */
     /* A collective failed, with the thread's error: others should know. May be NULL. */
     void (*failed)(void *ctx, mf_status why);

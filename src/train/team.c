@@ -25,7 +25,11 @@ static mf_status align_variable(mf_team *team, const mf_trained *v, int64_t step
 {
     const mf_collective c = mf_team_call(team, step, v->name);
     mf_tensor value = { 0 }, mine = { 0 };
-    mf_status st = mf_variable_read(v->variable, &value);
+    mf_status st;
+
+    if (team->one_updates && mf_trained_is_slot(v))
+        return MF_OK;
+    st = mf_variable_read(v->variable, &value);
 
     if (st == MF_OK) /* others may hold the value */
         st = mf_tensor_alloc(&mine, value.dtype, &value.shape);

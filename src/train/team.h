@@ -61,6 +61,7 @@ struct mf_team {
     bool pulls; /* weights come back from the exchange instead of gradients */
     bool apart; /* a worker's part of a batch is a batch of its own: nothing is exchanged in a step
                  */
+    bool one_updates; /* only the chief has the optimizer's slots */
     int64_t shards, first_shard, n_shards; /* of a batch, and which are ours; set by join */
     mf_group *group; /* NULL: there is one process only */
     int64_t timeout_ns; /* of everything that is done together */

@@ -110,6 +110,16 @@ mf_trained *mf_trainer_find(const mf_trainer *t, const char *name)
     return NULL;
 }
 
+bool mf_trained_is_slot(const mf_trained *v)
+{
+    static const char average[] = "/ExponentialMovingAverage", scale[] = "loss_scale";
+    const size_t n = strlen(v->name), tail = sizeof average - 1;
+
+    return !v->is_weight && strcmp(v->name, "global_step") != 0 &&
+           strncmp(v->name, scale, sizeof scale - 1) != 0 &&
+           !(n > tail && strcmp(v->name + n - tail, average) == 0);
+}
+
 static mf_status initialise(mf_trainer *t)
 {
     const char *feed = "seed:0", *target = mf_node_name(t->graph.init);

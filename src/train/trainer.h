@@ -59,6 +59,9 @@ MF_MUST mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_datas
                                   const mf_batch *batch, bool with_label, mf_tensor **converted);
 /* How results are made of sums. */
 double mf_report_value(const mf_report *r, const float *sums, int64_t n_sums, int64_t samples);
+/* It is state of the optimizer: neither of the model, nor a moving average of its weights, nor a
+ * count or scale that steps need before they update anything. */
+bool mf_trained_is_slot(const mf_trained *v);
 /* NULL: there is no variable of that name. */
 mf_trained *mf_trainer_find(const mf_trainer *t, const char *name);
 
