@@ -52,6 +52,20 @@ MF_API bool mf_strategy_serves(const mf_strategy *strategy);
 /* It is the one that writes checkpoints and tells what happens. */
 MF_API bool mf_strategy_is_chief(const mf_strategy *strategy);
 
+/* ---- a coordinator between processes: what coordinator.h does between threads ---- */
+
+/* Wait until all workers have come to the barrier of this name (of at most 60 characters). Alone,
+ * it returns at once. Thread: the one that trains, and not inside of mf_fit().
+ * Fails: INVALID_ARGUMENT naming who came to another barrier; DEADLINE_EXCEEDED, UNAVAILABLE,
+ * ABORTED naming who did not come, is gone, or has given up and why. */
+MF_API MF_MUST mf_status mf_strategy_barrier(mf_strategy *strategy, const char *name);
+/* mf_fit() of all workers ends after the same step, with MF_OK, as soon as they can agree on one.
+ * Thread: any; also from a signal handler. */
+MF_API void mf_strategy_stop(mf_strategy *strategy);
+/* This worker cannot go on, for the reason that its thread's message says: all who wait for it, now
+ * or later, fail with ABORTED and that message. */
+MF_API void mf_strategy_abort(mf_strategy *strategy, mf_status why);
+
 #ifdef __cplusplus
 }
 #endif

@@ -73,7 +73,8 @@ static mf_status mirrored_end_step(mf_team *team, bool *stop)
 
 static void mirrored_failed(mf_team *team, mf_status why)
 {
-    mf_replicas_abort(of_team(team)->replicas, why);
+    if (of_team(team)->replicas)
+        mf_replicas_abort(of_team(team)->replicas, why);
 }
 
 static const mf_team_kind TEAM = { .join = mirrored_join,

@@ -172,6 +172,13 @@ static mf_status after_batch(fit *f, const mf_step_report *report)
     return f->o.save_steps == 0 ? save(f) : MF_OK;
 }
 
+static bool wants_stop(const fit *f)
+{
+    const mf_strategy *s = f->t->options.strategy;
+
+    return atomic_load(&f->t->stop) || (s && atomic_load(&s->stop));
+}
+
 /* Each worker has batches of its own: go to the next one. */
 static mf_status take_lease(fit *f)
 {
@@ -198,7 +205,7 @@ static mf_status one_step(fit *f)
     }
     MF_TRY(mf_iterator_next(f->it, &batch));
     if (t->team)
-        MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, atomic_load(&t->stop)));
+        MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, wants_stop(f)));
     report.learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
     t->trace = t->step + 1 == (f->o.trace_step > 0 ? f->o.trace_step : TRACED) ? f->o.trace : NULL;
     MF_TRY(mf_trainer_run_step(t, f->train, batch, f->results));
@@ -260,7 +267,7 @@ static mf_status run(fit *f)
         const mf_status st = one_step(f);
 
         if (!f->t->team)
-            f->stop = atomic_load(&f->t->stop);
+            f->stop = wants_stop(f);
 
         if (st != MF_OK && !mf_hook_loop_forgives(&f->loop, st))
             return st;
@@ -294,6 +301,8 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     if (options)
         f.o = *options;
     atomic_store(&t->stop, false);
+    if (t->options.strategy)
+        atomic_store(&t->options.strategy->stop, false);
     st = prepare(&f);
     if (st == MF_OK)
         st = run(&f);

@@ -13,12 +13,15 @@
 #include <meshflow/session.h>
 #include <meshflow/strategy.h>
 
+#include <stdatomic.h>
+
 struct mf_call;
 struct mf_trainer;
 typedef struct mf_team mf_team;
 
 struct mf_strategy {
     mf_team *team; /* NULL: nobody else */
+    atomic_bool stop; /* mf_strategy_stop() */
     void (*close)(mf_strategy *strategy);
 };
 
