@@ -49,7 +49,8 @@ static mf_status align_variable(mf_team *team, const mf_trained *v, int64_t step
 mf_status mf_team_align(mf_team *team, mf_trainer *t)
 {
     int64_t place[] = { t->step, t->epoch, t->first };
-    const mf_collective c = mf_team_call(team, t->step, "the place to begin");
+    /* Of step 0: who has not read the checkpoint does not know better. */
+    const mf_collective c = mf_team_call(team, 0, "the place to begin");
 
     if (!team->group)
         return MF_OK;
