@@ -24,9 +24,9 @@ endef
 
 release: ## build the program and the libraries
 	@tools/install_packages.sh build
-	$(call build,release,meshflow meshflow_shared meshflow_static man)
-	@for f in build/release/meshflow build/release/libmeshflow.so* build/release/libmeshflow.a; do \
-		if [ -e "$$f" ]; then cp -af "$$f" build/; fi; done
+	$(call build,release,meshflow meshflow_shared meshflow_static plugins man)
+	@for f in build/release/meshflow build/release/libmeshflow.so* build/release/libmeshflow.a \
+		build/release/plugins; do if [ -e "$$f" ]; then cp -af "$$f" build/; fi; done
 
 dev: ## quick build without optimisation, in build/dev
 	@tools/install_packages.sh build
@@ -80,8 +80,10 @@ soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills,
 	@build/release/meshflow-kills 500
 	@tests/train/accuracy.py build/meshflow
 
-engines: ## the cluster engines for the tests with real ones
-	@echo "engines: comes with a later capability"
+engines: ## tests with real engines: Open MPI, MPICH, UCX, hosts as network namespaces
+	@tools/install_packages.sh build test engines
+	$(call build,release,meshflow meshflow-engine-tests net-check)
+	@tests/engines/run.sh build/release
 
 install: release ## install to PREFIX (/usr/local)
 	@cmake --install build/release --prefix $(abspath $(PREFIX))

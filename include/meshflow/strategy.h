@@ -32,6 +32,12 @@ typedef struct mf_strategy_options {
     int task_index;
     const char *identity; /* "name=value" lines that all tasks must agree on; may be NULL */
     int64_t timeout_ms; /* nobody is waited for longer; 0: a minute */
+    const char *transport; /* "local", "grpc", "ucx", "mpi"; NULL: local on one host, else grpc */
+    const char *tls_dir; /* what `meshflow cert` has made; NULL: MESHFLOW_TLS_CA and so on */
+    bool trusted_network; /* for transports that do not encrypt */
+    bool insecure_any_peer; /* between hosts without TLS: whoever comes is let in */
+    const char *codec; /* gradients travel in fewer bytes: "fp16", "*bias*: none; top_k ratio=0.01",
+                          docs/codecs.md; NULL: as they are */
 } mf_strategy_options;
 
 /* "mirrored replicas=2", "multi_worker_mirrored"; NULL: multi_worker_mirrored where there are
@@ -51,6 +57,14 @@ MF_API int mf_strategy_size(const mf_strategy *strategy);
 MF_API bool mf_strategy_serves(const mf_strategy *strategy);
 /* It is the one that writes checkpoints and tells what happens. */
 MF_API bool mf_strategy_is_chief(const mf_strategy *strategy);
+
+/* What this process has sent to the others for sums of gradients. */
+typedef struct mf_traffic {
+    int64_t bytes; /* sent to others */
+    int64_t plain_bytes; /* the least that would have been without a codec */
+} mf_traffic;
+
+MF_API void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out);
 
 /* ---- a coordinator between processes: what coordinator.h does between threads ---- */
 

@@ -6,6 +6,7 @@
 #include "models/initializer.h"
 #include "models/metrics.h"
 #include "models/zoo.h"
+#include "parallel/codec.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 
@@ -59,6 +60,13 @@ static row schedule_at(int i)
     return (row){ mf_schedules[i].name, mf_schedules[i].settings, mf_schedules[i].about };
 }
 
+static row codec_at(int i)
+{
+    const mf_codec_kind *k = mf_codec_kinds[i];
+
+    return k ? (row){ k->name, k->settings, k->about } : (row){ 0 };
+}
+
 static const table tables[] = {
     { "layers", "layer", layer_at },
     { "losses", "loss", loss_at },
@@ -66,6 +74,7 @@ static const table tables[] = {
     { "initializers", "initializer", initializer_at },
     { "optimizers", "optimizer", optimizer_at },
     { "schedules", "schedule", schedule_at },
+    { "codecs", "codec", codec_at },
 };
 
 /* "units=... activation=linear": what a signature says, as it is written. */
@@ -284,7 +293,7 @@ static mf_status print_asked(mf_args *args, mf_arena *arena, mf_buf *out)
         if (!t)
             return mf_args_wrong(args,
                                  "--kind takes layers, losses, metrics, initializers, "
-                                 "optimizers or schedules, not '%s'",
+                                 "optimizers, schedules or codecs, not '%s'",
                                  kind);
         mf_buf_str(out, any ? "\n" : "");
         any = true;
@@ -316,8 +325,9 @@ static const mf_option options[] = {
       "example",
       0, false },
     { "graph", "FILE", "write the model's graph: text (.pbtxt) or binary", 0, false },
-    { "kind", "KIND", "list layers, losses, metrics, initializers, optimizers or schedules instead",
-      0, true },
+    { "kind", "KIND",
+      "list layers, losses, metrics, initializers, optimizers, schedules or codecs instead", 0,
+      true },
     { "markdown", NULL, "print tables for documents", 0, false },
     { 0 },
 };

@@ -153,6 +153,17 @@ static double seconds(int64_t ns)
     return (double)ns * 1e-9;
 }
 
+/* Of this worker; all have about as much. */
+static void print_traffic(const mf_strategy *strategy, mf_buf *out)
+{
+    mf_traffic t;
+
+    mf_strategy_traffic(strategy, &t);
+    if (t.bytes > 0)
+        mf_buf_printf(out, ",\"sent_bytes\":%lld,\"sent_bytes_without_codec\":%lld",
+                      (long long)t.bytes, (long long)t.plain_bytes);
+}
+
 static mf_status print_json(const measured *m, const mf_result *test, int n_test)
 {
     struct rusage usage;
@@ -171,6 +182,7 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
         mf_buf_printf(&out, "%.9g", m->loss);
     else
         mf_buf_str(&out, "null");
+    print_traffic(m->job->strategy, &out);
     for (int i = 1; i < n_test; i++)
         mf_buf_printf(&out, ",\"%s\":%.9g", test[i].name, test[i].value);
     if (n_test > 0)
@@ -190,9 +202,9 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
 /* What may differ from worker to worker. */
 static bool may_differ(const char *option)
 {
-    static const char *const names[] = { "threads", "out",     "keep",         "trace",
-                                         "quiet",   "json",    "strategy",     "no-test",
-                                         "resume",  "timeout", "summary-steps" };
+    static const char *const names[] = { "threads", "out",     "keep",          "trace",
+                                         "quiet",   "json",    "strategy",      "no-test",
+                                         "resume",  "timeout", "summary-steps", "tls-dir" };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)
@@ -230,6 +242,11 @@ static mf_status open_strategy(mf_job *job, mf_args *args)
     st = write_identity(job, args, &identity);
     o.identity = identity.data;
     o.timeout_ms = (int64_t)(timeout * 1000.0);
+    o.transport = mf_args_value(args, "transport");
+    o.tls_dir = mf_args_value(args, "tls-dir");
+    o.trusted_network = mf_args_has(args, "trusted-network");
+    o.insecure_any_peer = mf_args_has(args, "insecure-any-peer");
+    o.codec = mf_args_value(args, "codec");
     if (st == MF_OK)
         st = mf_strategy_open(mf_args_value(args, "strategy"), &o, &job->strategy);
     mf_buf_deinit(&identity);
@@ -319,8 +336,15 @@ static const mf_option options[] = {
     { "resume", NULL, "go on from the newest whole checkpoint in --out", 0, false },
     { "strategy", "S", "how to train with others: 'multi_worker_mirrored'; docs/strategies.md", 0,
       false },
+    { "codec", "RULES", "send gradients in fewer bytes: 'fp16', 'top_k ratio=0.01'; docs/codecs.md",
+      0, false },
     { "timeout", "SECONDS", "nobody is waited for longer than this; a minute unless told", 0,
       false },
+    { "transport", "T", "between tasks: local, grpc, ucx or mpi; by their addresses unless told", 0,
+      false },
+    { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },
+    { "trusted-network", NULL, "ucx and mpi may go between hosts: they do not encrypt", 0, false },
+    { "insecure-any-peer", NULL, "between hosts without TLS: whoever comes is let in", 0, false },
     { "no-test", NULL, "leave out the test at the end", 0, false },
     { "quiet", NULL, "say nothing on the way", 'q', false },
     { 0 },

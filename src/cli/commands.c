@@ -26,6 +26,7 @@
     X(launch) \
     X(env) \
     X(topo) \
+    X(cert) \
     X(ops) \
     X(params) \
     X(version) \

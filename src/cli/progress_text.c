@@ -192,6 +192,18 @@ static void put_files(const mf_progress *p, mf_buf *out)
     mf_free(prefix);
 }
 
+/* What this worker has sent to the others. */
+static void put_traffic(const mf_job *job, mf_buf *out)
+{
+    char sent[MF_TEXT], plain[MF_TEXT];
+    mf_traffic t;
+
+    mf_strategy_traffic(job->strategy, &t);
+    if (t.bytes > 0)
+        mf_buf_printf(out, "%-12s%s bytes by each worker, %s without a codec\n", "sent",
+                      mf_cli_count(t.bytes, sent), mf_cli_count(t.plain_bytes, plain));
+}
+
 void mf_progress_table(const mf_progress *p, const mf_result *test, int n_test, mf_buf *out)
 {
     const mf_job *job = p->job;
@@ -215,5 +227,6 @@ void mf_progress_table(const mf_progress *p, const mf_result *test, int n_test, 
     put_last(p, MF_CURVE_TRAIN, out);
     put_last(p, MF_CURVE_VALIDATION, out);
     put_results("test", test, n_test, out);
+    put_traffic(job, out);
     put_files(p, out);
 }

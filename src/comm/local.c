@@ -432,8 +432,14 @@ static void *read_everything(void *arg)
 static mf_status listen_at(local *t, const char *address)
 {
     struct sockaddr_un name = { 0 };
+    char any[64];
     socklen_t size;
 
+    if (!address) { /* some name that is not taken */
+        (void)snprintf(any, sizeof any, "any-%d-%016llx", (int)getpid(),
+                       (unsigned long long)mf_random_seed());
+        address = any;
+    }
     if (snprintf(t->address, sizeof t->address, "%s", address) >= (int)sizeof t->address)
         return MF_FAIL(MF_INVALID_ARGUMENT, "address '%s' is too long", address);
     size = socket_name(t->address, &name);
@@ -461,14 +467,21 @@ static void local_close(mf_transport *transport);
 
 static mf_status start(local *t)
 {
+    const char *hello;
+
     t->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     t->epoll = epoll_create1(EPOLL_CLOEXEC);
     t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     t->by_peer = mf_calloc(t->o.n_peers, sizeof(connection *));
-    t->hello = mf_strdup(t->o.hello);
-    if (t->listener < 0 || t->epoll < 0 || t->wake < 0 || !t->by_peer || !t->hello)
+    if (t->listener < 0 || t->epoll < 0 || t->wake < 0 || !t->by_peer)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more sockets or memory: %s", strerror(errno));
     MF_TRY(listen_at(t, t->o.address));
+    hello = t->o.inbox->kind->greeting(t->o.inbox, t->address);
+    if (!hello)
+        return MF_RESOURCE_EXHAUSTED;
+    t->hello = mf_strdup(hello);
+    if (!t->hello)
+        return MF_NOMEM("a greeting");
     MF_TRY(add_event(t, t->listener, t));
     MF_TRY(add_event(t, t->wake, NULL));
     if (pthread_create(&t->thread, NULL, read_everything, t) != 0)

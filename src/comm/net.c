@@ -232,6 +232,7 @@ static mf_status waits(mf_inbox *in, int peer, const mf_frame *f)
 }
 
 const mf_inbox_kind mf_net_inbox = {
+    .greeting = mf_net_greeting,
     .hello = mf_net_hello,
     .ready = mf_net_ready,
     .begin = begin,

@@ -38,6 +38,7 @@ typedef struct mf_net_options {
     /* "name=value" lines that all tasks must agree on. */
     const char *identity;
     const mf_transport_kind *transport; /* NULL: local */
+    mf_security security; /* what is NULL is taken from the environment */
     int64_t timeout_ns; /* for all to come; 0: five minutes */
     uint32_t epoch;
     /* Tasks that say the same share memory. NULL: found out. For tests, and for tasks of one

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/net_private.h"
+#include "comm/transports.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,26 +37,26 @@ static void host_id(char *text, size_t size)
     (void)snprintf(text, size, "%s shm %llx", boot, (unsigned long long)shm.st_dev);
 }
 
-static mf_status make_hello(mf_net *n, const char *address, const char *given_host)
+static mf_status make_hello(mf_net *n, const char *address)
 {
+    mf_peer *self = &n->peers[n->self];
     mf_buf b = { 0 };
     char host[160];
     mf_status st;
 
     host_id(host, sizeof host);
-    if (given_host)
-        (void)snprintf(host, sizeof host, "%.150s", given_host);
+    if (!self->host)
+        self->host = mf_strdup(host);
+    if (!self->host)
+        return MF_NOMEM("a greeting");
     mf_buf_printf(&b, "protocol=%d\ntask=%d\ntasks=%d\nepoch=%u\nname=%s\nhost=%s\npid=%d\n",
-                  PROTOCOL, n->self, n->n_tasks, n->epoch, n->peers[n->self].name, host,
-                  (int)getpid());
+                  PROTOCOL, n->self, n->n_tasks, n->epoch, self->name, self->host, (int)getpid());
     mf_buf_printf(&b, "address=%s\n%s", address, n->identity);
     st = mf_buf_finish(&b);
     if (st == MF_OK)
         n->hello = mf_strdup(b.data);
-    if (st == MF_OK)
-        n->peers[n->self].host = mf_strdup(host);
     mf_buf_deinit(&b);
-    return st == MF_OK && (!n->hello || !n->peers[n->self].host) ? MF_NOMEM("a greeting") : st;
+    return st == MF_OK && !n->hello ? MF_NOMEM("a greeting") : st;
 }
 
 /* The value behind "name=" at the beginning of a line; its length. */
@@ -137,6 +138,21 @@ static mf_status remember(mf_net *n, const char *text, int task)
     p->claimed = true;
     pthread_mutex_unlock(&n->lock);
     return MF_OK;
+}
+
+const char *mf_net_greeting(mf_inbox *in, const char *address)
+{
+    mf_net *n = (mf_net *)in;
+
+    if (make_hello(n, address) != MF_OK)
+        return NULL;
+    if (!n->peers[n->self].address)
+        n->peers[n->self].address = mf_strdup(address);
+    if (!n->peers[n->self].address) {
+        (void)MF_NOMEM("an address");
+        return NULL;
+    }
+    return n->hello;
 }
 
 void mf_net_ready(mf_inbox *in, int peer)
@@ -329,34 +345,26 @@ static mf_status copy_tasks(mf_net *n, const mf_net_options *o)
     return MF_OK;
 }
 
-/* Where to listen when nobody has said: some name that is not taken. */
-static const char *own_address(const mf_net *n, char text[64])
-{
-    if (n->peers[n->self].address)
-        return n->peers[n->self].address;
-    (void)snprintf(text, 64, "any-%d-%016llx", (int)getpid(), (unsigned long long)mf_random_seed());
-    return text;
-}
-
 static mf_status open_all(mf_net *n, const mf_net_options *o)
 {
     const mf_transport_kind *kind = o->transport ? o->transport : &mf_transport_local;
     const int64_t timeout = o->timeout_ns > 0 ? o->timeout_ns : 300000000000;
-    mf_transport_options t = { .inbox = &n->inbox, .self = o->self, .n_peers = o->n_tasks };
+    mf_transport_options t = {
+        .inbox = &n->inbox, .self = o->self, .n_peers = o->n_tasks, .security = o->security
+    };
     bool known = true;
-    char text[64];
 
     MF_TRY(copy_tasks(n, o));
     for (int i = 0; i < o->n_tasks; i++)
-        known &= o->tasks[i].address != NULL;
+        known &= o->tasks[i].address != NULL || kind->knows_peers;
     if (!known && !n->peers[0].address)
         return MF_FAIL(MF_INVALID_ARGUMENT, "neither addresses nor a place to meet are given");
-    t.address = own_address(n, text);
-    MF_TRY(make_hello(n, t.address, o->host));
-    t.hello = n->hello;
-    if (!n->peers[n->self].address)
-        n->peers[n->self].address = mf_strdup(t.address);
-    if (!n->peers[n->self].address)
+    t.address = n->peers[n->self].address;
+    t.meet = n->peers[0].address;
+    mf_security_fill(&t.security);
+    if (o->host)
+        n->peers[n->self].host = mf_strdup(o->host);
+    if (o->host && !n->peers[n->self].host)
         return MF_NOMEM("connections");
     n->peers[n->self].here = true;
     MF_TRY(kind->open(&t, &n->transport));

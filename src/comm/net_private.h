@@ -67,6 +67,7 @@ struct mf_net {
 };
 
 extern const mf_inbox_kind mf_net_inbox;
+const char *mf_net_greeting(mf_inbox *in, const char *address);
 mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer);
 void mf_net_ready(mf_inbox *in, int peer);
 

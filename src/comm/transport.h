@@ -32,6 +32,9 @@ bool mf_frame_read(const unsigned char bytes[MF_FRAME_BYTES], mf_frame *f);
 /* What a transport tells. Thread: any, but for one peer one at a time. */
 typedef struct mf_inbox mf_inbox;
 typedef struct mf_inbox_kind {
+    /* It listens at this address: what is to be said to those we connect to, and to those who
+     * connect to us? Asked once, by open(). NULL: do not open (the error says why). */
+    const char *(*greeting)(mf_inbox *in, const char *address);
     /* A connection was made with somebody who says this. *peer: who that is. Fails: whoever it is
      * is to be told the message and sent away. */
     mf_status (*hello)(mf_inbox *in, const char *text, int *peer);
@@ -53,16 +56,26 @@ struct mf_inbox {
 
 typedef struct mf_transport mf_transport;
 
+/* Whom a transport that reaches other hosts lets in. Without any of this it listens on loopback
+ * addresses only. */
+typedef struct mf_security {
+    const char *ca, *cert, *key; /* PEM files: TLS, and both sides show certificates; or NULL */
+    bool insecure_any_peer; /* no TLS, and whoever comes is let in */
+    bool trusted; /* this network is ours: for transports that do not encrypt */
+} mf_security;
+
 typedef struct mf_transport_options {
     mf_inbox *inbox;
     int self, n_peers; /* peers are numbered as tasks are */
     const char *address; /* where to listen: "host:port"; port 0: any */
-    const char *hello; /* what to say to those we connect to, and to those who connect to us */
+    const char *meet; /* if address is NULL: listen where those who know this one can reach us */
+    mf_security security;
 } mf_transport_options;
 
 typedef struct mf_transport_kind {
     const char *name, *about;
-    /* Listens from now on. */
+    bool knows_peers; /* finds them by their numbers: addresses are only words */
+    /* Listens from now on. Owns: borrows the options, copies what it keeps. */
     mf_status (*open)(const mf_transport_options *o, mf_transport **out);
     /* Where it listens. */
     const char *(*address)(const mf_transport *t);

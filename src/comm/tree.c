@@ -19,6 +19,7 @@ static int64_t root_size(int64_t leaves)
     return size;
 }
 
+/* grain: nodes of more leaves are taken apart. */
 static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_tree_node within, int64_t grain,
                       mf_tree_node *parts)
 {
@@ -27,7 +28,7 @@ static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_tree_node wit
 
     if (node.lo >= node.hi || node.hi <= within.lo || node.lo >= within.hi)
         return 0;
-    if (node.lo >= within.lo && node.hi <= within.hi && node.hi - node.lo <= grain) {
+    if (node.lo >= within.lo && node.hi <= within.hi && size <= grain) {
         parts[0] = node;
         return 1;
     }
@@ -37,17 +38,19 @@ static int find_parts(int64_t leaves, int64_t lo, int64_t size, mf_tree_node wit
 
 int mf_tree_parts(int64_t leaves, int64_t from, int64_t to, mf_tree_node *parts)
 {
-    return find_parts(leaves, 0, root_size(leaves), (mf_tree_node){ from, to }, leaves, parts);
+    const int64_t root = root_size(leaves);
+
+    return find_parts(leaves, 0, root, (mf_tree_node){ from, to }, root, parts);
 }
 
 int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples, int64_t grain,
                   mf_tree_node *parts)
 {
     const int64_t used = samples < count ? samples : count;
-    const int64_t leaves = used < count ? first + used : shards;
+    const int64_t leaves = used < count ? first + used : shards, root = root_size(leaves);
+    const mf_tree_node share = { first, first + used };
 
-    return find_parts(leaves, 0, root_size(leaves), (mf_tree_node){ first, first + used },
-                      grain > 0 ? grain : leaves, parts);
+    return find_parts(leaves, 0, root, share, grain > 0 ? grain : root, parts);
 }
 
 /* ---- adding ---- */

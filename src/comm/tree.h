@@ -26,14 +26,13 @@ enum {
 int mf_tree_parts(int64_t leaves, int64_t from, int64_t to, mf_tree_node *parts);
 
 /* The same for who computes the shards [first, first + count) of `shards` and has so many samples
- * in a batch: shards without samples, which are the last ones, are not in the tree. grain: nodes of
- * at most so many leaves, which may be as many as there are shards; 0: any. */
+ * in a batch: shards without samples, which are the last ones, are not in the tree. grain: a power
+ * of two that no part is larger than; 0: any size. parts: room for mf_tree_room(). */
 int mf_tree_share(int64_t shards, int64_t first, int64_t count, int64_t samples, int64_t grain,
                   mf_tree_node *parts);
-/* Room for the parts of such a share. */
 static inline int64_t mf_tree_room(int64_t count, int64_t grain)
 {
-    return grain > 0 && count > MF_TREE_PARTS ? count : MF_TREE_PARTS;
+    return MF_TREE_PARTS + (grain > 0 ? count / grain : 0);
 }
 
 /* A partial sum at hand. */

@@ -30,12 +30,21 @@ static int64_t bucket_of(const mf_shard_map *m, int port)
     return is_sum(m, port) ? 0 : 1;
 }
 
+/* Whose gradient it is; "": nobody's. */
+static mf_bytes name_of(const mf_shard_map *m, int port)
+{
+    const mf_attr *names = mf_node_attr(m->node, "names");
+
+    return names && port < names->n ? names->strings[port] : (mf_bytes){ .data = "" };
+}
+
 static mf_status map_parts(const mf_shard_map *all, parts *p)
 {
     const mf_exchange *x = all->c->exchange;
+    const int64_t room = mf_tree_room(x->count, x->grain);
 
-    p->node = MF_ARENA_ARRAY(all->arena, mf_tree_node, mf_tree_room(x->count, x->grain));
-    p->out = MF_ARENA_ARRAY(all->arena, mf_output *, mf_tree_room(x->count, x->grain));
+    p->node = MF_ARENA_ARRAY(all->arena, mf_tree_node, room);
+    p->out = MF_ARENA_ARRAY(all->arena, mf_output *, room);
     if (!p->node || !p->out)
         return MF_NOMEM("shards");
     p->n = mf_tree_share(mf_node_int(all->node, "shards"), x->first, x->count, all->samples,
@@ -105,15 +114,15 @@ static mf_status common_attrs(const mf_shard_map *m, const mf_shape *shapes, con
                               mf_named_attr attrs[COMMON])
 {
     int64_t *types = MF_ARENA_ARRAY(m->arena, int64_t, b->n);
-    int64_t *ports = MF_ARENA_ARRAY(m->arena, int64_t, b->n);
     mf_shape *known = MF_ARENA_ARRAY(m->arena, mf_shape, b->n);
+    mf_bytes *names = MF_ARENA_ARRAY(m->arena, mf_bytes, b->n);
 
-    if (!types || !ports || !known)
+    if (!types || !known || !names)
         return MF_NOMEM("buckets");
     for (int i = 0; i < b->n; i++) {
         types[i] = mf_type_base(m->node->out_types[b->ports[i]]);
-        ports[i] = b->ports[i];
         known[i] = shapes[b->ports[i]];
+        names[i] = name_of(m, b->ports[i]);
         if (b->concat && known[i].rank > 0)
             known[i].dims[0] = -1;
     }
@@ -123,7 +132,9 @@ static mf_status common_attrs(const mf_shard_map *m, const mf_shape *shapes, con
     attrs[3] =
         (mf_named_attr){ "shapes",
                          { .kind = MF_ATTR_SHAPE, .is_list = true, .n = b->n, .shapes = known } };
-    attrs[4] = (mf_named_attr){ "ports", int_list(MF_ATTR_INT, ports, b->n) };
+    attrs[4] =
+        (mf_named_attr){ "names",
+                         { .kind = MF_ATTR_STRING, .is_list = true, .n = b->n, .strings = names } };
     return MF_OK;
 }
 

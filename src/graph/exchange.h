@@ -20,7 +20,7 @@ typedef struct mf_exchange_bucket {
     int n_items; /* values of each part */
     const mf_shape *shapes; /* of the items; of rows the first dimension is not known */
     const int64_t *types; /* mf_dtype of the items */
-    const int64_t *ports; /* which results of the step the items are */
+    const char *const *names; /* of the items: the weight whose gradient it is, or "" */
 } mf_exchange_bucket;
 
 typedef struct mf_exchange mf_exchange;
@@ -38,7 +38,7 @@ typedef struct mf_exchange_kind {
 struct mf_exchange {
     const mf_exchange_kind *kind;
     int64_t first, count; /* the shards computed here */
-    int64_t grain; /* sums of at most so many shards are handed over; 0: as large as they come */
+    int64_t grain; /* no part may have more shards than this, a power of two; 0: any number */
 };
 
 #endif

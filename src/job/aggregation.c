@@ -65,9 +65,8 @@ mf_status mf_aggregation_read(const mf_options *o, int size, mf_aggregation *out
     return out->how == MF_AGGREGATE_WEIGHTED ? read_weights(o, size, out, owned) : MF_OK;
 }
 
-mf_status mf_aggregation_join(mf_aggregation *a, const mf_trainer *t)
+mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t)
 {
-    a->first_gradient = t->graph.n_reports + t->model->n_moving;
     for (int i = 0; i < t->graph.n_weights && mf_aggregate_is_robust(a->how); i++) {
         if (t->graph.weights[i].ids.node)
             return MF_FAIL(MF_INVALID_ARGUMENT,

@@ -100,7 +100,10 @@ static mf_status ps_finish(mf_team *team, mf_trainer *t)
 
     const mf_collective c = mf_team_call(team, 0, "the last step of all workers");
     int64_t mine = t->step, *steps = mf_calloc(team->size, sizeof *steps);
-    mf_status st = steps ? mf_group_sizes(team->group, &c, mine, steps) : MF_NOMEM("workers");
+    mf_status st = steps ? mf_ps_client_leave(j->client) : MF_NOMEM("workers");
+
+    if (st == MF_OK)
+        st = mf_group_sizes(team->group, &c, mine, steps);
 
     for (int r = 0; st == MF_OK && r < team->size; r++)
         t->step = steps[r] > t->step ? steps[r] : t->step;
@@ -178,7 +181,7 @@ static mf_status open_group(ps_job *j)
         return MF_NOMEM("workers");
     for (int i = 0; i < j->n_workers; i++)
         members[i] = i;
-    st = mf_group_host(j->net, members, j->n_workers, 1, &j->team.group);
+    st = mf_group_auto(j->net, members, j->n_workers, 1, &j->team.group);
     mf_free(members);
     return st;
 }
@@ -192,7 +195,16 @@ static mf_status read_mode(const mf_options *o, mf_ps_mode *mode)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "parameter_server: mode is sync, async or semi, not '%s'", name);
     *mode = (mf_ps_mode){ .sync = strcmp(name, "sync") == 0,
-                          .staleness = semi ? mf_options_int(o, "staleness") : -1 };
+                          .staleness = semi ? mf_options_int(o, "staleness") : -1,
+                          .quorum = semi ? mf_options_int(o, "quorum") : 0,
+                          .period = mf_options_int(o, "period") };
+    if (mode->sync && mode->period > 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server: period=%lld is for mode=async and mode=semi; in sync "
+                       "all workers push every step",
+                       (long long)mode->period);
+    if (mode->quorum > 0 && !mf_options_given(o, "staleness"))
+        mode->staleness = -1; /* those that are late are not waited for, but left behind */
     return MF_OK;
 }
 

@@ -21,6 +21,7 @@ typedef enum mf_ps_request {
     MF_PS_SET, /* variables -> nothing */
     MF_PS_GET, /* nothing -> variables */
     MF_PS_END, /* there is nothing more to do -> the largest staleness that was seen */
+    MF_PS_LEAVE, /* no more pushes of this worker -> nothing */
     MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number; -1: none is left */
 } mf_ps_request;
 
@@ -104,6 +105,8 @@ bool mf_ps_client_wants_stop(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_set(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_get(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_end(mf_ps_client *c, int64_t *staleness);
+/* Nobody needs to wait for our pushes any more. */
+MF_MUST mf_status mf_ps_client_leave(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_lease(mf_ps_client *c, const mf_ps_lease *lease, int64_t *batch);
 
 typedef struct mf_ps_server_options {

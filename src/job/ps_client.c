@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "job/ps.h"
+#include "job/ps_held.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,6 +19,7 @@ struct mf_ps_client {
     mf_ps_mode mode;
     uint32_t seq; /* of requests; grows */
     int64_t *version; /* by server: of the weights we have */
+    mf_ps_held held;
     bool stop; /* somebody wanted to, in the last round */
 };
 
@@ -86,6 +88,21 @@ mf_status mf_ps_client_end(mf_ps_client *c, int64_t *staleness)
 
         MF_TRY(answer_int(c, s, MF_PS_END, &seen));
         *staleness = seen > *staleness ? seen : *staleness;
+    }
+    return MF_OK;
+}
+
+mf_status mf_ps_client_leave(mf_ps_client *c)
+{
+    void *data;
+    size_t size;
+
+    c->seq++;
+    for (int s = 0; s < c->n_servers; s++)
+        MF_TRY(ask(c, s, MF_PS_LEAVE, 0, NULL));
+    for (int s = 0; s < c->n_servers; s++) {
+        MF_TRY(answer(c, s, MF_PS_LEAVE, 0, &data, &size));
+        mf_free(data);
     }
     return MF_OK;
 }
@@ -356,9 +373,61 @@ static mf_status take_reply(mf_ps_client *c, mf_round *r, int server)
     return st;
 }
 
-static mf_status do_round(void *ctx, mf_round *r)
+/* ---- steps between two pushes ---- */
+
+static mf_status hold(mf_ps_client *c, const mf_round *r)
 {
-    mf_ps_client *c = ctx;
+    for (int v = 0; v < r->n_values && r->n_parts > 0; v++) {
+        if (is_gradient(c, v))
+            MF_TRY(mf_ps_held_add(&c->held, r, v));
+    }
+    c->held.steps++;
+    return MF_OK;
+}
+
+static mf_status give(mf_ps_client *c, mf_round *r)
+{
+    const mf_step_graph *g = &c->t->graph;
+
+    for (int i = 0; i < g->n_gradients && r->n_parts > 0; i++) {
+        MF_TRY(mf_ps_held_give(&c->held, r, mf_rounds_value(c->rounds, g->gradients[i].at), false));
+        if (g->gradients[i].ids >= 0)
+            MF_TRY(mf_ps_held_give(&c->held, r, mf_rounds_value(c->rounds, g->gradients[i].ids),
+                                   true));
+    }
+    c->held.steps = 0;
+    return MF_OK;
+}
+
+/* Nothing comes back: weights stay as they are, sums are our own. */
+static mf_status keep_weights(mf_ps_client *c, mf_round *r)
+{
+    const mf_step_graph *g = &c->t->graph;
+
+    for (int v = 0; v < r->n_values; v++) {
+        mf_round_value *x = &r->values[v];
+        mf_shape none = x->shape;
+
+        none.dims[0] = x->concat ? 0 : none.dims[0];
+        if (x->concat)
+            MF_TRY(mf_tensor_alloc(&x->result, x->dtype, &none));
+        else if (!is_gradient(c, v) && r->n_parts > 0)
+            memcpy(x->result.data, x->part[0].data, mf_tensor_bytes(&x->result));
+    }
+    for (int i = 0; i < g->n_gradients; i++) {
+        mf_tensor *result = &r->values[mf_rounds_value(c->rounds, g->gradients[i].at)].result;
+
+        if (g->gradients[i].ids >= 0)
+            continue;
+        mf_tensor_clear(result);
+        MF_TRY(mf_variable_read(mf_trainer_find(c->t, g->gradients[i].weight->name)->variable,
+                                result));
+    }
+    return MF_OK;
+}
+
+static mf_status push_and_pull(mf_ps_client *c, mf_round *r)
+{
     mf_buf out = { 0 };
     mf_status st = room_for_results(r);
 
@@ -376,6 +445,21 @@ static mf_status do_round(void *ctx, mf_round *r)
     if (st != MF_OK)
         mf_net_abort(c->net, st);
     return st;
+}
+
+static mf_status do_round(void *ctx, mf_round *r)
+{
+    mf_ps_client *c = ctx;
+
+    if (c->mode.period <= 1)
+        return push_and_pull(c, r);
+    MF_TRY(hold(c, r));
+    if (c->held.steps < c->mode.period) {
+        MF_TRY(room_for_results(r));
+        return keep_weights(c, r);
+    }
+    MF_TRY(give(c, r));
+    return push_and_pull(c, r);
 }
 
 /* ---- variables ---- */
@@ -535,6 +619,8 @@ mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trai
     c->version = mf_calloc(n_servers, sizeof *c->version);
     st = c->version ? mf_ps_place(t, n_servers, &c->place) : MF_NOMEM("parameter servers");
     if (st == MF_OK)
+        st = mf_ps_held_init(&c->held, t->graph.n_results);
+    if (st == MF_OK)
         st = mf_rounds_new(&(mf_rounds_options){ .first = first,
                                                  .count = count,
                                                  .bucket = t->graph.bucket,
@@ -555,6 +641,7 @@ void mf_ps_client_free(mf_ps_client *c)
     if (!c)
         return;
     mf_rounds_free(c->rounds);
+    mf_ps_held_deinit(&c->held);
     mf_free(c->version);
     mf_free(c);
 }

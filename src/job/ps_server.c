@@ -38,6 +38,7 @@ typedef struct server {
     push *pushes; /* by worker */
     uint32_t *last_seq; /* by worker: of its last push that was answered */
     int64_t version; /* updates so far */
+    int active; /* workers that still push */
     int64_t *pulled; /* by worker: the version it has */
     int64_t **touched; /* by weight of the store: of each row, the version that changed it last */
     struct mf_ps_leases *leases;
@@ -140,8 +141,8 @@ static mf_status look_at(const server *s, request *r, push *p)
 /* ---- sums ---- */
 
 /* Floats [at, at + n) of all parts of all pushes, in the tree. */
-static mf_status sum_at(const server *s, const push *const *all, int n_all, int64_t at, int64_t n,
-                        float *out)
+static mf_status sum_tree(const server *s, const push *const *all, int n_all, int64_t at, int64_t n,
+                          float *out)
 {
     mf_tree_part *parts;
     int n_parts = 0;
@@ -166,6 +167,31 @@ static mf_status sum_at(const server *s, const push *const *all, int n_all, int6
                        (long long)all[0]->head.step);
     mf_free(parts);
     return st;
+}
+
+/* Pushes that are batches of their own: their mean, in the order of the workers. */
+static mf_status mean_of(const server *s, const push *const *all, int n_all, int64_t at, int64_t n,
+                         float *out)
+{
+    float *one = mf_calloc(n, sizeof *one);
+    mf_status st = one ? sum_tree(s, all, 1, at, n, out) : MF_NOMEM("a mean");
+
+    for (int i = 1; i < n_all && st == MF_OK; i++) {
+        st = sum_tree(s, all + i, 1, at, n, one);
+        for (int64_t k = 0; k < n && st == MF_OK; k++)
+            out[k] += one[k];
+    }
+    for (int64_t k = 0; k < n && st == MF_OK; k++)
+        out[k] *= 1.0f / (float)n_all;
+    mf_free(one);
+    return st;
+}
+
+static mf_status sum_at(const server *s, const push *const *all, int n_all, int64_t at, int64_t n,
+                        float *out)
+{
+    return s->o.mode.sync ? sum_tree(s, all, n_all, at, n, out)
+                          : mean_of(s, all, n_all, at, n, out);
 }
 
 static mf_status sum_dense(server *s, const push *const *all, int n_all)
@@ -249,6 +275,8 @@ static mf_status join_rows(server *s, push *const *all, int n_all, int g, int64_
     if (st == MF_OK && shape.dims[0] > 0) {
         memcpy(x->data, rows.data, rows.len);
         memcpy(at->data, ids.data, ids.len);
+        for (int64_t k = 0; k < x->count && !s->o.mode.sync && n_all > 1; k++)
+            ((float *)x->data)[k] *= 1.0f / (float)n_all;
     }
     mf_buf_deinit(&ids);
     mf_buf_deinit(&rows);
@@ -363,14 +391,32 @@ static mf_status write_dense(server *s, mf_buf *out)
     return MF_OK;
 }
 
-/* What all pushes together come to: a new state, and what everybody gets to know of it. */
-static mf_status apply(server *s, push *const *all, int n_all, mf_buf *out)
+/* What a worker (-1: any) gets to know. */
+static mf_status write_reply(server *s, push *const *all, int n_all, int worker, mf_buf *out)
 {
-    mf_ps_reply head = { .n_extra = all[0]->head.n_extra, .version = s->version + 1 };
-    const push *const *seen = (const push *const *)all;
+    mf_ps_reply head = { .n_extra = all[0]->head.n_extra, .version = s->version };
     float *extra;
     mf_status st;
 
+    for (int i = 0; i < n_all; i++)
+        head.flags |= all[i]->head.flags & MF_PS_STOP;
+    mf_buf_clear(out);
+    mf_buf_bytes(out, &head, sizeof head);
+    MF_TRY(write_dense(s, out));
+    extra = mf_buf_room(out, (size_t)head.n_extra * sizeof(float));
+    st = extra || head.n_extra == 0 ? MF_OK : MF_NOMEM("a sum");
+    if (st == MF_OK && head.n_extra > 0)
+        st = sum_at(s, (const push *const *)all, n_all, s->dense, head.n_extra, extra);
+    for (int g = 0; st == MF_OK && g < s->store.graph.n_gradients; g++) {
+        if (s->store.graph.gradients[g].weight->lookups)
+            st = write_rows(s, g, worker, out);
+    }
+    return st == MF_OK ? mf_buf_finish(out) : st;
+}
+
+/* What all pushes together come to: a new state. */
+static mf_status apply(server *s, push *const *all, int n_all)
+{
     for (int i = 0; i < n_all; i++) {
         if (all[i]->head.flags & MF_PS_BAD)
             return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -380,9 +426,8 @@ static mf_status apply(server *s, push *const *all, int n_all, mf_buf *out)
             return MF_FAIL(MF_INVALID_ARGUMENT, "%s and %s do not do the same step",
                            mf_net_name(s->o.net, all[i]->of->from),
                            mf_net_name(s->o.net, all[0]->of->from));
-        head.flags |= all[i]->head.flags & MF_PS_STOP;
     }
-    MF_TRY(sum_dense(s, seen, n_all));
+    MF_TRY(sum_dense(s, (const push *const *)all, n_all));
     for (int g = 0; g < s->store.graph.n_gradients; g++) {
         const mf_weight *w = s->store.graph.gradients[g].weight;
 
@@ -392,17 +437,7 @@ static mf_status apply(server *s, push *const *all, int n_all, mf_buf *out)
     MF_TRY(mf_ps_store_update(&s->store, all[0]->head.step, all[0]->head.learning_rate));
     s->version++;
     touch_rows(s);
-    mf_buf_bytes(out, &head, sizeof head);
-    MF_TRY(write_dense(s, out));
-    extra = mf_buf_room(out, (size_t)head.n_extra * sizeof(float));
-    st = extra || head.n_extra == 0 ? MF_OK : MF_NOMEM("a sum");
-    if (st == MF_OK && head.n_extra > 0)
-        st = sum_at(s, seen, n_all, s->dense, head.n_extra, extra);
-    for (int g = 0; st == MF_OK && g < s->store.graph.n_gradients; g++) {
-        if (s->store.graph.gradients[g].weight->lookups)
-            st = write_rows(s, g, s->o.mode.sync ? -1 : all[0]->of->from, out);
-    }
-    return st == MF_OK ? mf_buf_finish(out) : st;
+    return MF_OK;
 }
 
 static mf_status answer_push(server *s, push *p, const mf_buf *out)
@@ -419,30 +454,70 @@ static mf_status answer_push(server *s, push *p, const mf_buf *out)
     return st;
 }
 
-static mf_status do_step(server *s, push *const *all, int n_all)
+/* An error is the workers' to say; nothing was changed. */
+static void write_failure(mf_status st, mf_buf *out)
 {
-    mf_buf out = { 0 };
-    mf_status st = apply(s, all, n_all, &out);
+    const mf_ps_reply head = { .status = st };
 
-    if (st != MF_OK) { /* the workers say it; nothing was changed */
-        const mf_ps_reply head = { .status = st };
-
-        mf_buf_clear(&out);
-        mf_buf_bytes(&out, &head, sizeof head);
-        mf_buf_str(&out, mf_error_message());
-        st = MF_OK;
-    }
-    for (int i = 0; i < n_all && st == MF_OK; i++)
-        st = answer_push(s, all[i], &out);
-    mf_buf_deinit(&out);
-    return st;
+    mf_buf_clear(out);
+    mf_buf_bytes(out, &head, sizeof head);
+    mf_buf_str(out, mf_error_message());
 }
 
-static mf_status take_push(server *s, request *r)
+/* Everybody gets the same answer, except where workers differ in what they know already. All are
+ * written before the first is sent: with that, the push is gone. */
+static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all)
+{
+    const bool same = s->o.mode.sync;
+    mf_buf *out = mf_calloc(n_all, sizeof *out);
+    mf_status sent = MF_OK;
+
+    if (!out)
+        return MF_NOMEM("answers");
+    for (int i = 0; i < (same ? 1 : n_all); i++) {
+        if (st == MF_OK)
+            st = write_reply(s, all, n_all, same ? -1 : all[i]->of->from, &out[i]);
+        if (st != MF_OK)
+            write_failure(st, &out[i]);
+    }
+    for (int i = 0; i < n_all && sent == MF_OK; i++)
+        sent = answer_push(s, all[i], &out[same ? 0 : i]);
+    for (int i = 0; i < n_all; i++)
+        mf_buf_deinit(&out[i]);
+    mf_free(out);
+    return sent;
+}
+
+static mf_status do_step(server *s, push *const *all, int n_all)
+{
+    return answer_all(s, apply(s, all, n_all), all, n_all);
+}
+
+/* How many pushes make an update. */
+static int wanted(const server *s)
+{
+    const int quorum = (int)s->o.mode.quorum;
+
+    if (s->o.mode.sync)
+        return s->o.n_workers;
+    return quorum < 1 ? 1 : quorum < s->active ? quorum : s->active;
+}
+
+/* Those that are here and belong to the weights of now, if they are enough. */
+static mf_status try_step(server *s)
 {
     push *all[MF_TREE_LEAVES];
     int n = 0;
 
+    for (int w = 0; w < s->o.n_workers && n < MF_TREE_LEAVES; w++) {
+        if (s->pushes[w].of)
+            all[n++] = &s->pushes[w];
+    }
+    return n > 0 && n >= wanted(s) ? do_step(s, all, n) : MF_OK;
+}
+
+static mf_status take_push(server *s, request *r)
+{
     if (r->from < 0 || r->from >= s->o.n_workers) {
         request_free(r);
         return MF_OK; /* not a worker's business */
@@ -458,15 +533,12 @@ static mf_status take_push(server *s, request *r)
         return MF_OK;
     }
     MF_TRY(look_at(s, r, &s->pushes[r->from]));
-    if (!s->o.mode.sync) {
-        all[0] = &s->pushes[r->from];
-        return do_step(s, all, 1);
+    if (s->o.mode.quorum > 0 && s->pushes[r->from].head.version < s->version) {
+        push *late = &s->pushes[r->from]; /* others were enough: what it did is thrown away */
+
+        return answer_all(s, MF_OK, &late, 1);
     }
-    for (int w = 0; w < s->o.n_workers && w < MF_TREE_LEAVES; w++) {
-        if (s->pushes[w].of)
-            all[n++] = &s->pushes[w];
-    }
-    return n == s->o.n_workers ? do_step(s, all, n) : MF_OK;
+    return try_step(s);
 }
 
 /* ---- other requests ---- */
@@ -492,6 +564,15 @@ static mf_status take_get(server *s, request *r)
     mf_buf_deinit(&out);
     request_free(r);
     return st;
+}
+
+static mf_status take_leave(server *s, request *r)
+{
+    const mf_status st = reply(s, r, NULL, 0);
+
+    s->active -= r->from < s->o.n_workers;
+    request_free(r);
+    return st == MF_OK ? try_step(s) : st;
 }
 
 static mf_status take_end(server *s, request *r)
@@ -541,6 +622,8 @@ static mf_status serve_one(server *s, request *r)
         return take_get(s, r);
     case MF_PS_END:
         return take_end(s, r);
+    case MF_PS_LEAVE:
+        return take_leave(s, r);
     case MF_PS_LEASE:
         return take_lease(s, r);
     default:
@@ -559,6 +642,7 @@ static mf_status start(server *s, mf_trainer *t)
         if (!s->store.slices[i].weight->lookups)
             s->dense += s->store.slices[i].to - s->store.slices[i].from;
     }
+    s->active = s->o.n_workers;
     s->pushes = mf_calloc(s->o.n_workers, sizeof *s->pushes);
     s->last_seq = mf_calloc(s->o.n_workers, sizeof *s->last_seq);
     s->last_reply = mf_calloc(s->o.n_workers, sizeof *s->last_reply);

@@ -41,8 +41,8 @@ MF_MUST mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **
 /* For `size` members. Owns: mf_free(*owned), also after a failure. */
 MF_MUST mf_status mf_aggregation_read(const mf_options *o, int size, mf_aggregation *out,
                                       double **owned);
-/* This is what it is about. Fails: INVALID_ARGUMENT (not for this model). */
-MF_MUST mf_status mf_aggregation_join(mf_aggregation *a, const mf_trainer *t);
+/* INVALID_ARGUMENT: it is not for this model. */
+MF_MUST mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t);
 
 /* All tasks connected with each other: those that train together first, by rank, then the parameter
  * servers. Owns: mf_net_close(). */

@@ -21,7 +21,9 @@ const mf_strategy_kind mf_strategies[] = {
       "{period: int >= 1 = 16, slots: string = 'average', collective: string = 'auto'}",
       "every worker trains by itself; their weights are averaged every so many steps",
       mf_local_sgd_open },
-    { "parameter_server", "{mode: string = 'sync', staleness: int >= 0 = 2}",
+    { "parameter_server",
+      "{mode: string = 'sync', staleness: int >= 0 = 2, quorum: int >= 0 = 0, "
+      "period: int >= 1 = 1}",
       "servers hold and update the weights; workers push gradients and pull weights", mf_ps_open },
     { 0 },
 };
@@ -56,6 +58,11 @@ static mf_status open_kind(const char *text, const mf_strategy_options *o,
     MF_TRY(mf_kinds_find(&kinds, text, arena, &row, &rest));
     const mf_strategy_kind *kind = row;
     MF_TRY(mf_options_parse(kind->name, kind->settings, rest, arena, &settings));
+    if (o->codec && kind->open != mf_workers_open)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "codecs are for sums between workers: leave --codec out, or use the "
+                       "strategy multi_worker_mirrored instead of %s",
+                       kind->name);
     return kind->open(
         &(mf_strategy_call){ .name = kind->name,
                              .text = text,
@@ -91,7 +98,7 @@ mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *opti
     arena = mf_arena_new();
     if (!arena)
         st = MF_NOMEM("a strategy");
-    else if (!strategy && cluster->n_tasks <= 1)
+    else if (!strategy && cluster->n_tasks <= 1 && !o->codec) /* which changes bits alone, too */
         st = open_alone(out);
     else
         st = open_kind(strategy ? strategy : usual_for(cluster), o, cluster, arena, out);
@@ -114,6 +121,13 @@ int mf_strategy_rank(const mf_strategy *strategy)
 int mf_strategy_size(const mf_strategy *strategy)
 {
     return strategy && strategy->team ? strategy->team->size : 1;
+}
+
+void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out)
+{
+    *out = (mf_traffic){ 0 };
+    if (strategy && strategy->team && strategy->team->kind->traffic)
+        strategy->team->kind->traffic(strategy->team, out);
 }
 
 bool mf_strategy_serves(const mf_strategy *strategy)

@@ -5,15 +5,20 @@
 #include "job/strategies.h"
 #include "parallel/one_updates.h"
 #include "parallel/sums.h"
+#include "train/precision.h"
 #include "train/trainer.h"
 
 #include <stddef.h>
 
+enum { ALONE_AREA = 256 << 10 };
+
 typedef struct workers {
     mf_strategy strategy; /* first */
     mf_team team;
-    mf_net *net;
+    mf_net *net; /* NULL: there is nobody else */
+    mf_segment *alone[2]; /* where one meets itself */
     mf_group *exchange_group;
+    mf_codecs *codecs; /* NULL: none */
     mf_sums *sums;
     mf_one_updates *one; /* NULL: all update */
     mf_aggregation aggregation;
@@ -29,22 +34,58 @@ static workers *of_team(mf_team *team)
 
 static void give_up(void *ctx, mf_status why)
 {
-    mf_net_abort(ctx, why);
+    if (ctx)
+        mf_net_abort(ctx, why);
+}
+
+/* Shards are dealt out evenly, neighbours to one worker, and what is encoded together too. */
+static void deal_out(int64_t shards, int64_t grain, int size, int64_t *first)
+{
+    const int64_t grains = (shards + grain - 1) / grain;
+
+    for (int r = 0; r <= size; r++)
+        first[r] = grains * r / size * grain;
+    first[size] = shards;
+}
+
+static mf_status check_codecs(const workers *w, const mf_trainer *t, int64_t grain)
+{
+    const mf_codec *keeps = mf_codecs_with_memory(w->codecs);
+    const int64_t grains = (t->options.shards + grain - 1) / grain;
+    mf_precision precision;
+
+    if (grains < w->team.size)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "%d shards, of which the codec encodes %lld together, are enough for %lld "
+                       "workers, not for %d; give --shards %lld or more, or a smaller grain",
+                       t->options.shards, (long long)grain, (long long)grains, w->team.size,
+                       (long long)(grain * w->team.size));
+    MF_TRY(mf_precision_parse(t->options.precision, t->arena, &precision));
+    if (keeps && precision.loss_scale != 0.0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "codec %s keeps a part of the gradients for later, when they are scaled "
+                       "otherwise; use --precision bf16, or the codec bf16 or int8",
+                       keeps->kind->name);
+    return MF_OK;
 }
 
 static mf_status workers_join(mf_team *team, mf_trainer *t)
 {
     workers *w = of_team(team);
-    int64_t *first = mf_calloc(team->size + 1, sizeof *first);
-    mf_status st = mf_aggregation_join(&w->aggregation, t);
+    const int64_t grain = w->codecs ? mf_codecs_grain(w->codecs) : 1;
+    int64_t *first;
+    mf_status st;
 
-    if (!first || st != MF_OK) {
-        mf_free(first);
-        return first ? st : MF_NOMEM("shards");
-    }
-    mf_team_deal_shards(team, t->options.shards);
-    for (int r = 0; r <= team->size; r++)
-        first[r] = mf_team_first_shard(team, r);
+    MF_TRY(mf_aggregation_join(&w->aggregation, t));
+    if (w->codecs)
+        MF_TRY(check_codecs(w, t, grain));
+    first = mf_calloc(team->size + 1, sizeof *first);
+    if (!first)
+        return MF_NOMEM("shards");
+    team->shards = t->options.shards;
+    deal_out(team->shards, grain, team->size, first);
+    team->first_shard = first[team->rank];
+    team->n_shards = first[team->rank + 1] - team->first_shard;
     if (team->shards < team->size && team->rank == 0)
         MF_WARN("%d workers share %lld shards: some have nothing to do; give --shards %d or more",
                 team->size, (long long)team->shards, team->size);
@@ -55,6 +96,8 @@ static mf_status workers_join(mf_team *team, mf_trainer *t)
                                          .timeout_ns = team->timeout_ns,
                                          .to_first = team->one_updates,
                                          .aggregation = w->aggregation,
+                                         .codecs = w->codecs,
+                                         .seed = t->options.seed,
                                          .failed = give_up,
                                          .ctx = w->net },
                      &w->sums);
@@ -95,14 +138,56 @@ static mf_status workers_end_step(mf_team *team, bool *stop)
 
 static void workers_failed(mf_team *team, mf_status why)
 {
-    mf_net_abort(of_team(team)->net, why);
+    give_up(of_team(team)->net, why);
+}
+
+static void workers_traffic(const mf_team *team, mf_traffic *out)
+{
+    const workers *w = of_team((mf_team *)(uintptr_t)team);
+
+    if (!w->sums || team->size == 1)
+        return;
+    out->bytes = w->exchange_group->bytes;
+    out->plain_bytes = mf_sums_plain_bytes(w->sums);
 }
 
 static const mf_team_kind TEAM = { .join = workers_join,
                                    .leave = workers_leave,
                                    .begin_step = workers_begin_step,
                                    .end_step = workers_end_step,
-                                   .failed = workers_failed };
+                                   .failed = workers_failed,
+                                   .traffic = workers_traffic };
+
+/* ---- with codecs that keep something ---- */
+
+static mf_status workers_collect(mf_team *team, int64_t step)
+{
+    const mf_collective c = mf_team_call(team, step, "what codecs keep");
+
+    mf_extra_clear(&team->extra);
+    MF_TRY(mf_sums_collect(of_team(team)->sums, team->group, &c, &team->extra));
+    team->collected = true;
+    return MF_OK;
+}
+
+static mf_status workers_restore(mf_team *team, int64_t step)
+{
+    if (step > 0 && team->extra.n == 0 && team->rank == 0)
+        MF_WARN("nothing is known of what the codec had kept until step %lld: it begins with "
+                "nothing, so weights will differ from those of a training without a break",
+                (long long)step);
+    mf_sums_restore(of_team(team)->sums, &team->extra);
+    return MF_OK;
+}
+
+static const mf_team_kind KEEPING_TEAM = { .join = workers_join,
+                                           .leave = workers_leave,
+                                           .begin_step = workers_begin_step,
+                                           .end_step = workers_end_step,
+                                           .failed = workers_failed,
+                                           .traffic = workers_traffic,
+                                           .collect = workers_collect,
+                                           .restore = workers_restore };
 
 static const mf_team_kind ONE_UPDATES = { .join = workers_join,
                                           .leave = workers_leave,
@@ -117,17 +202,47 @@ static void workers_close(mf_strategy *s)
 {
     workers *w = (workers *)s;
 
+    if (w->sums && mf_net_check(w->net) == MF_OK &&
+        mf_team_meet(&w->team, 0, "the end") != MF_OK) /* nobody leaves while others still send */
+        MF_WARN("%s", mf_error_message());
     mf_sums_free(w->sums);
     mf_group_free(w->exchange_group);
     mf_group_free(w->team.group);
-    mf_net_close(w->net);
+    for (int i = 0; i < MF_COUNT(w->alone); i++)
+        mf_segment_free(w->alone[i]);
+    if (w->net)
+        mf_net_close(w->net);
+    mf_codecs_free(w->codecs);
+    mf_extra_clear(&w->team.extra);
     mf_free(w->weights);
     mf_free(w);
+}
+
+/* Nobody else: groups of one. */
+static mf_status open_one(workers *w, int i, mf_group **out)
+{
+    static const char *const names[] = { "worker 0" };
+
+    MF_TRY(mf_segment_new(1, ALONE_AREA, &w->alone[i]));
+    return mf_group_shared(w->alone[i], &(mf_group){ .rank = 0, .size = 1, .names = names }, out);
 }
 
 static mf_status open_all(workers *w, const mf_strategy_call *call)
 {
     MF_TRY(mf_aggregation_read(call->settings, w->team.size, &w->aggregation, &w->weights));
+    if (call->o->codec)
+        MF_TRY(mf_codecs_parse(call->o->codec, &w->codecs));
+    if (w->codecs && mf_codecs_with_memory(w->codecs))
+        w->team.kind = &KEEPING_TEAM;
+    if (w->codecs && mf_aggregate_is_robust(w->aggregation.how))
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "a codec sums what it encodes, so there is no %s of it; leave out one of "
+                       "--codec and aggregation",
+                       mf_options_string(call->settings, "aggregation"));
+    if (call->cluster->n_tasks <= 1) {
+        MF_TRY(open_one(w, 0, &w->team.group));
+        return open_one(w, 1, &w->exchange_group);
+    }
     MF_TRY(mf_job_connect(call, &w->net));
     MF_TRY(mf_job_group(call, w->net, 1, &w->team.group));
     return mf_job_group(call, w->net, 2, &w->exchange_group);
@@ -145,7 +260,7 @@ static mf_status open_workers(const mf_strategy_call *call, bool one_updates, mf
                          .one_updates = one_updates,
                          .lockstep = true,
                          .rank = call->cluster->rank,
-                         .size = call->cluster->size,
+                         .size = call->cluster->size > 1 ? call->cluster->size : 1,
                          .timeout_ns = call->timeout_ns };
     st = open_all(w, call);
     if (st == MF_OK) {

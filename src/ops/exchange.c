@@ -8,10 +8,13 @@ static mf_status bucket_prepare(mf_prepare *p)
     mf_exchange_bucket *b = MF_ARENA_NEW(p->arena, mf_exchange_bucket);
     const mf_attr *parts = mf_node_attr(p->node, "parts");
     const mf_attr *shapes = mf_node_attr(p->node, "shapes"),
-                  *types = mf_node_attr(p->node, "types"), *ports = mf_node_attr(p->node, "ports");
+                  *types = mf_node_attr(p->node, "types"), *named = mf_node_attr(p->node, "names");
+    const char **names = MF_ARENA_ARRAY(p->arena, const char *, types->n);
 
-    if (!b)
+    if (!b || !names)
         return MF_NOMEM("an exchange");
+    for (int64_t i = 0; i < types->n; i++)
+        names[i] = named && i < named->n ? named->strings[i].data : "";
     *b = (mf_exchange_bucket){ .id = mf_node_int(p->node, "bucket"),
                                .concat = mf_node_bool(p->node, "concat"),
                                .n_parts = parts ? (int)(parts->n / 2) : 0,
@@ -19,10 +22,10 @@ static mf_status bucket_prepare(mf_prepare *p)
                                .n_items = (int)types->n,
                                .shapes = shapes->shapes,
                                .types = types->ints,
-                               .ports = ports->ints };
-    if (shapes->n != types->n || ports->n != types->n)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld shapes and %lld ports for %lld items",
-                       (long long)shapes->n, (long long)ports->n, (long long)types->n);
+                               .names = names };
+    if (shapes->n != types->n)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld shapes for %lld items", (long long)shapes->n,
+                       (long long)types->n);
     p->state = b;
     return MF_OK;
 }
@@ -74,7 +77,7 @@ const mf_op mf_ops_exchange[] = {
     { .name = "_ExchangeBegin",
       .def = "(values:*T) -> (ticket:int32) {T:list(type)>=0, bucket:int, concat:bool=false, "
              "parts:list(int)>=0=[], types:list(type)>=1, shapes:list(shape)>=1, "
-             "ports:list(int)>=1} is_stateful",
+             "names:list(string)>=0=[]} is_stateful",
       .infer = mf_infer_scalar,
       .grad = mf_grad_missing,
       .prepare = bucket_prepare,
@@ -82,7 +85,7 @@ const mf_op mf_ops_exchange[] = {
     /* What has become of it. */
     { .name = "_ExchangeEnd",
       .def = "(ticket:int32) -> (values:*types) {types:list(type)>=1, bucket:int, "
-             "concat:bool=false, shapes:list(shape)>=1, ports:list(int)>=1} is_stateful",
+             "concat:bool=false, shapes:list(shape)>=1, names:list(string)>=0=[]} is_stateful",
       .flags = MF_OP_UNPLANNED | MF_OP_HEAP,
       .infer = end_infer,
       .grad = mf_grad_missing,

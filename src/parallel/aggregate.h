@@ -25,7 +25,6 @@ typedef struct mf_aggregation {
     mf_aggregate how;
     double trim; /* this fraction of the shards is left out, at each end; below 0.5 */
     const double *weights; /* by rank */
-    int64_t first_gradient; /* results of a step from this one on are gradients */
 } mf_aggregation;
 
 /* Does it need the gradients of all shards one by one? */

@@ -35,25 +35,26 @@ static mf_status work_init(work *w)
     const mf_apart *a = w->a;
     const mf_group *g = a->group;
 
-    w->cell = mf_dtype_cell((mf_dtype)a->bucket->types[0]);
+    w->cell = mf_dtype_cell(a->dtype);
     w->lo = mf_group_cut(g, a->count, g->rank);
     w->hi = mf_group_cut(g, a->count, g->rank + 1);
     w->sizes = mf_calloc((int64_t)g->size * g->size, sizeof *w->sizes);
-    w->ours = mf_calloc(a->n_parts[g->rank] * a->count, w->cell);
-    w->slice = mf_calloc(a->leaves * (w->hi - w->lo), w->cell);
+    w->ours = mf_calloc(mf_shares_grains(a->shares, g->rank) * a->count, w->cell);
+    w->slice = mf_calloc(a->shares->leaves * (w->hi - w->lo), w->cell);
     w->result = mf_calloc(w->hi - w->lo, w->cell);
-    w->shards = mf_calloc(a->leaves, sizeof *w->shards);
-    w->at = mf_calloc(a->leaves, sizeof *w->at);
-    w->factor = mf_calloc(a->leaves, sizeof *w->factor);
+    w->shards = mf_calloc(a->shares->leaves, sizeof *w->shards);
+    w->at = mf_calloc(a->shares->leaves, sizeof *w->at);
+    w->factor = mf_calloc(a->shares->leaves, sizeof *w->factor);
     if (!w->sizes || !w->ours || !w->slice || !w->result || !w->shards || !w->at || !w->factor)
         return MF_NOMEM("gradients");
-    for (int64_t s = 0; s < a->leaves; s++) {
-        const int64_t n =
-            mf_shard_begin(a->samples, a->shards, s + 1) - mf_shard_begin(a->samples, a->shards, s);
+    for (int64_t s = 0; s < a->shares->leaves; s++) {
+        const int64_t n = mf_shard_begin(a->shares->samples, a->shares->shards, s + 1) -
+                          mf_shard_begin(a->shares->samples, a->shares->shards, s);
 
         w->shards[s] =
             (mf_tree_part){ { s, s + 1 }, w->slice + (size_t)(s * (w->hi - w->lo)) * w->cell };
-        w->factor[s] = (double)a->samples / (double)n; /* from a share of the mean to a mean */
+        w->factor[s] =
+            (double)a->shares->samples / (double)n; /* from a share of the mean to a mean */
     }
     return MF_OK;
 }
@@ -68,34 +69,30 @@ static mf_status exchange_slices(work *w)
         const int64_t lo = mf_group_cut(g, a->count, r), n = mf_group_cut(g, a->count, r + 1) - lo;
 
         for (int q = 0; q < g->size; q++)
-            w->sizes[q * g->size + r] = a->n_parts[q] * n * (int64_t)w->cell;
-        for (int p = 0; p < a->n_parts[g->rank]; p++, to += (size_t)n * w->cell)
-            memcpy(to, (const char *)a->data + (size_t)(p * a->count + lo) * w->cell,
-                   (size_t)n * w->cell);
+            w->sizes[q * g->size + r] = mf_shares_grains(a->shares, q) * n * (int64_t)w->cell;
+        for (int p = 0; p < mf_shares_grains(a->shares, g->rank); p++, to += (size_t)n * w->cell)
+            memcpy(to, (const char *)a->shards[p] + (size_t)lo * w->cell, (size_t)n * w->cell);
     }
     return mf_all_to_all(g, &a->call, w->ours, w->sizes, w->slice);
 }
 
-/* Item by item: gradients as the aggregation says, all else in the tree. */
 static mf_status aggregate(work *w)
 {
     const mf_apart *a = w->a;
-    const mf_exchange_bucket *b = a->bucket;
-    int64_t begin = 0, n;
+    const int64_t n = a->shares->leaves;
 
-    MF_TRY(mf_tree_sum(a->leaves, (mf_tree_node){ 0, a->leaves }, w->shards, (int)a->leaves,
-                       (mf_dtype)b->types[0], w->hi - w->lo, w->result));
-    for (int i = 0; i < b->n_items; i++, begin += mf_apart_padded(n)) {
-        int64_t from, to;
+    MF_TRY(mf_tree_sum(n, (mf_tree_node){ 0, n }, w->shards, (int)n, a->dtype, w->hi - w->lo,
+                       w->result));
+    for (int i = 0; i < a->n_gradients; i++) {
+        const mf_apart_item g = a->gradients[i];
+        const int64_t from = g.at > w->lo ? g.at : w->lo;
+        const int64_t to = g.at + g.count < w->hi ? g.at + g.count : w->hi;
 
-        MF_TRY(mf_shape_count(&b->shapes[i], &n));
-        from = begin > w->lo ? begin : w->lo;
-        to = begin + n < w->hi ? begin + n : w->hi;
-        if (from >= to || !mf_apart_is_gradient(a->aggregation, b, i))
+        if (from >= to)
             continue;
-        for (int64_t s = 0; s < a->leaves; s++)
+        for (int64_t s = 0; s < n; s++)
             w->at[s] = (const float *)w->shards[s].data + (from - w->lo);
-        MF_TRY(mf_aggregate_robust(a->aggregation, w->at, w->factor, a->leaves, to - from,
+        MF_TRY(mf_aggregate_robust(a->aggregation, w->at, w->factor, n, to - from,
                                    (float *)(void *)w->result + (from - w->lo)));
     }
     return MF_OK;

@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sums.c - see sums.h. A bucket is packed into one vector for each part (begin), summed by the
- * thread, and handed out as views of the result (end). */
+ * thread, and handed out as views of the result (end). In a vector those items come first that
+ * travel as they are; the rest of it travels by codecs (coded.h). */
 #include "parallel/sums.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "graph/shard.h"
 #include "parallel/apart.h"
+#include "parallel/coded.h"
 
 #include <pthread.h>
 #include <string.h>
 
-enum { ALIGN = MF_APART_ALIGN };
+enum { ALIGN = 16 }; /* elements: where an item begins in the vector */
 
 typedef struct bucket {
     const mf_exchange_bucket *about; /* of the step at hand */
     mf_tensor packed; /* our parts, one vector behind the other */
     mf_tensor result;
     int64_t count; /* elements of a vector */
+    int64_t exact; /* of these, that travel as they are */
+    int64_t *at; /* where each item begins in it; NULL: not laid out yet */
+    mf_coded coded; /* the other items */
+    mf_tensor scratch;
     int64_t *rows; /* rows of each item; of concatenated ones */
     bool ready, done; /* ready: packed; done: result is there */
     mf_kernel *waiting; /* for done */
@@ -26,7 +32,8 @@ typedef struct bucket {
 struct mf_sums {
     mf_exchange base; /* first */
     mf_sums_options o;
-    int64_t *first;
+    mf_shares shares;
+    mf_extra_list before; /* what a checkpoint had of codecs */
     bucket *buckets;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -34,42 +41,32 @@ struct mf_sums {
     bool started, closing; /* closing: guarded by lock */
     mf_error error; /* the exchange has failed for good; guarded by lock */
     int next; /* bucket; the thread's */
-    int64_t step, samples;
+    int64_t step;
+    float factor; /* of our gradients, in this step */
     bool wants_stop;
     bool stop; /* guarded by lock */
     int64_t busy_ns; /* guarded by lock */
-    /* of the step at hand */
-    int64_t leaves;
-    mf_tree_node *nodes; /* of all ranks */
-    const mf_tree_node **parts; /* by rank */
-    int *n_parts;
-    int64_t *n_samples; /* by rank */
-    int64_t *slices; /* by rank: of a result that only the first one gets */
-    float factor; /* of our gradients */
+    int64_t plain, rows; /* bytes of sums, and of rows; guarded by lock */
 };
 
-/* ---- who has what ---- */
-
-static void share_out(mf_sums *x)
+/* By what our gradients are multiplied: members may have other weights than their samples. */
+static mf_status find_factor(mf_sums *x)
 {
-    const int64_t shards = x->o.shards;
+    const mf_shares *s = &x->shares;
+    int64_t *n;
 
-    mf_tree_node *at = x->nodes;
-
-    x->leaves = x->samples < shards ? x->samples : shards;
-    for (int r = 0; r < x->o.group->size; r++) {
-        const int64_t lo = x->first[r], hi = x->first[r + 1];
-
-        x->n_samples[r] =
-            mf_shard_begin(x->samples, shards, hi) - mf_shard_begin(x->samples, shards, lo);
-        x->n_parts[r] = mf_tree_share(shards, lo, hi - lo, x->n_samples[r], x->base.grain, at);
-        x->parts[r] = at;
-        at += mf_tree_room(hi - lo, x->base.grain);
-    }
     x->factor = 1.0f;
-    if (x->o.aggregation.how == MF_AGGREGATE_WEIGHTED)
-        x->factor = (float)mf_aggregate_factor(&x->o.aggregation, x->n_samples, x->o.group->size,
-                                               x->o.group->rank);
+    if (x->o.aggregation.how != MF_AGGREGATE_WEIGHTED)
+        return MF_OK;
+    n = mf_calloc(s->ranks, sizeof *n);
+    if (!n)
+        return MF_NOMEM("weights");
+    for (int r = 0; r < s->ranks; r++)
+        n[r] = mf_shard_begin(s->samples, s->shards, s->first[r + 1]) -
+               mf_shard_begin(s->samples, s->shards, s->first[r]);
+    x->factor = (float)mf_aggregate_factor(&x->o.aggregation, n, s->ranks, x->o.group->rank);
+    mf_free(n);
+    return MF_OK;
 }
 
 mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wants_stop)
@@ -82,10 +79,9 @@ mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wan
         x->buckets[i].ready = x->buckets[i].done = false;
     x->step = step;
     x->wants_stop = wants_stop;
-    if (samples != x->samples) {
-        x->samples = samples;
-        share_out(x);
-    }
+    mf_shares_set(&x->shares, samples);
+    if (st == MF_OK)
+        st = find_factor(x);
     pthread_mutex_unlock(&x->lock);
     return st;
 }
@@ -110,11 +106,45 @@ int64_t mf_sums_busy_ns(mf_sums *x)
     return ns;
 }
 
+int64_t mf_sums_plain_bytes(mf_sums *x)
+{
+    const int n = x->o.group->size;
+    int64_t bytes;
+
+    pthread_mutex_lock(&x->lock);
+    bytes = x->plain / n * 2 * (n - 1) + x->rows;
+    pthread_mutex_unlock(&x->lock);
+    return bytes;
+}
+
+/* ---- what codecs keep ---- */
+
+void mf_sums_restore(mf_sums *x, mf_extra_list *before)
+{
+    mf_extra_clear(&x->before);
+    x->before = *before;
+    *before = (mf_extra_list){ 0 };
+    for (int i = 0; i < x->o.n_buckets; i++) { /* it is laid out again, with what there was */
+        mf_coded_deinit(&x->buckets[i].coded);
+        x->buckets[i].coded = (mf_coded){ 0 };
+        mf_free(x->buckets[i].at);
+        x->buckets[i].at = NULL;
+    }
+}
+
+mf_status mf_sums_collect(mf_sums *x, mf_group *group, const mf_collective *call,
+                          mf_extra_list *out)
+{
+    for (int i = 0; i < x->o.n_buckets; i++)
+        MF_TRY(mf_coded_collect(&x->buckets[i].coded, &x->shares, group, call, out));
+    return MF_OK;
+}
+
 /* ---- packing ---- */
 
 static int64_t padded(int64_t n)
 {
-    return mf_apart_padded(n);
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 static bool has_vote(const mf_sums *x, const mf_exchange_bucket *b)
@@ -122,48 +152,101 @@ static bool has_vote(const mf_sums *x, const mf_exchange_bucket *b)
     return b->id == x->o.n_buckets - 1;
 }
 
-/* Elements of the vector, and where each item begins; -1: a shape is not known. */
-static int64_t vector_length(const mf_sums *x, const mf_exchange_bucket *b)
+/* The same for all workers and all trainings with this seed (FNV-1a). */
+static uint64_t seed_of(uint64_t seed, const char *name)
 {
+    uint64_t h = 0xcbf29ce484222325u ^ seed;
+
+    for (; *name; name++)
+        h = (h ^ (unsigned char)*name) * 0x100000001b3u;
+    return h;
+}
+
+static mf_codec_item describe(const mf_sums *x, const mf_exchange_bucket *b, int i)
+{
+    const mf_shape *s = &b->shapes[i];
+    const int64_t count = mf_shape_span(s, 0, s->rank);
+    const int64_t columns = s->rank > 0 ? s->dims[s->rank - 1] : 1;
+
+    return (mf_codec_item){ .count = count,
+                            .rows = columns > 0 ? count / columns : 0,
+                            .columns = columns,
+                            .seed = seed_of(x->o.seed, b->names[i]) };
+}
+
+static const mf_codec *codec_of(const mf_sums *x, const mf_exchange_bucket *b, int i)
+{
+    const mf_codec_item item = describe(x, b, i);
+
+    return x->o.codecs ? mf_codecs_find(x->o.codecs, b->names[i], (mf_dtype)b->types[i], &item)
+                       : NULL;
+}
+
+/* Where items lie in a vector: first the exact ones, with the vote behind them, then the others. */
+static mf_status lay_out(mf_sums *x, bucket *k)
+{
+    const mf_exchange_bucket *b = k->about;
     int64_t n = 0, one;
 
+    k->at = mf_calloc(b->n_items, sizeof *k->at);
+    if (!k->at)
+        return MF_NOMEM("an exchange");
     for (int i = 0; i < b->n_items; i++) {
         if (mf_shape_count(&b->shapes[i], &one) != MF_OK)
-            return -1;
-        n += padded(one);
+            return MF_FAIL(MF_INVALID_ARGUMENT, "bucket %lld has a sum of unknown shape",
+                           (long long)b->id);
+        k->at[i] = n;
+        n += codec_of(x, b, i) ? 0 : padded(one);
     }
-    return n + (has_vote(x, b) ? ALIGN : 0);
-}
-
-static mf_status room_for(mf_tensor *t, mf_dtype dtype, int64_t count)
-{
-    if (t->buffer && t->dtype == dtype && t->count == count && mf_buffer_is_sole(t->buffer))
-        return MF_OK;
-    mf_tensor_clear(t);
-    return mf_tensor_alloc(t, dtype, &MF_SHAPE(count));
-}
-
-static void scale(float *v, int64_t n, float by)
-{
-    for (int64_t i = 0; i < n; i++)
-        v[i] *= by;
-}
-
-static void pack_part(const mf_sums *x, const mf_exchange_bucket *b, int part,
-                      const mf_tensor *const *values, char *to)
-{
-    const size_t cell = mf_dtype_cell((mf_dtype)b->types[0]);
-
+    n += has_vote(x, b) ? ALIGN : 0;
+    k->exact = n;
     for (int i = 0; i < b->n_items; i++) {
+        const mf_codec *codec = codec_of(x, b, i);
+        const mf_codec_item item = describe(x, b, i);
+
+        if (!codec)
+            continue;
+        k->at[i] = n;
+        n += padded(item.count);
+        MF_TRY(mf_coded_add(&k->coded, &x->shares, x->o.group->rank, b->names[i], codec, &item,
+                            k->at[i], &x->before));
+    }
+    k->count = n;
+    return MF_OK;
+}
+
+/* Else it is a loss, a metric, a statistic, or the numbers of rows. */
+static bool is_gradient(const mf_exchange_bucket *b, int i)
+{
+    return b->names[i][0] != '\0' && b->types[i] == MF_DTYPE_F32;
+}
+
+static void weigh(const mf_sums *x, const mf_exchange_bucket *b, int i, void *data, int64_t n)
+{
+    float *v = data;
+
+    if (x->factor == 1.0f || !is_gradient(b, i))
+        return;
+    for (int64_t k = 0; k < n; k++)
+        v[k] *= x->factor;
+}
+
+static void pack_part(const mf_sums *x, const bucket *k, int part, const mf_tensor *const *values,
+                      char *vector)
+{
+    const size_t cell = mf_dtype_cell((mf_dtype)k->about->types[0]);
+
+    for (int i = 0; i < k->about->n_items; i++) {
+        char *to = vector + (size_t)k->at[i] * cell;
         const int64_t n = values[i]->count, room = padded(n);
 
         memcpy(to, values[i]->data, (size_t)n * cell);
-        if (x->factor != 1.0f && mf_apart_is_gradient(&x->o.aggregation, b, i))
-            scale((float *)(void *)to, n, x->factor);
+        weigh(x, k->about, i, to, n);
         memset(to + (size_t)n * cell, 0, (size_t)(room - n) * cell);
-        to += (size_t)room * cell;
     }
-    if (has_vote(x, b)) {
+    if (has_vote(x, k->about)) {
+        char *to = vector + (size_t)(k->exact - ALIGN) * cell;
+
         memset(to, 0, ALIGN * cell);
         if (part == 0 && x->wants_stop)
             *(float *)(void *)to = 1.0f;
@@ -176,10 +259,8 @@ static mf_status pack_sums(mf_sums *x, bucket *k, const mf_tensor *const *values
     const mf_dtype dtype = (mf_dtype)b->types[0];
     const size_t cell = mf_dtype_cell(dtype);
 
-    k->count = vector_length(x, b);
-    if (k->count < 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "bucket %lld has a sum of unknown shape",
-                       (long long)b->id);
+    if (!k->at)
+        MF_TRY(lay_out(x, k));
     for (int i = 0; i < b->n_parts * b->n_items; i++) {
         int64_t n;
 
@@ -188,15 +269,15 @@ static mf_status pack_sums(mf_sums *x, bucket *k, const mf_tensor *const *values
             return MF_FAIL(MF_INVALID_ARGUMENT, "bucket %lld: value %d is not what was announced",
                            (long long)b->id, i);
     }
-    MF_TRY(room_for(&k->packed, dtype, k->count * (b->n_parts > 0 ? b->n_parts : 1)));
+    MF_TRY(mf_room_for(&k->packed, dtype, k->count * (b->n_parts > 0 ? b->n_parts : 1)));
     for (int p = 0; p < b->n_parts; p++)
-        pack_part(x, b, p, values + (size_t)p * (size_t)b->n_items,
+        pack_part(x, k, p, values + (size_t)p * (size_t)b->n_items,
                   (char *)k->packed.data + (size_t)(p * k->count) * cell);
     return MF_OK;
 }
 
 /* Rows: the bytes of all items, one behind the other. */
-static mf_status pack_rows(mf_sums *x, bucket *k, const mf_tensor *const *values)
+static mf_status pack_rows(const mf_sums *x, bucket *k, const mf_tensor *const *values)
 {
     const mf_exchange_bucket *b = k->about;
     int64_t bytes = 0;
@@ -211,12 +292,11 @@ static mf_status pack_rows(mf_sums *x, bucket *k, const mf_tensor *const *values
         bytes += b->n_parts > 0 ? (int64_t)mf_tensor_bytes(values[i]) : 0;
     }
     k->count = bytes;
-    MF_TRY(room_for(&k->packed, MF_DTYPE_U8, bytes > 0 ? bytes : 1));
+    MF_TRY(mf_room_for(&k->packed, MF_DTYPE_U8, bytes > 0 ? bytes : 1));
     to = k->packed.data;
     for (int i = 0; i < b->n_items && b->n_parts > 0; i++) {
         memcpy(to, values[i]->data, mf_tensor_bytes(values[i]));
-        if (x->factor != 1.0f && mf_apart_is_gradient(&x->o.aggregation, b, i))
-            scale((float *)(void *)to, values[i]->count, x->factor);
+        weigh(x, b, i, to, values[i]->count);
         to += mf_tensor_bytes(values[i]);
     }
     return MF_OK;
@@ -247,60 +327,76 @@ static mf_collective call_of(const mf_sums *x, const char *what)
     return (mf_collective){ x->step, mf_clock_ns() + x->o.timeout_ns, what };
 }
 
-/* The others' results are never looked at. */
-static mf_status reduce_to_first(mf_sums *x, const mf_reduce *r)
+/* Gradients of all shards one by one, all else in the tree. */
+static mf_status reduce_apart(mf_sums *x, bucket *k, const mf_collective *c, void **parts)
 {
-    for (int i = 1; i <= x->o.group->size; i++)
-        x->slices[i] = r->count;
-    return mf_reduce_scatter(x->o.group, r, x->slices);
+    const mf_exchange_bucket *b = k->about;
+    mf_apart_item *items = mf_calloc(b->n_items, sizeof *items);
+    int n = 0;
+    mf_status st;
+
+    if (!items)
+        return MF_NOMEM("gradients");
+    for (int i = 0; i < b->n_items; i++) {
+        if (is_gradient(b, i))
+            items[n++] = (mf_apart_item){ k->at[i], describe(x, b, i).count };
+    }
+    st = mf_apart_reduce(&(mf_apart){ .group = x->o.group,
+                                      .call = *c,
+                                      .aggregation = &x->o.aggregation,
+                                      .shares = &x->shares,
+                                      .dtype = (mf_dtype)b->types[0],
+                                      .count = k->count,
+                                      .gradients = items,
+                                      .n_gradients = n,
+                                      .shards = (const void *const *)parts,
+                                      .out = k->result.data });
+    mf_free(items);
+    return st;
+}
+
+/* parts: our vectors, of which those items that codecs see are floats. */
+static mf_status reduce_parts(mf_sums *x, bucket *k, void **parts)
+{
+    const mf_dtype dtype = (mf_dtype)k->about->types[0];
+    const mf_collective c = call_of(x, "the gradients");
+
+    mf_tensor_clear(&k->result); /* whoever holds views of the last one keeps them */
+    MF_TRY(mf_tensor_alloc(&k->result, dtype, &MF_SHAPE(k->count)));
+    if (mf_aggregate_is_robust(x->o.aggregation.how))
+        return reduce_apart(x, k, &c, parts);
+    MF_TRY(mf_shares_sum(&x->shares, x->o.group, &c, (const void *const *)parts, dtype, k->exact,
+                         &k->scratch, x->o.to_first && !has_vote(x, k->about), k->result.data));
+    return mf_coded_exchange(&k->coded, &(mf_coded_call){ .group = x->o.group,
+                                                          .call = c,
+                                                          .shares = &x->shares,
+                                                          .grains = (float *const *)parts,
+                                                          .result = k->result.data });
 }
 
 static mf_status reduce(mf_sums *x, bucket *k)
 {
     const mf_exchange_bucket *b = k->about;
     const size_t cell = mf_dtype_cell((mf_dtype)b->types[0]);
-    const void *data[MF_TREE_PARTS];
-    mf_reduce r = { .call = call_of(x, "the gradients"),
-                    .leaves = x->leaves,
-                    .parts = x->parts,
-                    .n_parts = x->n_parts,
-                    .data = data,
-                    .dtype = (mf_dtype)b->types[0],
-                    .count = k->count };
+    const int expected = mf_shares_grains(&x->shares, x->o.group->rank);
+    void **parts;
+    mf_status st;
 
-    if (b->n_parts != x->n_parts[x->o.group->rank])
+    if (b->n_parts != expected)
         return MF_FAIL(MF_INTERNAL, "%d parts were computed, %d are expected", b->n_parts,
-                       x->n_parts[x->o.group->rank]);
+                       expected);
+    parts = mf_calloc(b->n_parts + 1, sizeof *parts);
+    if (!parts)
+        return MF_NOMEM("an exchange");
     for (int p = 0; p < b->n_parts; p++)
-        data[p] = (const char *)k->packed.data + (size_t)(p * k->count) * cell;
-    mf_tensor_clear(&k->result); /* whoever holds views of the last one keeps them */
-    MF_TRY(mf_tensor_alloc(&k->result, r.dtype, &MF_SHAPE(k->count)));
-    r.out = k->result.data;
-    return x->o.to_first && !has_vote(x, b) ? reduce_to_first(x, &r)
-                                            : mf_all_reduce(x->o.group, &r);
+        parts[p] = (char *)k->packed.data + (size_t)(p * k->count) * cell;
+    st = reduce_parts(x, k, parts);
+    mf_free(parts);
+    pthread_mutex_lock(&x->lock);
+    x->plain += k->count * (int64_t)cell;
+    pthread_mutex_unlock(&x->lock);
+    return st;
 }
-
-/* Of all shards one by one. */
-static mf_status reduce_apart(mf_sums *x, bucket *k)
-{
-    const mf_dtype dtype = (mf_dtype)k->about->types[0];
-
-    mf_tensor_clear(&k->result);
-    MF_TRY(mf_tensor_alloc(&k->result, dtype, &MF_SHAPE(k->count)));
-    return mf_apart_reduce(&(mf_apart){ .group = x->o.group,
-                                        .call = call_of(x, "the gradients"),
-                                        .aggregation = &x->o.aggregation,
-                                        .samples = x->samples,
-                                        .shards = x->o.shards,
-                                        .leaves = x->leaves,
-                                        .n_parts = x->n_parts,
-                                        .bucket = k->about,
-                                        .count = k->count,
-                                        .data = k->packed.data,
-                                        .out = k->result.data });
-}
-
-/* ---- rows ---- */
 
 /* rows: of all ranks, item by item. */
 static mf_status gather_rows(mf_sums *x, bucket *k, int64_t *rows, int64_t *sizes)
@@ -358,12 +454,15 @@ static mf_status concat(mf_sums *x, bucket *k)
     }
     mf_free(rows);
     mf_free(sizes);
+    pthread_mutex_lock(&x->lock);
+    x->rows += k->count;
+    pthread_mutex_unlock(&x->lock);
     return st;
 }
 
 /* ---- handing out ---- */
 
-/* Output i is a view of the result. */
+/* Output i is a view of the result; rows lie one behind the other, at `from`. */
 static char *set_output(mf_kernel *kernel, const bucket *k, int i, char *from)
 {
     const mf_exchange_bucket *b = k->about;
@@ -374,9 +473,10 @@ static char *set_output(mf_kernel *kernel, const bucket *k, int i, char *from)
     if (b->concat)
         view.shape.dims[0] = k->rows[i];
     view.count = mf_shape_span(&view.shape, 0, view.shape.rank);
-    view.data = from;
+    view.data =
+        b->concat ? from : (char *)k->result.data + (size_t)k->at[i] * mf_dtype_cell(view.dtype);
     mf_kernel_set(kernel, i, &view);
-    return from + (size_t)(b->concat ? view.count : padded(view.count)) * mf_dtype_cell(view.dtype);
+    return from + (size_t)view.count * mf_dtype_cell(view.dtype);
 }
 
 static void hand_out(mf_sums *x, bucket *k, mf_kernel *kernel)
@@ -434,7 +534,7 @@ static void finish(mf_sums *x, bucket *k, mf_status st, int64_t ns)
         mf_error_save(st, &x->error);
     k->done = true;
     if (st == MF_OK && has_vote(x, k->about) && !k->about->concat)
-        x->stop = ((const float *)k->result.data)[k->count - ALIGN] > 0.0f;
+        x->stop = ((const float *)k->result.data)[k->exact - ALIGN] > 0.0f;
     for (int i = 0; i < x->o.n_buckets && n < MF_COUNT(waiting); i++) {
         if ((&x->buckets[i] == k || st != MF_OK) && x->buckets[i].waiting) {
             waiting[n++] = x->buckets[i].waiting;
@@ -458,10 +558,7 @@ static void *exchange_all(void *arg)
         if (!await_bucket(x, k))
             return NULL;
         begin = mf_clock_ns();
-        if (k->about->concat)
-            st = concat(x, k);
-        else
-            st = mf_aggregate_is_robust(x->o.aggregation.how) ? reduce_apart(x, k) : reduce(x, k);
+        st = k->about->concat ? concat(x, k) : reduce(x, k);
         finish(x, k, st, mf_clock_ns() - begin);
         if (st != MF_OK)
             return NULL;
@@ -491,15 +588,14 @@ void mf_sums_free(mf_sums *x)
     for (int i = 0; x->buckets && i < x->o.n_buckets; i++) {
         mf_tensor_clear(&x->buckets[i].packed);
         mf_tensor_clear(&x->buckets[i].result);
+        mf_tensor_clear(&x->buckets[i].scratch);
+        mf_coded_deinit(&x->buckets[i].coded);
         mf_free(x->buckets[i].rows);
+        mf_free(x->buckets[i].at);
     }
     mf_free(x->buckets);
-    mf_free(x->first);
-    mf_free(x->nodes);
-    mf_free(x->parts);
-    mf_free(x->n_parts);
-    mf_free(x->n_samples);
-    mf_free(x->slices);
+    mf_extra_clear(&x->before);
+    mf_shares_deinit(&x->shares);
     pthread_cond_destroy(&x->changed);
     pthread_mutex_destroy(&x->lock);
     mf_free(x);
@@ -507,33 +603,27 @@ void mf_sums_free(mf_sums *x)
 
 mf_status mf_sums_new(const mf_sums_options *o, mf_sums **out)
 {
+    const int64_t grain = o->codecs                                    ? mf_codecs_grain(o->codecs)
+                          : mf_aggregate_is_robust(o->aggregation.how) ? 1
+                                                                       : 0;
     mf_sums *x = mf_calloc(1, sizeof *x);
-    const int n = o->group->size;
-    int64_t room = 0;
+    mf_status st;
 
     *out = NULL;
     if (!x)
         return MF_NOMEM("an exchange");
     x->base.kind = &SUMS;
-    x->base.grain = mf_aggregate_is_robust(o->aggregation.how) ? 1 : 0;
-    for (int r = 0; r < n; r++)
-        room += mf_tree_room(o->first[r + 1] - o->first[r], x->base.grain);
     x->o = *o;
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->changed, NULL);
     x->buckets = mf_calloc(o->n_buckets, sizeof *x->buckets);
-    x->first = mf_calloc(n + 1, sizeof *x->first);
-    x->nodes = mf_calloc(room, sizeof *x->nodes);
-    x->n_samples = mf_calloc(n, sizeof *x->n_samples);
-    x->slices = mf_calloc(n + 1, sizeof *x->slices);
-    x->parts = mf_calloc(n, sizeof *x->parts);
-    x->n_parts = mf_calloc(n, sizeof *x->n_parts);
-    if (!x->buckets || !x->first || !x->nodes || !x->parts || !x->n_parts || !x->n_samples ||
-        !x->slices) {
+    st = x->buckets ? mf_shares_init(&x->shares, o->group->size, o->shards, grain, o->first)
+                    : MF_NOMEM("an exchange");
+    if (st != MF_OK) {
         mf_sums_free(x);
-        return MF_NOMEM("an exchange");
+        return st;
     }
-    memcpy(x->first, o->first, (size_t)(n + 1) * sizeof *x->first);
+    x->base.grain = grain;
     x->base.first = o->first[o->group->rank];
     x->base.count = o->first[o->group->rank + 1] - x->base.first;
     if (pthread_create(&x->thread, NULL, exchange_all, x) != 0) {

@@ -10,6 +10,8 @@
 #include "comm/group.h"
 #include "graph/exchange.h"
 #include "parallel/aggregate.h"
+#include "parallel/codec.h"
+#include "train/extra.h"
 
 typedef struct mf_sums mf_sums;
 
@@ -19,8 +21,12 @@ typedef struct mf_sums_options {
     const int64_t *first; /* by rank: its first shard; and one behind the last rank */
     int n_buckets; /* of a step; loss and metrics are in the last */
     int64_t timeout_ns; /* for everybody to come */
+    const mf_codecs
+        *codecs; /* how gradients travel; must outlive the exchange. NULL: as they are */
+    uint64_t seed; /* of codecs that draw numbers */
     bool to_first; /* only the first member gets the gradients; loss and metrics are for all */
-    mf_aggregation aggregation; /* its weights must outlive the exchange */
+    mf_aggregation aggregation; /* its weights must outlive the exchange; robust ones go without
+                                   codecs */
     /* A collective failed, with the thread's error: others should know. May be NULL. */
     void (*failed)(void *ctx, mf_status why);
     void *ctx;
@@ -36,5 +42,15 @@ MF_MUST mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, 
 bool mf_sums_wants_stop(mf_sums *x);
 /* Nanoseconds spent in collectives so far, waiting included. */
 int64_t mf_sums_busy_ns(mf_sums *x);
+/* Bytes of all sums so far, as this worker would have sent them without codecs in an all-reduce
+ * that wastes none: 2 (n - 1) / n of a vector, with n workers. */
+int64_t mf_sums_plain_bytes(mf_sums *x);
+
+/* Between steps: what codecs keep becomes what a checkpoint has (it is taken over); or it is
+ * brought together in the first member's list, which is collective, with a group of the caller's.
+ */
+void mf_sums_restore(mf_sums *x, mf_extra_list *before);
+MF_MUST mf_status mf_sums_collect(mf_sums *x, mf_group *group, const mf_collective *call,
+                                  mf_extra_list *out);
 
 #endif

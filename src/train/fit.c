@@ -21,6 +21,7 @@ typedef struct fit {
     mf_hook *hooks; /* the caller's, then ours */
     int64_t total; /* steps of the whole training */
     int64_t saved; /* step of the last checkpoint */
+    bool saves; /* there are to be checkpoints, though perhaps not by us */
     bool stop; /* somebody of the team wanted to, or there is nothing left */
     int64_t batch, per_epoch; /* samples of a batch; batches of an epoch */
     mf_result results[MF_MAX_RESULTS];
@@ -137,9 +138,13 @@ static void open_ledger(fit *f, const mf_iterator_options *order)
 
 static mf_status save(fit *f)
 {
-    if (!f->checkpoints || f->saved == f->t->step)
+    if (!f->saves || f->saved == f->t->step)
         return MF_OK;
     f->saved = f->t->step;
+    if (mf_team_keeps(f->t->team))
+        MF_TRY(f->t->team->kind->collect(f->t->team, f->t->step));
+    if (!f->checkpoints)
+        return MF_OK;
     if (f->t->team && f->t->team->kind->before_save)
         MF_TRY(f->t->team->kind->before_save(f->t->team, f->t));
     if (f->ledger) /* a checkpoint may not know of more than the ledger */
@@ -220,6 +225,19 @@ static mf_status one_step(fit *f)
     return after_batch(f, &report);
 }
 
+/* When everybody has something for a checkpoint, everybody knows when the chief makes one. */
+static mf_status agree_on_saves(fit *f)
+{
+    int64_t plan[] = { f->saves, f->o.save_steps, f->saved };
+    const mf_collective c = mf_team_call(f->t->team, f->t->step, "when to save");
+
+    MF_TRY(mf_broadcast(f->t->team->group, &c, 0, plan, sizeof plan));
+    f->saves = plan[0] != 0;
+    f->o.save_steps = plan[1];
+    f->saved = plan[2];
+    return MF_OK;
+}
+
 static mf_status prepare(fit *f)
 {
     const int64_t batch = f->o.batch > 0 ? f->o.batch : 32;
@@ -248,11 +266,14 @@ static mf_status prepare(fit *f)
         order.first_shard = team->first_shard;
         order.n_shards = team->n_shards;
     }
+    f->saves = f->o.out != NULL;
+    f->saved = f->o.resume ? f->t->step : -1;
+    if (mf_team_keeps(team))
+        MF_TRY(agree_on_saves(f));
     if (f->o.out)
         MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));
     if (f->o.out && !(team && team->kind->lease))
         open_ledger(f, &order);
-    f->saved = f->o.resume ? f->t->step : -1;
     MF_TRY(add_hooks(f));
     MF_TRY(mf_iterator_new(f->train, &order, &f->it));
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);

@@ -5,6 +5,7 @@
 #include "graph/op.h"
 #include "train/checkpoint.h"
 #include "train/ema.h"
+#include "train/team.h"
 
 #include <string.h>
 
@@ -22,6 +23,7 @@ struct mf_snapshot {
     char **own_names; /* others our own; NULL: none */
     mf_tensor *values;
     int64_t n;
+    mf_extra_list extra; /* what the team keeps */
 };
 
 /* Updates without locks write in place whoever holds the storage, so they get no chance to. */
@@ -36,6 +38,23 @@ static mf_status take_value(const mf_trainer *t, int64_t i, mf_tensor *out)
     st = mf_tensor_clone(out, &value);
     mf_tensor_clear(&value);
     return st;
+}
+
+/* Many workers bring it together when all know of it (mf_fit); one can at any time. */
+static mf_status take_extra(mf_trainer *t, mf_extra_list *out)
+{
+    mf_team *team = t->team;
+
+    if (!mf_team_keeps(team))
+        return MF_OK;
+    if (team->size == 1)
+        MF_TRY(team->kind->collect(team, t->step));
+    if (team->collected) {
+        *out = team->extra;
+        team->extra = (mf_extra_list){ 0 };
+        team->collected = false;
+    }
+    return MF_OK;
 }
 
 mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
@@ -60,6 +79,8 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
         st = take_value(t, i, &s->values[i]);
         s->names[s->n++] = t->trained[i].name;
     }
+    if (st == MF_OK)
+        st = take_extra(t, &s->extra);
     if (st != MF_OK)
         mf_snapshot_free(s);
     else
@@ -103,6 +124,7 @@ void mf_snapshot_free(mf_snapshot *s)
         mf_tensor_clear(&s->values[i]);
     for (int64_t i = 0; s->own_names && i < s->n; i++)
         mf_free(s->own_names[i]);
+    mf_extra_clear(&s->extra);
     mf_free(s->values);
     mf_free(s->own_names);
     mf_free(s->names);
@@ -158,6 +180,8 @@ mf_status mf_snapshot_write(const mf_snapshot *s, const char *prefix)
         st = write_int(w, field_names[i], s->fields[i]);
     for (int64_t i = 0; st == MF_OK && i < s->n; i++)
         st = write_tensor(w, s->names[i], &s->values[i]);
+    for (int64_t i = 0; st == MF_OK && i < s->extra.n; i++)
+        st = write_tensor(w, s->extra.at[i].name, &s->extra.at[i].value);
     if (st == MF_OK)
         st = mf_bundle_writer_finish(w);
     mf_bundle_writer_free(w);
@@ -263,6 +287,31 @@ static mf_status assign_all(mf_trainer *t, const mf_tensor *values, int64_t *n)
     return MF_OK;
 }
 
+/* What a team had kept; it is taken when the team goes on. */
+static mf_status read_extra(mf_trainer *t, mf_tensors *file)
+{
+    mf_team *team = t->team;
+
+    if (!mf_team_keeps(team))
+        return MF_OK;
+    mf_extra_clear(&team->extra);
+    for (int64_t i = 0; i < mf_tensors_count(file); i++) {
+        const char *name = mf_tensors_name(file, i);
+        mf_tensor value = { 0 };
+        mf_status st;
+
+        if (strncmp(name, MF_EXTRA_PREFIX, strlen(MF_EXTRA_PREFIX)) != 0)
+            continue;
+        MF_TRY(mf_tensors_read(file, i, &value));
+        st = value.dtype == MF_DTYPE_F32 ? mf_extra_add(&team->extra, name, &value) : MF_OK;
+        mf_tensor_clear(&value);
+        MF_TRY(st);
+    }
+    team->restored = true;
+    team->collected = false;
+    return MF_OK;
+}
+
 static mf_status restore(mf_trainer *t, const char *prefix, bool partly, int64_t *loaded)
 {
     int64_t fields[N_FIELDS] = { 0 };
@@ -274,6 +323,8 @@ static mf_status restore(mf_trainer *t, const char *prefix, bool partly, int64_t
         st = read_fields(t, file, prefix, fields);
     if (st == MF_OK)
         st = read_values(t, file, prefix, partly, values);
+    if (st == MF_OK && !partly)
+        st = read_extra(t, file);
     if (st == MF_OK)
         st = assign_all(t, values, loaded);
     if (st == MF_OK)

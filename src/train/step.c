@@ -257,6 +257,18 @@ static int64_t bytes_of(const builder *b, int result)
     return 0; /* little */
 }
 
+/* The weight whose gradient it is; "": of none, or of some of its rows. */
+static const char *name_of(const builder *b, int result)
+{
+    for (int i = 0; i < b->s->n_gradients; i++) {
+        const mf_gradient *g = &b->s->gradients[i];
+
+        if (g->at == result && g->ids < 0)
+            return g->weight->name;
+    }
+    return "";
+}
+
 static bool is_rows(const builder *b, int result)
 {
     for (int i = 0; i < b->s->n_gradients; i++) {
@@ -305,7 +317,7 @@ static mf_status fill_buckets(builder *b, mf_buf *text)
 
 static mf_status map_shards(builder *b)
 {
-    mf_buf batched = { 0 }, shared = { 0 }, buckets = { 0 };
+    mf_buf batched = { 0 }, shared = { 0 }, buckets = { 0 }, names = { 0 };
     mf_outputs in = { 0 };
     const mf_output end = MF_END;
     mf_output map;
@@ -318,13 +330,17 @@ static mf_status map_shards(builder *b)
     MF_TRY(mf_outputs_add(b->arena, &b->results.list, end));
     b->results.list.n--;
     MF_TRY(fill_buckets(b, &buckets));
+    for (int i = 0; i < b->results.list.n; i++)
+        mf_buf_printf(&names, "%s'%s'", i ? "," : "", name_of(b, i));
     mf_define(b->graph, "train_step", in.at, b->results.list.at);
-    map = mf_applyf(
-        b->graph, "_ShardMap", in.at,
-        "f=@train_step shards=%d turns=%d Tbatched=[%s] Tshared=[%s] Tout=[%s] join=[%s] "
-        "buckets=[%s] name='shards'",
-        b->options->shards, b->options->micro_batches > 1 ? b->options->micro_batches : 1,
-        batched.data, shared.data, b->results.types.data, b->results.join.data, buckets.data);
+    map =
+        mf_applyf(b->graph, "_ShardMap", in.at,
+                  "f=@train_step shards=%d turns=%d Tbatched=[%s] Tshared=[%s] Tout=[%s] join=[%s] "
+                  "buckets=[%s] names=[%s] name='shards'",
+                  b->options->shards, b->options->micro_batches > 1 ? b->options->micro_batches : 1,
+                  batched.data, shared.data, b->results.types.data, b->results.join.data,
+                  buckets.data, names.data);
+    mf_buf_deinit(&names);
     mf_buf_deinit(&buckets);
     mf_buf_deinit(&batched);
     mf_buf_deinit(&shared);

@@ -9,6 +9,7 @@
 
 #include "comm/group.h"
 #include "graph/exchange.h"
+#include "train/extra.h"
 
 #include <meshflow/session.h>
 #include <meshflow/strategy.h>
@@ -44,6 +45,11 @@ typedef struct mf_team_kind {
     mf_status (*settle)(mf_team *team, bool *stop);
     /* This worker cannot go on: others need not wait. */
     void (*failed)(mf_team *team, mf_status why);
+    /* What the team keeps besides variables: brought together in the chief's list `extra`, by all
+     * at the same step; and taken from everybody's. NULL: it keeps nothing. */
+    mf_status (*collect)(mf_team *team, int64_t step);
+    mf_status (*restore)(mf_team *team, int64_t step);
+    void (*traffic)(const mf_team *team, mf_traffic *out);
     /* All workers have the chief's variables. May be NULL. */
     mf_status (*aligned)(mf_team *team, struct mf_trainer *t);
     /* The chief is about to save: let its variables be those of the job. May be NULL. */
@@ -68,6 +74,8 @@ struct mf_team {
     int64_t shards, first_shard, n_shards; /* of a batch, and which are ours; set by join */
     mf_group *group; /* NULL: there is one process only */
     int64_t timeout_ns; /* of everything that is done together */
+    mf_extra_list extra; /* the chief's, on the way from or to a checkpoint */
+    bool collected, restored; /* it is what there is after the last step; what a checkpoint had */
 };
 
 static inline bool mf_team_is_chief(const mf_team *team)
@@ -91,8 +99,13 @@ static inline void mf_team_deal_shards(mf_team *team, int64_t shards)
 /* What a collective of the loop carries. */
 mf_collective mf_team_call(const mf_team *team, int64_t step, const char *what);
 
-/* Everybody gets the chief's variables, and its place in the data. */
+/* Everybody gets the chief's variables, what it keeps for the team, and its place in the data. */
 MF_MUST mf_status mf_team_align(mf_team *team, struct mf_trainer *t);
+/* Is there something to be kept besides variables? */
+static inline bool mf_team_keeps(const mf_team *team)
+{
+    return team && team->kind->collect;
+}
 /* Wait for all: there is a group. */
 MF_MUST mf_status mf_team_meet(mf_team *team, int64_t step, const char *what);
 

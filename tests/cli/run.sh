@@ -250,10 +250,17 @@ check "docs/models.md has these tables" python3 -c "
 written = open('$root/docs/models.md').read().splitlines()
 missing = [line for line in open('out').read().splitlines() if line not in written]
 assert not missing, missing"
-wrong "a list of nothing" "optimizers or schedules" -- models --kind weights
+wrong "a list of nothing" "schedules or codecs" -- models --kind weights
+"$program" models --kind codecs --markdown >out
+check "docs/codecs.md has this table" python3 -c "
+written = open('$root/docs/codecs.md').read().splitlines()
+missing = [line for line in open('out').read().splitlines() if line not in written]
+assert not missing, missing"
+fails "an unknown codec" "no codec 'fp61'" "did you mean 'fp16'?" -- \
+    train --model mlp --data fashion-mnist --codec fp61
 fails "an unknown model" "no model 'nlp'" "did you mean 'mlp'?" -- models nlp
 fails "a model for other data" "lstm needs a column 'tokens'" -- models lstm --columns 'image=float[3,3]'
-wrong "a list of nothing" "optimizers or schedules" -- models --kind weights
+wrong "a list of nothing" "schedules or codecs" -- models --kind weights
 wrong "columns of nothing" "the name of a model" -- models --columns 'image=float[3,3]'
 
 # ---- ops, params
@@ -303,6 +310,7 @@ check "closed error output does no harm" test -s out
 . "$root/tests/cli/data.sh"
 . "$root/tests/cli/ckpt.sh"
 . "$root/tests/cli/cluster.sh"
+. "$root/tests/cli/cert.sh"
 
 echo "$((n - failed)) passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

@@ -85,7 +85,7 @@ MF_TEST(aggregate_trimmed_mean_is_that_of_the_formula)
     fill(&s);
     for (int n = 1; n <= MOST; n++) {
         for (int t = 0; t < 5; t++)
-            compare(&s, &(mf_aggregation){ MF_AGGREGATE_TRIMMED_MEAN, 0.1 * t, NULL, 0 }, n);
+            compare(&s, &(mf_aggregation){ MF_AGGREGATE_TRIMMED_MEAN, 0.1 * t, NULL }, n);
     }
 }
 

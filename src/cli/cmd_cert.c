@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_cert.c - `meshflow cert`: an authority of one's own, and certificates for tasks on several
+ * hosts. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "cli/command.h"
+#include "comm/transports.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_HOSTS = 256, DEFAULT_DAYS = 365, SECONDS_A_DAY = 86400 };
+
+typedef struct request {
+    const char *dir;
+    const char *hosts[MAX_HOSTS];
+    int n_hosts;
+    int64_t begin_s, end_s;
+    const mf_certificates *maker;
+    mf_certificate ca;
+    mf_buf *out;
+} request;
+
+/* ---- files ---- */
+
+static mf_status make_directory(const char *path)
+{
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return mf_errno_status(errno, "make", path);
+    return MF_OK;
+}
+
+static mf_status join(const char *dir, const char *name, char out[PATH_MAX])
+{
+    const int n = snprintf(out, PATH_MAX, "%s/%s", dir, name);
+
+    return n > 0 && n < PATH_MAX ? MF_OK : MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is too long", dir);
+}
+
+/* Never over another one: it may be in use, and a key that is gone is gone. */
+static mf_status write_file(const char *dir, const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    const size_t len = strlen(text);
+    ssize_t done;
+    int fd;
+
+    MF_TRY(join(dir, name, path));
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == EEXIST)
+        return MF_FAIL(MF_ALREADY_EXISTS, "'%s' is there already, and is not overwritten", path);
+    if (fd < 0)
+        return mf_errno_status(errno, "write", path);
+    done = write(fd, text, len);
+    if (close(fd) != 0 || done != (ssize_t)len) {
+        (void)unlink(path);
+        return mf_errno_status(errno ? errno : EIO, "write", path);
+    }
+    return MF_OK;
+}
+
+static bool exists(const char *dir, const char *name)
+{
+    char path[PATH_MAX];
+
+    return join(dir, name, path) == MF_OK && access(path, F_OK) == 0;
+}
+
+static mf_status read_text(const char *dir, const char *name, char **out)
+{
+    char path[PATH_MAX];
+    size_t len;
+
+    MF_TRY(join(dir, name, path));
+    return mf_file_read(path, 1 << 20, out, &len);
+}
+
+/* ---- certificates ---- */
+
+/* The one that the directory has, or a new one. */
+static mf_status need_authority(request *r)
+{
+    const mf_certificate_options o = { .name = "Meshflow test authority",
+                                       .begin_s = r->begin_s,
+                                       .end_s = r->end_s };
+
+    if (exists(r->dir, "ca.pem")) {
+        if (!exists(r->dir, "ca-key.pem"))
+            return MF_FAIL(MF_ALREADY_EXISTS,
+                           "'%s' has a ca.pem without its ca-key.pem: take another directory",
+                           r->dir);
+        MF_TRY(read_text(r->dir, "ca.pem", &r->ca.cert));
+        return read_text(r->dir, "ca-key.pem", &r->ca.key);
+    }
+    MF_TRY(r->maker->make(&o, NULL, &r->ca));
+    MF_TRY(write_file(r->dir, "ca-key.pem", r->ca.key));
+    MF_TRY(write_file(r->dir, "ca.pem", r->ca.cert));
+    mf_buf_printf(r->out, "authority    %s/ca.pem, its key %s/ca-key.pem\n", r->dir, r->dir);
+    return MF_OK;
+}
+
+static mf_status make_one(const request *r, const char *dir, const char *task)
+{
+    const mf_certificate_options o = { .name = task ? task : "meshflow",
+                                       .task = task,
+                                       .hosts = r->hosts,
+                                       .n_hosts = r->n_hosts,
+                                       .begin_s = r->begin_s,
+                                       .end_s = r->end_s };
+    mf_certificate made = { 0 };
+    mf_status st = r->maker->make(&o, &r->ca, &made);
+
+    if (st == MF_OK)
+        st = write_file(dir, "key.pem", made.key);
+    if (st == MF_OK)
+        st = write_file(dir, "cert.pem", made.cert);
+    if (st == MF_OK)
+        mf_buf_printf(r->out, "certificate  %s/cert.pem, its key %s/key.pem: for %s\n", dir, dir,
+                      task ? task : "any task");
+    mf_free(made.cert);
+    mf_free(made.key);
+    return st;
+}
+
+/* A directory of its own, which holds all that the task needs and nothing more. */
+static mf_status make_for_task(const request *r, const char *task)
+{
+    char dir[PATH_MAX];
+
+    MF_TRY(join(r->dir, task, dir));
+    if (task[0] == '\0' || task[0] == '.' || strchr(task, '/'))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' cannot be the name of a task", task);
+    for (char *p = dir + strlen(r->dir); *p; p++)
+        *p = *p == ' ' ? '-' : *p;
+    if (exists(dir, "cert.pem"))
+        return MF_FAIL(MF_ALREADY_EXISTS, "'%s/cert.pem' is there already, and is not overwritten",
+                       dir);
+    MF_TRY(make_directory(dir));
+    MF_TRY(make_one(r, dir, task));
+    return exists(dir, "ca.pem") ? MF_OK : write_file(dir, "ca.pem", r->ca.cert);
+}
+
+/* ---- the command ---- */
+
+static mf_status take_hosts(mf_args *args, request *r, char own[HOST_NAME_MAX + 1])
+{
+    const char *host;
+    int64_t at = 0;
+
+    r->hosts[r->n_hosts++] = "localhost";
+    r->hosts[r->n_hosts++] = "127.0.0.1";
+    r->hosts[r->n_hosts++] = "::1";
+    if (gethostname(own, HOST_NAME_MAX) == 0 && own[0])
+        r->hosts[r->n_hosts++] = own;
+    while ((host = mf_args_next(args, "host", &at)) != NULL) {
+        if (r->n_hosts == MAX_HOSTS)
+            return mf_args_wrong(args, "more than %d hosts in one certificate", MAX_HOSTS);
+        r->hosts[r->n_hosts++] = host;
+    }
+    return MF_OK;
+}
+
+static mf_status make_all(mf_args *args, const request *r)
+{
+    const char *task;
+    int64_t at = 0;
+
+    if (!mf_args_has(args, "task")) {
+        MF_TRY(make_one(r, r->dir, NULL));
+        mf_buf_printf(r->out,
+                      "\nTo use it, on every host:\n  export MESHFLOW_TLS_CA=%s/ca.pem "
+                      "MESHFLOW_TLS_CERT=%s/cert.pem MESHFLOW_TLS_KEY=%s/key.pem\n",
+                      r->dir, r->dir, r->dir);
+        return MF_OK;
+    }
+    while ((task = mf_args_next(args, "task", &at)) != NULL)
+        MF_TRY(make_for_task(r, task));
+    mf_buf_printf(r->out, "\nEach task needs its own directory, and nobody needs ca-key.pem but "
+                          "whoever makes more of them.\n");
+    return MF_OK;
+}
+
+static mf_status cert_run(mf_args *args)
+{
+    mf_buf text = { 0 };
+    request r = { .dir = mf_args_value(args, "out"), .out = &text };
+    char own[HOST_NAME_MAX + 1] = "", until[32];
+    int64_t days = DEFAULT_DAYS;
+    time_t end;
+    mf_status st;
+
+    if (!r.dir)
+        return mf_args_wrong(args, "--out DIR says where the certificates go");
+    MF_TRY(mf_args_int(args, "days", 1, 36500, &days));
+    MF_TRY(take_hosts(args, &r, own));
+    r.begin_s = mf_clock_wall_ns() / 1000000000 - 300; /* for clocks that are a little behind */
+    r.end_s = r.begin_s + days * SECONDS_A_DAY;
+    st = mf_certificates_find(&r.maker);
+    if (st == MF_OK)
+        st = make_directory(r.dir);
+    if (st == MF_OK)
+        st = need_authority(&r);
+    if (st == MF_OK)
+        st = make_all(args, &r);
+    end = (time_t)r.end_s;
+    (void)strftime(until, sizeof until, "%Y-%m-%d", gmtime(&end));
+    if (st == MF_OK) {
+        mf_buf_printf(&text, "Valid until %s.\n", until);
+        st = mf_cli_print(&text);
+    }
+    mf_buf_deinit(&text);
+    mf_free(r.ca.cert);
+    mf_free(r.ca.key);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "out", "DIR", "where they go; it is made if it is not there", 0, false },
+    { "host", "NAME", "a name or address of a host that tasks run on, besides this one", 0, true },
+    { "task", "NAME", "a certificate for this task alone: 'worker 0', in DIR/worker-0", 0, true },
+    { "days", "N", "how long they are valid (365)", 0, false },
+    { 0 },
+};
+
+const mf_command mf_command_cert = {
+    .name = "cert",
+    .arguments = "",
+    .summary = "make certificates for tasks on several hosts",
+    .about =
+        "Tasks of different hosts talk over TLS, and each shows a certificate. This makes them, "
+        "with an authority (ca.pem, ca-key.pem) that knows nothing but this job: whoever has a "
+        "certificate of it may join. A directory that has an authority already keeps it.\n\n"
+        "Without --task one certificate is made that all tasks share. With it, each has its own, "
+        "and one that says it is another is sent away.\n\n"
+        "Nothing is ever overwritten, and only you can read the files.",
+    .options = options,
+    .examples =
+        (const char *const[]){ "meshflow cert --out tls --host node1 --host 10.0.0.2",
+                               "meshflow cert --out tls --task 'worker 0' --host node1", NULL },
+    .run = cert_run,
+};

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shares.c - see shares.h. */
+#include "parallel/shares.h"
+
+#include "base/mem.h"
+#include "graph/shard.h"
+
+#include <string.h>
+
+mf_status mf_shares_init(mf_shares *s, int ranks, int64_t shards, int64_t grain,
+                         const int64_t *first)
+{
+    int64_t room = 0;
+
+    *s = (mf_shares){ .ranks = ranks, .shards = shards, .grain = grain };
+    for (int r = 0; r < ranks; r++)
+        room += mf_tree_room(first[r + 1] - first[r], grain);
+    s->first = mf_calloc(ranks + 1, sizeof *s->first);
+    s->branches = mf_calloc(ranks, sizeof *s->branches);
+    s->parts = mf_calloc(ranks, sizeof *s->parts);
+    s->n_parts = mf_calloc(ranks, sizeof *s->n_parts);
+    s->grains = mf_calloc(room, sizeof *s->grains);
+    s->first_grain = mf_calloc(ranks + 1, sizeof *s->first_grain);
+    if (!s->first || !s->branches || !s->parts || !s->n_parts || !s->grains || !s->first_grain)
+        return MF_NOMEM("shards");
+    memcpy(s->first, first, (size_t)(ranks + 1) * sizeof *first);
+    return MF_OK;
+}
+
+void mf_shares_deinit(mf_shares *s)
+{
+    mf_free(s->first);
+    mf_free(s->branches);
+    mf_free(s->parts);
+    mf_free(s->n_parts);
+    mf_free(s->grains);
+    mf_free(s->first_grain);
+}
+
+void mf_shares_set(mf_shares *s, int64_t samples)
+{
+    if (samples == s->samples)
+        return;
+    s->samples = samples;
+    s->leaves = samples < s->shards ? samples : s->shards;
+    for (int r = 0; r < s->ranks; r++) {
+        const int64_t lo = s->first[r], n = s->first[r + 1] - lo;
+        const int64_t own =
+            mf_shard_begin(samples, s->shards, lo + n) - mf_shard_begin(samples, s->shards, lo);
+
+        s->n_parts[r] = mf_tree_share(s->shards, lo, n, own, 0, s->branches[r]);
+        s->parts[r] = s->branches[r];
+        s->first_grain[r + 1] = s->first_grain[r] + mf_tree_share(s->shards, lo, n, own, s->grain,
+                                                                  s->grains + s->first_grain[r]);
+    }
+}
+
+mf_status mf_room_for(mf_tensor *t, mf_dtype dtype, int64_t count)
+{
+    if (t->buffer && t->dtype == dtype && t->count == count && mf_buffer_is_sole(t->buffer))
+        return MF_OK;
+    mf_tensor_clear(t);
+    return mf_tensor_alloc(t, dtype, &MF_SHAPE(count));
+}
+
+/* ---- sums ---- */
+
+typedef struct own {
+    const mf_shares *s;
+    int rank;
+    const void *const *grains;
+    mf_dtype dtype;
+    int64_t count;
+} own;
+
+/* Our grains that lie in a branch: *data, if it is one; else their sum, in *data. */
+static mf_status add_branch(const own *o, mf_tree_node branch, mf_tree_part *parts, void *room,
+                            const void **data)
+{
+    const mf_tree_node *nodes = o->s->grains + o->s->first_grain[o->rank];
+    int n = 0;
+
+    for (int i = 0; i < mf_shares_grains(o->s, o->rank); i++) {
+        if (nodes[i].lo >= branch.lo && nodes[i].hi <= branch.hi)
+            parts[n++] = (mf_tree_part){ nodes[i], o->grains[i] };
+    }
+    *data = n == 1 ? parts[0].data : room;
+    if (n == 1)
+        return MF_OK;
+    return mf_tree_sum(o->s->leaves, branch, parts, n, o->dtype, o->count, room);
+}
+
+static mf_status add_branches(const own *o, mf_tensor *scratch, const void **data)
+{
+    const int n = o->s->n_parts[o->rank];
+    const size_t bytes = (size_t)o->count * mf_dtype_cell(o->dtype);
+    mf_tree_part *parts;
+    mf_status st;
+
+    MF_TRY(mf_room_for(scratch, o->dtype, o->count * (n > 0 ? n : 1)));
+    parts = mf_calloc(mf_shares_grains(o->s, o->rank), sizeof *parts);
+    st = parts ? MF_OK : MF_NOMEM("a sum");
+    for (int i = 0; st == MF_OK && i < n; i++)
+        st = add_branch(o, o->s->branches[o->rank][i], parts,
+                        (char *)scratch->data + (size_t)i * bytes, &data[i]);
+    mf_free(parts);
+    return st;
+}
+
+static mf_status reduce_to_first(mf_group *group, const mf_reduce *r)
+{
+    int64_t *from = mf_calloc(group->size + 1, sizeof *from);
+    mf_status st;
+
+    if (!from)
+        return MF_NOMEM("a sum");
+    for (int i = 1; i <= group->size; i++)
+        from[i] = r->count;
+    st = mf_reduce_scatter(group, r, from);
+    mf_free(from);
+    return st;
+}
+
+mf_status mf_shares_sum(const mf_shares *s, mf_group *group, const mf_collective *call,
+                        const void *const *grains, mf_dtype dtype, int64_t count,
+                        mf_tensor *scratch, bool to_first, void *out)
+{
+    const own o = { s, group->rank, grains, dtype, count };
+    const void *data[MF_TREE_PARTS];
+    const mf_reduce r = { .call = *call,
+                          .leaves = s->leaves,
+                          .parts = s->parts,
+                          .n_parts = s->n_parts,
+                          .data = s->grain > 0 ? data : grains,
+                          .dtype = dtype,
+                          .count = count,
+                          .out = out };
+
+    if (count == 0)
+        return MF_OK;
+    if (s->grain > 0)
+        MF_TRY(add_branches(&o, scratch, data));
+    return to_first ? reduce_to_first(group, &r) : mf_all_reduce(group, &r);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shares.h - who computes which shards of a step, and sums over what they have computed. */
+#ifndef MF_PARALLEL_SHARES_H
+#define MF_PARALLEL_SHARES_H
+
+#include "comm/group.h"
+#include "tensor/tensor.h"
+
+typedef struct mf_shares {
+    int ranks;
+    int64_t shards; /* of a batch */
+    int64_t grain; /* shards whose sums are handed over as one; 0: as many as possible */
+    int64_t *first; /* by rank: its first shard; and one behind the last rank */
+    /* of the step at hand */
+    int64_t samples, leaves;
+    mf_tree_node (*branches)[MF_TREE_PARTS]; /* by rank: the largest */
+    const mf_tree_node **parts; /* the same, as collectives want them */
+    int *n_parts;
+    mf_tree_node *grains; /* of all, in their order: what is handed over */
+    int *first_grain; /* by rank; and one behind the last rank */
+} mf_shares;
+
+/* Owns: mf_shares_deinit(), also after a failure. */
+MF_MUST mf_status mf_shares_init(mf_shares *s, int ranks, int64_t shards, int64_t grain,
+                                 const int64_t *first);
+void mf_shares_deinit(mf_shares *s);
+
+/* Steps have so many samples from now on. */
+void mf_shares_set(mf_shares *s, int64_t samples);
+
+static inline int mf_shares_grains(const mf_shares *s, int rank)
+{
+    return s->first_grain[rank + 1] - s->first_grain[rank];
+}
+static inline int mf_shares_all_grains(const mf_shares *s)
+{
+    return s->first_grain[s->ranks];
+}
+
+/* out[0..count) = the sum over all grains of all members of the group; grains: ours. What can be
+ * added here is added before anything is sent. scratch: memory to be used again. to_first: the
+ * others get nothing. */
+MF_MUST mf_status mf_shares_sum(const mf_shares *s, mf_group *group, const mf_collective *call,
+                                const void *const *grains, mf_dtype dtype, int64_t count,
+                                mf_tensor *scratch, bool to_first, void *out);
+
+/* *t has room for so many elements, in memory that nobody else holds. */
+MF_MUST mf_status mf_room_for(mf_tensor *t, mf_dtype dtype, int64_t count);
+
+#endif

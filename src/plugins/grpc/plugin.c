@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plugin.c - the plugin `grpc`: a transport between hosts, and the certificates it needs. */
+#include "plugins/grpc/plugin.h"
+
+#include "base/log.h"
+#include "plugins/common/host.h"
+
+#include <grpc/support/log.h>
+#include <string.h>
+
+/* gRPC writes to stderr what callers learn anyway; only those who are not let in are seen nowhere
+ * else. */
+static void take_log(gpr_log_func_args *a)
+{
+    const bool refused = strstr(a->message, "andshake failed") != NULL;
+
+    mf_log_write(refused ? MF_LOG_WARNING : MF_LOG_DEBUG, a->file, a->line, "%s%s",
+                 refused ? "a connection was refused: " : "gRPC: ", a->message);
+}
+
+static const mf_transport_kind *const transports[] = { &mf_transport_grpc, NULL };
+
+static const mf_plugin_v1 plugin = {
+    .abi = MF_PLUGIN_ABI,
+    .size = sizeof plugin,
+    .name = "grpc",
+    .about = "transport between hosts on gRPC, and certificates for it",
+    .transports = transports,
+    .certificates = &mf_certificates_openssl,
+};
+
+const mf_plugin_v1 *mf_plugin_open_v1(const mf_plugin_host *host)
+{
+    mf_plugin_use(host);
+    gpr_set_log_function(take_log);
+    return &plugin;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plugin.h - what the plugin `grpc` offers. */
+#ifndef MF_PLUGINS_GRPC_PLUGIN_H
+#define MF_PLUGINS_GRPC_PLUGIN_H
+
+#include "comm/certificates.h"
+#include "comm/transport.h"
+
+extern const mf_transport_kind mf_transport_grpc;
+extern const mf_certificates mf_certificates_openssl;
+
+#endif

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plugin.h - what the plugin `mpi` offers. */
+#ifndef MF_PLUGINS_MPI_PLUGIN_H
+#define MF_PLUGINS_MPI_PLUGIN_H
+
+#include "comm/transport.h"
+
+extern const mf_transport_kind mf_transport_mpi;
+
+#endif

@@ -1,0 +1,102 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: netns.sh BUILD_DIR      hosts as network namespaces, with a bridge between them
+#
+# Three hosts with an address each; tasks talk over gRPC with TLS, and over UCX, and are refused where
+# they must be. Needs root for the namespaces; nothing of it is left behind.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+. tests/engines/lib.sh
+build=$PWD/$1
+check=$build/net-check
+id=mf$$
+hosts=(1 2 3)
+net=10.213.77
+
+clean()
+{
+    for i in "${hosts[@]}"; do ip netns delete "$id-$i" 2>/dev/null; done
+    ip link delete "$id" 2>/dev/null
+    rm -rf "$work"
+}
+trap clean EXIT
+
+make_hosts()
+{
+    ip link add "$id" type bridge && ip link set "$id" up || return 1
+    for i in "${hosts[@]}"; do
+        ip netns add "$id-$i" &&
+            ip link add "$id.$i" type veth peer name eth0 netns "$id-$i" &&
+            ip link set "$id.$i" master "$id" up &&
+            ip -n "$id-$i" addr add "$net.$i/24" dev eth0 &&
+            ip -n "$id-$i" link set eth0 up &&
+            ip -n "$id-$i" link set lo up || return 1
+    done
+}
+
+if ! command -v ip >/dev/null || [ "$(id -u)" != 0 ]; then
+    skip "tasks on three hosts" "hosts are network namespaces: that needs root and iproute2"
+    finish
+    exit
+fi
+if ! make_hosts >"$work/log" 2>&1; then
+    skip "tasks on three hosts" "no network namespaces here: $(tail -n 1 "$work/log")"
+    finish
+    exit
+fi
+
+addresses=$net.1:2222,$net.2:2222,$net.3:2222
+
+# talk NAME TRANSPORT [PATTERN...]: a task on every host; setup() says what each one's environment is
+talk()
+{
+    local name=$1 transport=$2 pids=() status=0
+    shift 2
+    for i in "${hosts[@]}"; do
+        (
+            setup "$((i - 1))"
+            exec timeout 60 ip netns exec "$id-$i" "$check" "$transport" "$addresses" "$((i - 1))"
+        ) >"$work/log.$i" 2>&1 &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
+    cat "$work"/log.? >"$work/log"
+    [ "$want" = ok ] || status=$((status == 0 || status == 124))
+    verdict "$name" "$status" "$@"
+    [ "$want" != ok ] || grep -E '^(a small|large)' "$work/log" | sed 's/^/# /'
+}
+
+"$build/meshflow" cert --out "$work/tls" --host $net.1 --host $net.2 --host $net.3 \
+    --task 'worker 0' --task 'worker 1' --task 'worker 2' >"$work/log" 2>&1
+verdict "certificates for three hosts" $? "for worker 2"
+"$build/meshflow" cert --out "$work/other" --host $net.3 --task 'worker 2' >/dev/null
+
+with_tls() # DIRECTORY
+{
+    export MESHFLOW_TLS_CA=$1/ca.pem MESHFLOW_TLS_CERT=$1/cert.pem MESHFLOW_TLS_KEY=$1/key.pem
+}
+
+want=ok
+setup() { with_tls "$work/tls/worker-$1"; }
+talk "tasks on three hosts talk over TLS" grpc "task 0 of 3: ok" "task 2 of 3: ok"
+
+want=failure
+setup() { if [ "$1" = 2 ]; then with_tls "$work/other/worker-2"; else with_tls "$work/tls/worker-$1"; fi; }
+talk "a host with a certificate of another authority is kept out" grpc "certificate verify failed"
+
+setup() { if [ "$1" = 2 ]; then with_tls "$work/tls/worker-1"; else with_tls "$work/tls/worker-$1"; fi; }
+talk "a task with the certificate of another is kept out" grpc "its certificate is that of worker%201"
+
+setup() { unset MESHFLOW_TLS_CA MESHFLOW_TLS_CERT MESHFLOW_TLS_KEY; }
+talk "without certificates nothing starts between hosts" grpc "meshflow cert --out DIR"
+
+if [ -e "$build/plugins/meshflow-ucx.so" ]; then
+    talk "UCX does not start between hosts by itself" ucx "does not encrypt"
+    want=ok
+    setup() { export MESHFLOW_TEST_TRUSTED=1; }
+    talk "tasks on three hosts talk over UCX" ucx "task 0 of 3: ok" "task 2 of 3: ok"
+else
+    skip "tasks on three hosts talk over UCX" "libucx-dev is not installed"
+fi
+finish

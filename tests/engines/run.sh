@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: run.sh BUILD_DIR      behind `make engines`: what needs more than `make test` installs
+#
+# Every part is a script or program that prints TAP lines and, last, its counts; so does this one.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+build=$1
+passed=0 failed=0 skipped=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+part() # NAME COMMAND...
+{
+    local name=$1 status
+    shift
+    echo "# $name"
+    "$@" 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    if [[ $(tail -n 1 "$log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed,\ ([0-9]+)\ skipped$ ]]; then
+        passed=$((passed + BASH_REMATCH[1])) skipped=$((skipped + BASH_REMATCH[3]))
+        failed=$((failed + BASH_REMATCH[2]))
+        if [ "$status" != 0 ] && [ "${BASH_REMATCH[2]}" = 0 ]; then failed=$((failed + 1)); fi
+    else
+        echo "not ok - $name ended without its counts, status $status"
+        failed=$((failed + 1))
+    fi
+}
+
+part "UCX" "$build/meshflow-engine-tests"
+part "MPI" tests/engines/mpi.sh "$build"
+part "hosts" tests/engines/netns.sh "$build"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* placement.c - weights are divided evenly over servers, and nothing is lost or held twice. */
+#include "parallel/placement.h"
+
+#include "mf_test.h"
+
+#include <string.h>
+
+static void add_weight(mf_model *m, const char *name, mf_shape shape, bool table)
+{
+    mf_weight *w = MF_ARENA_NEW(m->graph->arena, mf_weight);
+
+    T_OK(mf_grow(&m->weights, &m->cap_weights, m->n_weights + 1, sizeof(mf_weight *)));
+    *w = (mf_weight){ .name = name, .dtype = MF_DTYPE_F32, .shape = shape, .trained = true };
+    if (table)
+        w->lookups = MF_ARENA_NEW(m->graph->arena, mf_lookup);
+    m->weights[m->n_weights++] = w;
+}
+
+static mf_model *three_weights(void)
+{
+    mf_model *m;
+
+    T_OK(mf_model_new(&m));
+    add_weight(m, "kernel", MF_SHAPE(100, 33), false);
+    add_weight(m, "bias", MF_SHAPE(33), false);
+    add_weight(m, "table", MF_SHAPE(1001, 8), true);
+    add_weight(m, "small", MF_SHAPE(7, 3), false);
+    return m;
+}
+
+static void check_whole(const mf_model *m, const mf_placement *p)
+{
+    for (int64_t i = 0; i < m->n_weights; i++) {
+        const mf_weight *w = m->weights[i];
+        int64_t at = 0;
+
+        for (int s = 0; s < p->n_servers; s++) {
+            const mf_piece *piece = mf_placement_find(p, s, w);
+
+            if (!piece)
+                continue;
+            if (at > 0)
+                T_EQ(piece->from, at);
+            at = piece->to;
+            if (w->lookups)
+                T_EQ(piece->from % 8, 0);
+        }
+        T_EQ(at, mf_shape_span(&w->shape, 0, w->shape.rank));
+    }
+}
+
+MF_TEST(parallel_placement_cuts_weights_evenly_and_tables_between_rows)
+{
+    mf_model *m = three_weights();
+
+    for (int servers = 1; servers <= 7; servers++) {
+        mf_placement p;
+        int64_t least = INT64_MAX, most = 0;
+
+        T_OK(mf_placement_make(m, servers, false, m->graph->arena, &p));
+        check_whole(m, &p);
+        for (int s = 0; s < servers; s++) {
+            int64_t n = 0;
+
+            for (int i = 0; i < p.n_slices[s]; i++) {
+                if (!p.slices[s][i].weight->lookups)
+                    n += p.slices[s][i].to - p.slices[s][i].from;
+            }
+            least = n < least ? n : least;
+            most = n > most ? n : most;
+        }
+        T_TRUE(most - least <= 1);
+    }
+    mf_model_free(m);
+}
+
+MF_TEST(parallel_placement_keeps_weights_whole_where_that_is_needed)
+{
+    mf_model *m = three_weights();
+    mf_placement p;
+
+    T_OK(mf_placement_make(m, 2, true, m->graph->arena, &p));
+    check_whole(m, &p);
+    for (int i = 0; i < 4; i++) {
+        const bool both = mf_placement_find(&p, 0, m->weights[i]) != NULL &&
+                          mf_placement_find(&p, 1, m->weights[i]) != NULL;
+
+        T_EQ(both, m->weights[i]->lookups != NULL);
+    }
+    T_TRUE(mf_placement_find(&p, 0, m->weights[0]) != NULL); /* the largest */
+    T_TRUE(mf_placement_find(&p, 1, m->weights[1]) != NULL);
+    T_TRUE(mf_placement_find(&p, 1, m->weights[3]) != NULL);
+    mf_model_free(m);
+}
