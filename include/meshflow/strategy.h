@@ -40,10 +40,10 @@ typedef struct mf_strategy_options {
                           docs/codecs.md; NULL: as they are */
 } mf_strategy_options;
 
-/* "mirrored replicas=2", "multi_worker_mirrored"; NULL: multi_worker_mirrored where there are
- * several tasks, else none. Returns when all tasks have come. options may be NULL.
- * Fails: NOT_FOUND, INVALID_ARGUMENT (naming the setting, or what is wrong with the cluster's
- * description), DEADLINE_EXCEEDED (naming who did not come). */
+/* "mirrored replicas=2", "multi_worker_mirrored"; docs/strategies.md lists all. NULL:
+ * multi_worker_mirrored where there are several tasks, else none. Returns when all tasks have come.
+ * options may be NULL. Fails: NOT_FOUND, INVALID_ARGUMENT (naming the setting, or what is wrong
+ * with the cluster's description), DEADLINE_EXCEEDED (naming who did not come). */
 MF_API MF_MUST mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
                                           mf_strategy **out);
 /* After the trainers that use it. */

@@ -218,7 +218,7 @@ static mf_status lay_out(mf_sums *x, bucket *k)
 /* Else it is a loss, a metric, a statistic, or the numbers of rows. */
 static bool is_gradient(const mf_exchange_bucket *b, int i)
 {
-    return b->names[i][0] != '\0' && b->types[i] == MF_DTYPE_F32;
+    return (b->concat || b->names[i][0] != '\0') && b->types[i] == MF_DTYPE_F32;
 }
 
 static void weigh(const mf_sums *x, const mf_exchange_bucket *b, int i, void *data, int64_t n)

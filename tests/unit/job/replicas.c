@@ -251,6 +251,34 @@ MF_TEST(replicas_trimmed_mean_without_trimming_is_the_mean)
         T_TRUE(w[i] == sum[i]);
 }
 
+/* After one step from w, weights 1 and 3 give w + (A + 3 B) / 2, where A and B are what the halves
+ * of the batch give to the sum w + A + B; and 3 and 1 give w + (3 A + B) / 2. */
+static void weigh(const char *name, void (*make)(toy *p))
+{
+    static const char *const how[] = { "mirrored replicas=2",
+                                       "mirrored replicas=2 aggregation=weighted weights=[1,3]",
+                                       "mirrored replicas=2 aggregation=weighted weights=[3,1]" };
+    double w[3], before = 0.0;
+
+    for (int k = 0; k < 3; k++) {
+        mirrored m;
+
+        begin(&m, how[k], make);
+        before = toy_value(&m.toy, name, 2);
+        toy_fit(&m.toy, 1);
+        w[k] = toy_value(&m.toy, name, 2);
+        end(&m);
+    }
+    T_NEAR(w[1] + w[2] - 2 * before, 2 * (w[0] - before), 1e-6);
+    T_TRUE(w[1] != w[0] && w[1] != w[2]);
+}
+
+MF_TEST(replicas_are_weighted_in_weights_and_in_rows)
+{
+    weigh("dense/kernel", toy_line);
+    weigh("embedding/embeddings", toy_table);
+}
+
 MF_TEST(replicas_median_of_rows_is_refused_by_name)
 {
     toy p;
