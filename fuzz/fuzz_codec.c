@@ -26,7 +26,8 @@ static void decode(const mf_codec *c, const mf_codec_item *item, const uint8_t *
     values[item->count] = 7.0f;
     (void)c->kind->decode(c, item, bytes, values);
     MF_ASSERT(values[item->count] == 7.0f);
-    (void)mf_codec_decode(c, item, data, (int64_t)size, values);
+    if (mf_codec_decode(c, item, data, (int64_t)size, values) == MF_OK)
+        MF_ASSERT(size == n + 4);
     MF_ASSERT(values[item->count] == 7.0f);
     mf_free(bytes);
     mf_free(values);

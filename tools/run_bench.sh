@@ -23,6 +23,10 @@ if [[ checkpointing == *${1:-}* ]]; then
     echo "# training with checkpoints, without, ratio"
     MESHFLOW=build/release/meshflow bench/checkpointing.py
 fi
+if [[ codecs == *${1:-}* ]]; then
+    echo "# gradients by codecs over a slow link"
+    MESHFLOW=build/release/meshflow bench/codecs.py
+fi
 for source in bench/*.c; do
     name=$(basename "$source" .c)
     [ -e "$source" ] && [[ $name == *${1:-}* ]] || continue
