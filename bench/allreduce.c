@@ -108,7 +108,7 @@ static result measure(mf_group *g, int64_t bytes)
         if (i >= 0)
             seconds[i] = (double)(mf_clock_ns() - start) * 1e-9;
     }
-    if (out[count - 1] != (float)(g->size * (g->size - 1) / 2))
+    if (out[count - 1] != (float)(g->size * (g->size - 1)) / 2)
         must(MF_FAIL(MF_INTERNAL, "the sum is wrong"));
     mf_free(data);
     mf_free(out);

@@ -79,6 +79,7 @@ suite "test runner" tests/runner/selftest.sh build/release/meshflow-tests-red
 suite "unit tests" build/release/meshflow-tests
 suite "program" tests/cli/run.sh build/release/meshflow
 suite "training" tests/train/run.py build/release/meshflow
+suite "strategies" tests/train/strategies.py build/release/meshflow
 suite "parameter servers" tests/train/servers.py build/release/meshflow
 suite "codecs" tests/train/codecs.py build/release/meshflow
 # The asan preset is the clang build, too: one compilation serves both.

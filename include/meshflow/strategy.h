@@ -40,10 +40,10 @@ typedef struct mf_strategy_options {
                           docs/codecs.md; NULL: as they are */
 } mf_strategy_options;
 
-/* "mirrored replicas=2", "multi_worker_mirrored"; NULL: multi_worker_mirrored where there are
- * several tasks, else none. Returns when all tasks have come. options may be NULL.
- * Fails: NOT_FOUND, INVALID_ARGUMENT (naming the setting, or what is wrong with the cluster's
- * description), DEADLINE_EXCEEDED (naming who did not come). */
+/* "mirrored replicas=2", "multi_worker_mirrored"; docs/strategies.md lists all. NULL:
+ * multi_worker_mirrored where there are several tasks, else none. Returns when all tasks have come.
+ * options may be NULL. Fails: NOT_FOUND, INVALID_ARGUMENT (naming the setting, or what is wrong
+ * with the cluster's description), DEADLINE_EXCEEDED (naming who did not come). */
 MF_API MF_MUST mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
                                           mf_strategy **out);
 /* After the trainers that use it. */
@@ -65,6 +65,20 @@ typedef struct mf_traffic {
 } mf_traffic;
 
 MF_API void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out);
+
+/* ---- a coordinator between processes: what coordinator.h does between threads ---- */
+
+/* Wait until all workers have come to the barrier of this name (of at most 60 characters). Alone,
+ * it returns at once. Thread: the one that trains, and not inside of mf_fit().
+ * Fails: INVALID_ARGUMENT naming who came to another barrier; DEADLINE_EXCEEDED, UNAVAILABLE,
+ * ABORTED naming who did not come, is gone, or has given up and why. */
+MF_API MF_MUST mf_status mf_strategy_barrier(mf_strategy *strategy, const char *name);
+/* mf_fit() of all workers ends after the same step, with MF_OK, as soon as they can agree on one.
+ * Thread: any; also from a signal handler. */
+MF_API void mf_strategy_stop(mf_strategy *strategy);
+/* This worker cannot go on, for the reason that its thread's message says: all who wait for it, now
+ * or later, fail with ABORTED and that message. */
+MF_API void mf_strategy_abort(mf_strategy *strategy, mf_status why);
 
 #ifdef __cplusplus
 }

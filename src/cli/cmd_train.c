@@ -202,10 +202,9 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
 /* What may differ from worker to worker. */
 static bool may_differ(const char *option)
 {
-    static const char *const names[] = { "threads", "out",    "keep",     "trace",
-                                         "quiet",   "json",   "strategy", "save-steps",
-                                         "no-test", "resume", "timeout",  "summary-steps",
-                                         "tls-dir" };
+    static const char *const names[] = { "threads", "out",     "keep",          "trace",
+                                         "quiet",   "json",    "strategy",      "no-test",
+                                         "resume",  "timeout", "summary-steps", "tls-dir" };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)

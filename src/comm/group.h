@@ -146,7 +146,9 @@ MF_MUST mf_status mf_group_sizes(mf_group *g, const mf_collective *c, int64_t mi
 /* Rank r's elements of `count`, cut evenly: from r on to r + 1. */
 static inline int64_t mf_group_cut(const mf_group *g, int64_t count, int r)
 {
-    return count / g->size * r + (r < count % g->size ? r : count % g->size);
+    const int64_t n = g->size > 1 ? g->size : 1;
+
+    return count / n * r + (r < count % n ? r : count % n);
 }
 /* The same for nobody to ask: "worker 2 did not come to the gradients of step 7; worker 0 waited
  * 3.0 s", once the deadline is over. */

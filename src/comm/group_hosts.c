@@ -141,7 +141,7 @@ static mf_status sum_inside(hosts_group *g, const mf_reduce *r, plan *p)
     const int64_t bytes = r->count * (int64_t)mf_dtype_size(r->dtype);
     const int n = p->n_by_host[g->host];
     int64_t *from = mf_calloc(g->inside->size + 1, sizeof *from);
-    const void *data[MF_TREE_PARTS];
+    const void *data[MF_TREE_PARTS] = { 0 };
     mf_status st = from ? need(g, g->leaders ? bytes * n : 0) : MF_NOMEM("a sum");
 
     for (int i = 1; from && i <= g->inside->size; i++)
@@ -168,7 +168,7 @@ static mf_status sum_block(hosts_group *g, const mf_reduce *r, plan *p)
 
     MF_TRY(sum_inside(g, r, p));
     if (g->leaders) {
-        const void *data[MF_TREE_PARTS];
+        const void *data[MF_TREE_PARTS] = { 0 };
         mf_reduce between = *r;
 
         for (int i = 0; i < p->n_by_host[g->host]; i++)
@@ -200,7 +200,7 @@ static mf_status hosts_all_reduce(mf_group *group, const mf_reduce *r)
     hosts_group *g = (hosts_group *)group;
     const int64_t cell = (int64_t)mf_dtype_size(r->dtype);
     const int64_t block = (MF_PARAM(comm_hosts_block_kib) + 4) * 1024 / cell;
-    const void *data[MF_TREE_PARTS];
+    const void *data[MF_TREE_PARTS] = { 0 };
     plan p;
     mf_status st = plan_init(&p, g, r);
 

@@ -11,6 +11,8 @@
 
 MF_PARAM_INT(comm_block_kib, 4096, "KiB of a sum or broadcast that travel at a time");
 MF_PARAM_INT(comm_everyone_kib, 16, "KiB of a sum up to which all send all they have to all");
+MF_PARAM_INT(comm_everyone_members, 4, "members up to which they do so");
+MF_PARAM_INT(comm_tree_kib, 64, "KiB of a sum up to which it goes up and down a tree");
 MF_PARAM_INT(comm_direct_members, 16, "members up to which all of them talk to each other");
 
 const mf_algorithm *const mf_algorithms[] = { &mf_algorithm_everyone, &mf_algorithm_direct,
@@ -108,16 +110,19 @@ static int64_t block_bytes(void)
 
 /* ---- sums ---- */
 
+/* By the number of messages while sums are small, and by that of bytes when they are not. */
 static const mf_algorithm *choose(const mf_net_group *g, const mf_reduce *r)
 {
     const int64_t bytes = r->count * (int64_t)mf_dtype_size(r->dtype);
-    const bool few = g->head.size <= MF_PARAM(comm_direct_members);
+    const int n = g->head.size;
 
     if (g->algorithm && (!g->algorithm->fits || g->algorithm->fits(&g->head, r)))
         return g->algorithm;
-    if (bytes <= MF_PARAM(comm_everyone_kib) * 1024)
-        return few ? &mf_algorithm_everyone : &mf_algorithm_tree;
-    return few ? &mf_algorithm_direct : &mf_algorithm_ring;
+    if (bytes <= MF_PARAM(comm_everyone_kib) * 1024 && n <= MF_PARAM(comm_everyone_members))
+        return &mf_algorithm_everyone;
+    if (bytes <= MF_PARAM(comm_tree_kib) * 1024)
+        return &mf_algorithm_tree;
+    return n <= MF_PARAM(comm_direct_members) ? &mf_algorithm_direct : &mf_algorithm_ring;
 }
 
 /* Elements [from, from + count) of a sum are a sum. */
@@ -147,7 +152,7 @@ static mf_status net_all_reduce(mf_group *group, const mf_reduce *r)
     mf_net_group *g = begin_call(group);
     const mf_algorithm *a = choose(g, r);
     const int64_t block = block_bytes() / (int64_t)mf_dtype_size(r->dtype);
-    const void *data[MF_TREE_PARTS];
+    const void *data[MF_TREE_PARTS] = { 0 };
 
     MF_TRY(check_reduce(g, r));
     for (int64_t at = 0; at < r->count; at += block) {

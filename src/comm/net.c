@@ -480,6 +480,8 @@ static message *early_request(mf_peer *p)
     return NULL;
 }
 
+/* Those that came first are served first: later ones are kept until fn is known. The lock is not
+ * held meanwhile, for fn may send. */
 void mf_net_serve(mf_net *n, mf_net_serve_fn *fn, void *ctx)
 {
     pthread_mutex_lock(&n->lock);
@@ -487,9 +489,12 @@ void mf_net_serve(mf_net *n, mf_net_serve_fn *fn, void *ctx)
         message *m;
 
         while ((m = early_request(&n->peers[i])) != NULL) {
+            pthread_mutex_unlock(&n->lock);
             fn(ctx, i, &m->frame, m->data);
             m->data = NULL;
             message_free(m);
+            pthread_mutex_lock(&n->lock);
+            i = 0; /* others may have come */
         }
     }
     n->serve = fn;

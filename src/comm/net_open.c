@@ -18,13 +18,14 @@ enum { PROTOCOL = 1, TABLE = 0x54424c45 /* a step of its own for the table of ad
 
 /* ---- greetings: "name=value" lines ---- */
 
-/* What this machine calls itself while it is up, and which /dev/shm we see: processes that say the
- * same can share memory. */
+/* What this machine calls itself while it is up, which /dev/shm we see, and which network:
+ * processes that say the same share memory. Network namespaces of one machine count as hosts of
+ * their own. */
 static void host_id(char *text, size_t size)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
     char boot[64] = "unknown";
-    struct stat shm = { 0 };
+    struct stat shm = { 0 }, network = { 0 };
 
     if (f) {
         if (!fgets(boot, sizeof boot, f))
@@ -34,7 +35,10 @@ static void host_id(char *text, size_t size)
     }
     if (stat("/dev/shm", &shm) != 0)
         shm.st_dev = 0;
-    (void)snprintf(text, size, "%s shm %llx", boot, (unsigned long long)shm.st_dev);
+    if (stat("/proc/self/ns/net", &network) != 0)
+        network.st_ino = 0;
+    (void)snprintf(text, size, "%s shm %llx net %llx", boot, (unsigned long long)shm.st_dev,
+                   (unsigned long long)network.st_ino);
 }
 
 static mf_status make_hello(mf_net *n, const char *address)

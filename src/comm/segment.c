@@ -22,9 +22,8 @@
 
 static const uint64_t MAGIC = 0x6d66736567303100; /* "mfseg01" */
 
-MF_PARAM_INT(comm_spin_rounds, 100,
-             "looks at another member's word before a member lets others run");
-MF_PARAM_INT(comm_yield_rounds, 200, "times that it does so before it sleeps");
+MF_PARAM_INT(comm_spin_rounds, 5000,
+             "looks at another member's word, at most, before a member sleeps");
 MF_PARAM_INT(comm_check_ms, 20, "how often a waiting member looks whether the others are well");
 
 /* Slots begin on cache lines, and have room for something of every part of a sum, or for every
@@ -219,32 +218,27 @@ static void pause_a_moment(void)
 #endif
 }
 
-/* Sleeping and being woken takes longer than most waits, so we look for a while; and let others
- * have the processor, should they want it: the one we wait for may be among them. When that took
- * time somebody did, and sleeping is better. */
+/* Sleeping and being woken takes longer than most waits, so we look for a while. Where others want
+ * the processor, the one we wait for may be among them, and looking is in vain: whoever looked in
+ * vain looks less long the next time, twice as long as it took when it helped, and now and then as
+ * long as it may, for times change. (Not sched_yield(): a busy machine would not let us have the
+ * processor again for milliseconds.) */
 static bool comes_soon(const mf_segment *s, atomic_uint *word, unsigned turn)
 {
-    const int64_t spin = s->crowded ? 1 : MF_PARAM(comm_spin_rounds);
-    int64_t now, before;
+    enum { LEAST = 50, TRY = 32 };
+    static _Thread_local int64_t patience = LEAST;
+    static _Thread_local unsigned waits;
+    const int64_t most = s->crowded ? LEAST : MF_PARAM(comm_spin_rounds);
+    const int64_t limit = waits++ % TRY == 0 || patience > most ? most : patience;
 
-    for (int64_t i = 0; i < spin; i++) {
-        if (mf_segment_reached(word, turn))
+    for (int64_t i = 0; i < limit; i++) {
+        if (mf_segment_reached(word, turn)) {
+            patience = 2 * i > patience ? 2 * i : patience;
             return true;
+        }
         pause_a_moment();
     }
-    now = mf_clock_ns();
-    for (int64_t i = 0; i < MF_PARAM(comm_yield_rounds); i++) {
-        before = now;
-        (void)sched_yield();
-        for (int k = 0; k < 10; k++) {
-            if (mf_segment_reached(word, turn))
-                return true;
-            pause_a_moment();
-        }
-        now = mf_clock_ns();
-        if (now - before > 10000 || s->crowded)
-            break;
-    }
+    patience = patience / 2 > LEAST ? patience / 2 : LEAST;
     return mf_segment_reached(word, turn);
 }
 

@@ -161,7 +161,9 @@ mf_status mf_tree_sum(int64_t leaves, mf_tree_node of, const mf_tree_part *parts
     int64_t size = root_size(leaves);
     sum s;
 
-    MF_ASSERT(leaves <= MF_TREE_LEAVES);
+    if (leaves > MF_TREE_LEAVES)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld shards; there can be %d", (long long)leaves,
+                       MF_TREE_LEAVES);
     if (!adder(dtype))
         return MF_FAIL(MF_INVALID_ARGUMENT, "shards of type %s cannot be added",
                        mf_dtype_name(dtype));

@@ -37,6 +37,7 @@ typedef struct mf_variable {
     mf_object object;
     pthread_mutex_t lock;
     mf_tensor value; /* guarded by lock; INVALID dtype: uninitialised */
+    uint64_t writes; /* guarded by lock: how often it was written, except without a lock */
     mf_dtype dtype; /* of every value */
     mf_shape declared; /* may be partly unknown */
     char *name;
@@ -60,6 +61,8 @@ bool mf_variable_is_initialized(mf_variable *v);
  * contradicted and `validate_shape`, or when the type differs. */
 MF_MUST mf_status mf_variable_assign(mf_variable *v, const mf_tensor *value, bool validate_shape);
 void mf_variable_reset(mf_variable *v); /* back to uninitialised */
+/* Changes with every write: who has copied the value knows when to do so again. */
+uint64_t mf_variable_writes(mf_variable *v);
 
 /* Lock several variables (any order, duplicates allowed) and make each value writable: storage that
  * a reader holds is copied first. On failure nothing is locked. Uninitialised ones fail as in read.

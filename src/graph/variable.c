@@ -96,8 +96,10 @@ mf_status mf_variable_assign(mf_variable *v, const mf_tensor *value, bool valida
     in_place = v->value.dtype == value->dtype && v->value.buffer &&
                mf_buffer_is_sole(v->value.buffer) && mf_dtype_is_plain(value->dtype) &&
                mf_shape_equal(&v->value.shape, &value->shape) && v->value.data != value->data;
-    if (in_place)
+    if (in_place) {
         memcpy(v->value.data, value->data, (size_t)value->count * mf_dtype_size(value->dtype));
+        v->writes++;
+    }
     pthread_mutex_unlock(&v->lock);
     if (in_place)
         return MF_OK;
@@ -107,6 +109,7 @@ mf_status mf_variable_assign(mf_variable *v, const mf_tensor *value, bool valida
         mf_tensor old = v->value;
 
         v->value = fresh;
+        v->writes++;
         fresh = old;
     }
     pthread_mutex_unlock(&v->lock);
@@ -118,7 +121,18 @@ void mf_variable_reset(mf_variable *v)
 {
     pthread_mutex_lock(&v->lock);
     mf_tensor_clear(&v->value);
+    v->writes++;
     pthread_mutex_unlock(&v->lock);
+}
+
+uint64_t mf_variable_writes(mf_variable *v)
+{
+    uint64_t n;
+
+    pthread_mutex_lock(&v->lock);
+    n = v->writes;
+    pthread_mutex_unlock(&v->lock);
+    return n;
 }
 
 /* Distinct variables in address order, so that two updates never wait for each other in a ring. */
@@ -144,6 +158,7 @@ static mf_status make_writable(mf_variable *v)
 {
     if (v->value.dtype == MF_DTYPE_INVALID)
         return uninitialized(v);
+    v->writes++;
     if (mf_buffer_is_sole(v->value.buffer))
         return MF_OK;
     return mf_tensor_clone(&v->value, &v->value);

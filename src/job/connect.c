@@ -7,11 +7,13 @@
 
 #include <meshflow/version.h>
 
+#include <string.h>
+
 /* What all must have in common: else bits, or worse, would differ. */
 static mf_status write_identity(const mf_strategy_call *call, mf_buf *out)
 {
     mf_buf_printf(out, "version=%s\nnumerics=%s\nstrategy=%s\ncodec=%s\n%s", MESHFLOW_VERSION,
-                  mf_numerics_class(), call->name, call->o->codec ? call->o->codec : "",
+                  mf_numerics_class(), call->text, call->o->codec ? call->o->codec : "",
                   call->o->identity ? call->o->identity : "");
     return mf_buf_finish(out);
 }
@@ -36,6 +38,8 @@ static mf_status list_tasks(const mf_strategy_call *call, mf_net_task *tasks,
         if (!tasks[i].name)
             return MF_NOMEM("tasks");
     }
+    if (n == 1 && !addresses[0]) /* nobody will come: any port will do */
+        tasks[0].address = addresses[0] = "127.0.0.1:0";
     if (!addresses[0])
         addresses[0] = c->rendezvous;
     return MF_OK;
@@ -79,4 +83,33 @@ mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out)
     mf_free(memory);
     mf_buf_deinit(&identity);
     return st;
+}
+
+static mf_status group_of(mf_net *net, const int *members, int n, uint32_t id, const char *how,
+                          mf_group **out)
+{
+    const mf_algorithm *const *a = mf_algorithms;
+
+    if (strcmp(how, "auto") == 0)
+        return mf_group_auto(net, members, n, id, out);
+    if (strcmp(how, "shared") == 0)
+        return mf_group_host(net, members, n, id, out);
+    while (*a && strcmp((*a)->name, how) != 0)
+        a++;
+    if (!*a && strcmp(how, "net") != 0)
+        return MF_FAIL(MF_NOT_FOUND, "there is no collective '%s'", how);
+    return mf_group_net(net, members, n, id, *a, out);
+}
+
+mf_status mf_job_group(const mf_strategy_call *call, mf_net *net, uint32_t id, mf_group **out)
+{
+    const int n = call->cluster->size;
+    int *members = MF_ARENA_ARRAY(call->arena, int, n);
+
+    *out = NULL;
+    if (!members)
+        return MF_NOMEM("workers");
+    for (int i = 0; i < n; i++)
+        members[i] = i;
+    return group_of(net, members, n, id, mf_options_string(call->settings, "collective"), out);
 }

@@ -39,8 +39,9 @@ static mf_status ps_join(mf_team *team, mf_trainer *t)
         return MF_OK;
     MF_TRY(mf_ps_client_new(j->net, j->n_workers, j->n_servers, t, &j->mode, first, end - first,
                             team->timeout_ns, &j->client));
-    team->exchange = mf_rounds_exchange(mf_ps_client_rounds(j->client));
-    mf_session_set_exchange(t->session, team->exchange);
+    team->first_shard = first;
+    team->n_shards = end - first;
+    mf_session_set_exchange(t->session, mf_rounds_exchange(mf_ps_client_rounds(j->client)));
     return MF_OK;
 }
 

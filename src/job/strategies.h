@@ -6,11 +6,14 @@
 #include "cluster/resolve.h"
 #include "comm/net.h"
 #include "graph/options.h"
+#include "parallel/aggregate.h"
 #include "train/team.h"
+#include "train/trainer.h"
 
 /* What a strategy is opened with. */
 typedef struct mf_strategy_call {
     const char *name;
+    const char *text; /* name and settings, as given: the same for all tasks */
     const mf_options *settings;
     const mf_strategy_options *o;
     const mf_cluster *cluster;
@@ -26,10 +29,27 @@ typedef struct mf_strategy_kind {
 extern const mf_strategy_kind mf_strategies[]; /* name NULL ends it */
 
 MF_MUST mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out); /* workers.c */
+MF_MUST mf_status mf_reduce_to_one_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out); /* ps.c */
+MF_MUST mf_status mf_mirrored_open(const mf_strategy_call *call, mf_strategy **out);
+MF_MUST mf_status mf_central_storage_open(const mf_strategy_call *call, mf_strategy **out);
+MF_MUST mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out);
+
+/* The settings of a strategy that say what becomes of gradients. */
+#define MF_AGGREGATION_SETTINGS                                                                    \
+    "aggregation: string = 'sum', trim: float = 0.1, weights: list(float) = []"
+/* For `size` members. Owns: mf_free(*owned), also after a failure. */
+MF_MUST mf_status mf_aggregation_read(const mf_options *o, int size, mf_aggregation *out,
+                                      double **owned);
+/* INVALID_ARGUMENT: it is not for this model. */
+MF_MUST mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t);
 
 /* All tasks connected with each other: those that train together first, by rank, then the parameter
  * servers. Owns: mf_net_close(). */
 MF_MUST mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out);
+/* A group of all of them, of the kind that the setting `collective` names: "auto", "shared", "net"
+ * or an algorithm. id: see mf_group_net(). */
+MF_MUST mf_status mf_job_group(const mf_strategy_call *call, mf_net *net, uint32_t id,
+                               mf_group **out);
 
 #endif

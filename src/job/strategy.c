@@ -6,9 +6,21 @@
 #include <stdlib.h>
 
 const mf_strategy_kind mf_strategies[] = {
-    { "multi_worker_mirrored", "{collective: string = 'auto'}",
+    { "multi_worker_mirrored", "{collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
       "every worker has all weights; sums over all shards of a batch are made together",
       mf_workers_open },
+    { "reduce_to_one", "{collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
+      "gradients go to one worker, which updates and gives the others the new weights",
+      mf_reduce_to_one_open },
+    { "mirrored", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",
+      "one process computes in several places; each has all weights", mf_mirrored_open },
+    { "central_storage", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",
+      "one process computes in several places; the weights are in one of them",
+      mf_central_storage_open },
+    { "local_sgd",
+      "{period: int >= 1 = 16, slots: string = 'average', collective: string = 'auto'}",
+      "every worker trains by itself; their weights are averaged every so many steps",
+      mf_local_sgd_open },
     { "parameter_server",
       "{mode: string = 'sync', staleness: int >= 0 = 2, quorum: int >= 0 = 0, "
       "period: int >= 1 = 1}",
@@ -53,6 +65,7 @@ static mf_status open_kind(const char *text, const mf_strategy_options *o,
                        kind->name);
     return kind->open(
         &(mf_strategy_call){ .name = kind->name,
+                             .text = text,
                              .settings = &settings,
                              .o = o,
                              .cluster = cluster,

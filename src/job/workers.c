@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* workers.c - workers that all have the weights and sum over the shards of each batch together
- * (strategy multi_worker_mirrored). */
+ * (strategy multi_worker_mirrored); or only the first of them sums and updates (reduce_to_one). */
 #include "base/log.h"
 #include "job/strategies.h"
+#include "parallel/one_updates.h"
 #include "parallel/sums.h"
 #include "train/precision.h"
 #include "train/trainer.h"
 
 #include <stddef.h>
-#include <string.h>
 
 enum { ALONE_AREA = 256 << 10 };
 
@@ -20,6 +20,9 @@ typedef struct workers {
     mf_group *exchange_group;
     mf_codecs *codecs; /* NULL: none */
     mf_sums *sums;
+    mf_one_updates *one; /* NULL: all update */
+    mf_aggregation aggregation;
+    double *weights;
 } workers;
 
 static workers *of_team(mf_team *team)
@@ -73,6 +76,7 @@ static mf_status workers_join(mf_team *team, mf_trainer *t)
     int64_t *first;
     mf_status st;
 
+    MF_TRY(mf_aggregation_join(&w->aggregation, t));
     if (w->codecs)
         MF_TRY(check_codecs(w, t, grain));
     first = mf_calloc(team->size + 1, sizeof *first);
@@ -80,6 +84,8 @@ static mf_status workers_join(mf_team *team, mf_trainer *t)
         return MF_NOMEM("shards");
     team->shards = t->options.shards;
     deal_out(team->shards, grain, team->size, first);
+    team->first_shard = first[team->rank];
+    team->n_shards = first[team->rank + 1] - team->first_shard;
     if (team->shards < team->size && team->rank == 0)
         MF_WARN("%d workers share %lld shards: some have nothing to do; give --shards %d or more",
                 team->size, (long long)team->shards, team->size);
@@ -88,6 +94,8 @@ static mf_status workers_join(mf_team *team, mf_trainer *t)
                                          .first = first,
                                          .n_buckets = t->graph.n_buckets,
                                          .timeout_ns = team->timeout_ns,
+                                         .to_first = team->one_updates,
+                                         .aggregation = w->aggregation,
                                          .codecs = w->codecs,
                                          .seed = t->options.seed,
                                          .failed = give_up,
@@ -95,14 +103,31 @@ static mf_status workers_join(mf_team *team, mf_trainer *t)
                      &w->sums);
     mf_free(first);
     MF_TRY(st);
-    team->exchange = mf_sums_exchange(w->sums);
-    mf_session_set_exchange(t->session, team->exchange);
-    return MF_OK;
+    mf_session_set_exchange(t->session, mf_sums_exchange(w->sums));
+    return team->one_updates ? mf_one_updates_new(t, &w->one) : MF_OK;
+}
+
+static void workers_leave(mf_team *team, mf_trainer *t)
+{
+    workers *w = of_team(team);
+
+    (void)t;
+    mf_one_updates_free(w->one);
+    mf_sums_free(w->sums);
+    w->one = NULL;
+    w->sums = NULL;
 }
 
 static mf_status workers_begin_step(mf_team *team, int64_t step, int64_t samples, bool wants_stop)
 {
     return mf_sums_begin_step(of_team(team)->sums, step, samples, wants_stop);
+}
+
+static mf_status one_run(mf_team *team, mf_trainer *t, const mf_run_options *options,
+                         const mf_call *call)
+{
+    (void)t;
+    return mf_one_updates_run(of_team(team)->one, options, call);
 }
 
 static mf_status workers_end_step(mf_team *team, bool *stop)
@@ -127,6 +152,7 @@ static void workers_traffic(const mf_team *team, mf_traffic *out)
 }
 
 static const mf_team_kind TEAM = { .join = workers_join,
+                                   .leave = workers_leave,
                                    .begin_step = workers_begin_step,
                                    .end_step = workers_end_step,
                                    .failed = workers_failed,
@@ -155,12 +181,20 @@ static mf_status workers_restore(mf_team *team, int64_t step)
 }
 
 static const mf_team_kind KEEPING_TEAM = { .join = workers_join,
+                                           .leave = workers_leave,
                                            .begin_step = workers_begin_step,
                                            .end_step = workers_end_step,
                                            .failed = workers_failed,
                                            .traffic = workers_traffic,
                                            .collect = workers_collect,
                                            .restore = workers_restore };
+
+static const mf_team_kind ONE_UPDATES = { .join = workers_join,
+                                          .leave = workers_leave,
+                                          .begin_step = workers_begin_step,
+                                          .run = one_run,
+                                          .end_step = workers_end_step,
+                                          .failed = workers_failed };
 
 /* ---- opening and closing ---- */
 
@@ -180,32 +214,8 @@ static void workers_close(mf_strategy *s)
         mf_net_close(w->net);
     mf_codecs_free(w->codecs);
     mf_extra_clear(&w->team.extra);
+    mf_free(w->weights);
     mf_free(w);
-}
-
-/* "auto", "net", or an algorithm over connections. */
-static mf_status open_group(workers *w, const char *how, uint32_t id, mf_group **out)
-{
-    int *members = mf_calloc(w->team.size, sizeof *members);
-    mf_status st;
-
-    if (!members)
-        return MF_NOMEM("workers");
-    for (int i = 0; i < w->team.size; i++)
-        members[i] = i;
-    if (strcmp(how, "auto") == 0) {
-        st = mf_group_auto(w->net, members, w->team.size, id, out);
-    } else {
-        const mf_algorithm *const *a = mf_algorithms;
-
-        while (*a && strcmp((*a)->name, how) != 0)
-            a++;
-        st = *a || strcmp(how, "net") == 0
-                 ? mf_group_net(w->net, members, w->team.size, id, *a, out)
-                 : MF_FAIL(MF_NOT_FOUND, "there is no collective '%s'", how);
-    }
-    mf_free(members);
-    return st;
 }
 
 /* Nobody else: groups of one. */
@@ -219,22 +229,26 @@ static mf_status open_one(workers *w, int i, mf_group **out)
 
 static mf_status open_all(workers *w, const mf_strategy_call *call)
 {
-    const char *how = mf_options_string(call->settings, "collective");
-
+    MF_TRY(mf_aggregation_read(call->settings, w->team.size, &w->aggregation, &w->weights));
     if (call->o->codec)
         MF_TRY(mf_codecs_parse(call->o->codec, &w->codecs));
     if (w->codecs && mf_codecs_with_memory(w->codecs))
         w->team.kind = &KEEPING_TEAM;
+    if (w->codecs && mf_aggregate_is_robust(w->aggregation.how))
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "a codec sums what it encodes, so there is no %s of it; leave out one of "
+                       "--codec and aggregation",
+                       mf_options_string(call->settings, "aggregation"));
     if (call->cluster->n_tasks <= 1) {
         MF_TRY(open_one(w, 0, &w->team.group));
         return open_one(w, 1, &w->exchange_group);
     }
     MF_TRY(mf_job_connect(call, &w->net));
-    MF_TRY(open_group(w, how, 1, &w->team.group));
-    return open_group(w, how, 2, &w->exchange_group);
+    MF_TRY(mf_job_group(call, w->net, 1, &w->team.group));
+    return mf_job_group(call, w->net, 2, &w->exchange_group);
 }
 
-mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out)
+static mf_status open_workers(const mf_strategy_call *call, bool one_updates, mf_strategy **out)
 {
     workers *w = mf_calloc(1, sizeof *w);
     mf_status st;
@@ -242,7 +256,8 @@ mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out)
     if (!w)
         return MF_NOMEM("workers");
     w->strategy = (mf_strategy){ .team = &w->team, .close = workers_close };
-    w->team = (mf_team){ .kind = &TEAM,
+    w->team = (mf_team){ .kind = one_updates ? &ONE_UPDATES : &TEAM,
+                         .one_updates = one_updates,
                          .lockstep = true,
                          .rank = call->cluster->rank,
                          .size = call->cluster->size > 1 ? call->cluster->size : 1,
@@ -257,4 +272,14 @@ mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out)
     mf_error_save(st, &why);
     workers_close(&w->strategy);
     return mf_error_restore(&why);
+}
+
+mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out)
+{
+    return open_workers(call, false, out);
+}
+
+mf_status mf_reduce_to_one_open(const mf_strategy_call *call, mf_strategy **out)
+{
+    return open_workers(call, true, out);
 }

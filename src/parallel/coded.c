@@ -183,7 +183,7 @@ static mf_status exchange_round(mf_coded *c, const mf_coded_call *x, int round, 
     }
     if (st == MF_OK)
         st = mf_shares_sum(x->shares, x->group, &x->call, grains, MF_DTYPE_F32, length, &c->scratch,
-                           c->sums.data);
+                           false, c->sums.data);
     if (st == MF_OK)
         take(c, x, round, c->sums.data);
     mf_free(grains);

@@ -107,23 +107,38 @@ static mf_status add_branches(const own *o, mf_tensor *scratch, const void **dat
     return st;
 }
 
+static mf_status reduce_to_first(mf_group *group, const mf_reduce *r)
+{
+    int64_t *from = mf_calloc(group->size + 1, sizeof *from);
+    mf_status st;
+
+    if (!from)
+        return MF_NOMEM("a sum");
+    for (int i = 1; i <= group->size; i++)
+        from[i] = r->count;
+    st = mf_reduce_scatter(group, r, from);
+    mf_free(from);
+    return st;
+}
+
 mf_status mf_shares_sum(const mf_shares *s, mf_group *group, const mf_collective *call,
                         const void *const *grains, mf_dtype dtype, int64_t count,
-                        mf_tensor *scratch, void *out)
+                        mf_tensor *scratch, bool to_first, void *out)
 {
     const own o = { s, group->rank, grains, dtype, count };
     const void *data[MF_TREE_PARTS];
+    const mf_reduce r = { .call = *call,
+                          .leaves = s->leaves,
+                          .parts = s->parts,
+                          .n_parts = s->n_parts,
+                          .data = s->grain > 0 ? data : grains,
+                          .dtype = dtype,
+                          .count = count,
+                          .out = out };
 
     if (count == 0)
         return MF_OK;
     if (s->grain > 0)
         MF_TRY(add_branches(&o, scratch, data));
-    return mf_all_reduce(group, &(mf_reduce){ .call = *call,
-                                              .leaves = s->leaves,
-                                              .parts = s->parts,
-                                              .n_parts = s->n_parts,
-                                              .data = s->grain > 0 ? data : grains,
-                                              .dtype = dtype,
-                                              .count = count,
-                                              .out = out });
+    return to_first ? reduce_to_first(group, &r) : mf_all_reduce(group, &r);
 }

@@ -38,10 +38,11 @@ static inline int mf_shares_all_grains(const mf_shares *s)
 }
 
 /* out[0..count) = the sum over all grains of all members of the group; grains: ours. What can be
- * added here is added before anything is sent. scratch: memory to be used again. */
+ * added here is added before anything is sent. scratch: memory to be used again. to_first: the
+ * others get nothing. */
 MF_MUST mf_status mf_shares_sum(const mf_shares *s, mf_group *group, const mf_collective *call,
                                 const void *const *grains, mf_dtype dtype, int64_t count,
-                                mf_tensor *scratch, void *out);
+                                mf_tensor *scratch, bool to_first, void *out);
 
 /* *t has room for so many elements, in memory that nobody else holds. */
 MF_MUST mf_status mf_room_for(mf_tensor *t, mf_dtype dtype, int64_t count);

@@ -6,6 +6,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "graph/shard.h"
+#include "parallel/apart.h"
 #include "parallel/coded.h"
 
 #include <pthread.h>
@@ -40,11 +42,32 @@ struct mf_sums {
     mf_error error; /* the exchange has failed for good; guarded by lock */
     int next; /* bucket; the thread's */
     int64_t step;
+    float factor; /* of our gradients, in this step */
     bool wants_stop;
     bool stop; /* guarded by lock */
     int64_t busy_ns; /* guarded by lock */
     int64_t plain, rows; /* bytes of sums, and of rows; guarded by lock */
 };
+
+/* By what our gradients are multiplied: members may have other weights than their samples. */
+static mf_status find_factor(mf_sums *x)
+{
+    const mf_shares *s = &x->shares;
+    int64_t *n;
+
+    x->factor = 1.0f;
+    if (x->o.aggregation.how != MF_AGGREGATE_WEIGHTED)
+        return MF_OK;
+    n = mf_calloc(s->ranks, sizeof *n);
+    if (!n)
+        return MF_NOMEM("weights");
+    for (int r = 0; r < s->ranks; r++)
+        n[r] = mf_shard_begin(s->samples, s->shards, s->first[r + 1]) -
+               mf_shard_begin(s->samples, s->shards, s->first[r]);
+    x->factor = (float)mf_aggregate_factor(&x->o.aggregation, n, s->ranks, x->o.group->rank);
+    mf_free(n);
+    return MF_OK;
+}
 
 mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wants_stop)
 {
@@ -57,6 +80,8 @@ mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wan
     x->step = step;
     x->wants_stop = wants_stop;
     mf_shares_set(&x->shares, samples);
+    if (st == MF_OK)
+        st = find_factor(x);
     pthread_mutex_unlock(&x->lock);
     return st;
 }
@@ -190,6 +215,22 @@ static mf_status lay_out(mf_sums *x, bucket *k)
     return MF_OK;
 }
 
+/* Else it is a loss, a metric, a statistic, or the numbers of rows. */
+static bool is_gradient(const mf_exchange_bucket *b, int i)
+{
+    return (b->concat || b->names[i][0] != '\0') && b->types[i] == MF_DTYPE_F32;
+}
+
+static void weigh(const mf_sums *x, const mf_exchange_bucket *b, int i, void *data, int64_t n)
+{
+    float *v = data;
+
+    if (x->factor == 1.0f || !is_gradient(b, i))
+        return;
+    for (int64_t k = 0; k < n; k++)
+        v[k] *= x->factor;
+}
+
 static void pack_part(const mf_sums *x, const bucket *k, int part, const mf_tensor *const *values,
                       char *vector)
 {
@@ -200,6 +241,7 @@ static void pack_part(const mf_sums *x, const bucket *k, int part, const mf_tens
         const int64_t n = values[i]->count, room = padded(n);
 
         memcpy(to, values[i]->data, (size_t)n * cell);
+        weigh(x, k->about, i, to, n);
         memset(to + (size_t)n * cell, 0, (size_t)(room - n) * cell);
     }
     if (has_vote(x, k->about)) {
@@ -235,7 +277,7 @@ static mf_status pack_sums(mf_sums *x, bucket *k, const mf_tensor *const *values
 }
 
 /* Rows: the bytes of all items, one behind the other. */
-static mf_status pack_rows(bucket *k, const mf_tensor *const *values)
+static mf_status pack_rows(const mf_sums *x, bucket *k, const mf_tensor *const *values)
 {
     const mf_exchange_bucket *b = k->about;
     int64_t bytes = 0;
@@ -254,6 +296,7 @@ static mf_status pack_rows(bucket *k, const mf_tensor *const *values)
     to = k->packed.data;
     for (int i = 0; i < b->n_items && b->n_parts > 0; i++) {
         memcpy(to, values[i]->data, mf_tensor_bytes(values[i]));
+        weigh(x, b, i, to, values[i]->count);
         to += mf_tensor_bytes(values[i]);
     }
     return MF_OK;
@@ -269,7 +312,7 @@ static mf_status sums_begin(mf_exchange *exchange, const mf_exchange_bucket *b,
         return MF_FAIL(MF_INVALID_ARGUMENT, "there is no bucket %lld", (long long)b->id);
     k = &x->buckets[b->id];
     k->about = b;
-    MF_TRY(b->concat ? pack_rows(k, values) : pack_sums(x, k, values));
+    MF_TRY(b->concat ? pack_rows(x, k, values) : pack_sums(x, k, values));
     pthread_mutex_lock(&x->lock);
     k->ready = true;
     pthread_cond_broadcast(&x->changed);
@@ -284,6 +327,34 @@ static mf_collective call_of(const mf_sums *x, const char *what)
     return (mf_collective){ x->step, mf_clock_ns() + x->o.timeout_ns, what };
 }
 
+/* Gradients of all shards one by one, all else in the tree. */
+static mf_status reduce_apart(mf_sums *x, bucket *k, const mf_collective *c, void **parts)
+{
+    const mf_exchange_bucket *b = k->about;
+    mf_apart_item *items = mf_calloc(b->n_items, sizeof *items);
+    int n = 0;
+    mf_status st;
+
+    if (!items)
+        return MF_NOMEM("gradients");
+    for (int i = 0; i < b->n_items; i++) {
+        if (is_gradient(b, i))
+            items[n++] = (mf_apart_item){ k->at[i], describe(x, b, i).count };
+    }
+    st = mf_apart_reduce(&(mf_apart){ .group = x->o.group,
+                                      .call = *c,
+                                      .aggregation = &x->o.aggregation,
+                                      .shares = &x->shares,
+                                      .dtype = (mf_dtype)b->types[0],
+                                      .count = k->count,
+                                      .gradients = items,
+                                      .n_gradients = n,
+                                      .shards = (const void *const *)parts,
+                                      .out = k->result.data });
+    mf_free(items);
+    return st;
+}
+
 /* parts: our vectors, of which those items that codecs see are floats. */
 static mf_status reduce_parts(mf_sums *x, bucket *k, void **parts)
 {
@@ -292,8 +363,10 @@ static mf_status reduce_parts(mf_sums *x, bucket *k, void **parts)
 
     mf_tensor_clear(&k->result); /* whoever holds views of the last one keeps them */
     MF_TRY(mf_tensor_alloc(&k->result, dtype, &MF_SHAPE(k->count)));
+    if (mf_aggregate_is_robust(x->o.aggregation.how))
+        return reduce_apart(x, k, &c, parts);
     MF_TRY(mf_shares_sum(&x->shares, x->o.group, &c, (const void *const *)parts, dtype, k->exact,
-                         &k->scratch, k->result.data));
+                         &k->scratch, x->o.to_first && !has_vote(x, k->about), k->result.data));
     return mf_coded_exchange(&k->coded, &(mf_coded_call){ .group = x->o.group,
                                                           .call = c,
                                                           .shares = &x->shares,
@@ -530,7 +603,9 @@ void mf_sums_free(mf_sums *x)
 
 mf_status mf_sums_new(const mf_sums_options *o, mf_sums **out)
 {
-    const int64_t grain = o->codecs ? mf_codecs_grain(o->codecs) : 0;
+    const int64_t grain = o->codecs                                    ? mf_codecs_grain(o->codecs)
+                          : mf_aggregate_is_robust(o->aggregation.how) ? 1
+                                                                       : 0;
     mf_sums *x = mf_calloc(1, sizeof *x);
     mf_status st;
 

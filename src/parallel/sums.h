@@ -9,6 +9,7 @@
 
 #include "comm/group.h"
 #include "graph/exchange.h"
+#include "parallel/aggregate.h"
 #include "parallel/codec.h"
 #include "train/extra.h"
 
@@ -23,6 +24,9 @@ typedef struct mf_sums_options {
     const mf_codecs
         *codecs; /* how gradients travel; must outlive the exchange. NULL: as they are */
     uint64_t seed; /* of codecs that draw numbers */
+    bool to_first; /* only the first member gets the gradients; loss and metrics are for all */
+    mf_aggregation aggregation; /* its weights must outlive the exchange; robust ones go without
+                                   codecs */
     /* A collective failed, with the thread's error: others should know. May be NULL. */
     void (*failed)(void *ctx, mf_status why);
     void *ctx;

@@ -153,6 +153,37 @@ static mf_status save(fit *f)
     return mf_checkpoints_save(f->checkpoints, f->t);
 }
 
+/* Everybody's variables are the same from here on. */
+static mf_status settle(fit *f)
+{
+    const mf_team *team = f->t->team;
+
+    return team && team->kind->settle ? team->kind->settle(f->t->team, &f->stop) : MF_OK;
+}
+
+static mf_status after_batch(fit *f, const mf_step_report *report)
+{
+    const bool saves = f->o.save_steps > 0 && f->t->step % f->o.save_steps == 0;
+    const bool epoch = f->t->epoch != report->epoch;
+
+    if (saves || epoch)
+        MF_TRY(settle(f));
+    MF_TRY(call_after_step(f, report));
+    if (saves)
+        MF_TRY(save(f));
+    if (!epoch)
+        return MF_OK;
+    MF_TRY(call_after_epoch(f, report));
+    return f->o.save_steps == 0 ? save(f) : MF_OK;
+}
+
+static bool wants_stop(const fit *f)
+{
+    const mf_strategy *s = f->t->options.strategy;
+
+    return atomic_load(&f->t->stop) || (s && atomic_load(&s->stop));
+}
+
 /* Each worker has batches of its own: go to the next one. */
 static mf_status take_lease(fit *f)
 {
@@ -179,7 +210,7 @@ static mf_status one_step(fit *f)
     }
     MF_TRY(mf_iterator_next(f->it, &batch));
     if (t->team)
-        MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, atomic_load(&t->stop)));
+        MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, wants_stop(f)));
     report.learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
     t->trace = t->step + 1 == (f->o.trace_step > 0 ? f->o.trace_step : TRACED) ? f->o.trace : NULL;
     MF_TRY(mf_trainer_run_step(t, f->train, batch, f->results));
@@ -191,15 +222,7 @@ static mf_status one_step(fit *f)
     mf_iterator_position(f->it, &t->epoch, &t->first);
     if (f->ledger)
         check_ledger(f, add_to_ledger(f, batch));
-    MF_TRY(call_after_step(f, &report));
-    if (f->o.save_steps > 0 && t->step % f->o.save_steps == 0)
-        MF_TRY(save(f));
-    if (t->epoch != report.epoch) {
-        MF_TRY(call_after_epoch(f, &report));
-        if (f->o.save_steps == 0)
-            MF_TRY(save(f));
-    }
-    return MF_OK;
+    return after_batch(f, &report);
 }
 
 /* When everybody has something for a checkpoint, everybody knows when the chief makes one. */
@@ -240,8 +263,8 @@ static mf_status prepare(fit *f)
     if (team) {
         MF_TRY(mf_team_align(team, f->t));
         order.shards = team->shards;
-        order.first_shard = team->exchange->first;
-        order.n_shards = team->exchange->count;
+        order.first_shard = team->first_shard;
+        order.n_shards = team->n_shards;
     }
     f->saves = f->o.out != NULL;
     f->saved = f->o.resume ? f->t->step : -1;
@@ -265,11 +288,12 @@ static mf_status run(fit *f)
         const mf_status st = one_step(f);
 
         if (!f->t->team)
-            f->stop = atomic_load(&f->t->stop);
+            f->stop = wants_stop(f);
 
         if (st != MF_OK && !mf_hook_loop_forgives(&f->loop, st))
             return st;
     }
+    MF_TRY(settle(f));
     if (f->t->team && f->t->team->kind->finish)
         MF_TRY(f->t->team->kind->finish(f->t->team, f->t));
     return save(f);
@@ -298,6 +322,8 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     if (options)
         f.o = *options;
     atomic_store(&t->stop, false);
+    if (t->options.strategy)
+        atomic_store(&t->options.strategy->stop, false);
     st = prepare(&f);
     if (st == MF_OK)
         st = run(&f);

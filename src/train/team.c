@@ -26,7 +26,11 @@ static mf_status align_variable(mf_team *team, const mf_trained *v, int64_t step
 {
     const mf_collective c = mf_team_call(team, step, v->name);
     mf_tensor value = { 0 }, mine = { 0 };
-    mf_status st = mf_variable_read(v->variable, &value);
+    mf_status st;
+
+    if (team->one_updates && mf_trained_is_slot(v))
+        return MF_OK;
+    st = mf_variable_read(v->variable, &value);
 
     if (st == MF_OK) /* others may hold the value */
         st = mf_tensor_alloc(&mine, value.dtype, &value.shape);
@@ -104,9 +108,11 @@ static mf_status align_extra(mf_team *team, int64_t step)
 mf_status mf_team_align(mf_team *team, mf_trainer *t)
 {
     int64_t place[] = { t->step, t->epoch, t->first };
-    const mf_collective c =
-        mf_team_call(team, 0, "the place to begin"); /* only the chief knows where */
+    /* Of step 0: who has not read the checkpoint does not know better. */
+    const mf_collective c = mf_team_call(team, 0, "the place to begin");
 
+    if (!team->group)
+        return MF_OK;
     MF_TRY(mf_broadcast(team->group, &c, 0, place, sizeof place));
     t->step = place[0];
     t->epoch = place[1];

@@ -11,24 +11,38 @@
 #include "graph/exchange.h"
 #include "train/extra.h"
 
+#include <meshflow/session.h>
 #include <meshflow/strategy.h>
 
+#include <stdatomic.h>
+
+struct mf_call;
 struct mf_trainer;
 typedef struct mf_team mf_team;
 
 struct mf_strategy {
     mf_team *team; /* NULL: nobody else */
+    atomic_bool stop; /* mf_strategy_stop() */
     void (*close)(mf_strategy *strategy);
 };
 
 typedef struct mf_team_kind {
     /* The trainer is there: let it exchange. */
     mf_status (*join)(mf_team *team, struct mf_trainer *t);
+    /* The trainer goes; its session has gone already. Also after a join that has failed. May be
+     * NULL. */
+    void (*leave)(mf_team *team, struct mf_trainer *t);
     /* A step of so many samples, all workers' together, begins. wants_stop: this worker would like
      * the step to be the last one. */
     mf_status (*begin_step)(mf_team *team, int64_t step, int64_t samples, bool wants_stop);
+    /* Run the step on the samples that this process has. NULL: mf_trainer_call() does it. */
+    mf_status (*run)(mf_team *team, struct mf_trainer *t, const mf_run_options *options,
+                     const struct mf_call *call);
     /* The step was done. *stop: somebody wanted it to be the last one. */
     mf_status (*end_step)(mf_team *team, bool *stop);
+    /* From here on all need the same variables, to be evaluated or written. Collective. *stop:
+     * raised where somebody wants to. NULL: they are the same after each step. */
+    mf_status (*settle)(mf_team *team, bool *stop);
     /* This worker cannot go on: others need not wait. */
     void (*failed)(mf_team *team, mf_status why);
     /* What the team keeps besides variables: brought together in the chief's list `extra`, by all
@@ -54,9 +68,11 @@ struct mf_team {
     int rank, size;
     bool lockstep; /* all workers do the same at the same time: they may share an evaluation */
     bool pulls; /* weights come back from the exchange instead of gradients */
-    int64_t shards; /* set by join */
-    mf_exchange *exchange; /* which shards are ours */
-    mf_group *group;
+    bool apart; /* a worker's part of a batch is a batch of its own: nothing is exchanged in a step
+                 */
+    bool one_updates; /* only the chief has the optimizer's slots */
+    int64_t shards, first_shard, n_shards; /* of a batch, and which are ours; set by join */
+    mf_group *group; /* NULL: there is one process only */
     int64_t timeout_ns; /* of everything that is done together */
     mf_extra_list extra; /* the chief's, on the way from or to a checkpoint */
     bool collected, restored; /* it is what there is after the last step; what a checkpoint had */
@@ -65,6 +81,19 @@ struct mf_team {
 static inline bool mf_team_is_chief(const mf_team *team)
 {
     return !team || team->rank == 0;
+}
+
+/* Shards are dealt out evenly, neighbours to one worker: the first of this rank. */
+static inline int64_t mf_team_first_shard(const mf_team *team, int rank)
+{
+    return team->shards * rank / team->size;
+}
+
+static inline void mf_team_deal_shards(mf_team *team, int64_t shards)
+{
+    team->shards = shards;
+    team->first_shard = mf_team_first_shard(team, team->rank);
+    team->n_shards = mf_team_first_shard(team, team->rank + 1) - team->first_shard;
 }
 
 /* What a collective of the loop carries. */
@@ -77,7 +106,7 @@ static inline bool mf_team_keeps(const mf_team *team)
 {
     return team && team->kind->collect;
 }
-/* Wait for all. */
+/* Wait for all: there is a group. */
 MF_MUST mf_status mf_team_meet(mf_team *team, int64_t step, const char *what);
 
 #endif

@@ -110,6 +110,16 @@ mf_trained *mf_trainer_find(const mf_trainer *t, const char *name)
     return NULL;
 }
 
+bool mf_trained_is_slot(const mf_trained *v)
+{
+    static const char average[] = "/ExponentialMovingAverage", scale[] = "loss_scale";
+    const size_t n = strlen(v->name), tail = sizeof average - 1;
+
+    return !v->is_weight && strcmp(v->name, "global_step") != 0 &&
+           strncmp(v->name, scale, sizeof scale - 1) != 0 &&
+           !(n > tail && strcmp(v->name + n - tail, average) == 0);
+}
+
 static mf_status initialise(mf_trainer *t)
 {
     const char *feed = "seed:0", *target = mf_node_name(t->graph.init);
@@ -128,8 +138,7 @@ static mf_status initialise(mf_trainer *t)
 
 static mf_status start(mf_trainer *t)
 {
-    const mf_session_options session = { .threads = t->options.threads,
-                                         .disable = t->options.disable };
+    const mf_session_options session = { .disable = t->options.disable };
     double rate = t->options.learning_rate;
 
     MF_TRY(mf_step_graph_init(&t->graph, t->model, &t->options,
@@ -138,7 +147,8 @@ static mf_status start(mf_trainer *t)
         rate = mf_options_float(&t->graph.updates.o, "learning_rate");
     MF_TRY(mf_schedule_parse(t->options.schedule, rate, t->arena, &t->schedule));
     MF_TRY(mf_resources_new(&t->resources));
-    MF_TRY(mf_session_new_shared(t->model->graph, &session, NULL, t->resources, &t->session));
+    MF_TRY(mf_pool_new(t->options.threads, &t->pool));
+    MF_TRY(mf_session_new_shared(t->model->graph, &session, t->pool, t->resources, &t->session));
     MF_TRY(name_runs(t));
     MF_TRY(list_variables(t));
     MF_TRY(initialise(t));
@@ -178,6 +188,9 @@ void mf_trainer_free(mf_trainer *t)
     for (int64_t i = 0; i < t->n_trained; i++)
         mf_object_unref(&t->trained[i].variable->object);
     mf_session_free(t->session);
+    if (t->team && t->team->kind->leave)
+        t->team->kind->leave(t->team, t);
+    mf_pool_free(t->pool);
     mf_resources_free(t->resources);
     mf_step_graph_deinit(&t->graph);
     mf_free(t);
@@ -270,6 +283,21 @@ double mf_report_value(const mf_report *r, const float *sums, int64_t n_sums, in
     return (double)sums[0] / (double)samples;
 }
 
+mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options, const mf_call *call)
+{
+    if (t->loop)
+        return mf_hook_loop_run(t->loop, options, call);
+    return mf_session_run(t->session, options, call->feed_names, call->feeds, call->n_feeds,
+                          call->fetches, call->n_fetches, call->targets, call->n_targets,
+                          call->results);
+}
+
+/* Over which results are means. */
+static int64_t samples_of(const mf_trainer *t, const mf_batch *batch)
+{
+    return t->team && t->team->apart ? batch->n : batch->whole;
+}
+
 static mf_status run(mf_trainer *t, const mf_batch *batch)
 {
     mf_names *n = &t->step_names;
@@ -290,13 +318,12 @@ static mf_status run(mf_trainer *t, const mf_batch *batch)
         ((int64_t *)clock.data)[1] = t->step;
         ((int64_t *)clock.data)[2] = batch->place;
         ((float *)rate.data)[0] = mf_schedule_at(&t->schedule, t->step);
-        ((float *)inverse.data)[0] = 1.0f / (float)batch->whole;
+        ((float *)inverse.data)[0] = 1.0f / (float)samples_of(t, batch);
         n->values[at] = &clock;
         n->values[at + 1] = &rate;
         n->values[at + 2] = &inverse;
-        st = t->loop ? mf_hook_loop_run(t->loop, &options, &call)
-                     : mf_session_run(t->session, &options, n->feeds, n->values, n->n_feeds,
-                                      n->fetches, n->n_fetches, &target, 1, n->results);
+        st = t->team && t->team->kind->run ? t->team->kind->run(t->team, t, &options, &call)
+                                           : mf_trainer_call(t, &options, &call);
     }
     mf_tensor_clear(&clock);
     mf_tensor_clear(&rate);
@@ -304,8 +331,8 @@ static mf_status run(mf_trainer *t, const mf_batch *batch)
     return st;
 }
 
-mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
-                              mf_result *results)
+static mf_status run_batch(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
+                           mf_result *results)
 {
     mf_names *n = &t->step_names;
     mf_tensor *converted;
@@ -314,12 +341,32 @@ mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_bat
     if (st == MF_OK)
         st = run(t, batch);
     mf_tensor_free(converted);
-    if (st != MF_OK)
-        return st;
-    for (int i = 0; i < n->n_fetches; i++)
-        results[i] = (mf_result){ t->graph.reports[i].name,
-                                  mf_report_value(&t->graph.reports[i], n->results[i]->data,
-                                                  n->results[i]->count, batch->whole) };
+    for (int i = 0; st == MF_OK && i < n->n_fetches; i++)
+        results[i].value = mf_report_value(&t->graph.reports[i], n->results[i]->data,
+                                           n->results[i]->count, samples_of(t, batch));
+    return st;
+}
+
+/* A step in which there was nothing to learn: it counts all the same. */
+static mf_status skip_batch(mf_trainer *t)
+{
+    mf_tensor step = { 0 };
+    mf_status st = mf_tensor_alloc(&step, MF_DTYPE_I64, &MF_SCALAR);
+
+    if (st == MF_OK) {
+        ((int64_t *)step.data)[0] = t->step + 1;
+        st = mf_variable_assign(mf_trainer_find(t, "global_step")->variable, &step, true);
+    }
+    mf_tensor_clear(&step);
+    return st;
+}
+
+mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
+                              mf_result *results)
+{
+    for (int i = 0; i < t->graph.n_reports; i++)
+        results[i].name = t->graph.reports[i].name;
+    MF_TRY(samples_of(t, batch) > 0 ? run_batch(t, set, batch, results) : skip_batch(t));
     t->step++;
     t->epoch = batch->epoch;
     t->first = batch->first - batch->place + batch->whole;

@@ -24,6 +24,8 @@ typedef struct mf_names {
     int n_feeds, n_fetches;
 } mf_names;
 
+struct mf_call;
+
 struct mf_trainer {
     mf_model *model;
     mf_arena *arena;
@@ -31,6 +33,7 @@ struct mf_trainer {
     mf_step_graph graph;
     mf_schedule schedule;
     mf_resources *resources;
+    mf_pool *pool;
     mf_session *session;
     mf_trained *trained;
     int64_t n_trained;
@@ -47,12 +50,18 @@ struct mf_trainer {
  * The position moves on behind it. */
 MF_MUST mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
                                       mf_result *results);
+/* Run the trainer's session, with what hooks add. */
+MF_MUST mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options,
+                                  const struct mf_call *call);
 /* Fill names->values with the columns the model wants, and the label. *converted: to be freed after
  * the run (NULL mostly). Fails: NOT_FOUND, INVALID_ARGUMENT naming the column. */
 MF_MUST mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
                                   const mf_batch *batch, bool with_label, mf_tensor **converted);
 /* How results are made of sums. */
 double mf_report_value(const mf_report *r, const float *sums, int64_t n_sums, int64_t samples);
+/* It is state of the optimizer: neither of the model, nor a moving average of its weights, nor a
+ * count or scale that steps need before they update anything. */
+bool mf_trained_is_slot(const mf_trained *v);
 /* NULL: there is no variable of that name. */
 mf_trained *mf_trainer_find(const mf_trainer *t, const char *name);
 

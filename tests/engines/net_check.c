@@ -77,7 +77,7 @@ static mf_status receive_all(mf_net *net, int from)
 static mf_status exchange(mf_net *net, int n)
 {
     one out[MAX_TASKS] = { 0 };
-    pthread_t thread[MAX_TASKS];
+    pthread_t thread[MAX_TASKS] = { 0 };
     mf_status st = MF_OK;
     mf_error e = { 0 };
 

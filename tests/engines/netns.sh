@@ -81,6 +81,39 @@ want=ok
 setup() { with_tls "$work/tls/worker-$1"; }
 talk "tasks on three hosts talk over TLS" grpc "task 0 of 3: ok" "task 2 of 3: ok"
 
+# A real training: each host has a /dev/shm of its own, so that nothing goes another way.
+training=(train --model wide-deep --data synthetic-ctr --set count=2000 --batch 100 --optimizer adam
+    --steps 20 --threads 1 --json)
+weights() { grep -oh '"weights_sha256": *"[0-9a-f]*"' "$@" | sort -u; }
+
+train_everywhere() # NAME ARGUMENT...
+{
+    local name=$1 pids=() status=0
+    shift
+    for i in "${hosts[@]}"; do
+        (
+            export TF_CONFIG="{\"cluster\": {\"worker\": [\"${addresses//,/\",\"}\"]},
+                \"task\": {\"type\": \"worker\", \"index\": $((i - 1))}}"
+            # shellcheck disable=SC2016
+            exec timeout 100 ip netns exec "$id-$i" sh -c 'mount -t tmpfs none /dev/shm && exec "$@"' sh \
+                "$build/meshflow" "${training[@]}" "$@"
+        ) >"$work/log.$i" 2>&1 &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
+    cat "$work"/log.? >"$work/log"
+    [ "$status" != 0 ] || [ "$(weights "$work/log")" = "$alone" ] || status="other weights than alone"
+    verdict "$name" "$status"
+}
+
+"$build/meshflow" "${training[@]}" >"$work/log" 2>&1
+verdict "a training on one host" $? '"weights_sha256"'
+alone=$(weights "$work/log")
+train_everywhere "the same on three hosts over TLS, with equal weights" --tls-dir "$work/tls"
+if [ -e "$build/plugins/meshflow-ucx.so" ]; then
+    train_everywhere "and over UCX" --transport ucx --trusted-network
+fi
+
 want=failure
 setup() { if [ "$1" = 2 ]; then with_tls "$work/other/worker-2"; else with_tls "$work/tls/worker-$1"; fi; }
 talk "a host with a certificate of another authority is kept out" grpc "certificate verify failed"

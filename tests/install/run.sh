@@ -84,6 +84,7 @@ check "the shared library exports mf_ names only" only_our_names
 check "each header stands alone in C" headers_stand_alone c
 check "each header stands alone in C++" headers_stand_alone c++
 check "the installed program runs" "$at/bin/meshflow" --version
+check "the installed program finds its plugins" "$at/bin/meshflow" cert --out "$work/tls"
 check "man pages are installed" test -s "$at/share/man/man1/meshflow-graph-run.1"
 
 echo "$((n - failed)) passed, $failed failed, 0 skipped"

@@ -2,19 +2,28 @@
 /* plugin.c - the plugin `grpc`: a transport between hosts, and the certificates it needs. */
 #include "plugins/grpc/plugin.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "plugins/common/host.h"
 
 #include <grpc/support/log.h>
+#include <stdatomic.h>
 #include <string.h>
 
+static const int64_t QUIET_NS = 10000000000;
+
 /* gRPC writes to stderr what callers learn anyway; only those who are not let in are seen nowhere
- * else. */
+ * else. They knock again and again, which is said once. */
 static void take_log(gpr_log_func_args *a)
 {
+    static atomic_llong said;
     const bool refused = strstr(a->message, "andshake failed") != NULL;
+    long long last = atomic_load(&said);
+    const int64_t now = mf_clock_ns();
+    const bool say =
+        refused && now - last > QUIET_NS && atomic_compare_exchange_strong(&said, &last, now);
 
-    mf_log_write(refused ? MF_LOG_WARNING : MF_LOG_DEBUG, a->file, a->line, "%s%s",
+    mf_log_write(say ? MF_LOG_WARNING : MF_LOG_DEBUG, a->file, a->line, "%s%s",
                  refused ? "a connection was refused: " : "gRPC: ", a->message);
 }
 

@@ -62,8 +62,8 @@ mf_status security_check_address(const mf_security *s, const mf_endpoint *e, con
     return MF_FAIL(
         MF_FAILED_PRECONDITION,
         "%s %s without TLS would let anybody on the network in: `meshflow cert --out DIR "
-        "--host NAME` makes certificates, MESHFLOW_TLS_CA, MESHFLOW_TLS_CERT and "
-        "MESHFLOW_TLS_KEY name them (or allow it with insecure_any_peer)",
+        "--host NAME` makes certificates, --tls-dir DIR or MESHFLOW_TLS_CA, MESHFLOW_TLS_CERT and "
+        "MESHFLOW_TLS_KEY name them (--insecure-any-peer allows it)",
         verb, address);
 }
 
@@ -83,6 +83,7 @@ mf_status security_open(const mf_security *s, grpc_server_credentials **server,
     MF_TRY_TO(done, read_file(s->ca, &ca));
     MF_TRY_TO(done, read_file(s->cert, &cert));
     MF_TRY_TO(done, read_file(s->key, &key));
+    MF_TRY_TO(done, security_check_own(s, ca, cert, key));
     grpc_ssl_pem_key_cert_pair pair = { .private_key = key, .cert_chain = cert };
 
     *server = grpc_ssl_server_credentials_create_ex(

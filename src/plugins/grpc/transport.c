@@ -319,6 +319,26 @@ static const char *grpc_transport_address(const mf_transport *transport)
 
 /* ---- connecting ---- */
 
+/* The call is over without an answer. gRPC says why, at length; trying again helps only if nobody
+ * was there. (With TLS 1.3 a server that does not like our certificate just hangs up.) */
+static mf_status no_answer(const stream *s)
+{
+    const mf_security *security = &s->t->security;
+
+    if (strstr(s->why, "not Meshflow"))
+        return MF_FAIL(MF_FAILED_PRECONDITION, "%s", s->why);
+    if (strstr(s->why, "SSL") || strstr(s->why, "andshake"))
+        return MF_FAIL(MF_UNAUTHENTICATED, "%s", s->why);
+    if (strstr(s->why, "Connection refused"))
+        return MF_FAIL(MF_UNAVAILABLE, "nobody listens there yet");
+    if (strstr(s->why, "Socket closed") || strstr(s->why, "onnection reset"))
+        return MF_FAIL(MF_UNAVAILABLE, "it hangs up at once: %s%s%s",
+                       security->ca ? "does it know the authority of our certificate '"
+                                    : "does it want TLS, for which we have no certificate",
+                       security->ca ? security->cert : "", security->ca ? "'" : "");
+    return MF_FAIL(MF_UNAVAILABLE, "%s", s->why);
+}
+
 static mf_status await_answer(stream *s, int64_t deadline_ns)
 {
     const struct timespec at = { deadline_ns / 1000000000, deadline_ns % 1000000000 };
@@ -332,12 +352,8 @@ static mf_status await_answer(stream *s, int64_t deadline_ns)
         st = MF_FAIL(s->answer_status, "%s", s->answer);
     else if (s->state != HAVE_ANSWER && late)
         st = MF_FAIL(MF_DEADLINE_EXCEEDED, "it does not answer");
-    else if (s->state != HAVE_ANSWER && strstr(s->why, "not Meshflow"))
-        st = MF_FAIL(MF_FAILED_PRECONDITION, "%s", s->why);
-    else if (s->state != HAVE_ANSWER && (strstr(s->why, "SSL") || strstr(s->why, "andshake")))
-        st = MF_FAIL(MF_UNAUTHENTICATED, "%s", s->why);
     else if (s->state != HAVE_ANSWER)
-        st = MF_FAIL(MF_UNAVAILABLE, "%s", s->why);
+        st = no_answer(s);
     pthread_mutex_unlock(&s->lock);
     return st;
 }

@@ -160,4 +160,10 @@ MF_MUST mf_status security_open(const mf_security *s, grpc_server_credentials **
 /* It is who it says it is: the task of its certificate or, without TLS, a process of our user. */
 MF_MUST mf_status security_check_peer(stream *s, const char *hello);
 
+/* ---- verify.c ---- */
+
+/* Certificate, key and authority (their texts) fit together, now. */
+MF_MUST mf_status security_check_own(const mf_security *s, const char *ca, const char *cert,
+                                     const char *key);
+
 #endif

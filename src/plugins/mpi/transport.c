@@ -50,6 +50,26 @@ static mf_status check_ranks(const wire *t)
     return MF_OK;
 }
 
+/* MPI encrypts nothing and asks nobody who he is. Collective, and all ranks see the same. */
+static mf_status check_hosts(const wire *t, bool trusted)
+{
+    MPI_Comm host = MPI_COMM_NULL;
+    int here = t->n_peers;
+
+    if (trusted ||
+        MPI_Comm_split_type(t->comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host) != MPI_SUCCESS)
+        return MF_OK;
+    (void)MPI_Comm_size(host, &here);
+    (void)MPI_Comm_free(&host);
+    if (here == t->n_peers)
+        return MF_OK;
+    return MF_FAIL(MF_FAILED_PRECONDITION,
+                   "only %d of %d tasks are on this host, and MPI does not encrypt: say that the "
+                   "network is to be trusted (--trusted-network), or use transport 'grpc' with "
+                   "certificates (`meshflow cert`)",
+                   here, t->n_peers);
+}
+
 static mf_status make_room(wire *t)
 {
     const int64_t all = 1 + (int64_t)t->n_peers * WINDOW;
@@ -82,7 +102,7 @@ static mf_status make_room(wire *t)
     return MF_OK;
 }
 
-static mf_status start(wire *t)
+static mf_status start(wire *t, bool trusted)
 {
     char name[MPI_MAX_PROCESSOR_NAME] = "";
     const char *hello;
@@ -91,6 +111,7 @@ static mf_status start(wire *t)
     MF_TRY(make_room(t));
     MF_TRY(start_mpi(t));
     MF_TRY(check_ranks(t));
+    MF_TRY(check_hosts(t, trusted));
     (void)MPI_Get_processor_name(name, &n);
     (void)snprintf(t->address, sizeof t->address, "rank %d on %.40s", t->self, name);
     hello = t->inbox->kind->greeting(t->inbox, t->address);
@@ -122,7 +143,7 @@ static mf_status mpi_open(const mf_transport_options *o, mf_transport **out)
     t->n_peers = o->n_peers;
     t->comm = MPI_COMM_NULL;
     pthread_mutex_init(&t->lock, NULL);
-    st = start(t);
+    st = start(t, o->security.trusted);
     if (st != MF_OK)
         mpi_close(&t->base);
     else

@@ -74,7 +74,7 @@ static mf_status send_one(conn *c, unsigned id, const void *head, size_t n_head,
         .flags = UCP_AM_SEND_FLAG_REPLY |
                  (f && n > SMALL ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER),
     };
-    const ucs_status_ptr_t r = ucp_am_send_nbx(c->ep, id, head, n_head, data, n, &p);
+    ucs_status_ptr_t r = ucp_am_send_nbx(c->ep, id, head, n_head, data, n, &p);
     mf_status st = MF_OK;
 
     worker_wake(c->t);

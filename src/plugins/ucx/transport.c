@@ -18,11 +18,12 @@ static mf_status check_address(const wire *t, const mf_endpoint *e, const char *
 {
     if (t->security.trusted || mf_endpoint_is_loopback(e))
         return MF_OK;
-    return MF_FAIL(MF_FAILED_PRECONDITION,
-                   "%s %s with UCX, which does not encrypt, lets anybody on that network read and "
-                   "join: say that it is to be trusted, or use transport 'grpc' with certificates "
-                   "(`meshflow cert`)",
-                   verb, address);
+    return MF_FAIL(
+        MF_FAILED_PRECONDITION,
+        "%s %s with UCX, which does not encrypt, lets anybody on that network read and "
+        "join: say that it is to be trusted (--trusted-network), or use transport 'grpc' with "
+        "certificates (`meshflow cert`)",
+        verb, address);
 }
 
 /* ---- opening ---- */

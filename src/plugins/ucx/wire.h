@@ -28,9 +28,18 @@ enum {
 typedef struct wire wire;
 typedef struct conn conn;
 
+typedef enum happening {
+    EVENT_CALL,
+    EVENT_HELLO,
+    EVENT_ANSWER,
+    EVENT_FRAME,
+    EVENT_FETCHED,
+    EVENT_GONE,
+} happening;
+
 /* What UCX has told, in order. */
 typedef struct event {
-    enum { EVENT_CALL, EVENT_HELLO, EVENT_ANSWER, EVENT_FRAME, EVENT_FETCHED, EVENT_GONE } what;
+    happening what;
     conn *c;
     ucp_conn_request_h call; /* EVENT_CALL */
     unsigned char head[MF_FRAME_BYTES]; /* EVENT_FRAME */
@@ -97,7 +106,7 @@ MF_MUST mf_status wire_error(ucs_status_t st, const char *what);
 MF_MUST mf_status worker_open(wire *t);
 void worker_close(wire *t);
 /* Adds what has happened; under the lock. False: no memory. */
-bool worker_note(wire *t, int what, conn *c, const void *bytes, size_t size, event **out);
+bool worker_note(wire *t, happening what, conn *c, const void *bytes, size_t size, event **out);
 /* Notes that UCX has something to do, which the thread may sleep through. Under the lock. */
 void worker_wake(wire *t);
 /* The endpoint of a connection, to `there` or by somebody's call. Under the lock. */

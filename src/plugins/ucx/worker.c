@@ -14,7 +14,7 @@ mf_status wire_error(ucs_status_t st, const char *what)
 
 /* ---- notes ---- */
 
-bool worker_note(wire *t, int what, conn *c, const void *bytes, size_t size, event **out)
+bool worker_note(wire *t, happening what, conn *c, const void *bytes, size_t size, event **out)
 {
     event *e = mf_calloc(1, sizeof *e + size + 1);
 
@@ -45,7 +45,7 @@ static conn *find_conn(wire *t, ucp_ep_h ep)
     return c;
 }
 
-static ucs_status_t take_text(wire *t, int what, void *data, size_t length,
+static ucs_status_t take_text(wire *t, happening what, void *data, size_t length,
                               const ucp_am_recv_param_t *param)
 {
     conn *c = find_conn(t, param->reply_ep);

@@ -19,7 +19,7 @@ static float leaf(int64_t l, int64_t i)
 /* The definition: stride by stride. */
 static float whole(int64_t from, int64_t to, int64_t i)
 {
-    float sum[MAX_LEAVES];
+    float sum[MAX_LEAVES] = { 0 };
 
     for (int64_t l = from; l < to; l++)
         sum[l - from] = leaf(l, i);

@@ -46,31 +46,11 @@ MF_TEST(comm_grpc_a_task_that_is_killed_is_named_at_once)
 
 /* ---- who is let in ---- */
 
-/* Two tasks; task 1 has another certificate. Both must fail, task 1 saying this. */
-static void refuse(const cert_files *ca, const mf_certificate_options *o, const char *part)
-{
-    way w = { 0 };
-    task t[2] = { 0 };
-    cert_files other;
-
-    way_init_tls(&w, 2);
-    if (o) {
-        cert_make(ca, o, &other);
-        w.security[1].cert = other.cert;
-        w.security[1].key = other.key;
-    }
-    open_all(t, 2, true, &w);
-    T_TRUE(t[0].st != MF_OK && t[1].st != MF_OK);
-    if (!strstr(t[1].error, part))
-        T_FAIL("'%s' does not contain '%s'", t[1].error, part);
-}
-
-/* The authority of way_init_tls() is known only to itself: its files are what security names. */
-static void refuse_own(mf_certificate_options o, const char *part, bool as_server)
+/* Two tasks; one has another certificate of the same authority. Task 1 must say this. */
+static void refuse(mf_certificate_options o, int bad, const char *part)
 {
     static const char *const hosts[] = { "127.0.0.1" };
     const int64_t now = mf_clock_wall_ns() / 1000000000;
-    const int bad = as_server ? 0 : 1;
     way w = { 0 };
     task t[2] = { 0 };
     cert_files ca, made;
@@ -78,7 +58,7 @@ static void refuse_own(mf_certificate_options o, const char *part, bool as_serve
     way_init_tls(&w, 2);
     (void)snprintf(ca.cert, sizeof ca.cert, "%s", w.security[0].ca);
     (void)snprintf(ca.key, sizeof ca.key, "%s", way_ca_key());
-    o.name = o.name ? o.name : "a test";
+    o.name = "a test";
     o.begin_s = o.begin_s ? o.begin_s : now - 60;
     o.end_s = o.end_s ? o.end_s : now + 3600;
     if (!o.hosts) {
@@ -89,61 +69,94 @@ static void refuse_own(mf_certificate_options o, const char *part, bool as_serve
     w.security[bad].cert = made.cert;
     w.security[bad].key = made.key;
     open_all(t, 2, true, &w);
-    T_TRUE(t[1].st != MF_OK && (as_server || t[0].st != MF_OK)); /* a server may hear it later */
+    T_TRUE(t[1].st != MF_OK);
     if (!strstr(t[1].error, part))
         T_FAIL("'%s' does not contain '%s'", t[1].error, part);
-    mf_net_close(t[0].net);
+    mf_net_close(t[0].net); /* it may hear of it later */
 }
 
-MF_TEST(comm_grpc_a_certificate_of_another_authority_is_refused)
+/* Task `bad` has a certificate of another authority, which it trusts as well. */
+static void refuse_foreign(int bad, const char *part)
 {
     const int64_t now = mf_clock_wall_ns() / 1000000000;
     static const char *const hosts[] = { "127.0.0.1" };
-    cert_files foreign;
+    way w = { 0 };
+    task t[2] = { 0 };
+    cert_files foreign, made;
+    char both[96];
 
+    way_init_tls(&w, 2);
     cert_make_ca(&foreign);
-    refuse(&foreign,
-           &(mf_certificate_options){ .name = "foreign",
-                                      .hosts = hosts,
-                                      .n_hosts = 1,
-                                      .begin_s = now - 60,
-                                      .end_s = now + 60 },
-           "worker 0");
+    cert_make(&foreign,
+              &(mf_certificate_options){ .name = "foreign",
+                                         .hosts = hosts,
+                                         .n_hosts = 1,
+                                         .begin_s = now - 60,
+                                         .end_s = now + 60 },
+              &made);
+    cert_join(w.security[bad].ca, foreign.cert, both);
+    w.security[bad] = (mf_security){ .ca = both, .cert = made.cert, .key = made.key };
+    open_all(t, 2, true, &w);
+    T_TRUE(t[0].st != MF_OK && t[1].st != MF_OK);
+    if (!strstr(t[1].error, part))
+        T_FAIL("'%s' does not contain '%s'", t[1].error, part);
 }
 
-MF_TEST(comm_grpc_a_certificate_that_has_expired_is_refused)
+MF_TEST(comm_grpc_a_task_of_another_authority_is_refused)
 {
-    const int64_t now = mf_clock_wall_ns() / 1000000000;
-
-    refuse_own((mf_certificate_options){ .begin_s = now - 7200, .end_s = now - 3600 }, "worker 0",
-               false);
+    refuse_foreign(1, "worker 0");
 }
 
-MF_TEST(comm_grpc_a_server_whose_certificate_has_expired_is_not_trusted)
+MF_TEST(comm_grpc_a_server_of_another_authority_is_not_trusted)
+{
+    refuse_foreign(0, "certificate verify failed");
+}
+
+MF_TEST(comm_grpc_a_certificate_that_has_expired_or_is_not_of_the_authority_is_not_used)
 {
     const int64_t now = mf_clock_wall_ns() / 1000000000;
+    way w = { 0 };
+    task t = { .n = 2, .known = true, .way = &w };
+    cert_files foreign, made;
+    const char *key;
 
-    refuse_own((mf_certificate_options){ .begin_s = now - 7200, .end_s = now - 3600 },
-               "certificate verify failed", true);
+    refuse((mf_certificate_options){ .begin_s = now - 7200, .end_s = now - 3600 }, 1,
+           "certificate has expired (`meshflow cert` makes new ones)");
+    refuse((mf_certificate_options){ .begin_s = now + 3600, .end_s = now + 7200 }, 1,
+           "certificate is not yet valid");
+    way_init_tls(&w, 2);
+    key = w.security[0].key;
+    w.security[0].key = w.security[1].key;
+    T_FAILS(MF_INVALID_ARGUMENT, "is not the key of", open_task(&t));
+    w.security[0].key = w.security[0].cert;
+    T_FAILS(MF_INVALID_ARGUMENT, "holds no private key", open_task(&t));
+    w.security[0].key = key;
+    cert_make_ca(&foreign);
+    cert_make(&foreign,
+              &(mf_certificate_options){ .name = "x", .begin_s = now - 9, .end_s = now + 99 },
+              &made);
+    w.security[0].cert = made.cert;
+    w.security[0].key = made.key;
+    T_FAILS(MF_UNAUTHENTICATED, "unable to get local issuer certificate", open_task(&t));
 }
 
 MF_TEST(comm_grpc_a_server_that_is_another_host_is_not_trusted)
 {
     static const char *const hosts[] = { "elsewhere" };
 
-    refuse_own((mf_certificate_options){ .hosts = hosts, .n_hosts = 1 }, "127.0.0.1", true);
+    refuse((mf_certificate_options){ .hosts = hosts, .n_hosts = 1 }, 0, "127.0.0.1");
 }
 
 MF_TEST(comm_grpc_a_task_with_the_certificate_of_another_is_refused)
 {
-    refuse_own((mf_certificate_options){ .task = "worker 7" },
-               "it says that it is worker%201, but its certificate is that of worker%207", false);
+    refuse((mf_certificate_options){ .task = "worker 7" }, 1,
+           "it says that it is worker%201, but its certificate is that of worker%207");
 }
 
 MF_TEST(comm_grpc_a_server_with_the_certificate_of_another_task_is_refused)
 {
-    refuse_own((mf_certificate_options){ .task = "worker 7" },
-               "it says that it is worker%200, but its certificate is that of worker%207", true);
+    refuse((mf_certificate_options){ .task = "worker 7" }, 0,
+           "it says that it is worker%200, but its certificate is that of worker%207");
 }
 
 MF_TEST(comm_grpc_who_shows_no_certificate_is_refused)

@@ -146,7 +146,7 @@ bool kill_one(const kill_round *r, double *ms)
     atomic_int *begun =
         mmap(NULL, sizeof *begun, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     toil t = { r, begun };
-    pid_t pids[TEST_TASKS_MAX];
+    pid_t pids[TEST_TASKS_MAX] = { 0 };
     char tag[48];
     int64_t since;
     bool ok;

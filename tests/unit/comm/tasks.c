@@ -85,7 +85,7 @@ void test_tasks_start(const test_tasks *t, pid_t *pids)
 bool test_tasks_as_processes(const test_tasks *t)
 {
     test_tasks named = *t;
-    pid_t pids[TEST_TASKS_MAX];
+    pid_t pids[TEST_TASKS_MAX] = { 0 };
     char tag[32];
     bool ok = true;
 

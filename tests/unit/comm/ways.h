@@ -37,6 +37,8 @@ typedef struct cert_files {
 } cert_files;
 struct mf_certificate_options;
 void cert_make(const cert_files *ca, const struct mf_certificate_options *o, cert_files *out);
+/* Both texts in one file. */
+void cert_join(const char *a, const char *b, char out[96]);
 /* An authority for a test; valid now. */
 void cert_make_ca(cert_files *out);
 

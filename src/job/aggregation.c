@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* aggregation.c - the settings of a strategy that say what becomes of the gradients. */
+#include "job/strategies.h"
+
+#include <string.h>
+
+static const char *const NAMES[] = { "sum", "mean", "weighted", "trimmed_mean", "median" };
+static const mf_aggregate KINDS[] = { MF_AGGREGATE_SUM, MF_AGGREGATE_SUM, MF_AGGREGATE_WEIGHTED,
+                                      MF_AGGREGATE_TRIMMED_MEAN, MF_AGGREGATE_MEDIAN };
+
+static mf_status find_kind(const mf_options *o, mf_aggregate *how)
+{
+    const char *name = mf_options_string(o, "aggregation");
+
+    for (int i = 0; i < MF_COUNT(NAMES); i++) {
+        if (strcmp(name, NAMES[i]) == 0) {
+            *how = KINDS[i];
+            return MF_OK;
+        }
+    }
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "%s: there is no aggregation '%s'; there are sum, mean, weighted, trimmed_mean "
+                   "and median",
+                   o->subject, name);
+}
+
+/* Without weights everybody counts by its samples, which is what a sum does. */
+static mf_status read_weights(const mf_options *o, int size, mf_aggregation *out, double **owned)
+{
+    const mf_attr *given = mf_options_get(o, "weights");
+
+    if (given->n == 0) {
+        out->how = MF_AGGREGATE_SUM;
+        return MF_OK;
+    }
+    if (given->n != size)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %lld weights for %d members", o->subject,
+                       (long long)given->n, size);
+    *owned = mf_calloc(size, sizeof **owned);
+    if (!*owned)
+        return MF_NOMEM("weights");
+    for (int i = 0; i < size; i++) {
+        (*owned)[i] = (double)given->floats[i];
+        if (!((*owned)[i] > 0.0))
+            return MF_FAIL(MF_INVALID_ARGUMENT, "%s: weight %d is %g; they are above 0", o->subject,
+                           i, (*owned)[i]);
+    }
+    out->weights = *owned;
+    return MF_OK;
+}
+
+mf_status mf_aggregation_read(const mf_options *o, int size, mf_aggregation *out, double **owned)
+{
+    *out = (mf_aggregation){ .trim = mf_options_float(o, "trim") };
+    MF_TRY(find_kind(o, &out->how));
+    if (!(out->trim >= 0.0 && out->trim < 0.5))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: trim is %g; it is from 0 on and below 0.5",
+                       o->subject, out->trim);
+    if (mf_options_given(o, "trim") && out->how != MF_AGGREGATE_TRIMMED_MEAN)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: trim belongs to aggregation=trimmed_mean",
+                       o->subject);
+    if (mf_options_given(o, "weights") && out->how != MF_AGGREGATE_WEIGHTED)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: weights belong to aggregation=weighted",
+                       o->subject);
+    return out->how == MF_AGGREGATE_WEIGHTED ? read_weights(o, size, out, owned) : MF_OK;
+}
+
+mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t)
+{
+    for (int i = 0; i < t->graph.n_weights && mf_aggregate_is_robust(a->how); i++) {
+        if (t->graph.weights[i].ids.node)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "trimmed mean and median need whole gradients, but '%s' is updated by "
+                           "the rows that were looked up; use aggregation=sum",
+                           t->graph.weights[i].weight->name);
+    }
+    return MF_OK;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps_server.h - the inside of a parameter server; shared by ps_server.c and ps_update.c. */
+#ifndef MF_JOB_PS_SERVER_H
+#define MF_JOB_PS_SERVER_H
+
+#include "job/ps_leases.h"
+#include "job/ps_store.h"
+
+#include <pthread.h>
+
+typedef struct request {
+    int from;
+    mf_frame frame;
+    char *data;
+    struct request *next;
+} request;
+
+/* A worker's push, looked at: pointers into its data. */
+typedef struct push {
+    request *of; /* NULL: it has not come */
+    mf_ps_push head;
+    const mf_tree_node *parts;
+    const float *floats; /* of the first part */
+    const char *rows; /* where rows begin */
+    size_t rows_left;
+} push;
+
+typedef struct server {
+    mf_ps_server_options o;
+    mf_placement place;
+    mf_ps_store store;
+    int64_t dense; /* floats of all dense slices */
+    push *pushes; /* by worker */
+    uint32_t *last_seq; /* by worker: of its last push that was answered */
+    int64_t version; /* updates so far */
+    int active; /* workers that still push */
+    int64_t *pulled; /* by worker: the version it has */
+    int64_t **touched; /* by weight of the store: of each row, the version that changed it last */
+    struct mf_ps_leases *leases;
+    mf_buf *last_reply; /* by worker */
+    bool over;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    request *first, *last; /* guarded by lock */
+} server;
+
+/* Look at a request: is it a push? Fails: INVALID_ARGUMENT naming the worker. */
+MF_MUST mf_status mf_ps_look_at(const server *s, request *r, push *p);
+/* What all these pushes together come to: a new state. */
+MF_MUST mf_status mf_ps_apply(server *s, push *const *all, int n_all);
+/* What a worker (-1: any) gets to know of it. */
+MF_MUST mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker,
+                                    mf_buf *out);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "parallel/aggregate.h"
+
+#include "base/mem.h"
+
+double mf_aggregate_factor(const mf_aggregation *a, const int64_t *n, int size, int rank)
+{
+    double weights = 0.0;
+    int64_t samples = 0;
+
+    for (int r = 0; r < size; r++) {
+        weights += n[r] > 0 ? a->weights[r] : 0.0; /* who has no samples has nothing to say */
+        samples += n[r];
+    }
+    if (n[rank] == 0 || weights == 0.0)
+        return 0.0;
+    return a->weights[rank] / weights * (double)samples / (double)n[rank];
+}
+
+enum { BLOCK = 64 }; /* elements sorted at a time, so that the processor can take several at once */
+
+/* v[s][i] and v[s + 1][i] in their order. */
+static void order(double *restrict a, double *restrict b)
+{
+    for (int i = 0; i < BLOCK; i++) {
+        const double x = a[i], y = b[i];
+        const bool swap = y < x || x != x; /* no number is larger than numbers */
+
+        a[i] = swap ? y : x;
+        b[i] = swap ? x : y;
+    }
+}
+
+/* Neighbours are ordered until all are: shards are few. */
+static void sort(double (*v)[BLOCK], int64_t n)
+{
+    for (int64_t round = 0; round < n; round++) {
+        for (int64_t s = round % 2; s + 1 < n; s += 2)
+            order(v[s], v[s + 1]);
+    }
+}
+
+static double median(double (*v)[BLOCK], int64_t n, int64_t i)
+{
+    return n % 2 ? v[n / 2][i] : (v[n / 2 - 1][i] + v[n / 2][i]) / 2.0;
+}
+
+/* From the smallest to the largest, so that the order of shards does not show. */
+static double trimmed(double (*v)[BLOCK], int64_t n, int64_t i, double trim)
+{
+    const int64_t out = (int64_t)(trim * (double)n);
+    double sum = 0.0;
+
+    for (int64_t s = out; s < n - out; s++)
+        sum += v[s][i];
+    return sum / (double)(n - 2 * out);
+}
+
+mf_status mf_aggregate_robust(const mf_aggregation *a, const float *const *x, const double *factor,
+                              int64_t n, int64_t count, float *out)
+{
+    double(*v)[BLOCK] = mf_calloc(n, sizeof *v);
+
+    if (!v)
+        return MF_NOMEM("gradients");
+    for (int64_t at = 0; at < count; at += BLOCK) {
+        const int64_t m = count - at < BLOCK ? count - at : BLOCK;
+
+        for (int64_t s = 0; s < n; s++) {
+            for (int64_t i = 0; i < m; i++)
+                v[s][i] = (double)x[s][at + i] * factor[s];
+        }
+        sort(v, n);
+        for (int64_t i = 0; i < m; i++)
+            out[at + i] = (float)(a->how == MF_AGGREGATE_MEDIAN ? median(v, n, i)
+                                                                : trimmed(v, n, i, a->trim));
+    }
+    mf_free(v);
+    return MF_OK;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verify.c - looks at our own certificate before anybody else does: the others would only hang up.
+ */
+#include "plugins/grpc/wire.h"
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <openssl/x509_vfy.h>
+
+/* All certificates of a PEM text; the first one, and the rest. */
+static STACK_OF(X509) * read_all(const char *pem)
+{
+    STACK_OF(X509) *all = sk_X509_new_null();
+    BIO *in = BIO_new_mem_buf(pem, -1);
+    X509 *x;
+
+    while (all && in && (x = PEM_read_bio_X509(in, NULL, NULL, NULL)) != NULL) {
+        if (!sk_X509_push(all, x))
+            X509_free(x);
+    }
+    BIO_free(in);
+    ERR_clear_error(); /* the end of the text is an error to it */
+    return all;
+}
+
+static mf_status check_key(const mf_security *s, X509 *cert, const char *key)
+{
+    BIO *in = BIO_new_mem_buf(key, -1);
+    EVP_PKEY *k = in ? PEM_read_bio_PrivateKey(in, NULL, NULL, NULL) : NULL;
+    mf_status st = MF_OK;
+
+    if (!k)
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' holds no private key without a password", s->key);
+    else if (X509_check_private_key(cert, k) != 1)
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is not the key of '%s'", s->key, s->cert);
+    EVP_PKEY_free(k);
+    BIO_free(in);
+    ERR_clear_error();
+    return st;
+}
+
+static mf_status check_chain(const mf_security *s, STACK_OF(X509) * authorities,
+                             STACK_OF(X509) * chain)
+{
+    X509_STORE *store = X509_STORE_new();
+    X509_STORE_CTX *ctx = X509_STORE_CTX_new();
+    mf_status st = MF_OK;
+
+    for (int i = 0; store && i < sk_X509_num(authorities); i++)
+        (void)X509_STORE_add_cert(store, sk_X509_value(authorities, i));
+    if (!store || !ctx || !X509_STORE_CTX_init(ctx, store, sk_X509_value(chain, 0), chain))
+        st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "out of memory for certificates");
+    else if (X509_verify_cert(ctx) != 1)
+        st = MF_FAIL(MF_UNAUTHENTICATED,
+                     "certificate '%s' is not good with authority '%s': %s (`meshflow cert` makes "
+                     "new ones)",
+                     s->cert, s->ca, X509_verify_cert_error_string(X509_STORE_CTX_get_error(ctx)));
+    X509_STORE_CTX_free(ctx);
+    X509_STORE_free(store);
+    ERR_clear_error();
+    return st;
+}
+
+mf_status security_check_own(const mf_security *s, const char *ca, const char *cert,
+                             const char *key)
+{
+    STACK_OF(X509) *authorities = read_all(ca), *chain = read_all(cert);
+    mf_status st = MF_OK;
+
+    if (!authorities || sk_X509_num(authorities) == 0)
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' holds no certificate", s->ca);
+    else if (!chain || sk_X509_num(chain) == 0)
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' holds no certificate", s->cert);
+    if (st == MF_OK)
+        st = check_key(s, sk_X509_value(chain, 0), key);
+    if (st == MF_OK)
+        st = check_chain(s, authorities, chain);
+    sk_X509_pop_free(authorities, X509_free);
+    sk_X509_pop_free(chain, X509_free);
+    return st;
+}

@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Training by many: the same weights with every strategy, and what happens when somebody goes.
+
+Usage: strategies.py PROGRAM [PATTERN]
+
+Prints TAP lines and, last, `N passed, N failed, N skipped`. Training alone is the oracle.
+"""
+import argparse
+import glob
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+TESTS = []
+
+
+def test(fn):
+    TESTS.append(fn)
+    return fn
+
+
+class Failed(Exception):
+    pass
+
+
+def check(condition, text):
+    if not condition:
+        raise Failed(text)
+
+
+class Bench:
+    """A program and a folder to work in."""
+
+    def __init__(self, program):
+        self.program = program
+        self.dir = tempfile.mkdtemp()
+        self.running = []
+
+    def out(self, name):
+        return os.path.join(self.dir, name)
+
+    def train(self, *more, model="mlp", data="fashion-mnist", steps=40, batch=32, seed=3,
+              optimizer="momentum", strategy=None):
+        return ["train", "--model", model, "--data", data, "--batch", str(batch), "--steps",
+                str(steps), "--seed", str(seed), "--optimizer", optimizer, "--lr", "0.05",
+                "--quiet", "--no-test", "--json",
+                *(["--strategy", strategy] if strategy else []), *more]
+
+    def run(self, command, code=0):
+        r = subprocess.run([self.program, *command], capture_output=True, text=True, timeout=120)
+        check(r.returncode == code, "%s: exit code %d, not %d: %s" %
+              (" ".join(command), r.returncode, code, r.stderr))
+        return r
+
+    def sha(self, *more, workers=0, **kind):
+        """Of the weights in the end; workers 0: one process that nobody has launched."""
+        launch = ["launch", "--workers", str(workers), "--"] if workers else []
+        r = self.run([*launch, *self.train(*more, **kind)])
+        line = [l for l in r.stdout.splitlines() if "weights_sha256" in l]
+        check(len(line) == 1, "%d workers told the result: %s" % (len(line), r.stdout))
+        return json.loads(line[0][line[0].index("{"):])["weights_sha256"]
+
+    def start(self, commands):
+        """Workers without a launcher, each with a command line of its own."""
+        base = random.randrange(20000, 60000)
+        cluster = {"worker": ["localhost:%d" % (base + i) for i in range(len(commands))]}
+        for i, command in enumerate(commands):
+            task = {"cluster": cluster, "task": {"type": "worker", "index": i}}
+            self.running.append(subprocess.Popen(
+                [self.program, *command], env={**os.environ, "TF_CONFIG": json.dumps(task)},
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return self.running[-len(commands):]
+
+    def close(self):
+        for p in self.running:
+            if p.poll() is None:
+                p.kill()
+            p.communicate()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def await_checkpoint(out):
+    """Training is under way."""
+    end = time.monotonic() + 60
+    while not glob.glob(os.path.join(out, "*.index")):
+        check(time.monotonic() < end, "there is no checkpoint")
+        time.sleep(0.02)
+
+
+# ---- the same weights ----
+
+@test
+def every_strategy_gives_the_weights_of_one_process(b):
+    kind = dict(model="fashion-cnn", steps=50, batch=32)
+    want = b.sha(**kind)
+    for workers in 1, 2, 3, 4, 8:
+        got = b.sha(workers=workers, **kind)
+        check(got == want, "%d workers: %s, alone: %s" % (workers, got, want))
+    for replicas in 1, 2, 3, 4:
+        got = b.sha(strategy="mirrored replicas=%d" % replicas, **kind)
+        check(got == want, "%d replicas: %s, alone: %s" % (replicas, got, want))
+    for strategy, workers in ("central_storage replicas=2", 0), ("reduce_to_one", 3), (
+            "multi_worker_mirrored collective=ring", 3):
+        got = b.sha(strategy=strategy, workers=workers, **kind)
+        check(got == want, "%s: %s, alone: %s" % (strategy, got, want))
+
+
+@test
+def tables_of_rows_give_the_same_weights(b):
+    for model, data in ("wide-deep", "synthetic-ctr"), ("text-cnn vocabulary=256", "synthetic-text"):
+        kind = dict(model=model, data=data, steps=8, batch=37, optimizer="adam")
+        want = b.sha(**kind)
+        for strategy, workers in ("multi_worker_mirrored", 3), ("mirrored replicas=3", 0), (
+                "central_storage replicas=2", 0), ("reduce_to_one", 2):
+            got = b.sha(strategy=strategy, workers=workers, **kind)
+            check(got == want, "%s, %s: %s, alone: %s" % (model, strategy, got, want))
+
+
+@test
+def batches_that_are_not_full_or_smaller_than_shards_give_the_same_weights(b):
+    few = b.out("few.csv")
+    with open(few, "w") as f:
+        f.write("a,b,c,y\n")
+        for i in range(75):
+            f.write("%d,%d,%d,%d\n" % (i % 7, i % 5, i % 11, i % 7 > i % 5))
+    for batch in 32, 5:  # the last batch of an epoch has 11 samples; no batch has 8
+        more = "--set", "label=y", "--test", few
+        kind = dict(data=few, batch=batch, steps=20)
+        want = b.sha(*more, **kind)
+        for strategy, workers in ("multi_worker_mirrored", 3), ("mirrored replicas=3", 0), (
+                "central_storage replicas=3", 0), ("reduce_to_one", 3):
+            got = b.sha(*more, strategy=strategy, workers=workers, **kind)
+            check(got == want, "%s, batches of %d: %s, alone: %s" % (strategy, batch, got, want))
+
+
+@test
+def training_goes_on_with_other_workers_and_the_same_weights(b):
+    out = b.out("other")
+    want = b.sha(steps=40)
+    for steps, strategy, workers in (10, None, 3), (20, "mirrored replicas=2", 0), (
+            30, "reduce_to_one", 2), (35, None, 4):
+        b.sha("--out", out, "--resume", steps=steps, strategy=strategy, workers=workers)
+    check(b.sha("--out", out, "--resume", steps=40) == want, "other weights after going on")
+
+
+@test
+def trimmed_mean_does_not_depend_on_the_number_of_workers(b):
+    how = " aggregation=trimmed_mean trim=0.2"
+    want = b.sha(strategy="mirrored replicas=1" + how, steps=10)
+    for strategy, workers in ("multi_worker_mirrored", 3), ("mirrored replicas=2", 0):
+        got = b.sha(strategy=strategy + how, workers=workers, steps=10)
+        check(got == want, "%s: %s, not %s" % (strategy, got, want))
+    check(b.sha(steps=10) != want, "it is the sum")
+
+
+@test
+def averaged_weights_are_the_same_every_time(b):
+    kind = dict(strategy="local_sgd period=7", workers=3, steps=30)
+    want = b.sha(**kind)
+    check(b.sha(**kind) == want, "other weights the second time")
+    check(b.sha(steps=30) != want, "nothing was averaged")
+
+
+# ---- somebody goes ----
+
+@test
+def a_killed_worker_is_named_by_the_others(b):
+    out = b.out("killed")
+    command = b.train("--out", out, "--save-steps", "5", steps=100000)
+    workers = b.start([command] * 3)
+    await_checkpoint(out)
+    workers[1].send_signal(signal.SIGKILL)
+    start = time.monotonic()
+    for i in 0, 2:
+        _, err = workers[i].communicate(timeout=20)
+        check(workers[i].returncode not in (0, -9), "worker %d: exit code 0" % i)
+        check("worker 1" in err, "worker %d does not name the dead one: %s" % (i, err))
+    check(time.monotonic() - start < 10, "it took %.1f s" % (time.monotonic() - start))
+
+
+@test
+def stopped_by_a_signal_all_end_at_the_same_step_with_a_checkpoint(b):
+    for strategy in "multi_worker_mirrored", "reduce_to_one", "local_sgd period=4":
+        out = b.out("stopped")
+        command = b.train("--out", out, "--save-steps", "5", steps=100000, strategy=strategy)
+        workers = b.start([command] * 3)
+        await_checkpoint(out)
+        for w in workers:
+            w.send_signal(signal.SIGINT)
+        ends = [w.communicate(timeout=20) for w in workers]
+        check([w.returncode for w in workers] == [0, 0, 0], "%s: %s" % (strategy, ends))
+        steps = json.loads(ends[0][0].splitlines()[-1])["steps"]
+        check(os.path.exists(os.path.join(out, "model.ckpt-%d.index" % steps)),
+              "%s: no checkpoint of step %d" % (strategy, steps))
+        shutil.rmtree(out)
+
+
+@test
+def a_signal_to_one_worker_stops_all(b):
+    out = b.out("one")
+    workers = b.start([b.train("--out", out, "--save-steps", "5", steps=100000)] * 3)
+    await_checkpoint(out)
+    workers[2].send_signal(signal.SIGTERM)
+    ends = [w.communicate(timeout=20) for w in workers]
+    check([w.returncode for w in workers] == [0, 0, 0], str(ends))
+
+
+# ---- mistakes ----
+
+@test
+def workers_that_do_not_train_the_same_refuse_to_start(b):
+    for other, values in (dict(seed=4), ("--seed is '4' there and '3' here",)), (
+            dict(model="fashion-cnn"), ("mlp", "fashion-cnn")), (
+            dict(strategy="multi_worker_mirrored aggregation=median"), ("median",)):
+        wait = "--timeout", "3"  # the first one goes on waiting for a second one that fits
+        workers = b.start([b.train(*wait), b.train(*wait, **other)])
+        ends = [w.communicate(timeout=30)[1] for w in workers]
+        check(all(w.returncode not in (0, -9) for w in workers), "they train: %s" % ends)
+        check(any(all(v in err for v in values) for err in ends),
+              "%s are not named: %s" % (" and ".join(values), ends))
+
+
+@test
+def only_the_chief_writes(b):
+    outs = [b.out("of-%d" % i) for i in range(3)]
+    workers = b.start([b.train("--out", out, "--save-steps", "10") for out in outs])
+    ends = [w.communicate(timeout=60) for w in workers]
+    check([w.returncode for w in workers] == [0, 0, 0], str(ends))
+    check(glob.glob(os.path.join(outs[0], "*.index")), "the chief has written no checkpoint")
+    check(not os.path.exists(outs[1]) and not os.path.exists(outs[2]), "another one writes, too")
+    check("weights_sha256" in ends[0][0] and not ends[1][0] and not ends[2][0],
+          "not only the chief tells the result")
+
+
+@test
+def strategies_of_one_process_say_so_when_there_are_several(b):
+    r = b.run(["launch", "--workers", "2", "--", *b.train(strategy="mirrored")], code=1)
+    check("is for one process" in r.stdout + r.stderr, r.stdout + r.stderr)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("program")
+    p.add_argument("pattern", nargs="?", default="")
+    args = p.parse_args()
+    passed = failed = 0
+    for fn in TESTS:
+        if args.pattern not in fn.__name__:
+            continue
+        b = Bench(os.path.abspath(args.program))
+        try:
+            fn(b)
+            passed += 1
+            print("ok %d - %s" % (passed + failed, fn.__name__), flush=True)
+        except (Failed, subprocess.TimeoutExpired) as e:
+            failed += 1
+            print("not ok %d - %s" % (passed + failed, fn.__name__))
+            print("#   " + str(e).replace("\n", "\n#   "), flush=True)
+        finally:
+            b.close()
+    print("%d passed, %d failed, 0 skipped" % (passed, failed))
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
