@@ -10,9 +10,8 @@ Weights do not depend on workers, so how many steps a codec needs is found out b
 checkpoint every few steps, each of them tested. Then two workers do just that many over the link, from
 process start to process end.
 
---link hosts   two network namespaces with a veth between them that `tc` shapes; needs root. --train: what
-               the command line needs for a transport between hosts, and certificates in $MESHFLOW_BENCH_TLS
-               (a folder of `meshflow cert --out`, with --host 10.213.78.1 --host 10.213.78.2), if any.
+--link hosts   two network namespaces with a veth between them that `tc` shapes; needs root. Tasks talk by
+               the transport between hosts, over TLS; --train '--transport ucx' and the like for another.
 --link local   processes of this host; to the time measured comes that which a link of this rate would need
                for the bytes that were sent, as if nothing were computed meanwhile.
 """
@@ -91,12 +90,17 @@ class Hosts:
     """Two network namespaces, and a link between them of the rate asked for."""
 
     def __init__(self, args):
-        self.rate, self.more = args.rate, shlex.split(args.train)
+        # namespaces of one machine could meet in its memory, which is not to be measured here
+        self.more = ["--strategy", "multi_worker_mirrored collective=net", *shlex.split(args.train)]
+        self.rate = args.rate
         self.names = ["mfbench%d-%d" % (os.getpid(), i) for i in (1, 2)]
+        self.tls = tempfile.TemporaryDirectory()
 
     def __enter__(self):
         a, b = self.names
-        shell = lambda *words: subprocess.run(words, check=True)
+        shell = lambda *words: subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        shell(MESHFLOW, "cert", "--out", self.tls.name, "--host", NET + ".1", "--host", NET + ".2",
+              "--task", "worker 0", "--task", "worker 1")
         for name in self.names:
             shell("ip", "netns", "add", name)
         shell("ip", "link", "add", "eth0", "netns", a, "type", "veth", "peer", "name", "eth0", "netns", b)
@@ -111,15 +115,14 @@ class Hosts:
     def __exit__(self, *_):
         for name in self.names:
             subprocess.run(["ip", "netns", "delete", name], check=False)
+        self.tls.cleanup()
 
     def environment(self, index):
         cluster = {"worker": ["%s.%d:2222" % (NET, i) for i in (1, 2)]}
         env = dict(os.environ, MESHFLOW_THREADS="1",
                    TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}))
-        if "MESHFLOW_BENCH_TLS" in os.environ:
-            folder = os.path.join(os.environ["MESHFLOW_BENCH_TLS"], "worker-%d" % index)
-            for name in "ca", "cert", "key":
-                env["MESHFLOW_TLS_" + name.upper()] = os.path.join(folder, name + ".pem")
+        for name in "ca", "cert", "key":
+            env["MESHFLOW_TLS_" + name.upper()] = os.path.join(self.tls.name, "worker-%d" % index, name + ".pem")
         return env
 
     def seconds(self, train):

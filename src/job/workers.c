@@ -202,7 +202,7 @@ static void workers_close(mf_strategy *s)
 {
     workers *w = (workers *)s;
 
-    if (w->sums && mf_net_check(w->net) == MF_OK &&
+    if (w->sums && w->net && mf_net_check(w->net) == MF_OK &&
         mf_team_meet(&w->team, 0, "the end") != MF_OK) /* nobody leaves while others still send */
         MF_WARN("%s", mf_error_message());
     mf_sums_free(w->sums);

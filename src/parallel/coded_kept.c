@@ -120,14 +120,15 @@ static mf_status collect_memory(const mf_coded_item *t, const mf_shares *s, mf_g
 {
     const mf_shape shape = MF_SHAPE(grains_between(s, 0, s->shards), t->kept);
     mf_tensor all = { 0 };
-    mf_status st = MF_OK;
+    char nothing; /* comes to the others */
+    mf_status st;
 
     for (int r = 0; r < g->size; r++)
         sizes[r * g->size] =
             grains_between(s, s->first[r], s->first[r + 1]) * t->kept * (int64_t)sizeof *t->memory;
     if (g->rank == 0)
         MF_TRY(mf_tensor_alloc(&all, MF_DTYPE_F32, &shape));
-    st = mf_all_to_all(g, call, t->memory, sizes, all.data);
+    st = mf_all_to_all(g, call, t->memory, sizes, g->rank == 0 ? all.data : &nothing);
     if (st == MF_OK && g->rank == 0)
         st = add_kept(out, kept_prefix, t->name, &all);
     mf_tensor_clear(&all);
