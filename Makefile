@@ -80,8 +80,8 @@ soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills,
 	@build/release/meshflow-kills 500
 	@tests/train/accuracy.py build/meshflow
 
-engines: ## tests with real engines: Open MPI, MPICH, UCX, hosts as network namespaces
-	@tools/install_packages.sh build test engines
+engines: ## tests with real engines: MPI, UCX, Slurm, torchrun, Ray, hosts as network namespaces
+	@tools/install_packages.sh build test data engines
 	$(call build,release,meshflow meshflow-engine-tests net-check)
 	@tests/engines/run.sh build/release
 

@@ -45,6 +45,14 @@ static mf_status list_tasks(const mf_strategy_call *call, mf_net_task *tasks,
     return MF_OK;
 }
 
+/* An engine numbered the processes, and some of them are on other hosts, or may be. */
+static bool spread(const mf_cluster *c)
+{
+    if (c->addresses || c->n_tasks < 2 || !c->rendezvous)
+        return false;
+    return c->local_size > 0 ? c->local_size < c->n_tasks : !mf_address_is_local(c->rendezvous);
+}
+
 static mf_status choose_transport(const mf_strategy_call *call, const char *const *addresses, int n,
                                   const char *self, mf_net_options *o, char **memory)
 {
@@ -53,8 +61,11 @@ static mf_status choose_transport(const mf_strategy_call *call, const char *cons
     if (call->o->tls_dir)
         MF_TRY(mf_security_from_dir(call->o->tls_dir, self, &o->security, memory));
     mf_security_fill(&o->security);
-    return call->o->transport ? mf_transport_find(call->o->transport, &o->transport)
-                              : mf_transport_choose(addresses, n, &o->transport);
+    if (call->o->transport)
+        return mf_transport_find(call->o->transport, &o->transport);
+    if (spread(call->cluster))
+        return mf_transport_find("grpc", &o->transport);
+    return mf_transport_choose(addresses, n, &o->transport);
 }
 
 mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out)

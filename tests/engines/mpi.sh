@@ -3,7 +3,7 @@
 #
 # Usage: mpi.sh BUILD_DIR      tasks started by Open MPI's mpirun and by MPICH's mpiexec
 set -uo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 . tests/engines/lib.sh
 trap 'rm -rf "$work"' EXIT
 check=$PWD/$1/net-check

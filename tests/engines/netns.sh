@@ -4,47 +4,14 @@
 # Usage: netns.sh BUILD_DIR      hosts as network namespaces, with a bridge between them
 #
 # Three hosts with an address each; tasks talk over gRPC with TLS, and over UCX, and are refused where
-# they must be. Needs root for the namespaces; nothing of it is left behind.
+# they must be.
 set -uo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 . tests/engines/lib.sh
 build=$PWD/$1
 check=$build/net-check
-id=mf$$
-hosts=(1 2 3)
-net=10.213.77
-
-clean()
-{
-    for i in "${hosts[@]}"; do ip netns delete "$id-$i" 2>/dev/null; done
-    ip link delete "$id" 2>/dev/null
-    rm -rf "$work"
-}
-trap clean EXIT
-
-make_hosts()
-{
-    ip link add "$id" type bridge && ip link set "$id" up || return 1
-    for i in "${hosts[@]}"; do
-        ip netns add "$id-$i" &&
-            ip link add "$id.$i" type veth peer name eth0 netns "$id-$i" &&
-            ip link set "$id.$i" master "$id" up &&
-            ip -n "$id-$i" addr add "$net.$i/24" dev eth0 &&
-            ip -n "$id-$i" link set eth0 up &&
-            ip -n "$id-$i" link set lo up || return 1
-    done
-}
-
-if ! command -v ip >/dev/null || [ "$(id -u)" != 0 ]; then
-    skip "tasks on three hosts" "hosts are network namespaces: that needs root and iproute2"
-    finish
-    exit
-fi
-if ! make_hosts >"$work/log" 2>&1; then
-    skip "tasks on three hosts" "no network namespaces here: $(tail -n 1 "$work/log")"
-    finish
-    exit
-fi
+. tests/engines/hosts.sh
+make_hosts "tasks on three hosts" || exit
 
 addresses=$net.1:2222,$net.2:2222,$net.3:2222
 

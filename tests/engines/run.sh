@@ -5,7 +5,7 @@
 #
 # Every part is a script or program that prints TAP lines and, last, its counts; so does this one.
 set -uo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 build=$1
 passed=0 failed=0 skipped=0
 log=$(mktemp)
@@ -31,5 +31,8 @@ part() # NAME COMMAND...
 part "UCX" "$build/meshflow-engine-tests"
 part "MPI" tests/engines/mpi.sh "$build"
 part "hosts" tests/engines/netns.sh "$build"
+part "training" tests/engines/train.sh "$build"
+part "training under Slurm" tests/engines/slurm.sh "$build"
+part "training on hosts" tests/engines/train_hosts.sh "$build"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
