@@ -62,7 +62,7 @@ mf_status security_check_address(const mf_security *s, const mf_endpoint *e, con
     return MF_FAIL(
         MF_FAILED_PRECONDITION,
         "%s %s without TLS would let anybody on the network in: `meshflow cert --out DIR "
-        "--host NAME` makes certificates, MESHFLOW_TLS_CA, MESHFLOW_TLS_CERT and "
+        "--host NAME` makes certificates, --tls-dir DIR or MESHFLOW_TLS_CA, MESHFLOW_TLS_CERT and "
         "MESHFLOW_TLS_KEY name them (or allow it with insecure_any_peer)",
         verb, address);
 }
