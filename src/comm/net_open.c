@@ -18,8 +18,9 @@ enum { PROTOCOL = 1, TABLE = 0x54424c45 /* a step of its own for the table of ad
 
 /* ---- greetings: "name=value" lines ---- */
 
-/* What this machine calls itself while it is up, which /dev/shm we see, and which network: processes
- * that say the same share memory. Network namespaces of one machine count as hosts of their own. */
+/* What this machine calls itself while it is up, which /dev/shm we see, and which network:
+ * processes that say the same share memory. Network namespaces of one machine count as hosts of
+ * their own. */
 static void host_id(char *text, size_t size)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
