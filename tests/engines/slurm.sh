@@ -13,8 +13,10 @@ daemons=
 
 clean()
 {
-    [ -z "$daemons" ] || kill -KILL "$daemons" 2>/dev/null
-    wait 2>/dev/null
+    if [ -n "$daemons" ]; then
+        kill -KILL "$daemons" 2>/dev/null
+        while kill -0 "$daemons" 2>/dev/null; do sleep 0.1; done
+    fi
     rm -rf "$work"
 }
 trap clean EXIT
@@ -74,6 +76,7 @@ start()
         slurmd -D -f "$0/slurm.conf" >slurmd.log 2>&1 &
         wait' "$work" &
     daemons=$!
+    disown # nobody needs to hear that it was killed
     export SLURM_CONF=$work/slurm.conf
     for ((i = 0; i < 60; i++)); do
         ! sinfo -h -o %T 2>/dev/null | grep -q idle || return 0

@@ -49,7 +49,7 @@ verdict "the gradients went over the wire: $((bytes / 1000000)) MB" $?
 more=()
 by_hand 0 >"$work/log" 2>&1
 [ $? = 1 ]
-verdict "without certificates nothing starts" $? "meshflow cert --out DIR"
+verdict "without certificates nothing starts" $? "meshflow cert --out DIR" "--tls-dir"
 
 with_ps() # INDEX: workers on hosts 1 and 2, their server on host 3
 {
@@ -68,11 +68,23 @@ for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
 cat "$work"/log.? >"$work/log"
 verdict "TF_CONFIG, two workers and a parameter server on three hosts" $status '"workers":2,' "$weights"
 
+# ---- a list of hosts ----
+
+printf '%s\n' $net.1 $net.2 $net.3 >"$work/hosts"
+by_list() # INDEX: each finds itself in the list, by the name of its host
+{
+    # shellcheck disable=SC2016
+    MESHFLOW_HOSTFILE=$work/hosts on "$(($1 + 1))" unshare --uts \
+        sh -c 'hostname "$0" && exec "$@"' "$net.$(($1 + 1))" \
+        "$program" "${job[@]}" --tls-dir "$work/tls"
+}
+all_trained "a list of three hosts" 3 by_list
+
 # ---- numbered processes ----
 
 by_number() # RANK: as Kubernetes' operator for PyTorch does it
 {
-    RANK=$1 WORLD_SIZE=3 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=$net.1 MASTER_PORT=2224 \
+    RANK=$1 WORLD_SIZE=3 MASTER_ADDR=$net.1 MASTER_PORT=2224 \
         on "$(($1 + 1))" "$program" "${job[@]}" --tls-dir "$work/tls"
 }
 all_trained "RANK and MASTER_ADDR, a worker on each of three hosts" 3 by_number
