@@ -29,7 +29,10 @@ typedef struct mf_strategy_options {
     const char
         *cluster; /* as TF_CONFIG's "cluster", with job_name and task_index; NULL: environment */
     const char *job_name;
-    int task_index;
+    const char *task_index; /* a number */
+    const char *worker_hosts, *ps_hosts; /* "a:2222,b:2222", as TensorFlow 1 programs have them */
+    const char *hostfile;
+    int ps; /* how many of the processes of mpirun, srun or torchrun are parameter servers */
     const char *identity; /* "name=value" lines that all tasks must agree on; may be NULL */
     int64_t timeout_ms; /* nobody is waited for longer; 0: a minute */
     const char *transport; /* "local", "grpc", "ucx", "mpi"; NULL: local on one host, else grpc */

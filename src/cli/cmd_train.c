@@ -2,6 +2,7 @@
 /* cmd_train.c - `meshflow train`: data, model, compile, fit, test. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "cli/cluster_options.h"
 #include "cli/job.h"
 #include "cli/progress.h"
 #include "graph/op.h"
@@ -202,9 +203,10 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
 /* What may differ from worker to worker. */
 static bool may_differ(const char *option)
 {
-    static const char *const names[] = { "threads", "out",     "keep",          "trace",
-                                         "quiet",   "json",    "strategy",      "no-test",
-                                         "resume",  "timeout", "summary-steps", "tls-dir" };
+    static const char *const names[] = { "threads",  "out",       "keep",          "trace",
+                                         "quiet",    "json",      "strategy",      "no-test",
+                                         "resume",   "timeout",   "summary-steps", "tls-dir",
+                                         "job-name", "task-index" };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)
@@ -231,6 +233,21 @@ static mf_status write_identity(const mf_job *job, mf_args *args, mf_buf *out)
     return mf_buf_finish(out);
 }
 
+static mf_status read_cluster(mf_args *args, mf_strategy_options *o)
+{
+    mf_cluster_request r;
+
+    MF_TRY(mf_cluster_request_read(args, &r));
+    o->cluster = r.cluster;
+    o->job_name = r.job_name;
+    o->task_index = r.task_index;
+    o->worker_hosts = r.worker_hosts;
+    o->ps_hosts = r.ps_hosts;
+    o->hostfile = r.hostfile;
+    o->ps = r.ps;
+    return MF_OK;
+}
+
 static mf_status open_strategy(mf_job *job, mf_args *args)
 {
     mf_strategy_options o = { 0 };
@@ -239,6 +256,7 @@ static mf_status open_strategy(mf_job *job, mf_args *args)
     mf_status st;
 
     MF_TRY(mf_args_double(args, "timeout", &timeout));
+    MF_TRY(read_cluster(args, &o));
     st = write_identity(job, args, &identity);
     o.identity = identity.data;
     o.timeout_ms = (int64_t)(timeout * 1000.0);
@@ -339,6 +357,9 @@ static const mf_option options[] = {
     { "codec", "RULES", "send gradients in fewer bytes: 'fp16', 'top_k ratio=0.01'; docs/codecs.md",
       0, false },
     { "timeout", "SECONDS", "nobody is waited for longer than this; a minute unless told", 0,
+      false },
+    MF_CLUSTER_OPTIONS,
+    { "ps", "N", "of an engine's processes, so many are parameter servers: the last ones", 0,
       false },
     { "transport", "T", "between tasks: local, grpc, ucx or mpi; by their addresses unless told", 0,
       false },

@@ -84,16 +84,18 @@ mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *opti
                            mf_strategy **out)
 {
     const mf_strategy_options none = { 0 }, *o = options ? options : &none;
-    char index[16];
     const mf_cluster_request request = { .cluster = o->cluster,
                                          .job_name = o->job_name,
-                                         .task_index = o->job_name ? index : NULL };
+                                         .task_index = o->task_index,
+                                         .worker_hosts = o->worker_hosts,
+                                         .ps_hosts = o->ps_hosts,
+                                         .hostfile = o->hostfile,
+                                         .ps = o->ps };
     mf_cluster *cluster = NULL;
     mf_arena *arena;
     mf_status st;
 
     *out = NULL;
-    (void)snprintf(index, sizeof index, "%d", o->task_index);
     MF_TRY(mf_cluster_resolve(&request, &cluster));
     arena = mf_arena_new();
     if (!arena)

@@ -36,14 +36,16 @@ static inline void *job_start(void *arg)
     job_worker *w = arg;
     char cluster[600] = "{\"worker\":[";
     size_t at = strlen(cluster);
+    char index[16];
     mf_strategy_options o = {
-        .cluster = cluster, .job_name = "worker", .task_index = w->rank, .timeout_ms = 20000
+        .cluster = cluster, .job_name = "worker", .task_index = index, .timeout_ms = 20000
     };
 
     for (int i = 0; i < w->n; i++)
         at += (size_t)snprintf(cluster + at, sizeof cluster - at, "%s\"t%d:%d\"", i ? "," : "",
                                (int)getpid(), 1000 + i);
     (void)snprintf(cluster + at, sizeof cluster - at, "]}");
+    (void)snprintf(index, sizeof index, "%d", w->rank);
     job_note(w, mf_strategy_open(w->strategy, &o, &w->s));
     if (w->st == MF_OK)
         w->run(w);
