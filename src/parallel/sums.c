@@ -521,10 +521,23 @@ static bool await_bucket(mf_sums *x, const bucket *k)
     return ready;
 }
 
+/* Somebody who still waits, for whatever. NULL: nobody. */
+static mf_kernel *take_waiting(mf_sums *x)
+{
+    mf_kernel *found = NULL;
+
+    pthread_mutex_lock(&x->lock);
+    for (int i = 0; i < x->o.n_buckets && !found; i++) {
+        found = x->buckets[i].waiting;
+        x->buckets[i].waiting = NULL;
+    }
+    pthread_mutex_unlock(&x->lock);
+    return found;
+}
+
 static void finish(mf_sums *x, bucket *k, mf_status st, int64_t ns)
 {
-    mf_kernel *waiting[64];
-    int n = 0;
+    mf_kernel *waiting;
 
     if (st != MF_OK && x->o.failed)
         x->o.failed(x->o.ctx, st);
@@ -535,15 +548,13 @@ static void finish(mf_sums *x, bucket *k, mf_status st, int64_t ns)
     k->done = true;
     if (st == MF_OK && has_vote(x, k->about) && !k->about->concat)
         x->stop = ((const float *)k->result.data)[k->exact - ALIGN] > 0.0f;
-    for (int i = 0; i < x->o.n_buckets && n < MF_COUNT(waiting); i++) {
-        if ((&x->buckets[i] == k || st != MF_OK) && x->buckets[i].waiting) {
-            waiting[n++] = x->buckets[i].waiting;
-            x->buckets[i].waiting = NULL;
-        }
-    }
+    waiting = k->waiting; /* now: once the lock is free, it may be the next step's */
+    k->waiting = NULL;
     pthread_mutex_unlock(&x->lock);
-    for (int i = 0; i < n; i++)
-        hand_out(x, k, waiting[i]);
+    if (waiting)
+        hand_out(x, k, waiting);
+    while (st != MF_OK && (waiting = take_waiting(x)) != NULL)
+        hand_out(x, k, waiting);
 }
 
 static void *exchange_all(void *arg)

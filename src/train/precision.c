@@ -192,6 +192,7 @@ mf_status mf_precision_apply(mf_model *model, const mf_precision *precision)
 
     if (precision->compute == MF_DTYPE_F32)
         return MF_OK;
+    MF_TRY(mf_infer_more(&model->shapes)); /* from here on inputs may come after their users */
     w.n = model->graph->n_nodes;
     w.low = MF_ARENA_ARRAY(model->graph->arena, mf_output *, w.n);
     w.back = MF_ARENA_ARRAY(model->graph->arena, mf_output *, w.n);

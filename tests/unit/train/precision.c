@@ -141,3 +141,23 @@ MF_TEST(precision_unknown_ones_are_named)
             mf_model_compile(m, &(mf_compile_options){ .precision = "int4" }, &t));
     mf_model_free(m);
 }
+
+/* Its last layers were not looked at before the types changed. */
+MF_TEST(precision_branches_that_meet_in_the_output_keep_its_shape)
+{
+    static const char *const kinds[] = { "bf16", "fp16" };
+
+    for (int i = 0; i < 2; i++) {
+        mf_dataset *set;
+        mf_model *m;
+        mf_trainer *t;
+
+        T_OK(mf_dataset_open("synthetic-ctr", NULL, &set));
+        T_OK(mf_model_zoo("wide-deep", set, &m));
+        T_OK(mf_model_compile(
+            m, &(mf_compile_options){ .loss = "binary_crossentropy", .precision = kinds[i] }, &t));
+        mf_trainer_free(t);
+        mf_model_free(m);
+        mf_dataset_unref(set);
+    }
+}
