@@ -42,7 +42,7 @@ test: ## the tests that gate every change (T=pattern: unit tests that match)
 
 asan: ## unit tests under the address and undefined-behaviour sanitizers
 	@tools/install_packages.sh build test
-	$(call build,asan)
+	$(call build,asan,all bench)
 	@tools/run_sanitized.sh asan $(T)
 
 # What shares anything between threads: runs, queues and other objects with state, the pool, every op
