@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Two workers of one thread against one process of two threads, the same net and the same bits.
+
+Usage: workers.py [ROUNDS]     MESHFLOW: the program (build/meshflow)
+
+Rounds alternate; medians are compared. Prints: subject, size, ours, peer, ratio.
+"""
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MESHFLOW = os.environ.get("MESHFLOW", os.path.join(ROOT, "build", "meshflow"))
+CASES = [("fashion-cnn", 128, 150), ("fashion-cnn", 32, 400), ("mlp", 128, 4000)]
+
+
+def rate(command):
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    told = json.loads([x for x in out.splitlines() if x.startswith("{")][-1])
+    return told["samples_per_second"], told["weights_sha256"]
+
+
+def main():
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    print("# load %s" % open("/proc/loadavg").read().split(" ", 3)[:3])
+    for model, batch, steps in CASES:
+        train = ["train", "--model", model, "--data", "fashion-mnist", "--batch", str(batch), "--steps",
+                 str(steps), "--optimizer", "momentum", "--no-test", "--quiet", "--json"]
+        one, two, bits = [], [], set()
+        for _ in range(rounds):
+            for rates, command in (
+                    (one, [MESHFLOW, *train, "--threads", "2"]),
+                    (two, [MESHFLOW, "launch", "--workers", "2", "--json", "--", *train, "--threads",
+                           "1"])):
+                r, sha = rate(command)
+                rates.append(r)
+                bits.add(sha)
+        assert len(bits) == 1, "other bits"
+        ours, peer = statistics.median(two), statistics.median(one)
+        print("%-24s %-18s %10.0f %10.0f samples/s %6.3f  ours %.0f..%.0f, alone %.0f..%.0f" %
+              ("2 workers of 1 thread", "%s B=%d" % (model, batch), ours, peer, ours / peer, min(two),
+               max(two), min(one), max(one)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
