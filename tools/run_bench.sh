@@ -23,6 +23,10 @@ if [[ checkpointing == *${1:-}* ]]; then
     echo "# training with checkpoints, without, ratio"
     MESHFLOW=build/release/meshflow bench/checkpointing.py
 fi
+if [[ workers == *${1:-}* ]]; then
+    echo "# two workers against one process"
+    MESHFLOW=build/release/meshflow bench/workers.py
+fi
 if [[ codecs == *${1:-}* ]]; then
     echo "# gradients by codecs over a slow link"
     MESHFLOW=build/release/meshflow bench/codecs.py
