@@ -3,13 +3,13 @@
 #include "comm/net.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/param.h"
 #include "comm/net_private.h"
 
 #include <string.h>
-#include <time.h>
 
 MF_PARAM_INT(comm_say_waiting_ms, 3000, "waiting for another task for so long is said");
 
@@ -248,12 +248,11 @@ const mf_inbox_kind mf_net_inbox = {
 static mf_status why_closed(mf_net *n, int to, mf_status st)
 {
     const int64_t until = mf_clock_ns() + 200000000;
-    const struct timespec at = { until / 1000000000, until % 1000000000 };
     const mf_peer *p = &n->peers[to];
 
     pthread_mutex_lock(&n->lock);
     while (n->trouble.status == MF_OK && !p->gone && mf_clock_ns() < until)
-        (void)pthread_cond_timedwait(&n->changed, &n->lock, &at);
+        (void)mf_cond_wait_until(&n->changed, &n->lock, until);
     if (n->trouble.status != MF_OK)
         st = mf_error_restore(&n->trouble);
     else if (p->left)
@@ -311,8 +310,6 @@ static mf_status wait_more(mf_net *n, mf_waiter *w, int64_t deadline_ns)
 {
     const mf_peer *p = &n->peers[w->from];
     const int64_t now = mf_clock_ns();
-    int64_t until;
-    struct timespec at;
 
     if (n->trouble.status != MF_OK)
         return mf_error_restore(&n->trouble);
@@ -330,9 +327,7 @@ static mf_status wait_more(mf_net *n, mf_waiter *w, int64_t deadline_ns)
     }
     if (w->done || w->message) /* the lock was let go */
         return MF_OK;
-    until = mf_net_next_look(deadline_ns);
-    at = (struct timespec){ until / 1000000000, until % 1000000000 };
-    (void)pthread_cond_timedwait(&n->changed, &n->lock, &at);
+    (void)mf_cond_wait_until(&n->changed, &n->lock, mf_net_next_look(deadline_ns));
     return MF_OK;
 }
 

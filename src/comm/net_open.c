@@ -2,6 +2,7 @@
 /* net_open.c - tasks find each other, and check that they fit together. */
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/net_private.h"
@@ -11,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PROTOCOL = 1, TABLE = 0x54424c45 /* a step of its own for the table of addresses */ };
@@ -247,7 +247,7 @@ static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
     pthread_mutex_lock(&n->lock);
     for (int i = from; i < n->n_tasks && st == MF_OK; i++) {
         while (!n->peers[i].here && st == MF_OK) {
-            const int64_t now = mf_clock_ns(), until = now + 500000000;
+            const int64_t now = mf_clock_ns();
 
             if (n->trouble.status != MF_OK)
                 st = mf_error_restore(&n->trouble);
@@ -258,9 +258,7 @@ static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
                 say_at = now + 2 * (now - since);
             }
             if (st == MF_OK)
-                (void)pthread_cond_timedwait(
-                    &n->changed, &n->lock,
-                    &(struct timespec){ until / 1000000000, until % 1000000000 });
+                (void)mf_cond_wait_until(&n->changed, &n->lock, now + 500000000);
         }
     }
     pthread_mutex_unlock(&n->lock);
@@ -378,7 +376,6 @@ static mf_status open_all(mf_net *n, const mf_net_options *o)
 mf_status mf_net_open(const mf_net_options *o, mf_net **out)
 {
     mf_net *n = mf_calloc(1, sizeof *n);
-    pthread_condattr_t monotonic;
     mf_status st;
 
     *out = NULL;
@@ -387,10 +384,7 @@ mf_status mf_net_open(const mf_net_options *o, mf_net **out)
     n->inbox.kind = &mf_net_inbox;
     pthread_mutex_init(&n->lock, NULL);
     pthread_mutex_init(&n->watching, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&n->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mf_cond_init(&n->changed);
     st = open_all(n, o);
     if (st != MF_OK) {
         mf_error why;

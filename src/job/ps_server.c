@@ -4,11 +4,11 @@
 #include "job/ps_server.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
 
 #include <string.h>
-#include <time.h>
 
 /* ---- requests ---- */
 
@@ -47,10 +47,7 @@ static mf_status next_request(server *s, request **out)
     *out = NULL;
     pthread_mutex_lock(&s->lock);
     while (!s->first && st == MF_OK) {
-        const int64_t until = mf_clock_ns() + 100000000;
-
-        (void)pthread_cond_timedwait(&s->changed, &s->lock,
-                                     &(struct timespec){ until / 1000000000, until % 1000000000 });
+        (void)mf_cond_wait_until(&s->changed, &s->lock, mf_clock_ns() + 100000000);
         if (!s->first)
             st = mf_net_check(s->o.net);
     }
@@ -329,14 +326,10 @@ static void finish(server *s)
 mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t)
 {
     server s = { .o = *o };
-    pthread_condattr_t monotonic;
     mf_status st;
 
     pthread_mutex_init(&s.lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s.changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mf_cond_init(&s.changed);
     st = start(&s, t);
     while (st == MF_OK && !s.over) {
         request *r;

@@ -20,6 +20,7 @@ typedef struct workers {
     mf_group *exchange_group;
     mf_codecs *codecs; /* NULL: none */
     mf_sums *sums;
+    bool joined; /* a trainer has been here */
     mf_one_updates *one; /* NULL: all update */
     mf_aggregation aggregation;
     double *weights;
@@ -103,6 +104,7 @@ static mf_status workers_join(mf_team *team, mf_trainer *t)
                      &w->sums);
     mf_free(first);
     MF_TRY(st);
+    w->joined = true;
     mf_session_set_exchange(t->session, mf_sums_exchange(w->sums));
     return team->one_updates ? mf_one_updates_new(t, &w->one) : MF_OK;
 }
@@ -202,7 +204,7 @@ static void workers_close(mf_strategy *s)
 {
     workers *w = (workers *)s;
 
-    if (w->sums && w->net && mf_net_check(w->net) == MF_OK &&
+    if (w->joined && w->net && mf_net_check(w->net) == MF_OK &&
         mf_team_meet(&w->team, 0, "the end") != MF_OK) /* nobody leaves while others still send */
         MF_WARN("%s", mf_error_message());
     mf_sums_free(w->sums);

@@ -8,10 +8,10 @@
 #include "runtime/executor.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "runtime/run_state.h"
 
 #include <stdio.h>
-#include <time.h>
 
 enum { MAX_RUNNERS = 64 };
 
@@ -224,9 +224,6 @@ static void wait_finished(mf_run_state *run, mf_runner *r)
     const int64_t deadline = run->args->deadline_ns;
 
     while (run->frames.outstanding > 0 || run->runners > 0) {
-        struct timespec ts = { .tv_sec = (time_t)(deadline / 1000000000),
-                               .tv_nsec = (long)(deadline % 1000000000) };
-
         if (run->frames.q_len > 0 && run->runners == 0) {
             work(r);
             continue;
@@ -235,7 +232,7 @@ static void wait_finished(mf_run_state *run, mf_runner *r)
             pthread_cond_wait(&run->finished, &run->lock);
             continue;
         }
-        (void)pthread_cond_timedwait(&run->finished, &run->lock, &ts);
+        (void)mf_cond_wait_until(&run->finished, &run->lock, deadline);
         if (mf_clock_ns() >= deadline && !run->failed &&
             (run->frames.outstanding > 0 || run->runners > 0))
             fail(run, MF_FAIL(MF_DEADLINE_EXCEEDED, "the run did not end in time"), NULL);

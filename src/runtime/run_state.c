@@ -2,6 +2,8 @@
 /* run_state.c - the memory of runs: made once, kept by the program, used again. */
 #include "runtime/run_state.h"
 
+#include "base/cond.h"
+
 static void runner_free(mf_runner *r)
 {
     if (!r)
@@ -90,17 +92,13 @@ static void state_free(mf_run_state *run)
 static mf_status state_new(mf_program *program, mf_run_state **out)
 {
     mf_run_state *run = mf_calloc(1, sizeof *run);
-    pthread_condattr_t attr;
     mf_status st;
 
     if (!run)
         return MF_NOMEM("a run");
     run->program = program;
     pthread_mutex_init(&run->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&run->finished, &attr);
-    pthread_condattr_destroy(&attr);
+    mf_cond_init(&run->finished);
     st = mf_frames_init(&run->frames, program);
     if (st == MF_OK)
         st = mf_resources_new(&run->step.local);

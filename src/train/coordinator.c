@@ -7,15 +7,14 @@
  *   3. The lock is never held while anything is waited for but `changed`. */
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
 
 #include <meshflow/coordinator.h>
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 enum { GRACE_MS = 120000, POLL_MS = 10 };
 
@@ -45,17 +44,13 @@ struct mf_coordinator {
 mf_status mf_coordinator_new(mf_coordinator **out)
 {
     mf_coordinator *c = mf_calloc(1, sizeof *c);
-    pthread_condattr_t monotonic;
 
     *out = NULL;
     if (!c)
         return MF_NOMEM("a coordinator");
     atomic_store(&c->refs, 1);
     pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mf_cond_init(&c->changed);
     *out = c;
     return MF_OK;
 }
@@ -129,22 +124,15 @@ bool mf_coordinator_should_stop(const mf_coordinator *c)
     return atomic_load(&c->stopping);
 }
 
-static struct timespec deadline_after(int64_t ms)
-{
-    const int64_t at = mf_clock_ns() + ms * 1000000;
-
-    return (struct timespec){ (time_t)(at / 1000000000), (long)(at % 1000000000) };
-}
-
 bool mf_coordinator_wait_for_stop(mf_coordinator *c, int64_t timeout_ms)
 {
-    const struct timespec until = deadline_after(timeout_ms > 0 ? timeout_ms : 0);
-    int result = 0;
+    const int64_t until = mf_clock_ns() + (timeout_ms > 0 ? timeout_ms : 0) * 1000000;
+    bool early = true;
 
     pthread_mutex_lock(&c->lock);
-    while (!atomic_load(&c->stopping) && result == 0)
-        result = timeout_ms < 0 ? pthread_cond_wait(&c->changed, &c->lock)
-                                : pthread_cond_timedwait(&c->changed, &c->lock, &until);
+    while (!atomic_load(&c->stopping) && early)
+        early = timeout_ms < 0 ? pthread_cond_wait(&c->changed, &c->lock) == 0
+                               : mf_cond_wait_until(&c->changed, &c->lock, until);
     pthread_mutex_unlock(&c->lock);
     return atomic_load(&c->stopping);
 }
@@ -290,15 +278,13 @@ static thread *wait_for_all(mf_coordinator *c, int64_t grace_ms)
 
     pthread_mutex_lock(&c->lock);
     for (;;) {
-        struct timespec poll;
-
         if (until == INT64_MAX && atomic_load(&c->stopping))
             until = mf_clock_ns() + grace_ms * 1000000;
         take_ended(c, &ended);
         if (!c->threads || mf_clock_ns() >= until)
             break;
-        poll = deadline_after(POLL_MS); /* foreign threads end without telling */
-        (void)pthread_cond_timedwait(&c->changed, &c->lock, &poll);
+        /* foreign threads end without telling */
+        (void)mf_cond_wait_until(&c->changed, &c->lock, mf_clock_ns() + POLL_MS * 1000000);
     }
     pthread_mutex_unlock(&c->lock);
     return ended;

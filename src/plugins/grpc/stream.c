@@ -7,12 +7,12 @@
  * any more. In: the next message is asked for when the last one has been taken, so what a slow
  * reader has not taken stays with the sender; only a window of HTTP/2 is under way. */
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/race.h"
 #include "plugins/grpc/wire.h"
 
-#include <errno.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/slice.h>
 #include <stdio.h>
@@ -206,12 +206,11 @@ static mf_status wait_some(stream *s, int64_t deadline_ns, const mf_frame *f)
 {
     const int64_t now = mf_clock_ns(), look = now + LOOK_NS;
     const int64_t until = deadline_ns > 0 && deadline_ns < look ? deadline_ns : look;
-    const struct timespec at = { until / 1000000000, until % 1000000000 };
     mf_status st = MF_OK;
 
     if (deadline_ns > 0 && now >= deadline_ns)
         return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
-    if (pthread_cond_timedwait(&s->changed, &s->lock, &at) == ETIMEDOUT && f) {
+    if (!mf_cond_wait_until(&s->changed, &s->lock, until) && f) {
         pthread_mutex_unlock(&s->lock);
         st = s->t->inbox->kind->waits(s->t->inbox, s->peer, f);
         pthread_mutex_lock(&s->lock);
@@ -497,7 +496,6 @@ static void on_closed(stream *s, bool ok)
 stream *stream_new(wire *t, grpc_call *call, grpc_channel *channel)
 {
     stream *s = mf_calloc(1, sizeof *s);
-    pthread_condattr_t monotonic;
 
     if (!s) {
         grpc_call_unref(call);
@@ -519,10 +517,7 @@ stream *stream_new(wire *t, grpc_call *call, grpc_channel *channel)
     grpc_metadata_array_init(&s->initial);
     grpc_metadata_array_init(&s->trailing);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mf_cond_init(&s->changed);
     pthread_mutex_lock(&t->lock);
     s->next = t->all;
     t->all = s;

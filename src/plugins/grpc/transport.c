@@ -2,6 +2,7 @@
 /* transport.c - the transport `grpc`: listening, connecting, closing, and the thread to which
  * everything comes. */
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/race.h"
@@ -293,7 +294,6 @@ static void grpc_transport_close(mf_transport *transport);
 static mf_status grpc_transport_open(const mf_transport_options *o, mf_transport **out)
 {
     wire *t = mf_calloc(1, sizeof *t);
-    pthread_condattr_t monotonic;
     mf_status st;
 
     *out = NULL;
@@ -302,10 +302,7 @@ static mf_status grpc_transport_open(const mf_transport_options *o, mf_transport
     grpc_init();
     t->base.kind = &mf_transport_grpc;
     pthread_mutex_init(&t->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mf_cond_init(&t->changed);
     st = start(t, o);
     if (st != MF_OK)
         grpc_transport_close(&t->base);
@@ -343,13 +340,12 @@ static mf_status no_answer(const stream *s)
 
 static mf_status await_answer(stream *s, int64_t deadline_ns)
 {
-    const struct timespec at = { deadline_ns / 1000000000, deadline_ns % 1000000000 };
     bool late = false;
     mf_status st = MF_OK;
 
     pthread_mutex_lock(&s->lock);
     while (s->state == AWAIT_ANSWER && !s->is_ended && !late)
-        late = pthread_cond_timedwait(&s->changed, &s->lock, &at) == ETIMEDOUT;
+        late = !mf_cond_wait_until(&s->changed, &s->lock, deadline_ns);
     if (s->state == HAVE_ANSWER && s->answer_status != MF_OK)
         st = MF_FAIL(s->answer_status, "%s", s->answer);
     else if (s->state != HAVE_ANSWER && late)
@@ -474,10 +470,8 @@ static bool all_ended(wire *t)
 
 static void wait_for_ends(wire *t, int64_t deadline_ns)
 {
-    const struct timespec at = { deadline_ns / 1000000000, deadline_ns % 1000000000 };
-
     pthread_mutex_lock(&t->lock);
-    while (!all_ended(t) && pthread_cond_timedwait(&t->changed, &t->lock, &at) == 0)
+    while (!all_ended(t) && mf_cond_wait_until(&t->changed, &t->lock, deadline_ns))
         ;
     pthread_mutex_unlock(&t->lock);
 }

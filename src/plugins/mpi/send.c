@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* send.c - messages out, through a window of buffers for each peer. */
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/mem.h"
 #include "plugins/mpi/wire.h"
 
 #include <sched.h>
 #include <string.h>
-#include <time.h>
 
 enum { LOOK_NS = 20000000 }; /* how often somebody who cannot send looks around */
 
@@ -113,14 +113,13 @@ static mf_status send_parts(wire *t, int peer, const mf_frame *f, const char *da
 /* Frames do not mix: one sender at a time. */
 static mf_status begin_sending(mpi_peer *p, int64_t deadline_ns)
 {
-    const struct timespec at = { deadline_ns / 1000000000, deadline_ns % 1000000000 };
     mf_status st = MF_OK;
 
     pthread_mutex_lock(&p->lock);
     while (p->sending && !p->dead && st == MF_OK) {
         if (deadline_ns <= 0)
             (void)pthread_cond_wait(&p->changed, &p->lock);
-        else if (pthread_cond_timedwait(&p->changed, &p->lock, &at) != 0)
+        else if (!mf_cond_wait_until(&p->changed, &p->lock, deadline_ns))
             st = MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
     }
     if (st == MF_OK && p->dead)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transport.c - the transport `mpi`: opening, greetings, closing. */
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "plugins/mpi/plugin.h"
@@ -73,7 +74,6 @@ static mf_status check_hosts(const wire *t, bool trusted)
 static mf_status make_room(wire *t)
 {
     const int64_t all = 1 + (int64_t)t->n_peers * WINDOW;
-    pthread_condattr_t monotonic;
 
     t->peers = mf_calloc(t->n_peers, sizeof *t->peers);
     t->greeting = mf_calloc(HELLO_MAX, 1);
@@ -85,20 +85,17 @@ static mf_status make_room(wire *t)
         return MF_NOMEM("connections");
     for (int64_t i = 0; i < all; i++)
         t->coming[i] = MPI_REQUEST_NULL;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     for (int i = 0; i < t->n_peers; i++) {
         mpi_peer *p = &t->peers[i];
 
         pthread_mutex_init(&p->lock, NULL);
-        pthread_cond_init(&p->changed, &monotonic);
+        mf_cond_init(&p->changed);
         for (int k = 0; k < WINDOW; k++)
             p->out[k].request = MPI_REQUEST_NULL;
         p->first = mf_calloc(MF_FRAME_BYTES + SMALL, 1);
         if (!p->first)
             return MF_NOMEM("connections");
     }
-    pthread_condattr_destroy(&monotonic);
     return MF_OK;
 }
 

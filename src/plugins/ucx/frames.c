@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* frames.c - messages out, and the thread that takes what comes in. */
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "plugins/ucx/wire.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,14 +36,13 @@ static mf_status wait_some(conn *c, int64_t deadline_ns, const mf_frame *f)
     const bool thread = pthread_equal(pthread_self(), t->thread) != 0;
     const int64_t now = mf_clock_ns(), look = now + (thread ? LOOK_NS / 100 : LOOK_NS);
     const int64_t until = deadline_ns > 0 && deadline_ns < look ? deadline_ns : look;
-    const struct timespec at = { until / 1000000000, until % 1000000000 };
     mf_status st = MF_OK;
 
     if (deadline_ns > 0 && now >= deadline_ns)
         return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
     if (ucp_worker_progress(t->worker) != 0)
         return MF_OK;
-    if (pthread_cond_timedwait(&t->changed, &t->lock, &at) == ETIMEDOUT && f) {
+    if (!mf_cond_wait_until(&t->changed, &t->lock, until) && f) {
         pthread_mutex_unlock(&t->lock);
         st = t->inbox->kind->waits(t->inbox, c->peer, f);
         pthread_mutex_lock(&t->lock);

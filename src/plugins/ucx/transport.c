@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transport.c - the transport `ucx`: opening, connecting, closing. */
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "plugins/common/host.h"
 #include "plugins/ucx/wire.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,7 +66,6 @@ static void ucx_close(mf_transport *transport);
 static mf_status ucx_open(const mf_transport_options *o, mf_transport **out)
 {
     wire *t = mf_calloc(1, sizeof *t);
-    pthread_condattr_t monotonic;
     mf_status st;
 
     *out = NULL;
@@ -79,10 +78,7 @@ static mf_status ucx_open(const mf_transport_options *o, mf_transport **out)
     t->efd = -1;
     t->last = &t->first;
     pthread_mutex_init(&t->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    mf_cond_init(&t->changed);
     st = start(t, o);
     if (st != MF_OK)
         ucx_close(&t->base);
@@ -101,13 +97,12 @@ static const char *ucx_address(const mf_transport *transport)
 static mf_status await_answer(conn *c, int64_t deadline_ns)
 {
     wire *t = c->t;
-    const struct timespec at = { deadline_ns / 1000000000, deadline_ns % 1000000000 };
     bool late = false;
     mf_status st = MF_OK;
 
     pthread_mutex_lock(&t->lock);
     while (!c->answered && !c->dead && !late)
-        late = pthread_cond_timedwait(&t->changed, &t->lock, &at) == ETIMEDOUT;
+        late = !mf_cond_wait_until(&t->changed, &t->lock, deadline_ns);
     if (!c->answered && late)
         st = MF_FAIL(MF_DEADLINE_EXCEEDED, "it does not answer");
     else if (!c->answered)
