@@ -5,6 +5,7 @@
 
 #include <meshflow/coordinator.h>
 #include <meshflow/data.h>
+#include <meshflow/dispatch.h>
 #include <meshflow/graph.h>
 #include <meshflow/hooks.h>
 #include <meshflow/model.h>

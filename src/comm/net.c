@@ -74,10 +74,28 @@ static void *begin(mf_inbox *in, int peer, const mf_frame *f)
     return m ? m->data : NULL;
 }
 
+/* The thread's error is why a peer is not here any more: the first reason stays. */
+static void note_gone(mf_net *n, mf_peer *p, mf_status why)
+{
+    if (!p->gone)
+        mf_error_save(why, &p->why);
+    p->gone = true;
+    if (!p->left && !n->closing && !n->star)
+        mf_net_note_trouble(n, why);
+    pthread_cond_broadcast(&n->changed);
+}
+
 static void take_abort(mf_net *n, int peer, const message *m)
 {
-    MF_LOG(MF_LOG_DEBUG, "%s gives up: %s", n->peers[peer].name, m->data);
-    mf_net_note_trouble(n, MF_FAIL(MF_ABORTED, "%s gave up: %.800s", n->peers[peer].name, m->data));
+    mf_peer *p = &n->peers[peer];
+    mf_status why;
+
+    MF_LOG(MF_LOG_DEBUG, "%s gives up: %s", p->name, m->data);
+    why = MF_FAIL(MF_ABORTED, "%s gave up: %.800s", p->name, m->data);
+    if (n->star)
+        note_gone(n, p, why);
+    else
+        mf_net_note_trouble(n, why);
 }
 
 static void message_free(message *m)
@@ -193,7 +211,7 @@ static void gone(mf_inbox *in, int peer, const char *why)
 {
     mf_net *n = (mf_net *)in;
     mf_peer *p = &n->peers[peer];
-    bool trouble;
+    bool news;
 
     pthread_mutex_lock(&n->lock);
     message_free(p->coming);
@@ -201,16 +219,12 @@ static void gone(mf_inbox *in, int peer, const char *why)
     if (p->coming_to)
         p->coming_to->busy = false;
     p->coming_to = NULL;
-    p->gone = true;
-    mf_error_save(MF_FAIL(MF_UNAVAILABLE, "%s%s%s is gone: %s", p->name, p->address ? " at " : "",
-                          p->address ? p->address : "", why),
-                  &p->why);
-    trouble = !p->left && !n->closing;
-    if (trouble)
-        mf_net_note_trouble(n, p->why.status);
-    pthread_cond_broadcast(&n->changed);
+    news = !p->left && !n->closing;
+    note_gone(n, p,
+              MF_FAIL(MF_UNAVAILABLE, "%s%s%s is gone: %s", p->name, p->address ? " at " : "",
+                      p->address ? p->address : "", why));
     pthread_mutex_unlock(&n->lock);
-    if (trouble)
+    if (news)
         mf_net_tell_watches(n);
 }
 
@@ -257,6 +271,8 @@ static mf_status why_closed(mf_net *n, int to, mf_status st)
         st = mf_error_restore(&n->trouble);
     else if (p->left)
         st = MF_FAIL(MF_UNAVAILABLE, "%s has left", p->name);
+    else if (p->gone)
+        st = mf_error_restore(&p->why);
     pthread_mutex_unlock(&n->lock);
     return st;
 }

@@ -41,6 +41,10 @@ typedef struct mf_net_options {
     mf_security security; /* what is NULL is taken from the environment */
     int64_t timeout_ns; /* for all to come; 0: five minutes */
     uint32_t epoch;
+    /* Only the task `hub` is connected with all others, and every connection stands for itself: one
+     * that ends is no trouble for the rest; mf_net_check_task() tells. */
+    bool star;
+    int hub; /* task 0 where addresses are not known */
     /* Tasks that say the same share memory. NULL: found out. For tests, and for tasks of one
      * machine that shall talk as if they were on several. */
     const char *host;
@@ -71,6 +75,8 @@ MF_MUST mf_status mf_net_take(mf_net *net, int from, const mf_frame *f, void **d
 void mf_net_abort(mf_net *net, mf_status why);
 /* MF_OK as long as all are here and nobody has given up. */
 MF_MUST mf_status mf_net_check(mf_net *net);
+/* The same for one task of a star: it is here, and has neither left nor given up. */
+MF_MUST mf_status mf_net_check_task(mf_net *net, int task);
 
 /* Called (from any thread) when somebody goes or gives up, or asks whom we wait for: for those who
  * wait elsewhere. It must not call the net. */

@@ -246,7 +246,7 @@ static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
 
     pthread_mutex_lock(&n->lock);
     for (int i = from; i < n->n_tasks && st == MF_OK; i++) {
-        while (!n->peers[i].here && st == MF_OK) {
+        while (!n->peers[i].here && mf_net_meets(n, i) && st == MF_OK) {
             const int64_t now = mf_clock_ns();
 
             if (n->trouble.status != MF_OK)
@@ -310,7 +310,7 @@ static mf_status take_table(mf_net *n, int64_t deadline_ns)
 
 static mf_status meet(mf_net *n, bool known, int64_t deadline_ns)
 {
-    if (n->self > 0)
+    if (n->self > 0 && mf_net_meets(n, 0))
         MF_TRY(connect_to(n, 0, deadline_ns));
     if (!known && n->self == 0) {
         MF_TRY(await_peers(n, 1, deadline_ns));
@@ -318,8 +318,10 @@ static mf_status meet(mf_net *n, bool known, int64_t deadline_ns)
     } else if (!known) {
         MF_TRY(take_table(n, deadline_ns));
     }
-    for (int i = 1; i < n->self; i++)
-        MF_TRY(connect_to(n, i, deadline_ns));
+    for (int i = 1; i < n->self; i++) {
+        if (mf_net_meets(n, i))
+            MF_TRY(connect_to(n, i, deadline_ns));
+    }
     return await_peers(n, n->self + 1, deadline_ns);
 }
 
@@ -334,6 +336,8 @@ static mf_status copy_tasks(mf_net *n, const mf_net_options *o)
     n->n_tasks = o->n_tasks;
     n->self = o->self;
     n->epoch = o->epoch;
+    n->star = o->star;
+    n->hub = o->hub;
     for (int i = 0; i < o->n_tasks; i++) {
         const char *address = o->tasks[i].address;
 

@@ -35,7 +35,7 @@ typedef struct mf_peer {
     int64_t pid;
     bool claimed; /* somebody has said to be this one */
     bool here; /* we have met */
-    bool gone; /* its connection is over */
+    bool gone; /* its connection is over, or, in a star, it has given up */
     bool left; /* it has said good-bye */
     mf_error why; /* it is gone */
     message *arrived;
@@ -55,6 +55,8 @@ struct mf_net {
     pthread_cond_t changed;
     mf_peer *peers;
     int n_tasks, self;
+    bool star; /* only hub is connected with all; whoever goes is trouble for itself alone */
+    int hub;
     uint32_t epoch;
     char *identity, *hello;
     mf_transport *transport;
@@ -70,6 +72,12 @@ extern const mf_inbox_kind mf_net_inbox;
 const char *mf_net_greeting(mf_inbox *in, const char *address);
 mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer);
 void mf_net_ready(mf_inbox *in, int peer);
+
+/* We are connected with it, or shall be. */
+static inline bool mf_net_meets(const mf_net *n, int task)
+{
+    return !n->star || n->self == n->hub || task == n->hub;
+}
 
 /* ---- net.c: receiving in two halves, so that bytes can come while we send ---- */
 

@@ -68,6 +68,22 @@ mf_status mf_net_check(mf_net *n)
     return st;
 }
 
+mf_status mf_net_check_task(mf_net *n, int task)
+{
+    const mf_peer *p = &n->peers[task];
+    mf_status st = MF_OK;
+
+    pthread_mutex_lock(&n->lock);
+    if (n->trouble.status != MF_OK)
+        st = mf_error_restore(&n->trouble);
+    else if (p->left)
+        st = MF_FAIL(MF_UNAVAILABLE, "%s has left", p->name);
+    else if (p->gone)
+        st = mf_error_restore(&p->why);
+    pthread_mutex_unlock(&n->lock);
+    return st;
+}
+
 void mf_net_abort(mf_net *n, mf_status why)
 {
     mf_frame f = { .kind = MF_MESSAGE_ABORT, .epoch = n->epoch };
@@ -83,7 +99,8 @@ void mf_net_abort(mf_net *n, mf_status why)
     mf_net_tell_watches(n);
     f.size = strlen(e.message);
     for (int i = 0; first && i < n->n_tasks; i++) {
-        if (i != n->self && mf_net_send(n, i, &f, e.message, mf_clock_ns() + ask_ns()) != MF_OK)
+        if (i != n->self && mf_net_meets(n, i) &&
+            mf_net_send(n, i, &f, e.message, mf_clock_ns() + ask_ns()) != MF_OK)
             MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message()); /* it sees that we are gone */
     }
     (void)mf_error_restore(&e);

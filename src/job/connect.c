@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connect.c - from the description of a cluster to tasks that are connected with each other. */
+/* connect.c - from what a cluster's options say to tasks that are connected with each other. */
 #include "base/buf.h"
 #include "comm/transports.h"
 #include "graph/op.h"
@@ -8,6 +8,25 @@
 #include <meshflow/version.h>
 
 #include <string.h>
+
+enum { DEFAULT_TIMEOUT_MS = 60000 };
+
+mf_status mf_job_resolve(const mf_strategy_options *o, mf_cluster **out)
+{
+    return mf_cluster_resolve(&(mf_cluster_request){ .cluster = o->cluster,
+                                                     .job_name = o->job_name,
+                                                     .task_index = o->task_index,
+                                                     .worker_hosts = o->worker_hosts,
+                                                     .ps_hosts = o->ps_hosts,
+                                                     .hostfile = o->hostfile,
+                                                     .ps = o->ps },
+                              out);
+}
+
+int64_t mf_job_timeout_ns(const mf_strategy_options *o)
+{
+    return 1000000 * (o->timeout_ms > 0 ? o->timeout_ms : DEFAULT_TIMEOUT_MS);
+}
 
 /* What all must have in common: else bits, or worse, would differ. */
 static mf_status write_identity(const mf_strategy_call *call, mf_buf *out)
@@ -18,20 +37,20 @@ static mf_status write_identity(const mf_strategy_call *call, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-/* Everybody's name and address: those that train together, then the servers. */
-static mf_status list_tasks(const mf_strategy_call *call, mf_net_task *tasks,
+/* Everybody's name and address: those that compute together, then those of the role `others`. */
+static mf_status list_tasks(const mf_strategy_call *call, mf_role others, mf_net_task *tasks,
                             const char **addresses, int n)
 {
     const mf_cluster *c = call->cluster;
 
     for (int i = 0; i < n; i++) {
         const mf_cluster_task *t =
-            i < c->size ? mf_cluster_rank(c, i) : mf_cluster_find(c, MF_ROLE_PS, i - c->size);
+            i < c->size ? mf_cluster_rank(c, i) : mf_cluster_find(c, others, i - c->size);
 
         if (!t)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "the cluster lists %d tasks, but not all that training needs; give "
-                           "every task's address",
+                           "the cluster lists %d tasks, but not all that are needed; give every "
+                           "task's address",
                            c->n_tasks);
         tasks[i].name = mf_arena_printf(call->arena, "%s %d", mf_role_name(t->role), t->index);
         tasks[i].address = addresses[i] = t->address;
@@ -68,10 +87,11 @@ static mf_status choose_transport(const mf_strategy_call *call, const char *cons
     return mf_transport_choose(addresses, n, &o->transport);
 }
 
-mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out)
+mf_status mf_job_connect_with(const mf_strategy_call *call, mf_role others, const int *hub,
+                              mf_net **out)
 {
     const mf_cluster *c = call->cluster;
-    const int n = c->size + mf_cluster_count(c, MF_ROLE_PS);
+    const int n = c->size + mf_cluster_count(c, others);
     const int self = c->rank >= 0 ? c->rank : c->size + mf_cluster_self(c)->index;
     mf_net_task *tasks = MF_ARENA_ARRAY(call->arena, mf_net_task, n);
     const char **addresses = MF_ARENA_ARRAY(call->arena, const char *, n);
@@ -79,6 +99,8 @@ mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out)
                          .n_tasks = n,
                          .self = self,
                          .rendezvous = c->rendezvous,
+                         .star = hub != NULL,
+                         .hub = hub ? *hub : 0,
                          .timeout_ns = call->timeout_ns };
     mf_buf identity = { 0 };
     char *memory = NULL;
@@ -86,7 +108,7 @@ mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out)
 
     o.identity = identity.data;
     if (st == MF_OK)
-        st = list_tasks(call, tasks, addresses, n);
+        st = list_tasks(call, others, tasks, addresses, n);
     if (st == MF_OK)
         st = choose_transport(call, addresses, n, tasks[self].name, &o, &memory);
     if (st == MF_OK)
@@ -94,6 +116,11 @@ mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out)
     mf_free(memory);
     mf_buf_deinit(&identity);
     return st;
+}
+
+mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out)
+{
+    return mf_job_connect_with(call, MF_ROLE_PS, NULL, out);
 }
 
 static mf_status group_of(mf_net *net, const int *members, int n, uint32_t id, const char *how,

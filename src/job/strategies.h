@@ -44,6 +44,14 @@ MF_MUST mf_status mf_aggregation_read(const mf_options *o, int size, mf_aggregat
 /* INVALID_ARGUMENT: it is not for this model. */
 MF_MUST mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t);
 
+/* Which tasks there are, by what the options and the environment say. Owns: mf_cluster_free(). */
+MF_MUST mf_status mf_job_resolve(const mf_strategy_options *o, mf_cluster **out);
+/* How long somebody is waited for. */
+int64_t mf_job_timeout_ns(const mf_strategy_options *o);
+/* Those that compute together, by rank, then those of the role `others`, connected with each other;
+ * hub: only with this one (NULL: all with all). Owns: mf_net_close(). */
+MF_MUST mf_status mf_job_connect_with(const mf_strategy_call *call, mf_role others, const int *hub,
+                                      mf_net **out);
 /* All tasks connected with each other: those that train together first, by rank, then the parameter
  * servers. Owns: mf_net_close(). */
 MF_MUST mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out);

@@ -28,8 +28,6 @@ const mf_strategy_kind mf_strategies[] = {
     { 0 },
 };
 
-enum { DEFAULT_TIMEOUT_MS = 60000 };
-
 static void close_alone(mf_strategy *s)
 {
     mf_free(s);
@@ -63,16 +61,14 @@ static mf_status open_kind(const char *text, const mf_strategy_options *o,
                        "codecs are for sums between workers: leave --codec out, or use the "
                        "strategy multi_worker_mirrored instead of %s",
                        kind->name);
-    return kind->open(
-        &(mf_strategy_call){ .name = kind->name,
-                             .text = text,
-                             .settings = &settings,
-                             .o = o,
-                             .cluster = cluster,
-                             .timeout_ns =
-                                 1000000 * (o->timeout_ms > 0 ? o->timeout_ms : DEFAULT_TIMEOUT_MS),
-                             .arena = arena },
-        out);
+    return kind->open(&(mf_strategy_call){ .name = kind->name,
+                                           .text = text,
+                                           .settings = &settings,
+                                           .o = o,
+                                           .cluster = cluster,
+                                           .timeout_ns = mf_job_timeout_ns(o),
+                                           .arena = arena },
+                      out);
 }
 
 static const char *usual_for(const mf_cluster *cluster)
@@ -80,30 +76,42 @@ static const char *usual_for(const mf_cluster *cluster)
     return mf_cluster_count(cluster, MF_ROLE_PS) > 0 ? "parameter_server" : "multi_worker_mirrored";
 }
 
+static mf_status check_role(const mf_cluster *cluster)
+{
+    const mf_cluster_task *self = mf_cluster_self(cluster);
+
+    if (!self || mf_role_trains(self->role) || self->role == MF_ROLE_PS)
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "this process is %s %d, which has no part in a training: chief, worker and ps "
+                   "have%s",
+                   mf_role_name(self->role), self->index,
+                   self->role == MF_ROLE_MASTER
+                       ? "; masters hand out closures (docs/dispatch.md), so leave --masters out"
+                       : "");
+}
+
 mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
                            mf_strategy **out)
 {
     const mf_strategy_options none = { 0 }, *o = options ? options : &none;
-    const mf_cluster_request request = { .cluster = o->cluster,
-                                         .job_name = o->job_name,
-                                         .task_index = o->task_index,
-                                         .worker_hosts = o->worker_hosts,
-                                         .ps_hosts = o->ps_hosts,
-                                         .hostfile = o->hostfile,
-                                         .ps = o->ps };
     mf_cluster *cluster = NULL;
     mf_arena *arena;
     mf_status st;
 
     *out = NULL;
-    MF_TRY(mf_cluster_resolve(&request, &cluster));
+    MF_TRY(mf_job_resolve(o, &cluster));
     arena = mf_arena_new();
+    st = check_role(cluster);
+    if (st != MF_OK)
+        goto done;
     if (!arena)
         st = MF_NOMEM("a strategy");
     else if (!strategy && cluster->n_tasks <= 1 && !o->codec) /* which changes bits alone, too */
         st = open_alone(out);
     else
         st = open_kind(strategy ? strategy : usual_for(cluster), o, cluster, arena, out);
+done:
     mf_arena_free(arena);
     mf_cluster_free(cluster);
     return st;
