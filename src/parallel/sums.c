@@ -36,6 +36,7 @@ mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wan
     for (int i = 0; i < x->o.n_buckets; i++)
         x->buckets[i].ready = x->buckets[i].done = false;
     x->step = step;
+    x->begun_ns = x->computed_ns = mf_clock_ns();
     x->wants_stop = wants_stop;
     mf_shares_set(&x->shares, samples);
     if (st == MF_OK)
@@ -54,6 +55,16 @@ bool mf_sums_wants_stop(mf_sums *x)
     return stop;
 }
 
+int64_t mf_sums_computed_ns(mf_sums *x)
+{
+    int64_t ns;
+
+    pthread_mutex_lock(&x->lock);
+    ns = x->computed_ns - x->begun_ns;
+    pthread_mutex_unlock(&x->lock);
+    return ns;
+}
+
 int64_t mf_sums_plain_bytes(mf_sums *x)
 {
     const int n = x->o.group->size;
@@ -67,17 +78,22 @@ int64_t mf_sums_plain_bytes(mf_sums *x)
 
 /* ---- what codecs keep ---- */
 
-void mf_sums_restore(mf_sums *x, mf_extra_list *before)
+static void forget_layout(mf_sums *x)
 {
-    mf_extra_clear(&x->before);
-    x->before = *before;
-    *before = (mf_extra_list){ 0 };
-    for (int i = 0; i < x->o.n_buckets; i++) { /* it is laid out again, with what there was */
+    for (int i = 0; i < x->o.n_buckets; i++) {
         mf_coded_deinit(&x->buckets[i].coded);
         x->buckets[i].coded = (mf_coded){ 0 };
         mf_free(x->buckets[i].at);
         x->buckets[i].at = NULL;
     }
+}
+
+void mf_sums_restore(mf_sums *x, mf_extra_list *before)
+{
+    mf_extra_clear(&x->before);
+    x->before = *before;
+    *before = (mf_extra_list){ 0 };
+    forget_layout(x); /* it is laid out again, with what there was */
 }
 
 mf_status mf_sums_collect(mf_sums *x, mf_group *group, const mf_collective *call,
@@ -101,6 +117,7 @@ static mf_status sums_begin(mf_exchange *exchange, const mf_exchange_bucket *b,
     MF_TRY(b->concat ? mf_sums_pack_rows(x, k, values) : mf_sums_pack(x, k, values));
     pthread_mutex_lock(&x->lock);
     k->ready = true;
+    x->computed_ns = mf_clock_ns();
     pthread_cond_broadcast(&x->changed);
     pthread_mutex_unlock(&x->lock);
     return MF_OK;
@@ -303,6 +320,27 @@ static void *exchange_all(void *arg)
 
 static const mf_exchange_kind SUMS = { .begin = sums_begin, .end = sums_end };
 
+static mf_status take_shares(mf_sums *x, const int64_t *first)
+{
+    const int rank = x->o.group->rank;
+
+    x->base.first = first[rank];
+    x->base.count = first[rank + 1] - first[rank];
+    return mf_shares_init(&x->shares, x->o.group->size, x->o.shards, x->base.grain, first);
+}
+
+mf_status mf_sums_deal(mf_sums *x, const int64_t *first)
+{
+    mf_status st;
+
+    pthread_mutex_lock(&x->lock);
+    forget_layout(x);
+    mf_shares_deinit(&x->shares);
+    st = take_shares(x, first);
+    pthread_mutex_unlock(&x->lock);
+    return st;
+}
+
 mf_exchange *mf_sums_exchange(mf_sums *x)
 {
     return &x->base;
@@ -350,15 +388,12 @@ mf_status mf_sums_new(const mf_sums_options *o, mf_sums **out)
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->changed, NULL);
     x->buckets = mf_calloc(o->n_buckets, sizeof *x->buckets);
-    st = x->buckets ? mf_shares_init(&x->shares, o->group->size, o->shards, grain, o->first)
-                    : MF_NOMEM("an exchange");
+    x->base.grain = grain;
+    st = x->buckets ? take_shares(x, o->first) : MF_NOMEM("an exchange");
     if (st != MF_OK) {
         mf_sums_free(x);
         return st;
     }
-    x->base.grain = grain;
-    x->base.first = o->first[o->group->rank];
-    x->base.count = o->first[o->group->rank + 1] - x->base.first;
     if (pthread_create(&x->thread, NULL, exchange_all, x) != 0) {
         mf_sums_free(x);
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");

@@ -37,6 +37,8 @@ struct mf_sums {
     mf_error error; /* the exchange has failed for good; guarded by lock */
     int next; /* bucket; the thread's */
     int64_t step;
+    int64_t begun_ns, computed_ns; /* when the step began; when the last bucket was handed in;
+                                      guarded by lock */
     float factor; /* of our gradients, in this step */
     bool wants_stop;
     bool stop; /* guarded by lock */
