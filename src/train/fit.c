@@ -218,11 +218,12 @@ static mf_status one_step(fit *f)
     report.epoch = batch->epoch;
     report.samples = batch->whole;
     if (t->team)
-        MF_TRY(t->team->kind->end_step(t->team, &f->stop));
+        MF_TRY(t->team->kind->end_step(t->team, t->step, &f->stop));
     mf_iterator_position(f->it, &t->epoch, &t->first);
     if (f->ledger)
         check_ledger(f, add_to_ledger(f, batch));
-    return after_batch(f, &report);
+    MF_TRY(after_batch(f, &report));
+    return t->team ? mf_iterator_share(f->it, t->team->first_shard, t->team->n_shards) : MF_OK;
 }
 
 /* When everybody has something for a checkpoint, everybody knows when the chief makes one. */
@@ -289,7 +290,6 @@ static mf_status run(fit *f)
 
         if (!f->t->team)
             f->stop = wants_stop(f);
-
         if (st != MF_OK && !mf_hook_loop_forgives(&f->loop, st))
             return st;
     }
