@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cluster_options.h"
 
+#include "cli/job.h"
+
 mf_status mf_cluster_request_read(mf_args *args, mf_cluster_request *out)
 {
     int64_t ps = 0;
@@ -14,6 +16,30 @@ mf_status mf_cluster_request_read(mf_args *args, mf_cluster_request *out)
         .ps_hosts = mf_args_value(args, "ps-hosts"),
         .hostfile = mf_args_value(args, "hostfile"),
         .ps = (int)ps,
+    };
+    return MF_OK;
+}
+
+mf_status mf_connect_options_read(mf_args *args, mf_strategy_options *out)
+{
+    mf_cluster_request r;
+    double timeout = 0.0;
+
+    MF_TRY(mf_args_double(args, "timeout", &timeout));
+    MF_TRY(mf_cluster_request_read(args, &r));
+    *out = (mf_strategy_options){
+        .cluster = r.cluster,
+        .job_name = r.job_name,
+        .task_index = r.task_index,
+        .worker_hosts = r.worker_hosts,
+        .ps_hosts = r.ps_hosts,
+        .hostfile = r.hostfile,
+        .ps = r.ps,
+        .timeout_ms = (int64_t)(timeout * 1000.0),
+        .transport = mf_args_value(args, "transport"),
+        .tls_dir = mf_args_value(args, "tls-dir"),
+        .trusted_network = mf_args_has(args, "trusted-network"),
+        .insecure_any_peer = mf_args_has(args, "insecure-any-peer"),
     };
     return MF_OK;
 }

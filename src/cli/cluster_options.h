@@ -7,6 +7,8 @@
 #include "cli/command.h"
 #include "cluster/resolve.h"
 
+#include <meshflow/strategy.h>
+
 #define MF_CLUSTER_OPTIONS                                                                         \
     { "cluster", "JSON", "the tasks, as in TF_CONFIG's \"cluster\"; or a file with it", 0,         \
       false },                                                                                     \
@@ -17,6 +19,23 @@
     {                                                                                              \
         "hostfile", "FILE", "hosts and their slots, a line each: 'a slots=4'", 0, false            \
     }
+
+/* The same, and how its tasks talk. */
+#define MF_CONNECT_OPTIONS                                                                         \
+    { "timeout", "SECONDS", "nobody is waited for longer than this; a minute unless told", 0,      \
+      false },                                                                                     \
+        MF_CLUSTER_OPTIONS,                                                                        \
+        { "transport", "T",                                                                        \
+          "between tasks: local, grpc, ucx or mpi; by their addresses unless told", 0, false },    \
+        { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },             \
+        { "trusted-network", NULL, "ucx and mpi may go between hosts: they do not encrypt", 0,     \
+          false },                                                                                 \
+    {                                                                                              \
+        "insecure-any-peer", NULL, "between hosts without TLS: whoever comes is let in", 0, false  \
+    }
+
+/* What they say. Owns: strings are borrowed from args. Fails as a wrong call. */
+MF_MUST mf_status mf_connect_options_read(mf_args *args, mf_strategy_options *out);
 
 /* With `ps`: the option --ps N of the command, how many of an engine's processes are servers.
  * Owns: strings are borrowed from args. Fails as a wrong call. */

@@ -2,29 +2,14 @@
 /* cmd_graph_run.c - `meshflow graph run`: one session; first each target in its own run, then the
  * fetches together, as often as asked. */
 #include "base/clock.h"
-#include "cli/feed.h"
+#include "cli/fetches.h"
 #include "cli/restore.h"
-#include "cli/show.h"
-#include "formats/npz.h"
 
 #include <meshflow/session.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
-
-enum { JSON_VALUES = 1000 }; /* elements of a tensor that --json still lists */
-
-typedef struct strings {
-    char **s;
-    int64_t n, cap;
-} strings;
-
-typedef struct save {
-    int64_t fetch;
-    const char *path;
-} save;
 
 typedef struct job {
     mf_args *args;
@@ -32,77 +17,14 @@ typedef struct job {
     mf_session *session;
     mf_feeds feeds;
     mf_restore restore;
-    strings fetches; /* "node:port"; the first n_shown are printed, the rest only saved */
-    strings dirs;
-    int64_t n_shown;
-    save *saves;
-    int64_t n_saves, cap_saves;
+    mf_fetches fetches;
+    mf_strings dirs;
     mf_tensor **results;
     int64_t *ns; /* duration of each repetition */
     int64_t repeat, timeout_ms, threads;
 } job;
 
-/* Takes `s`; NULL means that there was no memory for it. */
-static mf_status add_string(strings *list, char *s)
-{
-    mf_status st =
-        s ? mf_grow(&list->s, &list->cap, list->n + 1, sizeof *list->s) : MF_NOMEM("arguments");
-
-    if (st == MF_OK)
-        list->s[list->n++] = s;
-    else
-        mf_free(s);
-    return st;
-}
-
-static void strings_deinit(strings *list)
-{
-    for (int64_t i = 0; i < list->n; i++)
-        mf_free(list->s[i]);
-    mf_free(list->s);
-}
-
 /* ---- arguments ---- */
-
-/* The place of this output among the fetches, added if it is new. */
-static mf_status add_fetch(job *j, const char *what, const char *text, int64_t *at)
-{
-    mf_output o;
-    const char *name;
-
-    MF_TRY(mf_cli_find_output(j->args, j->graph, what, text, &o));
-    name = mf_arena_printf(j->graph->arena, "%s:%d", o.node->name, o.port);
-    if (!name)
-        return MF_NOMEM("arguments");
-    for (*at = 0; *at < j->fetches.n; ++*at) {
-        if (strcmp(j->fetches.s[*at], name) == 0)
-            return MF_OK;
-    }
-    return add_string(&j->fetches, mf_strdup(name));
-}
-
-static mf_status read_fetches(job *j)
-{
-    const char *text;
-    int64_t at = 0, place;
-
-    while ((text = mf_args_next(j->args, "fetch", &at)) != NULL)
-        MF_TRY(add_fetch(j, "--fetch", text, &place));
-    j->n_shown = j->fetches.n;
-    for (at = 0; (text = mf_args_next(j->args, "save", &at)) != NULL;) {
-        const char *path;
-        char *name;
-        mf_status st;
-
-        MF_TRY(mf_args_pair(j->args, "save", text, &name, &path));
-        st = add_fetch(j, "--save", name, &place);
-        mf_free(name);
-        MF_TRY(st);
-        MF_TRY(mf_grow(&j->saves, &j->cap_saves, j->n_saves + 1, sizeof *j->saves));
-        j->saves[j->n_saves++] = (save){ place, path };
-    }
-    return MF_OK;
-}
 
 static mf_status check_targets(job *j)
 {
@@ -112,36 +34,11 @@ static mf_status check_targets(job *j)
 
     for (; (name = mf_args_next(j->args, "target", &at)) != NULL; n++)
         MF_TRY(mf_cli_find_node(j->args, j->graph, "--target", name, &node));
-    if (n > 0 || j->fetches.n > 0)
+    if (n > 0 || j->fetches.names.n > 0)
         return MF_OK;
     mf_cli_hint_fetches(j->args, j->graph);
     return mf_args_wrong(j->args, "nothing to run: name what to compute with --fetch NODE:PORT or "
                                   "what to run with --target NODE");
-}
-
-/* Ops may reach the working directory and where the named files are. */
-static mf_status read_dirs(job *j)
-{
-    const char *value;
-    int64_t at = 0;
-
-    MF_TRY(add_string(&j->dirs, mf_strdup(".")));
-    MF_TRY(add_string(&j->dirs, mf_path_dir(j->args->words[0])));
-    value = mf_args_value(j->args, "restore");
-    if (value)
-        MF_TRY(add_string(&j->dirs, mf_path_dir(value)));
-    while ((value = mf_args_next(j->args, "allow-dir", &at)) != NULL)
-        MF_TRY(add_string(&j->dirs, mf_strdup(value)));
-    for (at = 0; (value = mf_args_next(j->args, "feed", &at)) != NULL;) {
-        char *path = mf_feed_path(strchr(value, '=') + 1);
-        char *dir = path ? mf_path_dir(path) : mf_strdup(".");
-
-        mf_free(path);
-        MF_TRY(add_string(&j->dirs, dir));
-    }
-    for (int64_t i = 0; i < j->n_saves; i++)
-        MF_TRY(add_string(&j->dirs, mf_path_dir(j->saves[i].path)));
-    return MF_OK;
 }
 
 static mf_status read_args(job *j)
@@ -151,14 +48,14 @@ static mf_status read_args(job *j)
     MF_TRY(mf_args_int(j->args, "timeout", 1, INT32_MAX, &j->timeout_ms));
     MF_TRY(mf_args_int(j->args, "threads", 0, 4096, &j->threads));
     MF_TRY(mf_cli_load_graph(j->args, j->args->words[0], &j->graph));
-    MF_TRY(read_fetches(j));
+    MF_TRY(mf_fetches_read(j->args, j->graph, &j->fetches));
     MF_TRY(check_targets(j));
-    MF_TRY(mf_feeds_load(j->args, j->graph, &j->feeds));
-    j->results = mf_calloc(j->fetches.n, sizeof(mf_tensor *));
+    MF_TRY(mf_feeds_load(j->args, "feed", false, j->graph, &j->feeds));
+    j->results = mf_calloc(j->fetches.names.n, sizeof(mf_tensor *));
     j->ns = mf_calloc(j->repeat, sizeof *j->ns);
     if (!j->results || !j->ns)
         return MF_NOMEM("results");
-    return read_dirs(j);
+    return mf_fetches_dirs(j->args, &j->fetches, &j->dirs);
 }
 
 /* ---- running ---- */
@@ -169,13 +66,14 @@ static mf_status run_once(job *j, const char *target, const char *trace)
 
     return mf_session_run(j->session, &options, (const char *const *)j->feeds.names,
                           (const mf_tensor *const *)j->feeds.values, (int)j->feeds.n,
-                          (const char *const *)j->fetches.s, target ? 0 : (int)j->fetches.n,
-                          &target, target ? 1 : 0, j->results);
+                          (const char *const *)j->fetches.names.s,
+                          target ? 0 : (int)j->fetches.names.n, &target, target ? 1 : 0,
+                          j->results);
 }
 
 static mf_status run_targets(job *j)
 {
-    const char *trace = j->fetches.n == 0 ? mf_args_value(j->args, "trace") : NULL;
+    const char *trace = j->fetches.names.n == 0 ? mf_args_value(j->args, "trace") : NULL;
     const char *last = mf_args_value(j->args, "target"), *name;
     int64_t at = 0;
 
@@ -188,7 +86,7 @@ static mf_status run_fetches(job *j)
 {
     const char *trace = mf_args_value(j->args, "trace");
 
-    for (int64_t i = 0; j->fetches.n > 0 && i < j->repeat; i++) {
+    for (int64_t i = 0; j->fetches.names.n > 0 && i < j->repeat; i++) {
         const int64_t start = mf_clock_ns();
 
         MF_TRY(run_once(j, NULL, i == j->repeat - 1 ? trace : NULL));
@@ -238,18 +136,6 @@ static mf_status run_session(job *j)
 
 /* ---- results ---- */
 
-static mf_status save_results(const job *j)
-{
-    const char *all = mf_args_value(j->args, "save-all");
-
-    for (int64_t i = 0; i < j->n_saves; i++)
-        MF_TRY(mf_npy_save(j->results[j->saves[i].fetch], j->saves[i].path));
-    if (!all)
-        return MF_OK;
-    return mf_npz_write(all, (const char *const *)j->fetches.s,
-                        (const mf_tensor *const *)j->results, j->fetches.n, false);
-}
-
 static int by_value(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -267,17 +153,9 @@ static double median_seconds(const job *j) /* ns is sorted */
 static void print_text(job *j, mf_buf *out)
 {
     const int64_t first = j->ns[0];
-    char shape[MF_SHAPE_TEXT];
 
-    for (int64_t i = 0; i < j->n_shown; i++) {
-        const mf_tensor *t = j->results[i];
-
-        mf_buf_printf(out, "%s %s%s\n", j->fetches.s[i], mf_dtype_name(t->dtype),
-                      mf_shape_text(&t->shape, shape));
-        mf_show_text(t, out);
-        mf_buf_str(out, "\n");
-    }
-    if (j->repeat == 1 || j->fetches.n == 0)
+    mf_fetches_text(&j->fetches, j->results, out);
+    if (j->repeat == 1 || j->fetches.names.n == 0)
         return;
     qsort(j->ns, (size_t)j->repeat, sizeof *j->ns, by_value);
     mf_buf_printf(
@@ -285,34 +163,15 @@ static void print_text(job *j, mf_buf *out)
         (long long)j->repeat, median_seconds(j) * 1e3, (double)j->ns[0] / 1e6, (double)first / 1e6);
 }
 
-static void print_json_tensor(const char *name, const mf_tensor *t, mf_buf *out)
-{
-    mf_buf_str(out, "{\"name\":");
-    mf_buf_json(out, name, strlen(name));
-    mf_buf_printf(out, ",\"dtype\":\"%s\",\"shape\":[", mf_dtype_name(t->dtype));
-    for (int i = 0; i < t->shape.rank; i++)
-        mf_buf_printf(out, "%s%lld", i > 0 ? "," : "", (long long)t->shape.dims[i]);
-    mf_buf_str(out, "],\"values\":");
-    mf_show_json(t, JSON_VALUES, out);
-    if (mf_dtype_is_plain(t->dtype))
-        mf_buf_printf(
-            out, ",\"crc32\":%lu",
-            crc32_z(0, t->count > 0 ? t->data : NULL, (size_t)t->count * mf_dtype_cell(t->dtype)));
-    mf_buf_str(out, "}");
-}
-
 static void print_json(job *j, mf_buf *out)
 {
     const int64_t first = j->ns[0];
 
     qsort(j->ns, (size_t)j->repeat, sizeof *j->ns, by_value);
-    mf_buf_str(out, "{\"fetches\":[");
-    for (int64_t i = 0; i < j->n_shown; i++) {
-        mf_buf_str(out, i > 0 ? "," : "");
-        print_json_tensor(j->fetches.s[i], j->results[i], out);
-    }
-    mf_buf_printf(out, "],\"runs\":%lld,\"seconds\":%.9f,\"first_seconds\":%.9f}\n",
-                  (long long)(j->fetches.n > 0 ? j->repeat : 0), median_seconds(j),
+    mf_buf_str(out, "{\"fetches\":");
+    mf_fetches_json(&j->fetches, j->results, out);
+    mf_buf_printf(out, ",\"runs\":%lld,\"seconds\":%.9f,\"first_seconds\":%.9f}\n",
+                  (long long)(j->fetches.names.n > 0 ? j->repeat : 0), median_seconds(j),
                   (double)first / 1e9);
 }
 
@@ -336,7 +195,7 @@ static mf_status run_job(job *j)
 
     MF_TRY(read_args(j));
     MF_TRY(run_session(j));
-    MF_TRY(save_results(j));
+    MF_TRY(mf_fetches_save(j->args, &j->fetches, j->results));
     if (mf_args_has(j->args, "json"))
         print_json(j, &text);
     else
@@ -352,13 +211,12 @@ static mf_status graph_run(mf_args *args)
     if (st != MF_OK && mf_args_has(args, "json"))
         print_json_error(st);
     mf_session_free(j.session);
-    for (int64_t i = 0; j.results && i < j.fetches.n; i++)
+    for (int64_t i = 0; j.results && i < j.fetches.names.n; i++)
         mf_tensor_free(j.results[i]);
     mf_free(j.results);
     mf_free(j.ns);
-    mf_free(j.saves);
-    strings_deinit(&j.fetches);
-    strings_deinit(&j.dirs);
+    mf_fetches_deinit(&j.fetches);
+    mf_strings_deinit(&j.dirs);
     mf_feeds_deinit(&j.feeds);
     mf_restore_deinit(&j.restore);
     mf_graph_free(j.graph);
@@ -370,14 +228,12 @@ static const mf_option options[] = {
       "replace an output (NODE or NODE:PORT) by FILE.npy, FILE.npz:MEMBER, or values written like "
       "[[1,2],[3,4]]; in every run",
       0, true },
-    { "fetch", "NODE:PORT", "compute and print this output", 0, true },
+    MF_FETCH_OPTIONS,
     { "target", "NODE", "run this node, before the fetches and in a run of its own", 0, true },
     { "restore", "CHECKPOINT",
       "first set the graph's variables from this TensorFlow checkpoint, the beginning of "
       "CHECKPOINT.index; variables it lacks stay uninitialised",
       0, false },
-    { "save", "NODE:PORT=FILE", "compute this output and write it as FILE.npy", 0, true },
-    { "save-all", "FILE", "write all fetched outputs into one FILE.npz", 0, false },
     { "threads", "N", "threads to use; 0, the default: one per core. Results do not depend on it",
       0, false },
     { "disable", "PASS,...", "leave out passes; `meshflow graph optimize --list` names them", 0,

@@ -67,6 +67,7 @@ static mf_status read_options(mf_args *args, mf_launch *l, int64_t *port)
     add_tasks(l, MF_ROLE_WORKER, workers);
     add_tasks(l, MF_ROLE_PS, ps);
     add_tasks(l, MF_ROLE_MASTER, masters);
+    l->masters = masters > 0;
     l->threads = threads_of_each(workers);
     l->grace_ns = grace * 1000000000;
     l->max_restarts = (int)restarts;
@@ -127,7 +128,9 @@ done:
 static const mf_option options[] = {
     { "workers", "N", "workers to start; 1 unless told. Worker 0 is the chief", 0, false },
     { "ps", "N", "parameter servers; 0 unless told", 0, false },
-    { "masters", "N", "masters; 0 unless told", 0, false },
+    { "masters", "N",
+      "masters, which hand out work (graph map); 0 unless told. Those after the first only wait", 0,
+      false },
     { "port", "BASE", "use the ports from BASE on; free ones are found unless told", 0, false },
     { "grace", "SECONDS", "between telling tasks to end and killing them; 10 unless told", 0,
       false },
@@ -136,8 +139,10 @@ static const mf_option options[] = {
     { "log-dir", "DIR", "write outputs to DIR/worker-0.out, DIR/worker-0.err, ... as well", 0,
       false },
     { "no-prefix", NULL, "do not put the task before its lines", 0, false },
-    { "json", NULL, "standard output is the chief's alone; others' goes to standard error", 0,
-      false },
+    { "json", NULL,
+      "standard output is the chief's, or master 0's, alone; others' goes to standard "
+      "error",
+      0, false },
     { 0 },
 };
 
@@ -153,6 +158,8 @@ const mf_command mf_command_launch = {
         "with --max-restarts it is started again first. Parameter servers that stay when all "
         "others have ended well are told to end after --grace seconds. SIGINT and SIGTERM are "
         "passed on; a second one kills. Tasks never outlive the launcher.\n\n"
+        "With --masters the masters decide: a worker that fails does not end the job, and is not "
+        "started again; when the masters have ended, all others are told to.\n\n"
         "Every task gets its part of the cores (MESHFLOW_THREADS), unless MESHFLOW_THREADS or "
         "OMP_NUM_THREADS is set. MESHFLOW_RESTARTS counts its restarts.\n\n"
         "Exit status: that of the first task that failed, 128 and the number of the signal if one "
@@ -161,7 +168,10 @@ const mf_command mf_command_launch = {
     .examples =
         (const char *const[]){
             "meshflow launch --workers 3 -- train --model mlp --data fashion-mnist",
-            "meshflow launch --workers 2 --ps 1 --log-dir logs -- python3 train.py", NULL },
+            "meshflow launch --workers 2 --ps 1 --log-dir logs -- python3 train.py",
+            "meshflow launch --masters 1 --workers 3 -- graph map model.pb --rows x=x.npy --save "
+            "y:0=y.npy",
+            NULL },
     .min_args = 1,
     .max_args = -1,
     .run = launch_run,

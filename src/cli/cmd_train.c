@@ -233,37 +233,15 @@ static mf_status write_identity(const mf_job *job, mf_args *args, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-static mf_status read_cluster(mf_args *args, mf_strategy_options *o)
-{
-    mf_cluster_request r;
-
-    MF_TRY(mf_cluster_request_read(args, &r));
-    o->cluster = r.cluster;
-    o->job_name = r.job_name;
-    o->task_index = r.task_index;
-    o->worker_hosts = r.worker_hosts;
-    o->ps_hosts = r.ps_hosts;
-    o->hostfile = r.hostfile;
-    o->ps = r.ps;
-    return MF_OK;
-}
-
 static mf_status open_strategy(mf_job *job, mf_args *args)
 {
-    mf_strategy_options o = { 0 };
-    double timeout = 0.0;
+    mf_strategy_options o;
     mf_buf identity = { 0 };
     mf_status st;
 
-    MF_TRY(mf_args_double(args, "timeout", &timeout));
-    MF_TRY(read_cluster(args, &o));
+    MF_TRY(mf_connect_options_read(args, &o));
     st = write_identity(job, args, &identity);
     o.identity = identity.data;
-    o.timeout_ms = (int64_t)(timeout * 1000.0);
-    o.transport = mf_args_value(args, "transport");
-    o.tls_dir = mf_args_value(args, "tls-dir");
-    o.trusted_network = mf_args_has(args, "trusted-network");
-    o.insecure_any_peer = mf_args_has(args, "insecure-any-peer");
     o.codec = mf_args_value(args, "codec");
     if (st == MF_OK)
         st = mf_strategy_open(mf_args_value(args, "strategy"), &o, &job->strategy);
@@ -356,16 +334,9 @@ static const mf_option options[] = {
       false },
     { "codec", "RULES", "send gradients in fewer bytes: 'fp16', 'top_k ratio=0.01'; docs/codecs.md",
       0, false },
-    { "timeout", "SECONDS", "nobody is waited for longer than this; a minute unless told", 0,
-      false },
-    MF_CLUSTER_OPTIONS,
+    MF_CONNECT_OPTIONS,
     { "ps", "N", "of an engine's processes, so many are parameter servers: the last ones", 0,
       false },
-    { "transport", "T", "between tasks: local, grpc, ucx or mpi; by their addresses unless told", 0,
-      false },
-    { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },
-    { "trusted-network", NULL, "ucx and mpi may go between hosts: they do not encrypt", 0, false },
-    { "insecure-any-peer", NULL, "between hosts without TLS: whoever comes is let in", 0, false },
     { "no-test", NULL, "leave out the test at the end", 0, false },
     { "quiet", NULL, "say nothing on the way", 'q', false },
     { 0 },

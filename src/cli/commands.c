@@ -19,6 +19,7 @@
     X(audit) \
     X(events_show) \
     X(graph_run) \
+    X(graph_map) \
     X(graph_print) \
     X(graph_dot) \
     X(graph_check) \

@@ -7,6 +7,7 @@
 #include "formats/npz.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,7 +124,17 @@ static const char *numpy_name(mf_dtype dtype)
                                    : mf_dtype_name(dtype);
 }
 
-static mf_status check_feed(mf_args *args, const char *name, mf_output to, const mf_tensor *t)
+static bool fits(const mf_shape *declared, bool cut, const mf_tensor *t)
+{
+    mf_shape whole = *declared;
+
+    if (cut && whole.rank > 0 && t->shape.rank > 0)
+        whole.dims[0] = t->shape.dims[0];
+    return mf_shape_compatible(&whole, &t->shape);
+}
+
+static mf_status check_feed(mf_args *args, const char *option, bool cut, const char *name,
+                            mf_output to, const mf_tensor *t)
 {
     const mf_dtype type = mf_type_base(to.node->out_types[to.port]);
     const mf_shape *declared = mf_node_shape(to.node, "shape");
@@ -132,45 +143,49 @@ static mf_status check_feed(mf_args *args, const char *name, mf_output to, const
     if (t->dtype != type) {
         if (mf_dtype_is_plain(type))
             mf_args_hint(args, "convert it: numpy.save(path, x.astype('%s'))", numpy_name(type));
-        return MF_FAIL(MF_INVALID_ARGUMENT, "--feed %.200s: the value is %s, but '%.200s' is %s",
-                       name, mf_dtype_name(t->dtype), to.node->name, mf_dtype_name(type));
+        return MF_FAIL(MF_INVALID_ARGUMENT, "--%s %.200s: the value is %s, but '%.200s' is %s",
+                       option, name, mf_dtype_name(t->dtype), to.node->name, mf_dtype_name(type));
     }
     /* Old graphs say [] for "any shape". */
     if (strncmp(to.node->op_name, "Placeholder", 11) == 0 && declared->rank > 0 &&
-        !mf_shape_compatible(declared, &t->shape))
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "--feed %.200s: the value has shape %s, but '%.200s' has shape %s", name,
-                       mf_shape_text(&t->shape, a), to.node->name, mf_shape_text(declared, b));
+        !fits(declared, cut, t))
+        return MF_FAIL(
+            MF_INVALID_ARGUMENT, "--%s %.200s: the value has shape %s, but '%.200s' has shape %s",
+            option, name, mf_shape_text(&t->shape, a), to.node->name, mf_shape_text(declared, b));
     return MF_OK;
 }
 
-static mf_status load_one(mf_args *args, const mf_graph *graph, const char *given, mf_feeds *f)
+static mf_status load_one(mf_args *args, const char *option, bool cut, const mf_graph *graph,
+                          const char *given, mf_feeds *f)
 {
+    char what[64];
     const char *text;
     mf_output to;
     char *name;
 
     MF_TRY(mf_grow(&f->names, &f->cap_names, f->n + 1, sizeof *f->names));
     MF_TRY(mf_grow(&f->values, &f->cap_values, f->n + 1, sizeof(mf_tensor *)));
-    MF_TRY(mf_args_pair(args, "feed", given, &name, &text));
+    MF_TRY(mf_args_pair(args, option, given, &name, &text));
     f->names[f->n] = name;
     f->values[f->n] = mf_calloc(1, sizeof(mf_tensor));
     f->n++;
     if (!f->values[f->n - 1])
         return MF_NOMEM("a feed");
-    MF_TRY(mf_cli_find_output(args, graph, "--feed", name, &to));
+    (void)snprintf(what, sizeof what, "--%s", option);
+    MF_TRY(mf_cli_find_output(args, graph, what, name, &to));
     MF_TRY(load_value(args, name, text, mf_type_base(to.node->out_types[to.port]),
                       f->values[f->n - 1]));
-    return check_feed(args, name, to, f->values[f->n - 1]);
+    return check_feed(args, option, cut, name, to, f->values[f->n - 1]);
 }
 
-mf_status mf_feeds_load(mf_args *args, const mf_graph *graph, mf_feeds *out)
+mf_status mf_feeds_load(mf_args *args, const char *option, bool cut, const mf_graph *graph,
+                        mf_feeds *out)
 {
     const char *given;
     int64_t at = 0;
 
-    while ((given = mf_args_next(args, "feed", &at)) != NULL)
-        MF_TRY(load_one(args, graph, given, out));
+    while ((given = mf_args_next(args, option, &at)) != NULL)
+        MF_TRY(load_one(args, option, cut, graph, given, out));
     return MF_OK;
 }
 

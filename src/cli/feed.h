@@ -12,10 +12,11 @@ typedef struct mf_feeds {
     int64_t n, cap_names, cap_values;
 } mf_feeds;
 
-/* All --feed options: NAME=FILE.npy, NAME=FILE.npz (member NAME), NAME=FILE.npz:MEMBER, or
+/* All values of an option: NAME=FILE.npy, NAME=FILE.npz (member NAME), NAME=FILE.npz:MEMBER, or
  * NAME=VALUES, as mf_show_parse() reads them. Checked against the type and shape the graph
- * declares. */
-MF_MUST mf_status mf_feeds_load(mf_args *args, const mf_graph *graph, mf_feeds *out);
+ * declares; cut: they are fed some rows at a time, so the first dimension may be another. */
+MF_MUST mf_status mf_feeds_load(mf_args *args, const char *option, bool cut, const mf_graph *graph,
+                                mf_feeds *out);
 void mf_feeds_deinit(mf_feeds *feeds);
 
 /* The directory part of a path, "." when it has none. Owns: free with mf_free(); NULL: no memory.

@@ -33,6 +33,7 @@ typedef struct mf_launched {
 typedef struct mf_launch {
     mf_launched *tasks;
     int n;
+    bool masters; /* there are some */
     const char *const *command; /* ended by NULL */
     const char *program; /* what is executed: a path, or a name to look for */
     const char *log_dir; /* NULL */
@@ -41,6 +42,12 @@ typedef struct mf_launch {
     int64_t grace_ns;
     bool no_prefix, json;
 } mf_launch;
+
+/* The job ends with these, and the others follow: masters; without them, all but servers. */
+static inline bool mf_launch_leads(const mf_launch *l, const mf_launched *t)
+{
+    return l->masters ? t->role == MF_ROLE_MASTER : t->role != MF_ROLE_PS;
+}
 
 /* ---- launch_start.c ---- */
 

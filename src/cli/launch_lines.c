@@ -38,7 +38,7 @@ static void make_prefix(const mf_launch *l, const mf_launched *t, int fd, char *
 /* With --json our standard output is the chief's alone, as it is. */
 static void direct(const mf_launch *l, mf_launched *t)
 {
-    const bool chief = t->index == 0 && t->role == MF_ROLE_WORKER;
+    const bool chief = t->index == 0 && t->role == (l->masters ? MF_ROLE_MASTER : MF_ROLE_WORKER);
 
     t->out.to = l->json && !chief ? 2 : 1;
     t->err.to = 2;

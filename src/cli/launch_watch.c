@@ -74,10 +74,10 @@ static void kill_all(watch *w)
     w->phase = KILLING;
 }
 
-static bool runs(const mf_launch *l, bool servers)
+static bool runs(const mf_launch *l, bool followers)
 {
     for (int i = 0; i < l->n; i++) {
-        if (!l->tasks[i].done && (servers || l->tasks[i].role != MF_ROLE_PS))
+        if (!l->tasks[i].done && (followers || mf_launch_leads(l, &l->tasks[i])))
             return true;
     }
     return false;
@@ -112,10 +112,14 @@ static void failed(watch *w, mf_launched *t, const siginfo_t *info)
     const bool exited = info->si_code == CLD_EXITED;
     char how[96];
 
-    /* A server that ended because it was told to has done its part. */
-    if (t->role == MF_ROLE_PS && w->told && !exited && info->si_status == w->told)
+    /* A follower that ended because it was told to has done its part. */
+    if (!mf_launch_leads(w->l, t) && w->told && !exited && info->si_status == w->told)
         return;
     describe(info, how, sizeof how);
+    if (w->l->masters && t->role != MF_ROLE_MASTER) {
+        say("%s %s: it is the masters' matter", t->name, how);
+        return;
+    }
     if (try_again(w, t, how)) {
         t->done = false;
         return;
@@ -173,7 +177,9 @@ static void look_at_clock(watch *w)
 
         if (!t->done)
             say("%s %s after %.3g s: it is %s", t->name,
-                w->phase == LEAVING ? "has not followed the workers" : "has not ended",
+                w->phase == STOPPING ? "has not ended"
+                : w->l->masters      ? "has not followed the masters"
+                                     : "has not followed the workers",
                 (double)w->l->grace_ns * 1e-9, w->phase == LEAVING ? "told to end" : "killed");
     }
     if (w->phase == LEAVING)

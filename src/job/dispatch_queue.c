@@ -461,10 +461,12 @@ mf_status mf_dispatch_join(mf_dispatch *d, int64_t timeout_ms)
 void mf_dispatch_cancel(mf_dispatch *d)
 {
     mf_master *m = d->master;
+    mf_error before;
     mf_status st;
 
     if (!m)
         return;
+    mf_error_save(MF_OK, &before); /* who cancels may have a reason to tell */
     pthread_mutex_lock(&m->lock);
     st = MF_FAIL(MF_CANCELLED, "the call was cancelled");
     mf_calls_fail(&m->queue, st);
@@ -478,4 +480,5 @@ void mf_dispatch_cancel(mf_dispatch *d)
         }
     }
     pthread_mutex_unlock(&m->lock);
+    (void)mf_error_restore(&before);
 }

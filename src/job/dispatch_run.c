@@ -124,6 +124,13 @@ static mf_status run(mf_call_runner *r, const mf_call *call, mf_tensor **values,
                         call->n_feeds, call->fetches, call->n_fetches, call->targets,
                         call->n_targets, values);
     *ns = mf_clock_ns() - begin;
+    for (int i = 0; st == MF_OK && i < call->n_fetches; i++) {
+        const mf_dtype type = values[i]->dtype;
+
+        if (!mf_dtype_is_plain(type) && type != MF_DTYPE_STRING)
+            st = MF_FAIL(MF_UNIMPLEMENTED, "'%.200s' is of type %s, which stays with its worker",
+                         call->fetches[i], mf_dtype_name(type));
+    }
     return st;
 }
 

@@ -17,32 +17,47 @@ typedef struct worker {
     int n_threads, slots;
     bool over;
     pthread_mutex_t lock; /* below */
-    mf_error failure; /* the first of a thread */
+    mf_error failure; /* the first */
     int64_t done; /* calls */
     int64_t ns; /* spent on them by all threads */
 } worker;
 
-static mf_status send_message(worker *w, mf_dispatch_message what, const void *data, size_t size)
+/* Something went wrong. It is looked at when all that the master has said is read: it may have said
+ * that it is over, and left. */
+static void note_failure(worker *w, mf_status st)
 {
-    return mf_dispatch_send(w->d->net, w->d->hub, what, data, size, w->d->timeout_ns);
+    pthread_mutex_lock(&w->lock);
+    if (w->failure.status == MF_OK)
+        mf_error_save(st, &w->failure);
+    pthread_mutex_unlock(&w->lock);
+    mf_mailbox_wake(&w->box);
+}
+
+static void send_message(worker *w, mf_dispatch_message what, const void *data, size_t size)
+{
+    const mf_status st = mf_dispatch_send(w->d->net, w->d->hub, what, data, size, w->d->timeout_ns);
+
+    if (st != MF_OK)
+        note_failure(w, st);
 }
 
 /* ---- running calls ---- */
 
-static mf_status run_call(worker *w, const mf_mail *mail)
+static void run_call(worker *w, const mf_mail *mail)
 {
     const int64_t begin = mf_clock_ns();
     mf_buf result = { 0 };
-    mf_status st = mf_call_runner_run(w->runner, mail->data, mail->frame.size, &result);
+    const mf_status st = mf_call_runner_run(w->runner, mail->data, mail->frame.size, &result);
 
     pthread_mutex_lock(&w->lock);
     w->done++;
     w->ns += mf_clock_ns() - begin;
     pthread_mutex_unlock(&w->lock);
     if (st == MF_OK)
-        st = send_message(w, MF_DISPATCH_RESULT, result.data, result.len);
+        send_message(w, MF_DISPATCH_RESULT, result.data, result.len);
+    else
+        note_failure(w, st);
     mf_buf_deinit(&result);
-    return st;
 }
 
 static void *thread_main(void *arg)
@@ -51,16 +66,8 @@ static void *thread_main(void *arg)
     mf_mail *mail;
 
     while ((mail = mf_mailbox_take(&w->calls, 0)) != NULL) {
-        const mf_status st = run_call(w, mail);
-
+        run_call(w, mail);
         mf_mail_free(mail);
-        if (st == MF_OK)
-            continue;
-        pthread_mutex_lock(&w->lock);
-        if (w->failure.status == MF_OK)
-            mf_error_save(st, &w->failure);
-        pthread_mutex_unlock(&w->lock);
-        mf_mailbox_wake(&w->box);
     }
     return NULL;
 }
@@ -106,12 +113,27 @@ static mf_status look_around(worker *w, int64_t heard)
     pthread_mutex_lock(&w->lock);
     st = w->failure.status == MF_OK ? MF_OK : mf_error_restore(&w->failure);
     pthread_mutex_unlock(&w->lock);
-    MF_TRY(mf_net_check_task(w->d->net, w->d->hub)); /* that would be why sending failed */
+    if (st == MF_OK || st == MF_UNAVAILABLE) /* that would be why sending failed */
+        MF_TRY(mf_net_check_task(w->d->net, w->d->hub));
     MF_TRY(st);
     if (silent > w->d->timeout_ns)
         return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s has said nothing for %.1f s",
                        mf_net_name(w->d->net, w->d->hub), (double)silent * 1e-9);
     return MF_OK;
+}
+
+/* What the master says next; NULL: nothing for now. Fails: it will say nothing more. */
+static mf_status next_mail(worker *w, int64_t until_ns, int64_t heard, mf_mail **out)
+{
+    mf_status st;
+
+    *out = mf_mailbox_take(&w->box, until_ns);
+    if (*out)
+        return MF_OK;
+    st = look_around(w, heard);
+    if (st != MF_OK) /* its last word may have come meanwhile */
+        *out = mf_mailbox_take(&w->box, mf_clock_ns());
+    return *out ? MF_OK : st;
 }
 
 static mf_status attend(worker *w)
@@ -120,13 +142,15 @@ static mf_status attend(worker *w)
     int64_t heard = mf_clock_ns(), ping_at = heard + every;
 
     while (!w->over) {
-        mf_mail *mail = mf_mailbox_take(&w->box, ping_at);
+        mf_mail *mail;
 
-        if (mail)
+        MF_TRY(next_mail(w, ping_at, heard, &mail));
+        if (mail) {
             heard = mf_clock_ns();
-        MF_TRY(mail ? take_mail(w, mail) : look_around(w, heard));
+            MF_TRY(take_mail(w, mail));
+        }
         if (mf_clock_ns() >= ping_at) {
-            MF_TRY(send_message(w, MF_DISPATCH_PING, NULL, 0));
+            send_message(w, MF_DISPATCH_PING, NULL, 0);
             ping_at = mf_clock_ns() + every;
         }
     }
@@ -143,10 +167,10 @@ static void wake(void *ctx)
 static mf_status say_ready(worker *w)
 {
     mf_buf text = { 0 };
-    mf_status st = mf_ready_encode(w->slots, &text);
+    const mf_status st = mf_ready_encode(w->slots, &text);
 
     if (st == MF_OK)
-        st = send_message(w, MF_DISPATCH_READY, text.data, text.len);
+        send_message(w, MF_DISPATCH_READY, text.data, text.len);
     mf_buf_deinit(&text);
     return st;
 }

@@ -82,7 +82,7 @@ mf_status mf_answer_encode(const mf_answer *result, mf_buf *out)
                          : MF_NOMEM("a result");
 
     m.id = result->id;
-    m.status = result->status;
+    m.status = (int32_t)result->status;
     if (result->message)
         m.message =
             (ProtobufCBinaryData){ strlen(result->message), (uint8_t *)(uintptr_t)result->message };

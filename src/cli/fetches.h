@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fetches.h - what of a graph is computed, printed and saved: --fetch, --save, --save-all. */
+#ifndef MF_CLI_FETCHES_H
+#define MF_CLI_FETCHES_H
+
+#include "cli/feed.h"
+
+typedef struct mf_strings {
+    char **s;
+    int64_t n, cap;
+} mf_strings;
+
+void mf_strings_deinit(mf_strings *list);
+
+typedef struct mf_save {
+    int64_t fetch; /* which of them */
+    const char *path;
+} mf_save;
+
+typedef struct mf_fetches {
+    mf_strings names; /* "node:port"; the first n_shown are printed, the rest only saved */
+    int64_t n_shown;
+    mf_save *saves;
+    int64_t n_saves, cap_saves;
+} mf_fetches;
+
+/* Rows of a table of options. */
+#define MF_FETCH_OPTIONS                                                                           \
+    { "fetch", "NODE:PORT", "compute and print this output", 0, true },                            \
+        { "save", "NODE:PORT=FILE", "compute this output and write it as FILE.npy", 0, true },     \
+    {                                                                                              \
+        "save-all", "FILE", "write all fetched outputs into one FILE.npz", 0, false                \
+    }
+
+/* Fails as a wrong call, with a hint. Owns: mf_fetches_deinit(), also after a failure. */
+MF_MUST mf_status mf_fetches_read(mf_args *args, mf_graph *graph, mf_fetches *out);
+void mf_fetches_deinit(mf_fetches *f);
+/* Where the graph's ops may read and write: the working directory, those of the files that are
+ * named, and --allow-dir. */
+MF_MUST mf_status mf_fetches_dirs(mf_args *args, const mf_fetches *f, mf_strings *out);
+
+/* results: one for each name. */
+MF_MUST mf_status mf_fetches_save(const mf_args *args, const mf_fetches *f,
+                                  mf_tensor *const *results);
+void mf_fetches_text(const mf_fetches *f, mf_tensor *const *results, mf_buf *out);
+void mf_fetches_json(const mf_fetches *f, mf_tensor *const *results, mf_buf *out);
+
+#endif
