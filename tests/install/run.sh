@@ -49,6 +49,17 @@ five_steps()
         [ "$(wc -l <../../examples/fashion.c)" -le 60 ]
 }
 
+# Alone, and with the workers of a cluster.
+# shellcheck disable=SC2046
+closures()
+{
+    gcc -Wall -Wextra -Werror ../../examples/closures.c -o "$work/closures" $(flags --cflags --libs) &&
+        [ "$(LD_LIBRARY_PATH=$at/lib "$work/closures")" = "0^2 + ... + 99^2 = 328350" ] &&
+        [ "$(LD_LIBRARY_PATH=$at/lib "$at/bin/meshflow" launch --masters 1 --workers 3 --json -- \
+            "$work/closures")" = "0^2 + ... + 99^2 = 328350" ] &&
+        [ "$(wc -l <../../examples/closures.c)" -le 60 ]
+}
+
 # shellcheck disable=SC2046
 static_by_pkg_config()
 {
@@ -78,6 +89,7 @@ headers_stand_alone() # c or c++
 check "install into a directory" install_and_move
 check "pkg-config, shared library" shared_by_pkg_config
 check "the five steps in C, in at most 60 lines" five_steps
+check "closures go to workers and results come back" closures
 check "pkg-config, static library" static_by_pkg_config
 check "CMake package" cmake_package
 check "the shared library exports mf_ names only" only_our_names
