@@ -262,19 +262,14 @@ const mf_inbox_kind mf_net_inbox = {
 static mf_status why_closed(mf_net *n, int to, mf_status st)
 {
     const int64_t until = mf_clock_ns() + 200000000;
-    const mf_peer *p = &n->peers[to];
+    mf_status why;
 
     pthread_mutex_lock(&n->lock);
-    while (n->trouble.status == MF_OK && !p->gone && mf_clock_ns() < until)
+    while (n->trouble.status == MF_OK && !n->peers[to].gone && mf_clock_ns() < until)
         (void)mf_cond_wait_until(&n->changed, &n->lock, until);
-    if (n->trouble.status != MF_OK)
-        st = mf_error_restore(&n->trouble);
-    else if (p->left)
-        st = MF_FAIL(MF_UNAVAILABLE, "%s has left", p->name);
-    else if (p->gone)
-        st = mf_error_restore(&p->why);
+    why = mf_net_why_not(n, to);
     pthread_mutex_unlock(&n->lock);
-    return st;
+    return why == MF_OK ? st : why;
 }
 
 mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, int64_t deadline_ns)

@@ -94,6 +94,8 @@ void mf_net_forget(mf_net *n, uint32_t group);
 
 /* With the lock held: the thread's error becomes that of all who wait here. */
 void mf_net_note_trouble(mf_net *n, mf_status st);
+/* The same: MF_OK as long as nothing is wrong with this task, or with all. */
+MF_MUST mf_status mf_net_why_not(const mf_net *n, int task);
 /* Without it: those who wait elsewhere shall look around. */
 void mf_net_tell_watches(mf_net *n);
 /* With the lock held, which is let go meanwhile: tell those who asked that we wait for `task`.

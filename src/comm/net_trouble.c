@@ -68,18 +68,23 @@ mf_status mf_net_check(mf_net *n)
     return st;
 }
 
-mf_status mf_net_check_task(mf_net *n, int task)
+mf_status mf_net_why_not(const mf_net *n, int task)
 {
     const mf_peer *p = &n->peers[task];
-    mf_status st = MF_OK;
+
+    if (n->trouble.status != MF_OK)
+        return mf_error_restore(&n->trouble);
+    if (p->left)
+        return MF_FAIL(MF_UNAVAILABLE, "%s has left", p->name);
+    return p->gone ? mf_error_restore(&p->why) : MF_OK;
+}
+
+mf_status mf_net_check_task(mf_net *n, int task)
+{
+    mf_status st;
 
     pthread_mutex_lock(&n->lock);
-    if (n->trouble.status != MF_OK)
-        st = mf_error_restore(&n->trouble);
-    else if (p->left)
-        st = MF_FAIL(MF_UNAVAILABLE, "%s has left", p->name);
-    else if (p->gone)
-        st = mf_error_restore(&p->why);
+    st = mf_net_why_not(n, task);
     pthread_mutex_unlock(&n->lock);
     return st;
 }
