@@ -336,15 +336,20 @@ static mf_status wait_for_room(mf_master *m)
 /* With the lock held: to the queue that it belongs to. */
 static mf_status enqueue(mf_master *m, mf_future *f)
 {
-    const mf_agent *a = f->only >= 0 ? &m->agents[f->only] : NULL;
+    mf_calls *q = &m->queue;
 
     MF_TRY(wait_for_room(m));
-    if (a && a->done.lost)
-        return MF_FAIL(MF_UNAVAILABLE, "%s is lost", a->done.name);
+    if (f->only >= 0) {
+        mf_agent *a = &m->agents[f->only];
+
+        if (a->done.lost)
+            return MF_FAIL(MF_UNAVAILABLE, "%s is lost", a->done.name);
+        q = &a->pinned;
+    }
     f->id = ++m->next_id;
     f->refs++;
     m->unfinished++;
-    mf_calls_push(f->only >= 0 ? &m->agents[f->only].pinned : &m->queue, f);
+    mf_calls_push(q, f);
     return MF_OK;
 }
 
@@ -421,7 +426,7 @@ mf_status mf_dispatch_run_on_all(mf_dispatch *d, const mf_closure *c, const mf_t
         if (st != MF_OK && !is_lost(d->master, w))
             mf_error_save(st, &first);
     }
-    for (int w = 0; futures && w < n; w++) {
+    for (int w = 0; futures && results && w < n; w++) {
         const mf_status st = futures[w] ? mf_future_wait(futures[w], -1, results) : MF_OK;
 
         if (st != MF_OK && first.status == MF_OK && !is_lost(d->master, w))

@@ -16,8 +16,8 @@ static const mf_codec_kind none = {
 };
 
 const mf_codec_kind *const mf_codec_kinds[] = {
-    &none, &mf_codec_fp16, &mf_codec_bf16, &mf_codec_int8, &mf_codec_top_k, &mf_codec_power_sgd,
-    NULL
+    &none,          &mf_codec_lossless, &mf_codec_fp16,      &mf_codec_bf16,
+    &mf_codec_int8, &mf_codec_top_k,    &mf_codec_power_sgd, NULL
 };
 
 static mf_status unknown(const char *name)
@@ -49,35 +49,66 @@ mf_status mf_codec_parse(const char *text, mf_arena *arena, mf_codec *out)
 
 /* ---- messages ---- */
 
-enum { SUM = 4 }; /* bytes of the checksum */
+enum { SUM = 4, LENGTH = 4 }; /* bytes of the checksum, and of a length that is not known */
+
+static int64_t before(const mf_codec *c)
+{
+    return c->kind->pack ? LENGTH : 0;
+}
 
 int64_t mf_codec_bytes(const mf_codec *c, const mf_codec_item *item)
 {
-    return c->kind->bytes(c, item) + SUM;
+    return before(c) + c->kind->bytes(c, item) + SUM;
 }
 
-void mf_codec_encode(const mf_codec *c, const mf_codec_item *item, float *values, float *memory,
-                     uint8_t *out)
+int64_t mf_codec_encode(const mf_codec *c, const mf_codec_item *item, float *values, float *memory,
+                        uint8_t *out)
 {
-    const size_t n = (size_t)c->kind->bytes(c, item);
-    uint32_t sum;
+    const int64_t head = before(c);
+    int64_t n = c->kind->bytes(c, item);
+    uint32_t sum, length;
 
-    c->kind->encode(c, item, values, memory, out);
-    sum = mf_crc32c(0, out, n);
-    memcpy(out + n, &sum, SUM);
+    if (c->kind->pack)
+        n = c->kind->pack(c, item, values, out + head);
+    else
+        c->kind->encode(c, item, values, memory, out);
+    length = (uint32_t)n;
+    memcpy(out, &length, (size_t)head);
+    sum = mf_crc32c(0, out, (size_t)(head + n));
+    memcpy(out + head + n, &sum, SUM);
+    return head + n + SUM;
+}
+
+mf_status mf_codec_size(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
+                        int64_t left, int64_t *size)
+{
+    const int64_t most = mf_codec_bytes(c, item);
+    uint32_t length = 0;
+
+    if (c->kind->pack && left >= LENGTH)
+        memcpy(&length, in, LENGTH);
+    *size = c->kind->pack ? LENGTH + (int64_t)length + SUM : most;
+    if (*size > left || *size > most)
+        return MF_FAIL(MF_DATA_LOSS, "a gradient by %s has %lld bytes, not %lld", c->kind->name,
+                       (long long)left, (long long)*size);
+    return MF_OK;
 }
 
 mf_status mf_codec_decode(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
                           int64_t size, float *values)
 {
-    const int64_t n = c->kind->bytes(c, item);
+    const int64_t head = before(c);
+    int64_t wanted, n;
     uint32_t sum;
 
-    if (size != n + SUM)
+    MF_TRY(mf_codec_size(c, item, in, size, &wanted));
+    if (size != wanted)
         return MF_FAIL(MF_DATA_LOSS, "a gradient by %s has %lld bytes, not %lld", c->kind->name,
-                       (long long)size, (long long)(n + SUM));
-    memcpy(&sum, in + n, SUM);
-    if (sum != mf_crc32c(0, in, (size_t)n))
+                       (long long)size, (long long)wanted);
+    n = size - head - SUM;
+    memcpy(&sum, in + head + n, SUM);
+    if (sum != mf_crc32c(0, in, (size_t)(head + n)))
         return MF_FAIL(MF_DATA_LOSS, "a gradient by %s has a wrong checksum", c->kind->name);
-    return c->kind->decode(c, item, in, values);
+    return c->kind->pack ? c->kind->unpack(c, item, in + head, n, values)
+                         : c->kind->decode(c, item, in, values);
 }

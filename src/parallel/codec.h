@@ -6,7 +6,7 @@
  * computes them, so neither does what a codec makes of them: the same bits for any number of
  * workers.
  *
- * A codec is one of two kinds. Most make a message of every grain, of a length that is known
+ * A codec is one of two kinds. Most make a message of every grain, mostly of a length that is known
  * beforehand; all workers get all messages, decode them and add up in the tree. A codec that is
  * linear (power_sgd) has rounds instead: in each, every grain gives numbers, and everybody gets
  * their sum. */
@@ -64,21 +64,31 @@ struct mf_codec_kind {
     /* Of bytes() bytes, which a peer has sent. DATA_LOSS: they are no such message. */
     mf_status (*decode)(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
                         float *values);
+    /* -- or messages whose length depends on the numbers: bytes() is the most -- */
+    int64_t (*pack)(const mf_codec *c, const mf_codec_item *item, const float *values,
+                    uint8_t *out); /* their length */
+    /* Of `size` bytes, which a peer has sent. DATA_LOSS: they are no such message. */
+    mf_status (*unpack)(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
+                        int64_t size, float *values);
     /* -- or rounds -- */
     const mf_codec_rounds *rounds;
 };
 
-extern const mf_codec_kind mf_codec_fp16, mf_codec_bf16, mf_codec_int8, mf_codec_top_k,
-    mf_codec_power_sgd;
+extern const mf_codec_kind mf_codec_lossless, mf_codec_fp16, mf_codec_bf16, mf_codec_int8,
+    mf_codec_top_k, mf_codec_power_sgd;
 extern const mf_codec_kind *const mf_codec_kinds[]; /* ends with NULL */
 
 /* "top_k ratio=0.01". Owns: all of it is the arena's. NOT_FOUND, INVALID_ARGUMENT. */
 MF_MUST mf_status mf_codec_parse(const char *text, mf_arena *arena, mf_codec *out);
 
-/* A message with a checksum behind it. */
-int64_t mf_codec_bytes(const mf_codec *c, const mf_codec_item *item);
-void mf_codec_encode(const mf_codec *c, const mf_codec_item *item, float *values, float *memory,
-                     uint8_t *out);
+/* A message with a checksum behind it, and its length before it where that is not known. */
+int64_t mf_codec_bytes(const mf_codec *c, const mf_codec_item *item); /* the most that one has */
+/* Returns how many it has. */
+int64_t mf_codec_encode(const mf_codec *c, const mf_codec_item *item, float *values, float *memory,
+                        uint8_t *out);
+/* How many has the one that begins here? DATA_LOSS: more than `left`. */
+MF_MUST mf_status mf_codec_size(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
+                                int64_t left, int64_t *size);
 /* DATA_LOSS: another length, a wrong checksum, or no such message. */
 MF_MUST mf_status mf_codec_decode(const mf_codec *c, const mf_codec_item *item, const uint8_t *in,
                                   int64_t size, float *values);

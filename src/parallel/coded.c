@@ -39,7 +39,8 @@ static int64_t message_bytes(const mf_coded *c, int64_t step)
     return all;
 }
 
-static void encode_ours(const mf_coded *c, const mf_coded_call *x)
+/* Returns how many bytes they have. */
+static int64_t encode_ours(const mf_coded *c, const mf_coded_call *x)
 {
     const mf_shares *s = x->shares;
     const int rank = x->group->rank;
@@ -52,76 +53,127 @@ static void encode_ours(const mf_coded *c, const mf_coded_call *x)
 
             if (t->codec->kind->rounds)
                 continue;
-            mf_codec_encode(t->codec, &a, x->grains[g] + t->at, memory_of(t, s, rank, g), out);
-            out += mf_codec_bytes(t->codec, &a);
+            out +=
+                mf_codec_encode(t->codec, &a, x->grains[g] + t->at, memory_of(t, s, rank, g), out);
         }
     }
+    return out - (uint8_t *)c->sent.data;
 }
 
-static mf_status send_all(mf_coded *c, const mf_coded_call *x, int64_t each)
+static bool lengths_vary(const mf_coded *c)
+{
+    for (int64_t i = 0; i < c->n; i++) {
+        if (c->items[i].codec->kind->pack)
+            return true;
+    }
+    return false;
+}
+
+/* How many bytes everybody sends; where that is not known beforehand, all are asked. each: the most
+ * that a grain takes. */
+static mf_status find_sizes(const mf_coded *c, const mf_coded_call *x, int64_t each, int64_t mine,
+                            int64_t *sizes)
+{
+    const mf_shares *s = x->shares;
+    const bool ask = lengths_vary(c);
+
+    if (ask)
+        MF_TRY(mf_group_sizes(x->group, &x->call, mine, sizes));
+    for (int r = 0; r < s->ranks; r++) {
+        const int64_t most = each * mf_shares_grains(s, r);
+
+        if (!ask)
+            sizes[r] = most;
+        else if (sizes[r] < 0 || sizes[r] > most)
+            return MF_FAIL(MF_DATA_LOSS, "member %d has gradients of %lld bytes, not %lld", r,
+                           (long long)sizes[r], (long long)most);
+    }
+    return MF_OK;
+}
+
+static mf_status send_all(mf_coded *c, const mf_coded_call *x, int64_t each, int64_t *sizes)
 {
     const mf_shares *s = x->shares;
     const int n = mf_shares_grains(s, x->group->rank);
-    int64_t *sizes = mf_calloc(s->ranks, sizeof *sizes);
-    mf_status st = sizes ? MF_OK : MF_NOMEM("gradients");
 
-    for (int r = 0; sizes && r < s->ranks; r++)
-        sizes[r] = each * mf_shares_grains(s, r);
-    if (st == MF_OK)
-        st = mf_room_for(&c->sent, MF_DTYPE_U8, each * (n > 0 ? n : 1));
-    if (st == MF_OK)
-        st = mf_room_for(&c->got, MF_DTYPE_U8, each * mf_shares_all_grains(s));
-    if (st == MF_OK) {
-        encode_ours(c, x);
-        st = mf_all_gather(x->group, &(mf_gather){ x->call, c->sent.data, sizes, c->got.data });
-    }
-    mf_free(sizes);
-    return st;
+    MF_TRY(mf_room_for(&c->sent, MF_DTYPE_U8, each * (n > 0 ? n : 1)));
+    MF_TRY(mf_room_for(&c->got, MF_DTYPE_U8, each * mf_shares_all_grains(s)));
+    MF_TRY(find_sizes(c, x, each, encode_ours(c, x), sizes));
+    return mf_all_gather(x->group, &(mf_gather){ x->call, c->sent.data, sizes, c->got.data });
 }
 
-/* One item of all grains, decoded and added up. offset: of its messages. */
-static mf_status add_up(mf_coded *c, const mf_coded_call *x, const mf_coded_item *t, int64_t each,
-                        int64_t offset, mf_tree_part *parts)
+/* Where the messages of all items of all grains are, in what has come. */
+typedef struct found {
+    const uint8_t *at;
+    int64_t size;
+} found;
+
+static mf_status find_messages(const mf_coded *c, const mf_coded_call *x, const int64_t *sizes,
+                               found *all)
+{
+    const mf_shares *s = x->shares;
+    const uint8_t *at = c->got.data;
+
+    for (int r = 0; r < s->ranks; r++) {
+        const uint8_t *end = at + sizes[r];
+
+        for (int g = 0; g < mf_shares_grains(s, r); g++) {
+            for (int64_t i = 0; i < c->n; i++) {
+                const mf_coded_item *t = &c->items[i];
+                const mf_codec_item a = about_grain(t, s, x->call.step, s->first_grain[r] + g);
+                found *f = &all[(s->first_grain[r] + g) * c->n + i];
+
+                if (t->codec->kind->rounds)
+                    continue;
+                f->at = at;
+                MF_TRY(mf_codec_size(t->codec, &a, at, end - at, &f->size));
+                at += f->size;
+            }
+        }
+        at = end;
+    }
+    return MF_OK;
+}
+
+/* One item of all grains, decoded and added up. f: its message of the first one. */
+static mf_status add_up(mf_coded *c, const mf_coded_call *x, const mf_coded_item *t, const found *f,
+                        mf_tree_part *parts)
 {
     const mf_shares *s = x->shares;
     const int n = mf_shares_all_grains(s);
 
     MF_TRY(mf_room_for(&c->scratch, MF_DTYPE_F32, t->about.count * n));
-    for (int g = 0; g < n; g++) {
+    for (int g = 0; g < n; g++, f += c->n) {
         const mf_codec_item a = about_grain(t, s, x->call.step, g);
         float *to = (float *)c->scratch.data + t->about.count * g;
 
-        MF_TRY(mf_codec_decode(t->codec, &a, (const uint8_t *)c->got.data + each * g + offset,
-                               mf_codec_bytes(t->codec, &a), to));
+        MF_TRY(mf_codec_decode(t->codec, &a, f->at, f->size, to));
         parts[g] = (mf_tree_part){ s->grains[g], to };
     }
     return mf_tree_sum(s->leaves, (mf_tree_node){ 0, s->leaves }, parts, n, MF_DTYPE_F32,
                        t->about.count, x->result + t->at);
 }
 
-static mf_status exchange_messages(mf_coded *c, const mf_coded_call *x)
+/* each: the most bytes of a grain. */
+static mf_status exchange_messages(mf_coded *c, const mf_coded_call *x, int64_t each)
 {
-    const int64_t each = message_bytes(c, x->call.step);
-    mf_tree_part *parts;
-    mf_status st = MF_OK;
-    int64_t offset = 0;
+    const int64_t n = mf_shares_all_grains(x->shares);
+    int64_t *sizes = mf_calloc(x->shares->ranks, sizeof *sizes);
+    mf_tree_part *parts = mf_calloc(n, sizeof *parts);
+    found *all = mf_calloc(n * c->n, sizeof *all);
+    mf_status st = sizes && parts && all ? MF_OK : MF_NOMEM("gradients");
 
-    if (each == 0)
-        return MF_OK;
-    MF_TRY(send_all(c, x, each));
-    parts = mf_calloc(mf_shares_all_grains(x->shares), sizeof *parts);
-    if (!parts)
-        return MF_NOMEM("gradients");
+    if (st == MF_OK)
+        st = send_all(c, x, each, sizes);
+    if (st == MF_OK)
+        st = find_messages(c, x, sizes, all);
     for (int64_t i = 0; st == MF_OK && i < c->n; i++) {
-        const mf_coded_item *t = &c->items[i];
-        const mf_codec_item a = about_grain(t, x->shares, x->call.step, 0);
-
-        if (t->codec->kind->rounds)
-            continue;
-        st = add_up(c, x, t, each, offset, parts);
-        offset += mf_codec_bytes(t->codec, &a);
+        if (!c->items[i].codec->kind->rounds)
+            st = add_up(c, x, &c->items[i], &all[i], parts);
     }
+    mf_free(all);
     mf_free(parts);
+    mf_free(sizes);
     return st;
 }
 
@@ -192,9 +244,10 @@ static mf_status exchange_round(mf_coded *c, const mf_coded_call *x, int round, 
 
 mf_status mf_coded_exchange(mf_coded *c, const mf_coded_call *x)
 {
-    if (c->n == 0)
-        return MF_OK;
-    MF_TRY(exchange_messages(c, x));
+    const int64_t each = message_bytes(c, x->call.step);
+
+    if (each > 0)
+        MF_TRY(exchange_messages(c, x, each));
     for (int round = 0;; round++) {
         int64_t length = 0;
 

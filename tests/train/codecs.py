@@ -53,9 +53,10 @@ def weights_are_the_same_over_connections(b):
 
 
 @test
-def the_codec_none_changes_nothing(b):
-    for workers in 0, 3:
-        check(b.sha(workers, "--codec", "none") == b.sha(0), "other weights with %d workers" % workers)
+def the_codecs_none_and_lossless_change_nothing(b):
+    plain = b.sha(0)
+    for codec, workers in ("none", 0), ("none", 3), ("lossless", 0), ("lossless", 3), ("grain=4; lossless", 2):
+        check(b.sha(workers, "--codec", codec) == plain, "%s: other weights with %d workers" % (codec, workers))
 
 
 @test
@@ -95,7 +96,7 @@ def workers_and_grains_that_do_not_fit_are_refused(b):
 
 @test
 def fewer_bytes_are_sent(b):
-    for codec, least in ("grain=4; fp16", 1.9), ("grain=4; int8", 3.8), ("grain=4; top_k", 100), ("power_sgd", 40):
+    for codec, least in ("grain=4; lossless", 1.1), ("grain=4; fp16", 1.9), ("grain=4; int8", 3.8), ("grain=4; top_k", 100), ("power_sgd", 40):
         r = b.run(2, "--codec", codec)
         times = r["sent_bytes_without_codec"] / r["sent_bytes"]
         check(times > least, "%s: %.1f times fewer, not %g" % (codec, times, least))

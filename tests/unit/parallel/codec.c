@@ -65,6 +65,50 @@ static void round_trip(bench *b)
     T_OK(mf_codec_decode(&b->codec, &b->item, b->bytes, b->size, b->back));
 }
 
+/* ---- all bits ---- */
+
+MF_TEST(codec_lossless_keeps_every_bit_in_fewer_bytes)
+{
+    static const float special[] = { -0.0f, INFINITY, -INFINITY, 1e-45f, -3e38f, NAN };
+    bench *b = new_bench("lossless", N);
+    int64_t size, found;
+
+    memcpy(b->x, special, sizeof special);
+    memcpy(b->values, b->x, sizeof b->values);
+    size = mf_codec_encode(&b->codec, &b->item, b->values, NULL, b->bytes);
+    T_TRUE(size < 4 * N && size < b->size);
+    T_OK(mf_codec_size(&b->codec, &b->item, b->bytes, sizeof b->bytes, &found));
+    T_EQ(found, size);
+    T_OK(mf_codec_decode(&b->codec, &b->item, b->bytes, size, b->back));
+    T_EQ(memcmp(b->back, b->x, sizeof b->x), 0);
+    memset(b->values, 0, sizeof b->values);
+    T_TRUE(mf_codec_encode(&b->codec, &b->item, b->values, NULL, b->bytes) < 300);
+    free_bench(b);
+}
+
+/* Whoever makes the checksum right can still neither write nor read beyond the end. */
+MF_TEST(codec_lossless_refuses_what_it_cannot_unpack)
+{
+    bench *b = new_bench("lossless", 200);
+    const mf_codec_kind *k = b->codec.kind;
+    int64_t size;
+    int refused = 0;
+
+    size = k->pack(&b->codec, &b->item, b->x, b->bytes);
+    for (int64_t n = 0; n < size; n++)
+        T_FAILS(MF_DATA_LOSS, "lossless", k->unpack(&b->codec, &b->item, b->bytes, n, b->back));
+    for (int64_t bit = 0; bit < 8 * size; bit++) {
+        b->bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        refused += k->unpack(&b->codec, &b->item, b->bytes, size, b->back) != MF_OK;
+        b->bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    T_TRUE(refused > 0);
+    for (int i = 200; i < N; i++)
+        T_EQ_F(b->back[i], 0.0);
+    T_FAILS(MF_DATA_LOSS, "bytes, not", mf_codec_decode(&b->codec, &b->item, b->bytes, 3, b->back));
+    free_bench(b);
+}
+
 /* ---- 16 bits ---- */
 
 MF_TEST(codec_fp16_and_bf16_round_as_casts_do)
