@@ -104,7 +104,7 @@ class Bench(harness.Bench):
 
 
 def end(p, code=0):
-    out, err = p.communicate(timeout=60)
+    out, err = p.communicate(timeout=120)
     check(p.returncode == code or (code is None and p.returncode > 0), "exit code %d: %s" % (p.returncode, err[-1500:]))
     return json.loads(out.splitlines()[-1]) if code == 0 and out.strip() else err
 
@@ -153,7 +153,7 @@ def the_calls_of_a_worker_that_is_killed_or_stopped_are_run_by_others(b):
         victim = tasks["worker 1"]
         wait_until_busy(victim)
         victim.send_signal(how)
-        out, err = tasks["master 0"].communicate(timeout=60)
+        out, err = tasks["master 0"].communicate(timeout=120)
         check(tasks["master 0"].returncode == 0, err)
         got = json.loads(out.splitlines()[-1])["workers"]
         b.same("got.npy", "want.npy")
