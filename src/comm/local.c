@@ -41,7 +41,7 @@ typedef struct local {
     mf_transport base;
     mf_transport_options o;
     char address[128];
-    char *hello;
+    const char *hello; /* the inbox's */
     int listener, epoll, wake;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -467,7 +467,6 @@ static void local_close(mf_transport *transport);
 
 static mf_status start(local *t)
 {
-    const char *hello;
 
     t->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     t->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -476,12 +475,9 @@ static mf_status start(local *t)
     if (t->listener < 0 || t->epoll < 0 || t->wake < 0 || !t->by_peer)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more sockets or memory: %s", strerror(errno));
     MF_TRY(listen_at(t, t->o.address));
-    hello = t->o.inbox->kind->greeting(t->o.inbox, t->address);
-    if (!hello)
-        return MF_RESOURCE_EXHAUSTED;
-    t->hello = mf_strdup(hello);
+    t->hello = t->o.inbox->kind->greeting(t->o.inbox, t->address);
     if (!t->hello)
-        return MF_NOMEM("a greeting");
+        return MF_RESOURCE_EXHAUSTED;
     MF_TRY(add_event(t, t->listener, t));
     MF_TRY(add_event(t, t->wake, NULL));
     if (pthread_create(&t->thread, NULL, read_everything, t) != 0)
@@ -605,7 +601,6 @@ static void local_close(mf_transport *transport)
     }
     pthread_mutex_destroy(&t->lock);
     mf_free(t->by_peer);
-    mf_free(t->hello);
     mf_free(t);
 }
 
