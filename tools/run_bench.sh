@@ -19,6 +19,10 @@ if [[ comm == *${1:-}* ]]; then
     echo "# sums over processes, against gloo and Open MPI"
     bench/comm.py
 fi
+if [[ hosts == *${1:-}* ]] && [ "$(id -u)" = 0 ]; then
+    echo "# sums between hosts, against Open MPI over TCP and iperf3"
+    bench/hosts.py
+fi
 if [[ checkpointing == *${1:-}* ]]; then
     echo "# training with checkpoints, without, ratio"
     MESHFLOW=build/release/meshflow bench/checkpointing.py
