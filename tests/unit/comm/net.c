@@ -2,8 +2,13 @@
 /* net.c - tasks of one host meet, exchange messages, and learn of each other's end. */
 #include "comm/net.h"
 
+#include "base/clock.h"
+#include "base/mem.h"
 #include "mf_test.h"
 #include "unit/comm/talk.h"
+#include "unit/comm/tasks.h"
+
+#include <time.h>
 
 MF_TEST(comm_net_tasks_meet_with_addresses_or_with_a_place_to_meet)
 {
@@ -29,4 +34,37 @@ MF_TEST(comm_net_a_task_that_is_killed_is_named_at_once)
 
     way_init(&w, "local", 3);
     talk_kill(&w);
+}
+
+/* ---- a star: worker 0 gives up, worker 1 and the hub, worker 2, go on ---- */
+
+static bool star_of_three(mf_net *net, void *arg)
+{
+    const int64_t until = mf_clock_ns() + 20000000000;
+    const mf_frame word = { .kind = MF_MESSAGE_REQUEST, .group = 7, .size = 0 };
+    const int self = mf_net_self(net);
+    size_t size;
+    void *data;
+
+    (void)arg;
+    if (self == 0) {
+        mf_net_abort(net, MF_FAIL(MF_ABORTED, "tired"));
+        return true;
+    }
+    while (self == 2 && mf_net_check_task(net, 0) == MF_OK && mf_clock_ns() < until)
+        (void)nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+    if (self == 2 && mf_net_send(net, 1, &word, NULL, until) != MF_OK)
+        return false;
+    if (mf_net_take(net, self == 2 ? 1 : 2, &word, &data, &size, until, "a word") != MF_OK)
+        return false;
+    mf_free(data);
+    if (self == 1) /* it is not connected with the one that is gone */
+        return mf_net_send(net, 2, &word, NULL, until) == MF_OK && mf_net_check(net) == MF_OK;
+    T_FAILS(MF_ABORTED, "worker 0 gave up: tired", mf_net_check_task(net, 0));
+    return mf_net_check(net) == MF_OK;
+}
+
+MF_TEST(comm_net_who_goes_from_a_star_is_trouble_for_itself_alone)
+{
+    T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 3, .star = true, .run = star_of_three }));
 }

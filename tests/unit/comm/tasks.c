@@ -25,6 +25,8 @@ mf_status test_task_open(const test_tasks *t, int self, mf_net **out)
     return mf_net_open(&(mf_net_options){ .tasks = tasks,
                                           .n_tasks = t->n,
                                           .self = self,
+                                          .star = t->star,
+                                          .hub = t->n - 1,
                                           .host = t->hosts > 0 ? host : NULL,
                                           .timeout_ns = 30000000000 },
                        out);

@@ -14,6 +14,7 @@ typedef struct test_tasks {
     const char *tag; /* of addresses; NULL: of this process */
     int hosts; /* tasks are spread over so many made-up hosts; 0: this one */
     bool in_turn; /* one task here, one there; else neighbours are on one host */
+    bool star; /* the last one is the hub */
     bool (*run)(mf_net *net, void *arg);
     void *arg;
 } test_tasks;
