@@ -30,17 +30,17 @@ static ps_job *of_team(mf_team *team)
 static mf_status ps_join(mf_team *team, mf_trainer *t)
 {
     ps_job *j = of_team(team);
-    const int64_t shards = t->options.shards;
-    const int64_t first = j->mode.sync ? shards * team->rank / team->size : 0;
-    const int64_t end = j->mode.sync ? shards * (team->rank + 1) / team->size : shards;
 
-    team->shards = shards;
+    mf_team_deal_shards(team, t->options.shards);
     if (j->index >= 0)
         return MF_OK;
-    MF_TRY(mf_ps_client_new(j->net, j->n_workers, j->n_servers, t, &j->mode, first, end - first,
-                            team->timeout_ns, &j->client));
-    team->first_shard = first;
-    team->n_shards = end - first;
+    if (!j->mode.sync) { /* a batch is one worker's */
+        team->first_shard = 0;
+        team->n_shards = team->shards;
+    }
+    mf_ps_client_free(j->client);
+    MF_TRY(mf_ps_client_new(j->net, j->n_workers, j->n_servers, t, &j->mode, team->first_shard,
+                            team->n_shards, team->timeout_ns, &j->client));
     mf_session_set_exchange(t->session, mf_rounds_exchange(mf_ps_client_rounds(j->client)));
     return MF_OK;
 }
@@ -70,9 +70,12 @@ static mf_status ps_aligned(mf_team *team, mf_trainer *t)
 {
     ps_job *j = of_team(team);
 
+    mf_ps_client_begin(j->client);
     if (team->rank == 0)
         MF_TRY(mf_ps_client_set(j->client));
+    team->lockstep = j->mode.sync;
     j->start = t->step;
+    j->stop = false;
     j->began = true;
     return mf_team_meet(team, t->step, "the servers' beginning");
 }
@@ -172,20 +175,6 @@ static void ps_close(mf_strategy *s)
     mf_free(j);
 }
 
-static mf_status open_group(ps_job *j)
-{
-    int *members = mf_calloc(j->n_workers, sizeof *members);
-    mf_status st;
-
-    if (!members)
-        return MF_NOMEM("workers");
-    for (int i = 0; i < j->n_workers; i++)
-        members[i] = i;
-    st = mf_group_auto(j->net, members, j->n_workers, 1, &j->team.group);
-    mf_free(members);
-    return st;
-}
-
 static mf_status read_mode(const mf_options *o, mf_ps_mode *mode)
 {
     const char *name = mf_options_string(o, "mode");
@@ -219,7 +208,7 @@ static mf_status open_all(ps_job *j, const mf_strategy_call *call)
                        "parameter_server needs parameter servers: give the cluster tasks of job "
                        "ps, as `meshflow launch --workers 2 --ps 1 -- train ...` does");
     MF_TRY(mf_job_connect(call, &j->net));
-    return j->index < 0 ? open_group(j) : MF_OK;
+    return j->index < 0 ? mf_job_group(call, j->net, 1, &j->team.group) : MF_OK;
 }
 
 mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out)

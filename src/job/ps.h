@@ -101,6 +101,8 @@ MF_MUST mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers,
 void mf_ps_client_free(mf_ps_client *c);
 mf_rounds *mf_ps_client_rounds(mf_ps_client *c);
 bool mf_ps_client_wants_stop(mf_ps_client *c);
+/* Training begins, again perhaps: nothing has come from the servers yet. */
+void mf_ps_client_begin(mf_ps_client *c);
 /* The servers get our variables; we get theirs. */
 MF_MUST mf_status mf_ps_client_set(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_get(mf_ps_client *c);

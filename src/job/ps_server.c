@@ -97,6 +97,21 @@ static void write_failure(mf_status st, mf_buf *out)
     mf_buf_str(out, mf_error_message());
 }
 
+/* It makes no sense, which is its worker's business alone. */
+static mf_status refuse_push(server *s, push *p)
+{
+    mf_buf out = { 0 };
+    mf_status st;
+
+    MF_WARN("a push was refused: %s", mf_error_message());
+    write_failure(MF_INVALID_ARGUMENT, &out);
+    st = mf_buf_finish(&out);
+    if (st == MF_OK)
+        st = answer_push(s, p, &out);
+    mf_buf_deinit(&out);
+    return st;
+}
+
 /* Everybody gets the same answer, except where workers differ in what they know already. All are
  * written before the first is sent: with that, the push is gone. */
 static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all)
@@ -165,7 +180,8 @@ static mf_status take_push(server *s, request *r)
         request_free(r);
         return MF_OK;
     }
-    MF_TRY(mf_ps_look_at(s, r, &s->pushes[r->from]));
+    if (mf_ps_look_at(s, r, &s->pushes[r->from]) != MF_OK)
+        return refuse_push(s, &s->pushes[r->from]);
     if (s->o.mode.quorum > 0 && s->pushes[r->from].head.version < s->version) {
         push *late = &s->pushes[r->from]; /* others were enough: what it did is thrown away */
 
@@ -176,13 +192,35 @@ static mf_status take_push(server *s, request *r)
 
 /* ---- other requests ---- */
 
+/* A training begins: nothing of an earlier one counts any more, and workers count their requests
+ * anew. */
+static void begin_training(server *s)
+{
+    for (int w = 0; w < s->o.n_workers; w++) {
+        mf_buf_clear(&s->last_reply[w]);
+        s->last_seq[w] = 0;
+        s->pulled[w] = 0;
+    }
+    for (int i = 0; i < s->store.n_slices; i++) {
+        if (s->touched[i])
+            memset(s->touched[i], 0,
+                   (size_t)s->store.model->weights[i]->shape.dims[0] * sizeof *s->touched[i]);
+    }
+    mf_ps_leases_reset(s->leases);
+    s->version = 0;
+    s->active = s->o.n_workers;
+    s->stop = false;
+}
+
 static mf_status take_set(server *s, request *r)
 {
     mf_reader in = { .at = r->data, .left = r->frame.size };
     const mf_status st = mf_ps_store_read(&s->store, &in);
     const char *text = st == MF_OK ? "" : mf_error_message();
-    const mf_status sent = reply(s, r, text, *text ? strlen(text) + 1 : 0);
+    mf_status sent;
 
+    begin_training(s);
+    sent = reply(s, r, text, *text ? strlen(text) + 1 : 0);
     request_free(r);
     return sent;
 }
@@ -197,15 +235,6 @@ static mf_status take_get(server *s, request *r)
     mf_buf_deinit(&out);
     request_free(r);
     return st;
-}
-
-static mf_status take_leave(server *s, request *r)
-{
-    const mf_status st = reply(s, r, NULL, 0);
-
-    s->active -= r->from < s->o.n_workers;
-    request_free(r);
-    return st == MF_OK ? try_step(s) : st;
 }
 
 static mf_status take_end(server *s, request *r)
@@ -230,6 +259,21 @@ static mf_status grant_leases(server *s)
         MF_TRY(mf_net_send(s->o.net, g.worker, &f, &g.batch, mf_clock_ns() + s->o.timeout_ns));
     }
     return MF_OK;
+}
+
+/* Updates and leases wait for it no longer. */
+static mf_status take_leave(server *s, request *r)
+{
+    const mf_status st = reply(s, r, NULL, 0);
+
+    if (r->from < s->o.n_workers) {
+        s->active--;
+        mf_ps_leases_leave(s->leases, r->from);
+    }
+    request_free(r);
+    MF_TRY(st);
+    MF_TRY(grant_leases(s));
+    return try_step(s);
 }
 
 static mf_status take_lease(server *s, request *r)

@@ -34,6 +34,7 @@ typedef struct server {
     uint32_t *last_seq; /* by worker: of its last push that was answered */
     int64_t version; /* updates so far */
     int active; /* workers that still push */
+    bool stop; /* somebody wants to: every answer says so from then on */
     int64_t *pulled; /* by worker: the version it has */
     int64_t **touched; /* by weight of the store: of each row, the version that changed it last */
     struct mf_ps_leases *leases;

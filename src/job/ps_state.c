@@ -60,6 +60,12 @@ static mf_status write_variables(const mf_ps_client *c, int server, mf_buf *out)
     return mf_buf_finish(out);
 }
 
+void mf_ps_client_begin(mf_ps_client *c)
+{
+    memset(c->version, 0, (size_t)c->n_servers * sizeof *c->version);
+    c->stop = false;
+}
+
 mf_status mf_ps_client_set(mf_ps_client *c)
 {
     mf_status st = MF_OK;

@@ -8,6 +8,38 @@
 
 /* ---- looking at a push ---- */
 
+/* The next block of rows of a push: how many, which, what. */
+static bool take_rows(push *p, int64_t width, int64_t *n, const int64_t **ids, const float **rows)
+{
+    mf_reader in = { .at = p->rows, .left = p->rows_left };
+    const void *count = mf_reader_take(&in, 1, sizeof *n);
+
+    *n = 0;
+    if (count)
+        memcpy(n, count, sizeof *n);
+    *ids = mf_reader_take(&in, *n, sizeof **ids);
+    *rows = mf_reader_take(&in, *n, (size_t)width * sizeof(float));
+    p->rows = in.at;
+    p->rows_left = in.left;
+    return !in.bad;
+}
+
+/* Behind the blocks of rows there is nothing. */
+static bool rows_make_sense(const server *s, push p)
+{
+    for (int g = 0; g < s->store.graph.n_gradients; g++) {
+        const mf_weight *w = s->store.graph.gradients[g].weight;
+        const int64_t *ids;
+        const float *rows;
+        int64_t n;
+
+        if (w->lookups &&
+            !take_rows(&p, mf_shape_span(&w->shape, 1, w->shape.rank), &n, &ids, &rows))
+            return false;
+    }
+    return p.rows_left == 0;
+}
+
 mf_status mf_ps_look_at(const server *s, request *r, push *p)
 {
     mf_reader in = { .at = r->data, .left = r->frame.size };
@@ -24,9 +56,9 @@ mf_status mf_ps_look_at(const server *s, request *r, push *p)
     p->floats = mf_reader_take(&in, p->head.n_parts * (s->dense + p->head.n_extra), sizeof(float));
     p->rows = in.at;
     p->rows_left = in.left;
-    if (in.bad)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed too few bytes",
-                       mf_net_name(s->o.net, r->from));
+    if (in.bad || !rows_make_sense(s, *p))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed %llu bytes, which is not what it has to",
+                       mf_net_name(s->o.net, r->from), (unsigned long long)r->frame.size);
     return MF_OK;
 }
 
@@ -109,22 +141,6 @@ static mf_status sum_dense(server *s, const push *const *all, int n_all)
 }
 
 /* ---- rows ---- */
-
-/* The next block of rows of a push: how many, which, what. */
-static bool take_rows(push *p, int64_t width, int64_t *n, const int64_t **ids, const float **rows)
-{
-    mf_reader in = { .at = p->rows, .left = p->rows_left };
-    const void *count = mf_reader_take(&in, 1, sizeof *n);
-
-    *n = 0;
-    if (count)
-        memcpy(n, count, sizeof *n);
-    *ids = mf_reader_take(&in, *n, sizeof **ids);
-    *rows = mf_reader_take(&in, *n, (size_t)width * sizeof(float));
-    p->rows = in.at;
-    p->rows_left = in.left;
-    return !in.bad;
-}
 
 /* Gradient g: the rows of all pushes, worker after worker. */
 static mf_status join_rows(server *s, push *const *all, int n_all, int g, int64_t first_row)
@@ -247,12 +263,15 @@ static mf_status write_rows(server *s, int g, int worker, mf_buf *out)
     const int64_t most = worker < 0 ? mf_ps_store_rows(&s->store, g)->count : w->shape.dims[0];
     int64_t *ids = mf_calloc(most + 1, sizeof *ids), n;
     mf_tensor value = { 0 };
+    mf_status st;
 
     if (!ids)
         return MF_NOMEM("rows");
     n = worker < 0 ? changed_now(s, g, ids)
                    : changed_since(s, index_of(s, w), s->pulled[worker], ids);
-    MF_TRY(mf_variable_read(s->store.variables[index_of(s, w)].variable, &value));
+    st = mf_variable_read(s->store.variables[index_of(s, w)].variable, &value);
+    if (st != MF_OK)
+        n = 0;
     mf_buf_bytes(out, &n, sizeof n);
     for (int64_t i = 0; i < n; i++) {
         const int64_t global = ids[i] + first;
@@ -264,7 +283,7 @@ static mf_status write_rows(server *s, int g, int worker, mf_buf *out)
                      (size_t)width * sizeof(float));
     mf_tensor_clear(&value);
     mf_free(ids);
-    return MF_OK;
+    return st;
 }
 
 /* ---- a step ---- */
@@ -290,7 +309,8 @@ mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker, 
     mf_status st;
 
     for (int i = 0; i < n_all; i++)
-        head.flags |= all[i]->head.flags & MF_PS_STOP;
+        s->stop |= (all[i]->head.flags & MF_PS_STOP) != 0;
+    head.flags = s->stop ? MF_PS_STOP : 0;
     mf_buf_clear(out);
     mf_buf_bytes(out, &head, sizeof head);
     MF_TRY(write_dense(s, out));
