@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "train/checkpoint.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -96,6 +97,18 @@ static mf_status ps_lease(mf_team *team, int64_t total, int64_t *batch, bool *ov
     return MF_OK;
 }
 
+static mf_status ps_save_parts(mf_team *team, mf_trainer *t, const char *prefix, mf_snapshot *s)
+{
+    (void)t;
+    return mf_ps_client_save(of_team(team)->client, prefix, s);
+}
+
+static mf_status ps_leave(mf_team *team, mf_trainer *t)
+{
+    (void)t;
+    return mf_ps_client_leave(of_team(team)->client);
+}
+
 /* All have done their last step: everybody gets what has come of it. */
 static mf_status ps_finish(mf_team *team, mf_trainer *t)
 {
@@ -103,7 +116,7 @@ static mf_status ps_finish(mf_team *team, mf_trainer *t)
 
     const mf_collective c = mf_team_call(team, 0, "the last step of all workers");
     int64_t mine = t->step, *steps = mf_calloc(team->size, sizeof *steps);
-    mf_status st = steps ? mf_ps_client_leave(j->client) : MF_NOMEM("workers");
+    mf_status st = steps ? ps_leave(team, t) : MF_NOMEM("workers");
 
     if (st == MF_OK)
         st = mf_group_sizes(team->group, &c, mine, steps);
@@ -135,13 +148,16 @@ static const mf_team_kind WORKER = { .join = ps_join,
                                      .end_step = ps_end_step,
                                      .failed = ps_failed,
                                      .aligned = ps_aligned,
-                                     .before_save = ps_before_save };
+                                     .before_save = ps_before_save,
+                                     .save_parts = ps_save_parts,
+                                     .finish = ps_leave };
 static const mf_team_kind LEASING_WORKER = { .join = ps_join,
                                              .begin_step = ps_begin_step,
                                              .end_step = ps_end_step,
                                              .failed = ps_failed,
                                              .aligned = ps_aligned,
                                              .before_save = ps_before_save,
+                                             .save_parts = ps_save_parts,
                                              .lease = ps_lease,
                                              .finish = ps_finish };
 static const mf_team_kind SERVER = { .join = ps_join, .failed = ps_failed, .serve = ps_serve };

@@ -22,6 +22,8 @@ typedef enum mf_ps_request {
     MF_PS_GET, /* nothing -> variables */
     MF_PS_END, /* there is nothing more to do -> the largest staleness that was seen */
     MF_PS_LEAVE, /* no more pushes of this worker -> nothing */
+    MF_PS_SAVE, /* where: write your part of a checkpoint there, once all workers have left ->
+                   nothing; or why not */
     MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number; -1: none is left */
 } mf_ps_request;
 
@@ -52,6 +54,11 @@ typedef struct mf_ps_lease {
 
 /* How weights are divided, the same on all tasks. */
 MF_MUST mf_status mf_ps_place(const mf_trainer *t, int servers, mf_placement *out);
+
+/* Which elements of a variable of `count` a server has, if it has such a variable; false: none.
+ * What is no weight's own, or not as large as its weight, is everybody's. */
+bool mf_ps_range(const mf_trainer *t, const mf_placement *place, int server, const char *name,
+                 int64_t count, int64_t *from, int64_t *to);
 
 /* Bytes of a peer, taken from the front. NULL, and `bad` from then on: there are not so many. */
 typedef struct mf_reader {
@@ -107,6 +114,9 @@ void mf_ps_client_begin(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_set(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_get(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_end(mf_ps_client *c, int64_t *staleness);
+/* The servers write what they hold; each part is added to the snapshot. They cannot, as they do not
+ * see the folder, say: that is logged, and there are no parts. */
+MF_MUST mf_status mf_ps_client_save(mf_ps_client *c, const char *prefix, struct mf_snapshot *s);
 /* Nobody needs to wait for our pushes any more. */
 MF_MUST mf_status mf_ps_client_leave(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_lease(mf_ps_client *c, const mf_ps_lease *lease, int64_t *batch);

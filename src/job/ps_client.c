@@ -56,7 +56,7 @@ static mf_status answer_int(mf_ps_client *c, int server, mf_ps_request what, int
     mf_free(data);
     if (size != sizeof *out)
         return MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense",
-                       mf_net_name(c->net, c->first_server + server));
+                       mf_ps_server_name(c, server));
     return MF_OK;
 }
 

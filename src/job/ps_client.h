@@ -26,6 +26,11 @@ MF_MUST mf_status mf_ps_ask(mf_ps_client *c, int server, mf_ps_request what, int
                             const mf_buf *data);
 MF_MUST mf_status mf_ps_answer(mf_ps_client *c, int server, mf_ps_request what, int64_t step,
                                void **data, size_t *size);
+/* Who server s is. */
+static inline const char *mf_ps_server_name(const mf_ps_client *c, int server)
+{
+    return mf_net_name(c->net, c->first_server + server);
+}
 /* A round of a step (ps_round.c). ctx: the client. */
 MF_MUST mf_status mf_ps_round(void *ctx, mf_round *r);
 

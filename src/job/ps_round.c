@@ -254,7 +254,7 @@ static mf_status take_reply(mf_ps_client *c, mf_round *r, int server)
     st = read_reply(c, r, server, &in);
     if (st == MF_OK && (in.bad || in.left > 0))
         st = MF_FAIL(MF_DATA_LOSS, "%s answered %zu bytes that make no sense",
-                     mf_net_name(c->net, c->first_server + server), size);
+                     mf_ps_server_name(c, server), size);
     mf_free(data);
     return st;
 }

@@ -261,6 +261,29 @@ static mf_status grant_leases(server *s)
     return MF_OK;
 }
 
+/* When nobody pushes any more. */
+static mf_status try_save(server *s)
+{
+    request *r = s->save;
+    const char *text;
+    mf_status st;
+
+    if (!r || s->active > 0)
+        return MF_OK;
+    text = mf_ps_save_part(s, r->data) == MF_OK ? "" : mf_error_message();
+    st = reply(s, r, text, strlen(text));
+    request_free(r);
+    s->save = NULL;
+    return st;
+}
+
+static mf_status take_save(server *s, request *r)
+{
+    request_free(s->save);
+    s->save = r;
+    return try_save(s);
+}
+
 /* Updates and leases wait for it no longer. */
 static mf_status take_leave(server *s, request *r)
 {
@@ -273,7 +296,8 @@ static mf_status take_leave(server *s, request *r)
     request_free(r);
     MF_TRY(st);
     MF_TRY(grant_leases(s));
-    return try_step(s);
+    MF_TRY(try_step(s));
+    return try_save(s);
 }
 
 static mf_status take_lease(server *s, request *r)
@@ -301,6 +325,8 @@ static mf_status serve_one(server *s, request *r)
         return take_end(s, r);
     case MF_PS_LEAVE:
         return take_leave(s, r);
+    case MF_PS_SAVE:
+        return take_save(s, r);
     case MF_PS_LEASE:
         return take_lease(s, r);
     default:
@@ -348,6 +374,7 @@ static void finish(server *s)
         request_free(s->pushes[w].of);
     for (int w = 0; s->last_reply && w < s->o.n_workers; w++)
         mf_buf_deinit(&s->last_reply[w]);
+    request_free(s->save);
     while (s->first) {
         request *r = s->first;
 
@@ -369,7 +396,7 @@ static void finish(server *s)
 
 mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t)
 {
-    server s = { .o = *o };
+    server s = { .o = *o, .t = t };
     mf_status st;
 
     pthread_mutex_init(&s.lock, NULL);

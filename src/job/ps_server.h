@@ -27,6 +27,7 @@ typedef struct push {
 
 typedef struct server {
     mf_ps_server_options o;
+    const mf_trainer *t; /* the whole model */
     mf_placement place;
     mf_ps_store store;
     int64_t dense; /* floats of all dense slices */
@@ -34,6 +35,7 @@ typedef struct server {
     uint32_t *last_seq; /* by worker: of its last push that was answered */
     int64_t version; /* updates so far */
     int active; /* workers that still push */
+    request *save; /* waits until all workers have left; NULL: none */
     bool stop; /* somebody wants to: every answer says so from then on */
     int64_t *pulled; /* by worker: the version it has */
     int64_t **touched; /* by weight of the store: of each row, the version that changed it last */
@@ -53,5 +55,8 @@ MF_MUST mf_status mf_ps_apply(server *s, push *const *all, int n_all);
 /* What a worker (-1: any) gets to know of it. */
 MF_MUST mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker,
                                     mf_buf *out);
+/* Write what this server holds to a bundle (ps_save.c). Fails: FAILED_PRECONDITION, for the asker
+ * does not see the same folder, and as writing files does. */
+MF_MUST mf_status mf_ps_save_part(server *s, const char *where);
 
 #endif

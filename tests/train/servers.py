@@ -85,6 +85,49 @@ def a_checkpoint_of_the_servers_is_that_of_one_process(b):
     check(got["weights_sha256"] == want, "nothing was left to do, and yet it differs")
 
 
+def files_of(folder, step):
+    return sorted(x for x in os.listdir(folder) if x.startswith("model.ckpt-%d." % step))
+
+
+@test
+def the_servers_write_the_last_checkpoint(b):
+    out = os.path.join(b.dir, "ckpt")
+    b.served(2, 3, "--out", out, "--save-steps", "5", steps=15)
+    check(files_of(out, 15) == ["model.ckpt-15.data-0000%d-of-00004" % i for i in range(4)] +
+          ["model.ckpt-15.index"], "parts: %s" % os.listdir(out))
+    check(all(os.path.getsize(os.path.join(out, "model.ckpt-15.data-0000%d-of-00004" % i)) > 300000
+              for i in (1, 2, 3)), "the servers' parts are small")
+    b.run([b.program, "ckpt", "verify", out])
+    b.served(1, 1, "--out", out, "--keep", "1", "--resume", steps=20)
+    left = [x for x in os.listdir(out) if x.startswith("model.ckpt-")]
+    check(sorted(left) == files_of(out, 20) and len(left) == 3, "left behind: %s" % left)
+
+
+@test
+def a_server_that_does_not_see_the_folder_says_so(b):
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
+        return  # only root can hide a folder from a process
+    out = os.path.join(b.dir, "ckpt")
+    os.mkdir(out)
+    job = {"worker": ["local-%d:1" % os.getpid()], "ps": ["local-%d:%d" % (os.getpid(), i) for i in (2, 3)]}
+    tasks = []
+    for kind, index in (("ps", 0), ("ps", 1), ("worker", 0)):
+        command = [b.program, *b.train("--out", out, steps=8)]
+        if (kind, index) == ("ps", 1):
+            command = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', out, *command]
+        env = dict(os.environ, TF_CONFIG=json.dumps(
+            {"cluster": job, "task": {"type": kind, "index": index}}))
+        tasks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      text=True))
+    said = [p.communicate(timeout=60)[1] for p in tasks]
+    check(all(p.returncode == 0 for p in tasks), "it does not end well: %s" % said)
+    check("ps 1" in said[2] and "another folder" in said[2], "the chief does not say why: %s" % said[2])
+    check(files_of(out, 8) == ["model.ckpt-8.data-00000-of-00001", "model.ckpt-8.index"] and
+          not [x for x in os.listdir(out) if ".tmp-" in x], "left behind: %s" % os.listdir(out))
+    check(b.alone("--out", out, "--resume", steps=30)["weights_sha256"] ==
+          b.alone(steps=30)["weights_sha256"], "going on from it differs")
+
+
 def victims(pid):
     """The tasks that a launcher has started, by name."""
     found = {}
@@ -114,6 +157,36 @@ def whoever_is_killed_is_named_by_the_others(b):
         check(time.monotonic() - begin < 10, "it took long")
         said = [x for x in err.splitlines() if victim in x and "gone" in x]
         check(said, "nobody names %s: %s" % (victim, err[-600:]))
+
+
+def gone_after(pid):
+    """The second after which each task of a launcher is no more."""
+    alive, gone, begin = {}, {}, time.monotonic()
+    while not gone or alive:
+        alive = {**victims(pid), **alive} if not gone else alive
+        for name in [x for x in alive if not os.path.exists("/proc/%d" % alive[x])]:
+            gone[name] = time.monotonic() - begin
+            del alive[name]
+        time.sleep(0.005)
+        check(time.monotonic() - begin < 60, "they do not end: %s" % alive)
+    return gone
+
+
+@test
+def all_end_soon_after_the_last_worker(b):
+    for mode in ("sync", "async"):
+        out = os.path.join(b.dir, mode)
+        p = subprocess.Popen(b.launch(3, 2, b.train("--strategy", "parameter_server mode=" + mode, "--out",
+                                                    out, steps=300)), stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+        gone = gone_after(p.pid)
+        _, err = p.communicate(timeout=60)
+        check(p.returncode == 0, "%s: exit code %d: %s" % (mode, p.returncode, err))
+        check(len(gone) == 5, "only %s were seen" % gone)
+        last = max(gone["worker %d" % i] for i in range(3))
+        late = max(gone["ps %d" % i] for i in range(2)) - last
+        check(late < 10, "%s: a server ends %.1f s after the last worker" % (mode, late))
+        check(len(files_of(out, 300)) == 4, "%s: %s" % (mode, os.listdir(out)))
 
 
 @test
