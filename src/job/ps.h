@@ -18,6 +18,7 @@
 /* mf_frame.group of a request; its reply has the same, and the same step and seq. */
 typedef enum mf_ps_request {
     MF_PS_PUSH = 0x1001, /* a worker's part of a step -> the new weights */
+    MF_PS_LANE, /* of shared memory: "NAME ROOM" -> nothing; or why it cannot be used */
     MF_PS_SET, /* variables -> nothing */
     MF_PS_GET, /* nothing -> variables */
     MF_PS_END, /* there is nothing more to do -> the largest staleness that was seen */
@@ -35,8 +36,9 @@ typedef struct mf_ps_push {
     int64_t version; /* of the weights that it was computed with */
     float learning_rate;
     uint32_t flags;
-    /* then: parts (lo, hi); for every part its slices and the extra floats; for every gradient of
-     * rows: their number, their ids, their floats */
+    int64_t in_lane; /* so many bytes of what follows the parts lie in the lane; -1: none */
+    /* then: parts (lo, hi); the slices of every part; the extra floats of every part; for every
+     * gradient of rows: their number, their ids, their floats */
 } mf_ps_push;
 
 typedef struct mf_ps_reply {
@@ -44,6 +46,7 @@ typedef struct mf_ps_reply {
     int64_t n_extra;
     int64_t version; /* updates so far */
     uint32_t flags, pad;
+    int64_t in_lane; /* so many bytes of what follows lie in the lane; -1: none */
     /* then: slices; extra sums; for every gradient of rows: their number, their ids, their values
      */
 } mf_ps_reply;

@@ -90,7 +90,7 @@ static mf_status answer_push(server *s, push *p, const mf_buf *out)
 /* An error is the workers' to say; nothing was changed. */
 static void write_failure(mf_status st, mf_buf *out)
 {
-    const mf_ps_reply head = { .status = st };
+    const mf_ps_reply head = { .status = st, .in_lane = -1 };
 
     mf_buf_clear(out);
     mf_buf_bytes(out, &head, sizeof head);
@@ -112,24 +112,31 @@ static mf_status refuse_push(server *s, push *p)
     return st;
 }
 
-/* Everybody gets the same answer, except where workers differ in what they know already. All are
- * written before the first is sent: with that, the push is gone. */
+/* All are written before the first is sent: with that, the push is gone. One answer does for all
+ * that get a message, except where workers differ in what they know already. */
 static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all)
 {
     const bool same = s->o.mode.sync;
     mf_buf *out = mf_calloc(n_all, sizeof *out);
     mf_status sent = MF_OK;
+    int common = -1;
 
     if (!out)
         return MF_NOMEM("answers");
-    for (int i = 0; i < (same ? 1 : n_all); i++) {
+    for (int i = 0; i < n_all; i++) {
+        const int worker = all[i]->of->from;
+        const mf_ps_lane *lane = s->lanes[worker].memory ? &s->lanes[worker] : NULL;
+
+        if (!lane && same && common >= 0)
+            continue;
+        common = lane ? common : i;
         if (st == MF_OK)
-            st = mf_ps_write_reply(s, all, n_all, same ? -1 : all[i]->of->from, &out[i]);
+            st = mf_ps_write_reply(s, all, n_all, same ? -1 : worker, lane, &out[i]);
         if (st != MF_OK)
             write_failure(st, &out[i]);
     }
     for (int i = 0; i < n_all && sent == MF_OK; i++)
-        sent = answer_push(s, all[i], &out[same ? 0 : i]);
+        sent = answer_push(s, all[i], &out[out[i].len > 0 ? i : common]);
     for (int i = 0; i < n_all; i++)
         mf_buf_deinit(&out[i]);
     mf_free(out);
@@ -191,6 +198,20 @@ static mf_status take_push(server *s, request *r)
 }
 
 /* ---- other requests ---- */
+
+static mf_status take_lane(server *s, request *r)
+{
+    const char *text = "";
+    mf_status st;
+
+    if (r->from >= s->o.n_workers)
+        text = "only workers push";
+    else if (mf_ps_lane_open(&s->lanes[r->from], r->data) != MF_OK)
+        text = mf_error_message();
+    st = reply(s, r, text, strlen(text));
+    request_free(r);
+    return st;
+}
 
 /* A training begins: nothing of an earlier one counts any more, and workers count their requests
  * anew. */
@@ -317,6 +338,8 @@ static mf_status serve_one(server *s, request *r)
     switch (r->frame.group) {
     case MF_PS_PUSH:
         return take_push(s, r);
+    case MF_PS_LANE:
+        return take_lane(s, r);
     case MF_PS_SET:
         return take_set(s, r);
     case MF_PS_GET:
@@ -350,8 +373,9 @@ static mf_status start(server *s, mf_trainer *t)
     s->last_seq = mf_calloc(s->o.n_workers, sizeof *s->last_seq);
     s->last_reply = mf_calloc(s->o.n_workers, sizeof *s->last_reply);
     s->pulled = mf_calloc(s->o.n_workers, sizeof *s->pulled);
+    s->lanes = mf_calloc(s->o.n_workers, sizeof *s->lanes);
     s->touched = mf_calloc(s->store.n_slices, sizeof *s->touched);
-    if (!s->pushes || !s->last_seq || !s->last_reply || !s->pulled || !s->touched)
+    if (!s->pushes || !s->last_seq || !s->last_reply || !s->pulled || !s->lanes || !s->touched)
         return MF_NOMEM("a parameter server");
     for (int i = 0; i < s->store.n_slices; i++) {
         const mf_weight *w = s->store.model->weights[i];
@@ -384,6 +408,9 @@ static void finish(server *s)
     for (int i = 0; s->touched && i < s->store.n_slices; i++)
         mf_free(s->touched[i]);
     mf_free(s->touched);
+    for (int w = 0; s->lanes && w < s->o.n_workers; w++)
+        mf_ps_lane_close(&s->lanes[w]);
+    mf_free(s->lanes);
     mf_free(s->pulled);
     mf_free(s->pushes);
     mf_free(s->last_seq);

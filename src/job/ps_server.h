@@ -3,6 +3,7 @@
 #ifndef MF_JOB_PS_SERVER_H
 #define MF_JOB_PS_SERVER_H
 
+#include "job/ps_lane.h"
 #include "job/ps_leases.h"
 #include "job/ps_store.h"
 
@@ -20,7 +21,8 @@ typedef struct push {
     request *of; /* NULL: it has not come */
     mf_ps_push head;
     const mf_tree_node *parts;
-    const float *floats; /* of the first part */
+    const float *dense; /* of the first part; the others' follow */
+    const float *extra; /* the same */
     const char *rows; /* where rows begin */
     size_t rows_left;
 } push;
@@ -40,7 +42,8 @@ typedef struct server {
     int64_t *pulled; /* by worker: the version it has */
     int64_t **touched; /* by weight of the store: of each row, the version that changed it last */
     struct mf_ps_leases *leases;
-    mf_buf *last_reply; /* by worker */
+    mf_buf *last_reply; /* by worker; some of it may lie in its lane */
+    mf_ps_lane *lanes; /* by worker */
     bool over;
 
     pthread_mutex_t lock;
@@ -52,9 +55,10 @@ typedef struct server {
 MF_MUST mf_status mf_ps_look_at(const server *s, request *r, push *p);
 /* What all these pushes together come to: a new state. */
 MF_MUST mf_status mf_ps_apply(server *s, push *const *all, int n_all);
-/* What a worker (-1: any) gets to know of it. */
+/* What a worker (-1: any) gets to know of it. lane: where most of it is put if there is room; NULL:
+ * nowhere. */
 MF_MUST mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker,
-                                    mf_buf *out);
+                                    const mf_ps_lane *lane, mf_buf *message);
 /* Write what this server holds to a bundle (ps_save.c). Fails: FAILED_PRECONDITION, for the asker
  * does not see the same folder, and as writing files does. */
 MF_MUST mf_status mf_ps_save_part(server *s, const char *where);

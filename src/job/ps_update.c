@@ -53,7 +53,15 @@ mf_status mf_ps_look_at(const server *s, request *r, push *p)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed what makes no sense",
                        mf_net_name(s->o.net, r->from));
     p->parts = mf_reader_take(&in, p->head.n_parts, sizeof *p->parts);
-    p->floats = mf_reader_take(&in, p->head.n_parts * (s->dense + p->head.n_extra), sizeof(float));
+    if (p->head.in_lane >= 0) { /* the rest lies there */
+        const mf_ps_lane *lane = &s->lanes[r->from];
+
+        in.bad |= in.left > 0 || !lane->memory || p->head.in_lane > lane->room;
+        in.at = in.bad ? NULL : mf_ps_lane_push(lane);
+        in.left = (size_t)p->head.in_lane;
+    }
+    p->dense = mf_reader_take(&in, p->head.n_parts * s->dense, sizeof(float));
+    p->extra = mf_reader_take(&in, p->head.n_parts * p->head.n_extra, sizeof(float));
     p->rows = in.at;
     p->rows_left = in.left;
     if (in.bad || !rows_make_sense(s, *p))
@@ -64,8 +72,20 @@ mf_status mf_ps_look_at(const server *s, request *r, push *p)
 
 /* ---- sums ---- */
 
-/* Floats [at, at + n) of all parts of all pushes, in the tree. */
-static mf_status sum_tree(const server *s, const push *const *all, int n_all, int64_t at, int64_t n,
+/* Which floats of pushes. */
+typedef struct part_of {
+    bool extra; /* else dense ones */
+    int64_t at, n;
+} part_of;
+
+static const float *floats_of(const server *s, const push *p, int64_t part, const part_of *x)
+{
+    return x->extra ? p->extra + part * p->head.n_extra + x->at
+                    : p->dense + part * s->dense + x->at;
+}
+
+/* These floats of all parts of all pushes, in the tree. */
+static mf_status sum_tree(const server *s, const push *const *all, int n_all, const part_of *x,
                           float *out)
 {
     mf_tree_part *parts;
@@ -79,14 +99,12 @@ static mf_status sum_tree(const server *s, const push *const *all, int n_all, in
         return MF_NOMEM("a sum");
     n_parts = 0;
     for (int i = 0; i < n_all; i++) {
-        const int64_t stride = s->dense + all[i]->head.n_extra;
-
         for (int64_t p = 0; p < all[i]->head.n_parts; p++)
-            parts[n_parts++] = (mf_tree_part){ all[i]->parts[p], all[i]->floats + p * stride + at };
+            parts[n_parts++] = (mf_tree_part){ all[i]->parts[p], floats_of(s, all[i], p, x) };
     }
     st = mf_tree_covers(all[0]->head.leaves, parts, n_parts)
              ? mf_tree_sum(all[0]->head.leaves, (mf_tree_node){ 0, all[0]->head.leaves }, parts,
-                           n_parts, MF_DTYPE_F32, n, out)
+                           n_parts, MF_DTYPE_F32, x->n, out)
              : MF_FAIL(MF_INVALID_ARGUMENT, "the pushes of step %lld do not make up the batch",
                        (long long)all[0]->head.step);
     mf_free(parts);
@@ -94,48 +112,68 @@ static mf_status sum_tree(const server *s, const push *const *all, int n_all, in
 }
 
 /* Pushes that are batches of their own: their mean, in the order of the workers. */
-static mf_status mean_of(const server *s, const push *const *all, int n_all, int64_t at, int64_t n,
+static mf_status mean_of(const server *s, const push *const *all, int n_all, const part_of *x,
                          float *out)
 {
-    float *one = mf_calloc(n, sizeof *one);
-    mf_status st = one ? sum_tree(s, all, 1, at, n, out) : MF_NOMEM("a mean");
+    float *one = mf_calloc(x->n, sizeof *one);
+    mf_status st = one ? sum_tree(s, all, 1, x, out) : MF_NOMEM("a mean");
 
     for (int i = 1; i < n_all && st == MF_OK; i++) {
-        st = sum_tree(s, all + i, 1, at, n, one);
-        for (int64_t k = 0; k < n && st == MF_OK; k++)
+        st = sum_tree(s, all + i, 1, x, one);
+        for (int64_t k = 0; k < x->n && st == MF_OK; k++)
             out[k] += one[k];
     }
-    for (int64_t k = 0; k < n && st == MF_OK; k++)
+    for (int64_t k = 0; k < x->n && st == MF_OK; k++)
         out[k] *= 1.0f / (float)n_all;
     mf_free(one);
     return st;
 }
 
-static mf_status sum_at(const server *s, const push *const *all, int n_all, int64_t at, int64_t n,
+static mf_status sum_of(const server *s, const push *const *all, int n_all, const part_of *x,
                         float *out)
 {
-    return s->o.mode.sync ? sum_tree(s, all, n_all, at, n, out)
-                          : mean_of(s, all, n_all, at, n, out);
+    return s->o.mode.sync || n_all == 1 ? sum_tree(s, all, n_all, x, out)
+                                        : mean_of(s, all, n_all, x, out);
+}
+
+/* One part that is everything needs no sum: the gradient is where it was pushed to. */
+static bool is_whole(const push *const *all, int n_all)
+{
+    return n_all == 1 && all[0]->head.n_parts == 1 && all[0]->parts[0].lo == 0 &&
+           all[0]->parts[0].hi == all[0]->head.leaves;
+}
+
+static mf_status borrow(const float *from, const mf_shape *shape, mf_tensor *out)
+{
+    *out = (mf_tensor){ .dtype = MF_DTYPE_F32,
+                        .shape = *shape,
+                        .count = mf_shape_span(shape, 0, shape->rank),
+                        .data = (void *)(uintptr_t)from };
+    return mf_buffer_wrap(out->data, (size_t)out->count * sizeof(float), NULL, NULL, &out->buffer);
 }
 
 static mf_status sum_dense(server *s, const push *const *all, int n_all)
 {
-    int64_t at = 0;
+    part_of part = { 0 };
     int g = 0;
 
-    for (int i = 0; i < s->store.n_slices; i++) {
+    for (int i = 0; i < s->store.n_slices; i++, part.at += part.n) {
         const mf_weight *w = s->store.model->weights[i];
         mf_tensor *x;
 
         for (; g < s->store.graph.n_gradients && s->store.graph.gradients[g].weight != w; g++)
             ;
+        part.n = w->lookups ? 0 : mf_shape_span(&w->shape, 0, w->shape.rank);
         if (w->lookups)
             continue;
         x = mf_ps_store_gradient(&s->store, g);
         mf_tensor_clear(x);
+        if (is_whole(all, n_all)) {
+            MF_TRY(borrow(floats_of(s, all[0], 0, &part), &w->shape, x));
+            continue;
+        }
         MF_TRY(mf_tensor_alloc(x, MF_DTYPE_F32, &w->shape));
-        MF_TRY(sum_at(s, all, n_all, at, x->count, x->data));
-        at += x->count;
+        MF_TRY(sum_of(s, all, n_all, &part, x->data));
     }
     return MF_OK;
 }
@@ -256,7 +294,7 @@ static void touch_rows(server *s)
 }
 
 /* What the worker (-1: any) does not know yet of the rows that gradient g is about. */
-static mf_status write_rows(server *s, int g, int worker, mf_buf *out)
+static mf_status write_rows(server *s, int g, int worker, mf_ps_out *out)
 {
     const mf_weight *w = s->store.graph.gradients[g].weight;
     const int64_t width = mf_shape_span(&w->shape, 1, w->shape.rank), first = first_row_of(s, w);
@@ -272,15 +310,15 @@ static mf_status write_rows(server *s, int g, int worker, mf_buf *out)
     st = mf_variable_read(s->store.variables[index_of(s, w)].variable, &value);
     if (st != MF_OK)
         n = 0;
-    mf_buf_bytes(out, &n, sizeof n);
+    mf_ps_out_put(out, &n, sizeof n);
     for (int64_t i = 0; i < n; i++) {
         const int64_t global = ids[i] + first;
 
-        mf_buf_bytes(out, &global, sizeof global);
+        mf_ps_out_put(out, &global, sizeof global);
     }
     for (int64_t i = 0; i < n; i++)
-        mf_buf_bytes(out, (const float *)value.data + ids[i] * width,
-                     (size_t)width * sizeof(float));
+        mf_ps_out_put(out, (const float *)value.data + ids[i] * width,
+                      (size_t)width * sizeof(float));
     mf_tensor_clear(&value);
     mf_free(ids);
     return st;
@@ -288,7 +326,7 @@ static mf_status write_rows(server *s, int g, int worker, mf_buf *out)
 
 /* ---- a step ---- */
 
-static mf_status write_dense(server *s, mf_buf *out)
+static mf_status write_dense(server *s, mf_ps_out *out)
 {
     for (int i = 0; i < s->store.n_slices; i++) {
         mf_tensor value = { 0 };
@@ -296,33 +334,51 @@ static mf_status write_dense(server *s, mf_buf *out)
         if (s->store.model->weights[i]->lookups)
             continue;
         MF_TRY(mf_variable_read(s->store.variables[i].variable, &value));
-        mf_buf_bytes(out, value.data, mf_tensor_bytes(&value));
+        mf_ps_out_put(out, value.data, mf_tensor_bytes(&value));
         mf_tensor_clear(&value);
     }
     return MF_OK;
 }
 
-mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker, mf_buf *out)
+static mf_status write_body(server *s, push *const *all, int n_all, int worker, mf_ps_out *out)
 {
-    mf_ps_reply head = { .n_extra = all[0]->head.n_extra, .version = s->version };
-    float *extra;
-    mf_status st;
+    const part_of extra = { .extra = true, .n = all[0]->head.n_extra };
+    float *to;
+
+    MF_TRY(write_dense(s, out));
+    if (extra.n > 0) {
+        to = mf_ps_out_room(out, (size_t)extra.n * sizeof(float));
+        if (to)
+            MF_TRY(sum_of(s, (const push *const *)all, n_all, &extra, to));
+    }
+    for (int g = 0; g < s->store.graph.n_gradients; g++) {
+        if (s->store.graph.gradients[g].weight->lookups)
+            MF_TRY(write_rows(s, g, worker, out));
+    }
+    return MF_OK;
+}
+
+mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker,
+                            const mf_ps_lane *lane, mf_buf *message)
+{
+    mf_ps_reply head = { .n_extra = all[0]->head.n_extra, .version = s->version, .in_lane = -1 };
+    mf_ps_out out = { .buf = message };
 
     for (int i = 0; i < n_all; i++)
         s->stop |= (all[i]->head.flags & MF_PS_STOP) != 0;
     head.flags = s->stop ? MF_PS_STOP : 0;
-    mf_buf_clear(out);
-    mf_buf_bytes(out, &head, sizeof head);
-    MF_TRY(write_dense(s, out));
-    extra = mf_buf_room(out, (size_t)head.n_extra * sizeof(float));
-    st = extra || head.n_extra == 0 ? MF_OK : MF_NOMEM("a sum");
-    if (st == MF_OK && head.n_extra > 0)
-        st = sum_at(s, (const push *const *)all, n_all, s->dense, head.n_extra, extra);
-    for (int g = 0; st == MF_OK && g < s->store.graph.n_gradients; g++) {
-        if (s->store.graph.gradients[g].weight->lookups)
-            st = write_rows(s, g, worker, out);
+    mf_buf_clear(message);
+    if (lane) {
+        out.at = mf_ps_lane_reply(lane);
+        out.left = (size_t)lane->room;
+        MF_TRY(write_body(s, all, n_all, worker, &out));
+        head.in_lane = out.full ? -1 : lane->room - (int64_t)out.left;
+        out = (mf_ps_out){ .buf = message };
     }
-    return st == MF_OK ? mf_buf_finish(out) : st;
+    mf_buf_bytes(message, &head, sizeof head);
+    if (head.in_lane < 0)
+        MF_TRY(write_body(s, all, n_all, worker, &out));
+    return mf_buf_finish(message);
 }
 
 mf_status mf_ps_apply(server *s, push *const *all, int n_all)

@@ -47,8 +47,9 @@ class Bench:
         return [self.program, "launch", "--workers", str(workers), "--ps", str(ps), "--json", "--",
                 *args]
 
-    def run(self, command, code=0):
-        r = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    def run(self, command, code=0, env=None):
+        r = subprocess.run(command, capture_output=True, text=True, timeout=120,
+                           env=dict(os.environ, **(env or {})))
         check(r.returncode == code or (code is None and r.returncode != 0),
               "%s: exit code %d: %s" % (" ".join(command), r.returncode, r.stderr[-1000:]))
         lines = [x for x in r.stdout.splitlines() if x.startswith("{")]
@@ -72,6 +73,14 @@ def synchronous_servers_give_the_bits_of_one_process(b):
             got = b.served(workers, ps, **kind)
             check(got["weights_sha256"] == want and got["workers"] == workers,
                   "%s: %d workers and %d servers differ" % (kind, workers, ps))
+
+
+@test
+def messages_do_what_shared_memory_does(b):
+    for kind in (dict(model="mlp"), dict(model="wide-deep", data="synthetic-ctr", optimizer="ftrl", steps=8)):
+        want = b.alone(**kind)["weights_sha256"]
+        got = b.run(b.launch(2, 2, b.train(**kind)), env={"MESHFLOW_PS_SHARED_MEMORY": "0"})[0]
+        check(got["weights_sha256"] == want, "%s: other bits" % kind)
 
 
 @test

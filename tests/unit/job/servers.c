@@ -128,7 +128,11 @@ static void be_a_bad_worker(mf_net *net)
         mf_ps_push head;
         mf_tree_node part;
         float gradients[TOY_INPUTS + 1];
-    } good = { .head = { .samples = 1, .leaves = 1, .n_parts = 1, .learning_rate = 0.1f },
+    } good = { .head = { .samples = 1,
+                         .leaves = 1,
+                         .n_parts = 1,
+                         .learning_rate = 0.1f,
+                         .in_lane = -1 },
                .part = { 0, 1 } },
       bad = good;
     const size_t size = offsetof(struct full_push, gradients) + sizeof good.gradients;
@@ -139,6 +143,13 @@ static void be_a_bad_worker(mf_net *net)
         T_EQ(push(net, &good, n, text).status, MF_INVALID_ARGUMENT);
         T_TRUE(strstr(text, "worker 0 pushed") != NULL);
     }
+    for (int lane = 0; lane < 3; lane++) { /* there is none */
+        bad.head.in_lane = lane;
+        T_EQ(push(net, &bad, size, text).status, MF_INVALID_ARGUMENT);
+        T_EQ(push(net, &bad, offsetof(struct full_push, gradients), text).status,
+             MF_INVALID_ARGUMENT);
+    }
+    bad = good;
     bad.head.n_parts = MF_TREE_PARTS + 1;
     T_EQ(push(net, &bad, size, text).status, MF_INVALID_ARGUMENT);
     bad.head.n_parts = 1;
