@@ -91,4 +91,5 @@ def main():
         compare(int(n), [int(s) for s in a.sizes.split(",")], a.rounds)
 
 
-main()
+if __name__ == "__main__":
+    main()
