@@ -26,9 +26,9 @@ static double sum_of(const float *x, int64_t n)
 /* A server of a vector and a table. */
 static void fuzz_push(char *data, size_t size)
 {
-    static mf_lookup lookup;
-    static mf_weight vector = { .shape = MF_SHAPE(DENSE) };
-    static mf_weight table = { .shape = MF_SHAPE(ROWS, WIDTH), .lookups = &lookup };
+    mf_lookup lookup = { 0 };
+    mf_weight vector = { .shape = MF_SHAPE(DENSE) };
+    mf_weight table = { .shape = MF_SHAPE(ROWS, WIDTH), .lookups = &lookup };
     mf_gradient gradients[] = { { .weight = &vector, .ids = -1 }, { .weight = &table } };
     mf_peer peers[] = { { .name = "worker 0" }, { .name = "ps 0" } };
     mf_net net = { .peers = peers, .n_tasks = 2, .self = 1 };

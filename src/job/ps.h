@@ -37,6 +37,7 @@ typedef struct mf_ps_push {
     float learning_rate;
     uint32_t flags;
     int64_t in_lane; /* so many bytes of what follows the parts lie in the lane; -1: none */
+    int64_t answer; /* which area of the lane is for the answer; -1: none */
     /* then: parts (lo, hi); the slices of every part; the extra floats of every part; for every
      * gradient of rows: their number, their ids, their floats */
 } mf_ps_push;
@@ -46,8 +47,9 @@ typedef struct mf_ps_reply {
     int64_t n_extra;
     int64_t version; /* updates so far */
     uint32_t flags, pad;
-    int64_t in_lane; /* so many bytes of what follows lie in the lane; -1: none */
-    /* then: slices; extra sums; for every gradient of rows: their number, their ids, their values
+    int64_t in_lane; /* so many bytes of what follows lie in the lane's area; -1: none */
+    /* then: slices (in a lane each aligned, MF_PS_ALIGN); extra sums; for every gradient of rows:
+     * their number, their ids, their values
      */
 } mf_ps_reply;
 

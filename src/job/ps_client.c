@@ -137,7 +137,8 @@ static mf_status map_values(mf_ps_client *c)
     c->gradient = MF_ARENA_ARRAY(a, int, g->n_results + 1);
     c->of_slice = MF_ARENA_ARRAY(a, int *, c->n_servers);
     c->dense = MF_ARENA_ARRAY(a, int64_t, c->n_servers);
-    if (!c->at || !c->ids || !c->gradient || !c->of_slice || !c->dense)
+    c->answer = MF_ARENA_ARRAY(a, int, c->n_servers);
+    if (!c->answer || !c->at || !c->ids || !c->gradient || !c->of_slice || !c->dense)
         return MF_NOMEM("parameter servers");
     for (int v = 0; v < g->n_results; v++)
         c->gradient[v] = -1;

@@ -21,6 +21,7 @@ struct mf_ps_client {
     int **of_slice; /* by server and slice: the value that is its gradient; -1: rows */
     int64_t *dense; /* by server: floats of all slices but those of rows */
     mf_ps_lane *lanes; /* by server */
+    int *answer; /* by server: the area of its lane for the answer; -1: none */
     mf_ps_mode mode;
     uint32_t seq; /* of requests; grows */
     int64_t *version; /* by server: of the weights we have */
@@ -43,7 +44,6 @@ MF_MUST mf_status mf_ps_round(void *ctx, mf_round *r);
 bool mf_ps_take(void *ctx, int value, int part, int n_parts, const mf_tensor *x);
 /* Let there be room for this round in the lanes of all servers of this host. */
 MF_MUST mf_status mf_ps_open_lanes(mf_ps_client *c, const mf_round *r);
-MF_MUST mf_status mf_ps_write_push(const mf_ps_client *c, const mf_round *r, int server,
-                                   mf_buf *message);
+MF_MUST mf_status mf_ps_write_push(mf_ps_client *c, const mf_round *r, int server, mf_buf *message);
 
 #endif

@@ -44,7 +44,8 @@ static int64_t room_needed(const mf_ps_client *c, const mf_round *r, int server)
     const int64_t parts = r->n_parts > 1 ? r->n_parts : 1;
     const int64_t extra = server == 0 ? count_extra(c, r) : 0;
 
-    return parts * (c->dense[server] + extra) * (int64_t)sizeof(float) + bytes_of_rows(c, r);
+    return parts * (c->dense[server] + extra) * (int64_t)sizeof(float) + bytes_of_rows(c, r) +
+           (int64_t)MF_PS_ALIGN * (c->place.n_slices[server] + 1);
 }
 
 static mf_status ask_to_open(mf_ps_client *c, int server, const mf_ps_lane *lane)
@@ -101,7 +102,7 @@ mf_status mf_ps_open_lanes(mf_ps_client *c, const mf_round *r)
     for (int s = 0; s < c->n_servers && MF_PARAM(ps_shared_memory) != 0; s++) {
         const int64_t room = room_needed(c, r, s);
 
-        if (c->lanes[s].refused || room <= c->lanes[s].room || room == 0 ||
+        if (c->lanes[s].refused || room <= c->lanes[s].room || c->place.n_slices[s] == 0 ||
             !mf_net_same_host(c->net, mf_net_self(c->net), c->first_server + s))
             continue;
         MF_TRY(widen(c, s, room));
@@ -130,8 +131,8 @@ static void put_dense(const mf_ps_client *c, int server, int v, const mf_tensor 
         const mf_piece *s = &c->place.slices[server][i];
 
         if (c->of_slice[server][i] == v)
-            memcpy(part, (const float *)x->data + s->from,
-                   (size_t)(s->to - s->from) * sizeof(float));
+            mf_ps_copy(c->t->pool, part, (const float *)x->data + s->from,
+                       (size_t)(s->to - s->from) * sizeof(float));
         part += c->of_slice[server][i] >= 0 ? s->to - s->from : 0;
     }
 }
@@ -235,11 +236,11 @@ static void write_body(const mf_ps_client *c, const mf_round *r, int server, mf_
     }
 }
 
-mf_status mf_ps_write_push(const mf_ps_client *c, const mf_round *r, int server, mf_buf *message)
+mf_status mf_ps_write_push(mf_ps_client *c, const mf_round *r, int server, mf_buf *message)
 {
     const int64_t shards = c->t->options.shards;
     const mf_ps_lane *lane = &c->lanes[server];
-    mf_ps_out out = { .buf = message };
+    mf_ps_out out = { .pool = c->t->pool, .buf = message };
     mf_ps_push head = {
         .step = r->step,
         .samples = r->samples,
@@ -250,8 +251,10 @@ mf_status mf_ps_write_push(const mf_ps_client *c, const mf_round *r, int server,
         .learning_rate = mf_schedule_at(&c->t->schedule, r->step),
         .flags = (loss_is_bad(c, r) ? MF_PS_BAD : 0) | (r->wants_stop ? MF_PS_STOP : 0),
         .in_lane = -1,
+        .answer = mf_ps_lane_free_answer(lane),
     };
 
+    c->answer[server] = (int)head.answer;
     if (lane->memory) {
         out.at = mf_ps_lane_push(lane);
         out.left = (size_t)lane->room;

@@ -8,30 +8,69 @@
 
 /* ---- what comes back ---- */
 
-static mf_status room_for_results(mf_round *r)
+static mf_status room_for_results(const mf_ps_client *c, mf_round *r)
 {
     for (int v = 0; v < r->n_values; v++) {
         mf_round_value *x = &r->values[v];
 
         mf_tensor_clear(&x->result); /* others may hold it */
-        x->result = (mf_tensor){ 0 }; /* rows come one server after the other */
-        if (!x->concat)
+        x->result = (mf_tensor){ 0 }; /* weights and rows come one server after the other */
+        if (c->gradient[v] < 0)
             MF_TRY(mf_tensor_alloc(&x->result, x->dtype, &x->shape));
     }
     return MF_OK;
 }
 
-static void read_dense(const mf_ps_client *c, mf_round *r, int server, mf_reader *in)
+/* An answer on its way into tensors. */
+typedef struct answer {
+    mf_reader in;
+    mf_buffer *lane; /* where it lies, to refer to; NULL: in a message */
+} answer;
+
+static void align(answer *a)
+{
+    const size_t over = a->lane ? (uintptr_t)a->in.at % MF_PS_ALIGN : 0;
+
+    if (over > 0)
+        (void)mf_reader_take(&a->in, 1, MF_PS_ALIGN - over);
+}
+
+/* A whole weight in a lane is used where it is; parts of one are put together. */
+static mf_status set_weight(const mf_ps_client *c, mf_round_value *x, const mf_piece *s,
+                            const answer *a, const void *from)
+{
+    mf_tensor *to = &x->result;
+
+    if (a->lane && s->from == 0 && s->to == mf_shape_span(&x->shape, 0, x->shape.rank)) {
+        *to = (mf_tensor){ .dtype = x->dtype,
+                           .shape = x->shape,
+                           .count = s->to,
+                           .data = (void *)(uintptr_t)from,
+                           .buffer = mf_buffer_ref(a->lane) };
+        return MF_OK;
+    }
+    if (!to->data)
+        MF_TRY(mf_tensor_alloc(to, x->dtype, &x->shape));
+    mf_ps_copy(c->t->pool, (float *)to->data + s->from, from,
+               (size_t)(s->to - s->from) * sizeof(float));
+    return MF_OK;
+}
+
+static mf_status read_dense(const mf_ps_client *c, mf_round *r, int server, answer *a)
 {
     for (int i = 0; i < c->place.n_slices[server]; i++) {
         const mf_piece *s = &c->place.slices[server][i];
         const int v = c->of_slice[server][i];
-        const void *from = v >= 0 ? mf_reader_take(in, s->to - s->from, sizeof(float)) : NULL;
+        const void *from;
 
+        if (v < 0)
+            continue;
+        align(a);
+        from = mf_reader_take(&a->in, s->to - s->from, sizeof(float));
         if (from)
-            memcpy((float *)r->values[v].result.data + s->from, from,
-                   (size_t)(s->to - s->from) * sizeof(float));
+            MF_TRY(set_weight(c, &r->values[v], s, a, from));
     }
+    return MF_OK;
 }
 
 static void read_extra(const mf_ps_client *c, mf_round *r, mf_reader *in)
@@ -90,37 +129,39 @@ static mf_status append_rows(const mf_ps_client *c, mf_round *r, int gradient, m
 
 /* The rest of the answer lies there. */
 static mf_status look_into_lane(const mf_ps_client *c, int server, const mf_ps_reply *head,
-                                mf_reader *in)
+                                answer *a)
 {
     const mf_ps_lane *lane = &c->lanes[server];
+    const int i = c->answer[server];
 
-    if (!lane->memory || head->in_lane > lane->room || in->left > 0)
+    if (i < 0 || head->in_lane > lane->room || a->in.left > 0)
         return MF_FAIL(MF_DATA_LOSS, "%s answered with memory that we do not share",
                        mf_ps_server_name(c, server));
-    *in = (mf_reader){ .at = mf_ps_lane_reply(lane), .left = (size_t)head->in_lane };
+    a->lane = lane->answers[i];
+    a->in = (mf_reader){ .at = mf_ps_lane_answer(lane, i), .left = (size_t)head->in_lane };
     return MF_OK;
 }
 
-static mf_status read_reply(mf_ps_client *c, mf_round *r, int server, mf_reader *in)
+static mf_status read_reply(mf_ps_client *c, mf_round *r, int server, answer *a)
 {
-    const void *at = mf_reader_take(in, 1, sizeof(mf_ps_reply));
+    const void *at = mf_reader_take(&a->in, 1, sizeof(mf_ps_reply));
     mf_ps_reply head;
 
     if (!at)
         return MF_OK;
     memcpy(&head, at, sizeof head);
     if (head.status != MF_OK)
-        return MF_FAIL((mf_status)head.status, "%.*s", (int)in->left, in->at);
+        return MF_FAIL((mf_status)head.status, "%.*s", (int)a->in.left, a->in.at);
     c->stop |= (head.flags & MF_PS_STOP) != 0;
     c->version[server] = head.version;
     if (head.in_lane >= 0)
-        MF_TRY(look_into_lane(c, server, &head, in));
-    read_dense(c, r, server, in);
+        MF_TRY(look_into_lane(c, server, &head, a));
+    MF_TRY(read_dense(c, r, server, a));
     if (server == 0)
-        read_extra(c, r, in);
+        read_extra(c, r, &a->in);
     for (int i = 0; i < c->t->graph.n_gradients; i++) {
         if (c->ids[i] >= 0)
-            MF_TRY(append_rows(c, r, i, in));
+            MF_TRY(append_rows(c, r, i, &a->in));
     }
     return MF_OK;
 }
@@ -129,13 +170,13 @@ static mf_status take_reply(mf_ps_client *c, mf_round *r, int server)
 {
     void *data;
     size_t size;
-    mf_reader in;
+    answer a;
     mf_status st;
 
     MF_TRY(mf_ps_answer(c, server, MF_PS_PUSH, r->step, &data, &size));
-    in = (mf_reader){ .at = data, .left = size };
-    st = read_reply(c, r, server, &in);
-    if (st == MF_OK && (in.bad || in.left > 0))
+    a = (answer){ .in = { .at = data, .left = size } };
+    st = read_reply(c, r, server, &a);
+    if (st == MF_OK && (a.in.bad || a.in.left > 0))
         st = MF_FAIL(MF_DATA_LOSS, "%s answered %zu bytes that make no sense",
                      mf_ps_server_name(c, server), size);
     mf_free(data);
@@ -197,7 +238,7 @@ static mf_status keep_weights(mf_ps_client *c, mf_round *r)
 static mf_status push_and_pull(mf_ps_client *c, mf_round *r)
 {
     mf_buf out = { 0 };
-    mf_status st = room_for_results(r);
+    mf_status st = room_for_results(c, r);
 
     if (st == MF_OK)
         st = mf_ps_open_lanes(c, r);
@@ -225,7 +266,7 @@ mf_status mf_ps_round(void *ctx, mf_round *r)
         return push_and_pull(c, r);
     MF_TRY(hold(c, r));
     if (c->held.steps < c->mode.period) {
-        MF_TRY(room_for_results(r));
+        MF_TRY(room_for_results(c, r));
         return keep_weights(c, r);
     }
     MF_TRY(give(c, r));

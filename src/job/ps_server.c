@@ -125,13 +125,14 @@ static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all
         return MF_NOMEM("answers");
     for (int i = 0; i < n_all; i++) {
         const int worker = all[i]->of->from;
-        const mf_ps_lane *lane = s->lanes[worker].memory ? &s->lanes[worker] : NULL;
+        const bool in_lane = s->lanes[worker].memory && all[i]->head.answer >= 0;
 
-        if (!lane && same && common >= 0)
+        if (!in_lane && same && common >= 0)
             continue;
-        common = lane ? common : i;
+        common = in_lane ? common : i;
         if (st == MF_OK)
-            st = mf_ps_write_reply(s, all, n_all, same ? -1 : worker, lane, &out[i]);
+            st = mf_ps_write_reply(s, all, n_all, same ? -1 : worker, in_lane ? all[i] : NULL,
+                                   &out[i]);
         if (st != MF_OK)
             write_failure(st, &out[i]);
     }

@@ -55,10 +55,10 @@ typedef struct server {
 MF_MUST mf_status mf_ps_look_at(const server *s, request *r, push *p);
 /* What all these pushes together come to: a new state. */
 MF_MUST mf_status mf_ps_apply(server *s, push *const *all, int n_all);
-/* What a worker (-1: any) gets to know of it. lane: where most of it is put if there is room; NULL:
- * nowhere. */
+/* What a worker (-1: any) gets to know of it. to: whose lane has an area for it; NULL: all of it is
+ * in the message. */
 MF_MUST mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker,
-                                    const mf_ps_lane *lane, mf_buf *message);
+                                    const push *to, mf_buf *message);
 /* Write what this server holds to a bundle (ps_save.c). Fails: FAILED_PRECONDITION, for the asker
  * does not see the same folder, and as writing files does. */
 MF_MUST mf_status mf_ps_save_part(server *s, const char *where);

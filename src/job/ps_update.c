@@ -49,7 +49,8 @@ mf_status mf_ps_look_at(const server *s, request *r, push *p)
     if (head)
         memcpy(&p->head, head, sizeof p->head);
     if (!head || p->head.n_parts < 0 || p->head.n_parts > MF_TREE_PARTS || p->head.n_extra < 0 ||
-        p->head.n_extra > 1 << 24 || p->head.leaves < 1 || p->head.leaves > MF_TREE_LEAVES)
+        p->head.n_extra > 1 << 24 || p->head.leaves < 1 || p->head.leaves > MF_TREE_LEAVES ||
+        p->head.answer >= MF_PS_ANSWERS)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed what makes no sense",
                        mf_net_name(s->o.net, r->from));
     p->parts = mf_reader_take(&in, p->head.n_parts, sizeof *p->parts);
@@ -334,6 +335,7 @@ static mf_status write_dense(server *s, mf_ps_out *out)
         if (s->store.model->weights[i]->lookups)
             continue;
         MF_TRY(mf_variable_read(s->store.variables[i].variable, &value));
+        mf_ps_out_align(out);
         mf_ps_out_put(out, value.data, mf_tensor_bytes(&value));
         mf_tensor_clear(&value);
     }
@@ -358,22 +360,25 @@ static mf_status write_body(server *s, push *const *all, int n_all, int worker, 
     return MF_OK;
 }
 
-mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker,
-                            const mf_ps_lane *lane, mf_buf *message)
+mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker, const push *to,
+                            mf_buf *message)
 {
     mf_ps_reply head = { .n_extra = all[0]->head.n_extra, .version = s->version, .in_lane = -1 };
-    mf_ps_out out = { .buf = message };
+    const mf_ps_out plain = { .pool = s->t->pool, .buf = message };
+    mf_ps_out out = plain;
 
     for (int i = 0; i < n_all; i++)
         s->stop |= (all[i]->head.flags & MF_PS_STOP) != 0;
     head.flags = s->stop ? MF_PS_STOP : 0;
     mf_buf_clear(message);
-    if (lane) {
-        out.at = mf_ps_lane_reply(lane);
+    if (to) {
+        const mf_ps_lane *lane = &s->lanes[to->of->from];
+
+        out.at = mf_ps_lane_answer(lane, (int)to->head.answer);
         out.left = (size_t)lane->room;
         MF_TRY(write_body(s, all, n_all, worker, &out));
         head.in_lane = out.full ? -1 : lane->room - (int64_t)out.left;
-        out = (mf_ps_out){ .buf = message };
+        out = plain;
     }
     mf_buf_bytes(message, &head, sizeof head);
     if (head.in_lane < 0)

@@ -132,7 +132,8 @@ static void be_a_bad_worker(mf_net *net)
                          .leaves = 1,
                          .n_parts = 1,
                          .learning_rate = 0.1f,
-                         .in_lane = -1 },
+                         .in_lane = -1,
+                         .answer = -1 },
                .part = { 0, 1 } },
       bad = good;
     const size_t size = offsetof(struct full_push, gradients) + sizeof good.gradients;
