@@ -116,7 +116,10 @@ static mf_status ps_finish(mf_team *team, mf_trainer *t)
 
     const mf_collective c = mf_team_call(team, 0, "the last step of all workers");
     int64_t mine = t->step, *steps = mf_calloc(team->size, sizeof *steps);
-    mf_status st = steps ? ps_leave(team, t) : MF_NOMEM("workers");
+    mf_status st = steps ? mf_ps_client_flush(j->client) : MF_NOMEM("workers");
+
+    if (st == MF_OK)
+        st = ps_leave(team, t);
 
     if (st == MF_OK)
         st = mf_group_sizes(team->group, &c, mine, steps);

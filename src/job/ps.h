@@ -122,6 +122,8 @@ MF_MUST mf_status mf_ps_client_end(mf_ps_client *c, int64_t *staleness);
 /* The servers write what they hold; each part is added to the snapshot. They cannot, as they do not
  * see the folder, say: that is logged, and there are no parts. */
 MF_MUST mf_status mf_ps_client_save(mf_ps_client *c, const char *prefix, struct mf_snapshot *s);
+/* Push what is held of the last steps (mf_ps_mode.period). */
+MF_MUST mf_status mf_ps_client_flush(mf_ps_client *c);
 /* Nobody needs to wait for our pushes any more. */
 MF_MUST mf_status mf_ps_client_leave(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_lease(mf_ps_client *c, const mf_ps_lease *lease, int64_t *batch);

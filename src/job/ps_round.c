@@ -258,6 +258,16 @@ static mf_status push_and_pull(mf_ps_client *c, mf_round *r)
     return st;
 }
 
+mf_status mf_ps_client_flush(mf_ps_client *c)
+{
+    mf_round *r = c->held.steps > 0 ? mf_rounds_last(c->rounds) : NULL;
+
+    if (!r)
+        return MF_OK;
+    MF_TRY(give(c, r));
+    return push_and_pull(c, r);
+}
+
 mf_status mf_ps_round(void *ctx, mf_round *r)
 {
     mf_ps_client *c = ctx;

@@ -184,6 +184,16 @@ int mf_rounds_value(const mf_rounds *x, int result)
     return x->first_value[x->bucket[result]] + item;
 }
 
+mf_round *mf_rounds_last(mf_rounds *x)
+{
+    mf_round *last;
+
+    pthread_mutex_lock(&x->lock);
+    last = x->done && x->error.status == MF_OK ? &x->round : NULL;
+    pthread_mutex_unlock(&x->lock);
+    return last;
+}
+
 void mf_rounds_free(mf_rounds *x)
 {
     if (!x)

@@ -48,6 +48,9 @@ mf_exchange *mf_rounds_exchange(mf_rounds *x);
 /* Which value is result i of the map? */
 int mf_rounds_value(const mf_rounds *x, int result);
 
+/* The last round, when it is over; NULL: there was none. */
+mf_round *mf_rounds_last(mf_rounds *x);
+
 MF_MUST mf_status mf_rounds_begin_step(mf_rounds *x, int64_t step, int64_t samples,
                                        bool wants_stop);
 

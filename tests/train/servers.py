@@ -210,6 +210,15 @@ def asynchronous_workers_do_every_batch_once_and_end(b):
 
 
 @test
+def gradients_of_the_last_steps_are_pushed(b):
+    def after(steps, period):
+        return b.served(1, 1, "--strategy", "parameter_server mode=async period=%d" % period,
+                        optimizer="sgd", steps=steps)["weights_sha256"]
+    check(after(6, 4) != after(4, 4), "steps 5 and 6 have left no trace")
+    check(after(3, 4) == after(3, 3), "three steps of a period of four are not a period of three")
+
+
+@test
 def a_loss_that_is_no_number_ends_all_and_is_said(b):
     _, err = b.run(b.launch(2, 1, b.train("--lr", "1e30", steps=50, optimizer="sgd")), code=None)
     check("the loss is no number" in err, err[-400:])
