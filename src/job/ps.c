@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "job/ps_crew.h"
 #include "train/checkpoint.h"
 
 #include <stddef.h>
@@ -16,6 +17,8 @@ typedef struct ps_job {
     int n_workers, n_servers, index; /* index: among the servers; -1: a worker */
     mf_ps_mode mode;
     mf_ps_client *client;
+    mf_ps_crew crew;
+    int64_t sent; /* bytes to other hosts, by each worker on average */
     bool began; /* servers wait for what we say */
     bool stop; /* somebody wants to */
     int64_t start; /* batches that were done before this training was begun or resumed */
@@ -42,6 +45,7 @@ static mf_status ps_join(mf_team *team, mf_trainer *t)
     mf_ps_client_free(j->client);
     MF_TRY(mf_ps_client_new(j->net, j->n_workers, j->n_servers, t, &j->mode, team->first_shard,
                             team->n_shards, team->timeout_ns, &j->client));
+    mf_ps_client_join_crew(j->client, &j->crew);
     mf_session_set_exchange(t->session, mf_rounds_exchange(mf_ps_client_rounds(j->client)));
     return MF_OK;
 }
@@ -103,10 +107,22 @@ static mf_status ps_save_parts(mf_team *team, mf_trainer *t, const char *prefix,
     return mf_ps_client_save(of_team(team)->client, prefix, s);
 }
 
+/* No step comes any more. */
 static mf_status ps_leave(mf_team *team, mf_trainer *t)
 {
+    ps_job *j = of_team(team);
+    const mf_collective c = mf_team_call(team, 0, "the bytes that were sent");
+    int64_t *sent = mf_calloc(team->size, sizeof *sent);
+    mf_status st = sent ? mf_ps_client_leave(j->client) : MF_NOMEM("workers");
+
     (void)t;
-    return mf_ps_client_leave(of_team(team)->client);
+    if (st == MF_OK)
+        st = mf_group_sizes(team->group, &c, mf_net_sent_away(j->net), sent);
+    j->sent = 0;
+    for (int r = 0; st == MF_OK && r < team->size; r++)
+        j->sent += sent[r] / team->size;
+    mf_free(sent);
+    return st;
 }
 
 /* All have done their last step: everybody gets what has come of it. */
@@ -146,6 +162,13 @@ static mf_status ps_serve(mf_team *team, mf_trainer *t)
                        t);
 }
 
+static void ps_traffic(const mf_team *team, mf_traffic *out)
+{
+    const ps_job *j = of_team((mf_team *)(uintptr_t)team);
+
+    out->bytes = out->plain_bytes = j->sent;
+}
+
 static const mf_team_kind WORKER = { .join = ps_join,
                                      .begin_step = ps_begin_step,
                                      .end_step = ps_end_step,
@@ -153,7 +176,8 @@ static const mf_team_kind WORKER = { .join = ps_join,
                                      .aligned = ps_aligned,
                                      .before_save = ps_before_save,
                                      .save_parts = ps_save_parts,
-                                     .finish = ps_leave };
+                                     .finish = ps_leave,
+                                     .traffic = ps_traffic };
 static const mf_team_kind LEASING_WORKER = { .join = ps_join,
                                              .begin_step = ps_begin_step,
                                              .end_step = ps_end_step,
@@ -162,7 +186,8 @@ static const mf_team_kind LEASING_WORKER = { .join = ps_join,
                                              .before_save = ps_before_save,
                                              .save_parts = ps_save_parts,
                                              .lease = ps_lease,
-                                             .finish = ps_finish };
+                                             .finish = ps_finish,
+                                             .traffic = ps_traffic };
 static const mf_team_kind SERVER = { .join = ps_join, .failed = ps_failed, .serve = ps_serve };
 
 /* ---- opening and closing ---- */
@@ -189,6 +214,7 @@ static void ps_close(mf_strategy *s)
     if (j->index < 0)
         say_end(j);
     mf_ps_client_free(j->client);
+    mf_ps_crew_close(&j->crew);
     mf_group_free(j->team.group);
     mf_net_close(j->net);
     mf_free(j);
@@ -227,7 +253,12 @@ static mf_status open_all(ps_job *j, const mf_strategy_call *call)
                        "parameter_server needs parameter servers: give the cluster tasks of job "
                        "ps, as `meshflow launch --workers 2 --ps 1 -- train ...` does");
     MF_TRY(mf_job_connect(call, &j->net));
-    return j->index < 0 ? mf_job_group(call, j->net, 1, &j->team.group) : MF_OK;
+    if (j->index >= 0)
+        return MF_OK;
+    MF_TRY(mf_job_group(call, j->net, 1, &j->team.group));
+    return j->mode.sync && mf_options_bool(call->settings, "by_host")
+               ? mf_ps_crew_open(j->net, j->n_workers, j->n_servers, call->timeout_ns, &j->crew)
+               : MF_OK;
 }
 
 mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out)

@@ -34,6 +34,7 @@ typedef struct mf_ps_push {
     int64_t step, samples, leaves;
     int64_t n_parts, n_extra; /* extra: sums that are no gradients, for the first server */
     int64_t version; /* of the weights that it was computed with */
+    int64_t workers; /* it is of so many of them */
     float learning_rate;
     uint32_t flags;
     int64_t in_lane; /* so many bytes of what follows the parts lie in the lane; -1: none */
@@ -105,12 +106,15 @@ typedef struct mf_ps_mode {
 } mf_ps_mode;
 
 typedef struct mf_ps_client mf_ps_client;
+struct mf_ps_crew;
 
 /* Servers are the tasks first_server .. first_server + n_servers - 1. */
 MF_MUST mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trainer *t,
                                    const mf_ps_mode *mode, int64_t first, int64_t count,
                                    int64_t timeout_ns, mf_ps_client **out);
 void mf_ps_client_free(mf_ps_client *c);
+/* Workers of this host push together. */
+void mf_ps_client_join_crew(mf_ps_client *c, const struct mf_ps_crew *crew);
 mf_rounds *mf_ps_client_rounds(mf_ps_client *c);
 bool mf_ps_client_wants_stop(mf_ps_client *c);
 /* Training begins, again perhaps: nothing has come from the servers yet. */

@@ -197,6 +197,11 @@ mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trai
     return st;
 }
 
+void mf_ps_client_join_crew(mf_ps_client *c, const mf_ps_crew *crew)
+{
+    c->crew = *crew;
+}
+
 void mf_ps_client_free(mf_ps_client *c)
 {
     if (!c)

@@ -5,6 +5,7 @@
 #define MF_JOB_PS_CLIENT_H
 
 #include "job/ps.h"
+#include "job/ps_crew.h"
 #include "job/ps_held.h"
 #include "job/ps_lane.h"
 
@@ -26,6 +27,7 @@ struct mf_ps_client {
     uint32_t seq; /* of requests; grows */
     int64_t *version; /* by server: of the weights we have */
     mf_ps_held held;
+    mf_ps_crew crew; /* the strategy's */
     bool stop; /* somebody wanted to, in the last round */
 };
 

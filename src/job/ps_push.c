@@ -141,7 +141,7 @@ bool mf_ps_take(void *ctx, int v, int part, int n_parts, const mf_tensor *x)
 {
     mf_ps_client *c = ctx;
 
-    if (c->mode.period > 1 || c->gradient[v] < 0 || c->ids[c->gradient[v]] >= 0 ||
+    if (c->mode.period > 1 || c->crew.group || c->gradient[v] < 0 || c->ids[c->gradient[v]] >= 0 ||
         !fits(c, v, n_parts))
         return false;
     for (int s = 0; s < c->n_servers; s++) {
@@ -248,6 +248,7 @@ mf_status mf_ps_write_push(mf_ps_client *c, const mf_round *r, int server, mf_bu
         .n_parts = r->n_parts,
         .n_extra = server == 0 ? count_extra(c, r) : 0,
         .version = c->version[server],
+        .workers = c->crew.group ? c->crew.group->size : 1,
         .learning_rate = mf_schedule_at(&c->t->schedule, r->step),
         .flags = (loss_is_bad(c, r) ? MF_PS_BAD : 0) | (r->wants_stop ? MF_PS_STOP : 0),
         .in_lane = -1,

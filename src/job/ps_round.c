@@ -235,7 +235,7 @@ static mf_status keep_weights(mf_ps_client *c, mf_round *r)
     return MF_OK;
 }
 
-static mf_status push_and_pull(mf_ps_client *c, mf_round *r)
+static mf_status ask_servers(mf_ps_client *c, mf_round *r)
 {
     mf_buf out = { 0 };
     mf_status st = room_for_results(c, r);
@@ -253,6 +253,28 @@ static mf_status push_and_pull(mf_ps_client *c, mf_round *r)
     mf_buf_deinit(&out);
     for (int s = 0; s < c->n_servers && st == MF_OK; s++)
         st = take_reply(c, r, s);
+    return st;
+}
+
+/* One asks for all workers of the host. */
+static mf_status ask_with_crew(mf_ps_client *c, mf_round *r)
+{
+    mf_round all;
+    mf_status st = mf_ps_crew_gather(&c->crew, c->t->options.shards, r, &all);
+
+    if (st == MF_OK && mf_ps_crew_is_first(&c->crew)) {
+        st = ask_servers(c, &all);
+        for (int v = 0; v < r->n_values && st == MF_OK; v++)
+            mf_tensor_move(&r->values[v].result, &all.values[v].result);
+    }
+    mf_ps_crew_round_deinit(&all);
+    return st == MF_OK ? mf_ps_crew_share(&c->crew, r, &c->stop) : st;
+}
+
+static mf_status push_and_pull(mf_ps_client *c, mf_round *r)
+{
+    const mf_status st = c->crew.group ? ask_with_crew(c, r) : ask_servers(c, r);
+
     if (st != MF_OK)
         mf_net_abort(c->net, st);
     return st;

@@ -149,7 +149,7 @@ static mf_status do_step(server *s, push *const *all, int n_all)
     return answer_all(s, mf_ps_apply(s, all, n_all), all, n_all);
 }
 
-/* How many pushes make an update. */
+/* How many pushes make an update; synchronous ones may be of several workers. */
 static int wanted(const server *s)
 {
     const int quorum = (int)s->o.mode.quorum;
@@ -163,13 +163,16 @@ static int wanted(const server *s)
 static mf_status try_step(server *s)
 {
     push *all[MF_TREE_LEAVES];
+    int64_t workers = 0;
     int n = 0;
 
     for (int w = 0; w < s->o.n_workers && n < MF_TREE_LEAVES; w++) {
-        if (s->pushes[w].of)
-            all[n++] = &s->pushes[w];
+        if (!s->pushes[w].of)
+            continue;
+        workers += s->o.mode.sync ? s->pushes[w].head.workers : 1;
+        all[n++] = &s->pushes[w];
     }
-    return n > 0 && n >= wanted(s) ? do_step(s, all, n) : MF_OK;
+    return n > 0 && workers >= wanted(s) ? do_step(s, all, n) : MF_OK;
 }
 
 static mf_status take_push(server *s, request *r)

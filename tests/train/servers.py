@@ -112,20 +112,31 @@ def the_servers_write_the_last_checkpoint(b):
     check(sorted(left) == files_of(out, 20) and len(left) == 3, "left behind: %s" % left)
 
 
+def can_hide_folders():
+    """Only root can."""
+    return subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
+
+
+def tf_config(workers, servers, kind, index):
+    def address(i):
+        return "local-%d:%d" % (os.getpid(), i + 1)
+    cluster = {"worker": [address(i) for i in range(workers)],
+               "ps": [address(workers + i) for i in range(servers)]}
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
 @test
 def a_server_that_does_not_see_the_folder_says_so(b):
-    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
-        return  # only root can hide a folder from a process
+    if not can_hide_folders():
+        return
     out = os.path.join(b.dir, "ckpt")
     os.mkdir(out)
-    job = {"worker": ["local-%d:1" % os.getpid()], "ps": ["local-%d:%d" % (os.getpid(), i) for i in (2, 3)]}
     tasks = []
     for kind, index in (("ps", 0), ("ps", 1), ("worker", 0)):
         command = [b.program, *b.train("--out", out, steps=8)]
         if (kind, index) == ("ps", 1):
             command = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', out, *command]
-        env = dict(os.environ, TF_CONFIG=json.dumps(
-            {"cluster": job, "task": {"type": kind, "index": index}}))
+        env = dict(os.environ, TF_CONFIG=tf_config(1, 2, kind, index))
         tasks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                       text=True))
     said = [p.communicate(timeout=60)[1] for p in tasks]
@@ -135,6 +146,40 @@ def a_server_that_does_not_see_the_folder_says_so(b):
           not [x for x in os.listdir(out) if ".tmp-" in x], "left behind: %s" % os.listdir(out))
     check(b.alone("--out", out, "--resume", steps=30)["weights_sha256"] ==
           b.alone(steps=30)["weights_sha256"], "going on from it differs")
+
+
+def on_hosts(b, hosts, workers, servers, args):
+    """Tasks on hosts that are none: what shares no /dev/shm counts as far away. What the chief prints."""
+    shells = []
+    for tasks in hosts:
+        lines = ["mount -t tmpfs none /dev/shm"]
+        for kind, index in tasks:
+            lines.append("TF_CONFIG='%s' \"$@\" 2>&1 & all=\"$all $!\"" %
+                         tf_config(workers, servers, kind, index))
+        lines.append("for p in $all; do wait $p || exit 1; done")
+        shells.append(subprocess.Popen(
+            ["unshare", "-m", "sh", "-c", "\n".join(lines), "sh", b.program, *args], text=True,
+            stdout=subprocess.PIPE))
+    said = [p.communicate(timeout=120)[0] for p in shells]
+    check(all(p.returncode == 0 for p in shells), "they do not end well: %s" % said)
+    return json.loads([x for x in "".join(said).splitlines() if x.startswith("{")][0])
+
+
+@test
+def workers_of_a_host_push_together(b):
+    if not can_hide_folders():
+        return
+    hosts = [[("worker", 0), ("worker", 1)], [("worker", 2), ("worker", 3)], [("ps", 0), ("ps", 1)]]
+    for kind in (dict(model="mlp", optimizer="momentum"),
+                 dict(model="wide-deep", data="synthetic-ctr", optimizer="ftrl", steps=8)):
+        want, sent = b.alone(**kind)["weights_sha256"], {}
+        for by_host in ("true", "false"):
+            got = on_hosts(b, hosts, 4, 2, b.train(
+                "--strategy", "parameter_server by_host=" + by_host, **kind))
+            check(got["weights_sha256"] == want, "%s by_host=%s: other bits" % (kind, by_host))
+            sent[by_host] = got["sent_bytes"]
+        if kind["model"] == "mlp":  # with the first weights, which the chief sets
+            check(sent["true"] < 0.6 * sent["false"], "bytes do not drop by half: %s" % sent)
 
 
 def victims(pid):

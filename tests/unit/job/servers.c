@@ -131,6 +131,7 @@ static void be_a_bad_worker(mf_net *net)
     } good = { .head = { .samples = 1,
                          .leaves = 1,
                          .n_parts = 1,
+                         .workers = 1,
                          .learning_rate = 0.1f,
                          .in_lane = -1,
                          .answer = -1 },
