@@ -10,9 +10,8 @@ Rounds alternate between us and TensorFlow; medians are compared.
 """
 import argparse
 import os
-import statistics
 
-from comm import BUILD, HERE, Worker, text
+from comm import BUILD, HERE, Worker, print_rows
 
 
 def main():
@@ -30,17 +29,7 @@ def main():
     else:
         print("# without TensorFlow: there is no build/venv")
     for size in [int(x) for x in args.sizes.split(",")]:
-        times = {w: [] for w in ours + others}
-        for _ in range(args.rounds):
-            for w in times:
-                times[w].append(w.seconds(size))
-        usual = {w: statistics.median(x[0] for x in t) for w, t in times.items()}
-        lucky = {w: statistics.median(x[1] for x in t) for w, t in times.items()}
-        for w in ours:
-            for peer in others:
-                print("%-34s %-8s %10.1f %10.1f us %8.2f    %8.2f" %
-                      ("push and pull %s / %s" % (w.name, peer.name), text(size), usual[w] * 1e6,
-                       usual[peer] * 1e6, usual[peer] / usual[w], lucky[peer] / lucky[w]), flush=True)
+        print_rows(lambda w, p: "push and pull %s / %s" % (w, p), size, args.rounds, ours, others)
     for w in ours + others:
         w.close()
 

@@ -64,6 +64,7 @@ static void fuzz_variables(const char *data, size_t size)
         for (int64_t i = 0; i < bytes; i++)
             sum += ((const unsigned char *)value)[i];
     }
+    (void)sum;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

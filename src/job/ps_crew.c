@@ -222,9 +222,8 @@ static mf_status exchange(mf_ps_crew *crew, int64_t step, const mf_buf *own, int
 
     for (int i = 1; i < n && st == MF_OK; i++)
         total += matrix[(int64_t)i * n] = sizes[i];
-    if (st == MF_OK && crew->group->rank == 0)
-        *pieces = mf_calloc(total + 1, 1);
-    if (st == MF_OK && crew->group->rank == 0 && !*pieces)
+    *pieces = mf_calloc((crew->group->rank == 0 ? total : 0) + 1, 1);
+    if (st == MF_OK && !*pieces)
         st = MF_NOMEM("a sum");
     if (st == MF_OK)
         st = mf_all_to_all(crew->group, &call, own->data, matrix, *pieces);

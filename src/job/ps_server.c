@@ -12,56 +12,6 @@
 
 /* ---- requests ---- */
 
-static void request_free(request *r)
-{
-    if (!r)
-        return;
-    mf_free(r->data);
-    mf_free(r);
-}
-
-static void take_request(void *ctx, int from, const mf_frame *f, void *data)
-{
-    server *s = ctx;
-    request *r = mf_calloc(1, sizeof *r);
-
-    if (!r) {
-        mf_free(data); /* whoever waits for the answer will say so */
-        return;
-    }
-    *r = (request){ .from = from, .frame = *f, .data = data };
-    pthread_mutex_lock(&s->lock);
-    if (s->last)
-        s->last->next = r;
-    else
-        s->first = r;
-    s->last = r;
-    pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-}
-
-static mf_status next_request(server *s, request **out)
-{
-    mf_status st = MF_OK;
-
-    *out = NULL;
-    pthread_mutex_lock(&s->lock);
-    while (!s->first && st == MF_OK) {
-        (void)mf_cond_wait_until(&s->changed, &s->lock, mf_clock_ns() + 100000000);
-        if (!s->first)
-            st = mf_net_check(s->o.net);
-    }
-    *out = s->first;
-    if (*out) {
-        s->first = (*out)->next;
-        if (!s->first)
-            s->last = NULL;
-        st = MF_OK;
-    }
-    pthread_mutex_unlock(&s->lock);
-    return st;
-}
-
 static mf_status reply(server *s, const request *r, const void *data, size_t size)
 {
     mf_frame f = r->frame;
@@ -82,7 +32,7 @@ static mf_status answer_push(server *s, push *p, const mf_buf *out)
     s->pulled[p->of->from] = s->version;
     mf_buf_clear(kept);
     mf_buf_bytes(kept, out->data, out->len);
-    request_free(p->of);
+    mf_ps_request_free(p->of);
     p->of = NULL;
     return st;
 }
@@ -178,17 +128,17 @@ static mf_status try_step(server *s)
 static mf_status take_push(server *s, request *r)
 {
     if (r->from < 0 || r->from >= s->o.n_workers) {
-        request_free(r);
+        mf_ps_request_free(r);
         return MF_OK; /* not a worker's business */
     }
     if (s->last_reply[r->from].len > 0 && r->frame.seq <= s->last_seq[r->from]) {
         const mf_status st = reply(s, r, s->last_reply[r->from].data, s->last_reply[r->from].len);
 
-        request_free(r); /* it was applied already */
+        mf_ps_request_free(r); /* it was applied already */
         return st;
     }
     if (s->pushes[r->from].of) {
-        request_free(r);
+        mf_ps_request_free(r);
         return MF_OK;
     }
     if (mf_ps_look_at(s, r, &s->pushes[r->from]) != MF_OK)
@@ -213,7 +163,7 @@ static mf_status take_lane(server *s, request *r)
     else if (mf_ps_lane_open(&s->lanes[r->from], r->data) != MF_OK)
         text = mf_error_message();
     st = reply(s, r, text, strlen(text));
-    request_free(r);
+    mf_ps_request_free(r);
     return st;
 }
 
@@ -246,7 +196,7 @@ static mf_status take_set(server *s, request *r)
 
     begin_training(s);
     sent = reply(s, r, text, *text ? strlen(text) + 1 : 0);
-    request_free(r);
+    mf_ps_request_free(r);
     return sent;
 }
 
@@ -258,7 +208,7 @@ static mf_status take_get(server *s, request *r)
     if (st == MF_OK)
         st = reply(s, r, out.data, out.len);
     mf_buf_deinit(&out);
-    request_free(r);
+    mf_ps_request_free(r);
     return st;
 }
 
@@ -268,7 +218,7 @@ static mf_status take_end(server *s, request *r)
     const mf_status st = reply(s, r, &staleness, sizeof staleness);
 
     s->over = true;
-    request_free(r);
+    mf_ps_request_free(r);
     return st;
 }
 
@@ -297,14 +247,14 @@ static mf_status try_save(server *s)
         return MF_OK;
     text = mf_ps_save_part(s, r->data) == MF_OK ? "" : mf_error_message();
     st = reply(s, r, text, strlen(text));
-    request_free(r);
+    mf_ps_request_free(r);
     s->save = NULL;
     return st;
 }
 
 static mf_status take_save(server *s, request *r)
 {
-    request_free(s->save);
+    mf_ps_request_free(s->save);
     s->save = r;
     return try_save(s);
 }
@@ -318,7 +268,7 @@ static mf_status take_leave(server *s, request *r)
         s->active--;
         mf_ps_leases_leave(s->leases, r->from);
     }
-    request_free(r);
+    mf_ps_request_free(r);
     MF_TRY(st);
     MF_TRY(grant_leases(s));
     MF_TRY(try_step(s));
@@ -333,7 +283,7 @@ static mf_status take_lease(server *s, request *r)
         memcpy(&lease, r->data, sizeof lease);
     if (r->from >= 0 && r->from < s->o.n_workers)
         mf_ps_leases_ask(s->leases, r->from, r->frame.seq, &lease);
-    request_free(r);
+    mf_ps_request_free(r);
     return grant_leases(s);
 }
 
@@ -357,7 +307,7 @@ static mf_status serve_one(server *s, request *r)
     case MF_PS_LEASE:
         return take_lease(s, r);
     default:
-        request_free(r);
+        mf_ps_request_free(r);
         return MF_OK;
     }
 }
@@ -391,7 +341,7 @@ static mf_status start(server *s, mf_trainer *t)
     }
     MF_TRY(mf_ps_leases_new(s->o.n_workers, s->o.mode.staleness, &s->leases));
     MF_INFO("this parameter server holds %lld numbers", (long long)s->dense);
-    mf_net_serve(s->o.net, take_request, s);
+    mf_net_serve(s->o.net, mf_ps_take_request, s);
     return MF_OK;
 }
 
@@ -399,15 +349,15 @@ static void finish(server *s)
 {
     mf_net_serve(s->o.net, NULL, NULL);
     for (int w = 0; s->pushes && w < s->o.n_workers; w++)
-        request_free(s->pushes[w].of);
+        mf_ps_request_free(s->pushes[w].of);
     for (int w = 0; s->last_reply && w < s->o.n_workers; w++)
         mf_buf_deinit(&s->last_reply[w]);
-    request_free(s->save);
+    mf_ps_request_free(s->save);
     while (s->first) {
         request *r = s->first;
 
         s->first = r->next;
-        request_free(r);
+        mf_ps_request_free(r);
     }
     for (int i = 0; s->touched && i < s->store.n_slices; i++)
         mf_free(s->touched[i]);
@@ -436,7 +386,7 @@ mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t)
     while (st == MF_OK && !s.over) {
         request *r;
 
-        st = next_request(&s, &r);
+        st = mf_ps_next_request(&s, &r);
         if (st == MF_OK)
             st = serve_one(&s, r);
     }

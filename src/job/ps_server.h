@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_server.h - the inside of a parameter server; shared by ps_server.c and ps_update.c. */
+/* ps_server.h - the inside of a parameter server; shared by ps_server.c, ps_queue.c, ps_update.c,
+ * ps_answer.c and ps_save.c. */
 #ifndef MF_JOB_PS_SERVER_H
 #define MF_JOB_PS_SERVER_H
 
@@ -51,10 +52,21 @@ typedef struct server {
     request *first, *last; /* guarded by lock */
 } server;
 
+void mf_ps_request_free(request *r);
+/* For mf_net_serve(). ctx: the server. */
+void mf_ps_take_request(void *ctx, int from, const mf_frame *f, void *data);
+/* Waits for one. Fails when somebody is gone or has given up. */
+MF_MUST mf_status mf_ps_next_request(server *s, request **out);
+
 /* Look at a request: is it a push? Fails: INVALID_ARGUMENT naming the worker. */
 MF_MUST mf_status mf_ps_look_at(const server *s, request *r, push *p);
 /* What all these pushes together come to: a new state. */
 MF_MUST mf_status mf_ps_apply(server *s, push *const *all, int n_all);
+/* The sums of it that are no gradients. */
+MF_MUST mf_status mf_ps_sum_extra(const server *s, push *const *all, int n_all, float *out);
+/* Of a table: which slice it is, and the first row that this server has of it. */
+int mf_ps_index_of(const server *s, const mf_weight *w);
+int64_t mf_ps_first_row(const server *s, const mf_weight *w);
 /* What a worker (-1: any) gets to know of it. to: whose lane has an area for it; NULL: all of it is
  * in the message. */
 MF_MUST mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker,
