@@ -91,6 +91,56 @@ MF_TEST(servers_tell_all_workers_that_one_wants_to_stop)
     }
 }
 
+/* ---- weights that somebody holds ---- */
+
+enum { KEPT = 6 }; /* more than there are areas for answers */
+
+typedef struct keeper {
+    mf_tensor held[KEPT], copy[KEPT];
+} keeper;
+
+static mf_status keep_weights(void *ctx, mf_trainer *t, const mf_step_report *report)
+{
+    keeper *k = ctx;
+    const int i = (int)(report->step % KEPT);
+
+    for (int n = 0; n < KEPT; n++) {
+        if (k->held[n].data)
+            T_EQ(memcmp(k->held[n].data, k->copy[n].data, mf_tensor_bytes(&k->copy[n])), 0);
+    }
+    mf_tensor_clear(&k->held[i]);
+    mf_tensor_clear(&k->copy[i]);
+    MF_TRY(mf_variable_read(mf_trainer_find(t, "dense/kernel")->variable, &k->held[i]));
+    return mf_tensor_clone(&k->copy[i], &k->held[i]);
+}
+
+static void fit_and_keep(job_worker *w)
+{
+    keeper k = { 0 };
+
+    fit_once(w, (mf_fit_options){ .steps = 4 * KEPT,
+                                  .hooks = &(mf_hook){ .ctx = &k, .after_step = keep_weights },
+                                  .n_hooks = 1 });
+    for (int n = 0; n < KEPT; n++) {
+        mf_tensor_clear(&k.held[n]);
+        mf_tensor_clear(&k.copy[n]);
+    }
+}
+
+MF_TEST(servers_do_not_change_weights_that_somebody_holds)
+{
+    static const char *const kinds[] = { "parameter_server", "parameter_server mode=async" };
+    job_worker w[JOB_MOST];
+
+    for (int k = 0; k < MF_COUNT(kinds); k++) {
+        job_run_served(w, 2, 1, kinds[k], fit_and_keep, NULL);
+        for (int i = 0; i < 3; i++) {
+            if (w[i].st != MF_OK)
+                T_FAIL("%s: task %d: %s", kinds[k], i, w[i].message);
+        }
+    }
+}
+
 /* ---- pushes that make no sense ---- */
 
 enum { SERVER = 1 };
