@@ -60,22 +60,27 @@ def text(size):
     return "%d MB" % (size >> 20) if size >= 1 << 20 else "%d KB" % (size >> 10)
 
 
+def print_rows(subject, size, rounds, ours, others):
+    """One for each of us and each peer; all take turns."""
+    times = {w: [] for w in ours + others}
+    for _ in range(rounds):
+        for w in times:
+            times[w].append(w.seconds(size))
+    usual = {w: statistics.median(x[0] for x in t) for w, t in times.items()}
+    lucky = {w: statistics.median(x[1] for x in t) for w, t in times.items()}
+    for w in ours:
+        for p in others:
+            print("%-34s %-8s %10.1f %10.1f us %8.2f    %8.2f" %
+                  (subject(w.name, p.name), text(size), usual[w] * 1e6, usual[p] * 1e6,
+                   usual[p] / usual[w], lucky[p] / lucky[w]), flush=True)
+
+
 def compare(n, sizes, rounds):
     program = os.path.join(BUILD, "release", "bench", "allreduce")
     ours = [Worker(way, [program, str(n), way]) for way in ("memory", "sockets")]
     others = list(peers(n))
     for size in sizes:
-        times = {w: [] for w in ours + others}
-        for _ in range(rounds):
-            for w in times:
-                times[w].append(w.seconds(size))
-        usual = {w: statistics.median(x[0] for x in t) for w, t in times.items()}
-        lucky = {w: statistics.median(x[1] for x in t) for w, t in times.items()}
-        for w in ours:
-            for p in others:
-                print("%-34s %-8s %10.1f %10.1f us %8.2f    %8.2f" %
-                      ("all-reduce %s, %d / %s" % (w.name, n, p.name), text(size), usual[w] * 1e6,
-                       usual[p] * 1e6, usual[p] / usual[w], lucky[p] / lucky[w]), flush=True)
+        print_rows(lambda w, p: "all-reduce %s, %d / %s" % (w, n, p), size, rounds, ours, others)
     for w in ours + others:
         w.close()
 
@@ -91,4 +96,5 @@ def main():
         compare(int(n), [int(s) for s in a.sizes.split(",")], a.rounds)
 
 
-main()
+if __name__ == "__main__":
+    main()

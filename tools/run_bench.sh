@@ -31,6 +31,10 @@ if [[ workers == *${1:-}* ]]; then
     echo "# two workers against one process"
     MESHFLOW=build/release/meshflow bench/workers.py
 fi
+if [[ servers == *${1:-}* ]]; then
+    echo "# parameter servers, against TensorFlow's"
+    bench/servers.py
+fi
 if [[ codecs == *${1:-}* ]]; then
     echo "# gradients by codecs over a slow link"
     MESHFLOW=build/release/meshflow bench/codecs.py

@@ -26,8 +26,6 @@ static inline uint32_t mf_group_part(uint32_t id, uint32_t part)
 {
     return id | part << 30;
 }
-/* Can these tasks share memory, by what they have said? (group_auto.c) */
-bool mf_net_same_host(const mf_net *net, int a, int b);
 
 /* Memory until the end of the call, not zeroed, aligned to 64 bytes; NULL and the thread's error.
  */

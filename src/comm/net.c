@@ -513,6 +513,17 @@ int mf_net_self(const mf_net *n)
     return n->self;
 }
 
+int64_t mf_net_sent_away(mf_net *n)
+{
+    int64_t bytes = 0;
+
+    pthread_mutex_lock(&n->lock);
+    for (int i = 0; i < n->n_tasks; i++)
+        bytes += mf_net_same_host(n, n->self, i) ? 0 : n->peers[i].sent;
+    pthread_mutex_unlock(&n->lock);
+    return bytes;
+}
+
 const char *mf_net_name(const mf_net *n, int task)
 {
     return n->peers[task].name;

@@ -59,6 +59,11 @@ void mf_net_close(mf_net *net);
 int mf_net_self(const mf_net *net);
 const char *mf_net_name(const mf_net *net, int task);
 
+/* Bytes that were sent to tasks of other hosts. */
+int64_t mf_net_sent_away(mf_net *net);
+/* Can these two share memory, by what they have said? */
+bool mf_net_same_host(const mf_net *net, int a, int b);
+
 /* Thread: any. */
 MF_MUST mf_status mf_net_send(mf_net *net, int to, const mf_frame *f, const void *data,
                               int64_t deadline_ns);

@@ -56,6 +56,12 @@ static inline mf_segment_slot *mf_segment_slot_of(const mf_segment *s, int rank,
                                        turn % MF_SEGMENT_SLOTS * slot);
 }
 
+/* All slots of a member at once: `area` bytes, for those who take no turns. */
+static inline void *mf_segment_area(const mf_segment *s, int rank)
+{
+    return mf_segment_slot_of(s, rank, 0);
+}
+
 /* Say that `word` of ours stands at `turn` now. */
 void mf_segment_say(mf_segment *s, int rank, atomic_uint *word, unsigned turn);
 

@@ -24,6 +24,10 @@ MF_MUST mf_status mf_slice_parse(const char *text, size_t len, mf_shape *full, m
 /* The shape of that part; INVALID_ARGUMENT when it is not inside. */
 MF_MUST mf_status mf_slice_shape(const mf_slice *slice, const mf_shape *full, mf_shape *out);
 bool mf_slice_is_full(const mf_slice *slice, const mf_shape *full);
+/* Elements [from, to) of a tensor, in the order of memory, are slices one behind the other: the
+ * first of them, and its shape. Returns how many elements it has: go on behind it. */
+int64_t mf_slice_of_range(const mf_shape *full, int64_t from, int64_t to, mf_slice *slice,
+                          mf_shape *shape);
 
 typedef struct mf_bundle_entry {
     const char *key; /* the tensor's name; may hold NULs in keys of slices */

@@ -108,6 +108,36 @@ bool mf_slice_is_full(const mf_slice *slice, const mf_shape *full)
     return mf_slice_shape(slice, full, &part) == MF_OK && mf_shape_equal(&part, full);
 }
 
+/* As many whole rows of the outermost dimension as can be had; where not even one, of the next. */
+int64_t mf_slice_of_range(const mf_shape *full, int64_t from, int64_t to, mf_slice *slice,
+                          mf_shape *shape)
+{
+    int64_t row = 1, n = 1;
+    int d = 0;
+
+    for (; d < full->rank; d++) {
+        row = mf_shape_span(full, d + 1, full->rank);
+        if (from % row == 0 && from + row <= to)
+            break;
+    }
+    *slice = (mf_slice){ .rank = full->rank };
+    *shape = *full;
+    for (int i = 0; i < full->rank; i++) {
+        const int64_t index = from / mf_shape_span(full, i + 1, full->rank) % full->dims[i];
+
+        if (i > d) {
+            slice->length[i] = -1;
+            continue;
+        }
+        if (i == d)
+            n = (to - from) / row < full->dims[d] - index ? (to - from) / row
+                                                          : full->dims[d] - index;
+        slice->start[i] = index;
+        slice->length[i] = shape->dims[i] = i == d ? n : 1;
+    }
+    return n * row;
+}
+
 /* ---- keys ---- */
 
 /* A length byte, then the number's bytes without leading zeros, most significant first. */

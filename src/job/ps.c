@@ -4,6 +4,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "job/ps_crew.h"
+#include "train/checkpoint.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -15,6 +17,8 @@ typedef struct ps_job {
     int n_workers, n_servers, index; /* index: among the servers; -1: a worker */
     mf_ps_mode mode;
     mf_ps_client *client;
+    mf_ps_crew crew;
+    int64_t sent; /* bytes to other hosts, by each worker on average */
     bool began; /* servers wait for what we say */
     bool stop; /* somebody wants to */
     int64_t start; /* batches that were done before this training was begun or resumed */
@@ -30,17 +34,18 @@ static ps_job *of_team(mf_team *team)
 static mf_status ps_join(mf_team *team, mf_trainer *t)
 {
     ps_job *j = of_team(team);
-    const int64_t shards = t->options.shards;
-    const int64_t first = j->mode.sync ? shards * team->rank / team->size : 0;
-    const int64_t end = j->mode.sync ? shards * (team->rank + 1) / team->size : shards;
 
-    team->shards = shards;
+    mf_team_deal_shards(team, t->options.shards);
     if (j->index >= 0)
         return MF_OK;
-    MF_TRY(mf_ps_client_new(j->net, j->n_workers, j->n_servers, t, &j->mode, first, end - first,
-                            team->timeout_ns, &j->client));
-    team->first_shard = first;
-    team->n_shards = end - first;
+    if (!j->mode.sync) { /* a batch is one worker's */
+        team->first_shard = 0;
+        team->n_shards = team->shards;
+    }
+    mf_ps_client_free(j->client);
+    MF_TRY(mf_ps_client_new(j->net, j->n_workers, j->n_servers, t, &j->mode, team->first_shard,
+                            team->n_shards, team->timeout_ns, &j->client));
+    mf_ps_client_join_crew(j->client, &j->crew);
     mf_session_set_exchange(t->session, mf_rounds_exchange(mf_ps_client_rounds(j->client)));
     return MF_OK;
 }
@@ -71,9 +76,12 @@ static mf_status ps_aligned(mf_team *team, mf_trainer *t)
 {
     ps_job *j = of_team(team);
 
+    mf_ps_client_begin(j->client);
     if (team->rank == 0)
         MF_TRY(mf_ps_client_set(j->client));
+    team->lockstep = j->mode.sync;
     j->start = t->step;
+    j->stop = false;
     j->began = true;
     return mf_team_meet(team, t->step, "the servers' beginning");
 }
@@ -94,6 +102,30 @@ static mf_status ps_lease(mf_team *team, int64_t total, int64_t *batch, bool *ov
     return MF_OK;
 }
 
+static mf_status ps_save_parts(mf_team *team, mf_trainer *t, const char *prefix, mf_snapshot *s)
+{
+    (void)t;
+    return mf_ps_client_save(of_team(team)->client, prefix, s);
+}
+
+/* No step comes any more. */
+static mf_status ps_leave(mf_team *team, mf_trainer *t)
+{
+    ps_job *j = of_team(team);
+    const mf_collective c = mf_team_call(team, 0, "the bytes that were sent");
+    int64_t *sent = mf_calloc(team->size, sizeof *sent);
+    mf_status st = sent ? mf_ps_client_leave(j->client) : MF_NOMEM("workers");
+
+    (void)t;
+    if (st == MF_OK)
+        st = mf_group_sizes(team->group, &c, mf_net_sent_away(j->net), sent);
+    j->sent = 0;
+    for (int r = 0; st == MF_OK && r < team->size; r++)
+        j->sent += sent[r] / team->size;
+    mf_free(sent);
+    return st;
+}
+
 /* All have done their last step: everybody gets what has come of it. */
 static mf_status ps_finish(mf_team *team, mf_trainer *t)
 {
@@ -101,7 +133,10 @@ static mf_status ps_finish(mf_team *team, mf_trainer *t)
 
     const mf_collective c = mf_team_call(team, 0, "the last step of all workers");
     int64_t mine = t->step, *steps = mf_calloc(team->size, sizeof *steps);
-    mf_status st = steps ? mf_ps_client_leave(j->client) : MF_NOMEM("workers");
+    mf_status st = steps ? mf_ps_client_flush(j->client) : MF_NOMEM("workers");
+
+    if (st == MF_OK)
+        st = ps_leave(team, t);
 
     if (st == MF_OK)
         st = mf_group_sizes(team->group, &c, mine, steps);
@@ -128,20 +163,32 @@ static mf_status ps_serve(mf_team *team, mf_trainer *t)
                        t);
 }
 
+static void ps_traffic(const mf_team *team, mf_traffic *out)
+{
+    const ps_job *j = of_team((mf_team *)(uintptr_t)team);
+
+    out->bytes = out->plain_bytes = j->sent;
+}
+
 static const mf_team_kind WORKER = { .join = ps_join,
                                      .begin_step = ps_begin_step,
                                      .end_step = ps_end_step,
                                      .failed = ps_failed,
                                      .aligned = ps_aligned,
-                                     .before_save = ps_before_save };
+                                     .before_save = ps_before_save,
+                                     .save_parts = ps_save_parts,
+                                     .finish = ps_leave,
+                                     .traffic = ps_traffic };
 static const mf_team_kind LEASING_WORKER = { .join = ps_join,
                                              .begin_step = ps_begin_step,
                                              .end_step = ps_end_step,
                                              .failed = ps_failed,
                                              .aligned = ps_aligned,
                                              .before_save = ps_before_save,
+                                             .save_parts = ps_save_parts,
                                              .lease = ps_lease,
-                                             .finish = ps_finish };
+                                             .finish = ps_finish,
+                                             .traffic = ps_traffic };
 static const mf_team_kind SERVER = { .join = ps_join, .failed = ps_failed, .serve = ps_serve };
 
 /* ---- opening and closing ---- */
@@ -168,23 +215,10 @@ static void ps_close(mf_strategy *s)
     if (j->index < 0)
         say_end(j);
     mf_ps_client_free(j->client);
+    mf_ps_crew_close(&j->crew);
     mf_group_free(j->team.group);
     mf_net_close(j->net);
     mf_free(j);
-}
-
-static mf_status open_group(ps_job *j)
-{
-    int *members = mf_calloc(j->n_workers, sizeof *members);
-    mf_status st;
-
-    if (!members)
-        return MF_NOMEM("workers");
-    for (int i = 0; i < j->n_workers; i++)
-        members[i] = i;
-    st = mf_group_auto(j->net, members, j->n_workers, 1, &j->team.group);
-    mf_free(members);
-    return st;
 }
 
 static mf_status read_mode(const mf_options *o, mf_ps_mode *mode)
@@ -220,7 +254,12 @@ static mf_status open_all(ps_job *j, const mf_strategy_call *call)
                        "parameter_server needs parameter servers: give the cluster tasks of job "
                        "ps, as `meshflow launch --workers 2 --ps 1 -- train ...` does");
     MF_TRY(mf_job_connect(call, &j->net));
-    return j->index < 0 ? open_group(j) : MF_OK;
+    if (j->index >= 0)
+        return MF_OK;
+    MF_TRY(mf_job_group(call, j->net, 1, &j->team.group));
+    return j->mode.sync && mf_options_bool(call->settings, "by_host")
+               ? mf_ps_crew_open(j->net, j->n_workers, j->n_servers, call->timeout_ns, &j->crew)
+               : MF_OK;
 }
 
 mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out)

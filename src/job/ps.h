@@ -18,10 +18,13 @@
 /* mf_frame.group of a request; its reply has the same, and the same step and seq. */
 typedef enum mf_ps_request {
     MF_PS_PUSH = 0x1001, /* a worker's part of a step -> the new weights */
+    MF_PS_LANE, /* of shared memory: "NAME ROOM" -> nothing; or why it cannot be used */
     MF_PS_SET, /* variables -> nothing */
     MF_PS_GET, /* nothing -> variables */
     MF_PS_END, /* there is nothing more to do -> the largest staleness that was seen */
     MF_PS_LEAVE, /* no more pushes of this worker -> nothing */
+    MF_PS_SAVE, /* where: write your part of a checkpoint there, once all workers have left ->
+                   nothing; or why not */
     MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number; -1: none is left */
 } mf_ps_request;
 
@@ -31,10 +34,13 @@ typedef struct mf_ps_push {
     int64_t step, samples, leaves;
     int64_t n_parts, n_extra; /* extra: sums that are no gradients, for the first server */
     int64_t version; /* of the weights that it was computed with */
+    int64_t workers; /* it is of so many of them */
     float learning_rate;
     uint32_t flags;
-    /* then: parts (lo, hi); for every part its slices and the extra floats; for every gradient of
-     * rows: their number, their ids, their floats */
+    int64_t in_lane; /* so many bytes of what follows the parts lie in the lane; -1: none */
+    int64_t answer; /* which area of the lane is for the answer; -1: none */
+    /* then: parts (lo, hi); the slices of every part; the extra floats of every part; for every
+     * gradient of rows: their number, their ids, their floats */
 } mf_ps_push;
 
 typedef struct mf_ps_reply {
@@ -42,7 +48,9 @@ typedef struct mf_ps_reply {
     int64_t n_extra;
     int64_t version; /* updates so far */
     uint32_t flags, pad;
-    /* then: slices; extra sums; for every gradient of rows: their number, their ids, their values
+    int64_t in_lane; /* so many bytes of what follows lie in the lane's area; -1: none */
+    /* then: slices (in a lane each aligned, MF_PS_ALIGN); extra sums; for every gradient of rows:
+     * their number, their ids, their values
      */
 } mf_ps_reply;
 
@@ -52,6 +60,11 @@ typedef struct mf_ps_lease {
 
 /* How weights are divided, the same on all tasks. */
 MF_MUST mf_status mf_ps_place(const mf_trainer *t, int servers, mf_placement *out);
+
+/* Which elements of a variable of `count` a server has, if it has such a variable; false: none.
+ * What is no weight's own, or not as large as its weight, is everybody's. */
+bool mf_ps_range(const mf_trainer *t, const mf_placement *place, int server, const char *name,
+                 int64_t count, int64_t *from, int64_t *to);
 
 /* Bytes of a peer, taken from the front. NULL, and `bad` from then on: there are not so many. */
 typedef struct mf_reader {
@@ -93,18 +106,28 @@ typedef struct mf_ps_mode {
 } mf_ps_mode;
 
 typedef struct mf_ps_client mf_ps_client;
+struct mf_ps_crew;
 
 /* Servers are the tasks first_server .. first_server + n_servers - 1. */
 MF_MUST mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trainer *t,
                                    const mf_ps_mode *mode, int64_t first, int64_t count,
                                    int64_t timeout_ns, mf_ps_client **out);
 void mf_ps_client_free(mf_ps_client *c);
+/* Workers of this host push together. */
+void mf_ps_client_join_crew(mf_ps_client *c, const struct mf_ps_crew *crew);
 mf_rounds *mf_ps_client_rounds(mf_ps_client *c);
 bool mf_ps_client_wants_stop(mf_ps_client *c);
+/* Training begins, again perhaps: nothing has come from the servers yet. */
+void mf_ps_client_begin(mf_ps_client *c);
 /* The servers get our variables; we get theirs. */
 MF_MUST mf_status mf_ps_client_set(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_get(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_end(mf_ps_client *c, int64_t *staleness);
+/* The servers write what they hold; each part is added to the snapshot. They cannot, as they do not
+ * see the folder, say: that is logged, and there are no parts. */
+MF_MUST mf_status mf_ps_client_save(mf_ps_client *c, const char *prefix, struct mf_snapshot *s);
+/* Push what is held of the last steps (mf_ps_mode.period). */
+MF_MUST mf_status mf_ps_client_flush(mf_ps_client *c);
 /* Nobody needs to wait for our pushes any more. */
 MF_MUST mf_status mf_ps_client_leave(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_lease(mf_ps_client *c, const mf_ps_lease *lease, int64_t *batch);

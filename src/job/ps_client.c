@@ -56,7 +56,7 @@ static mf_status answer_int(mf_ps_client *c, int server, mf_ps_request what, int
     mf_free(data);
     if (size != sizeof *out)
         return MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense",
-                       mf_net_name(c->net, c->first_server + server));
+                       mf_ps_server_name(c, server));
     return MF_OK;
 }
 
@@ -106,6 +106,56 @@ mf_status mf_ps_client_lease(mf_ps_client *c, const mf_ps_lease *lease, int64_t 
 
 /* ---- making and freeing ---- */
 
+static mf_status map_slices(mf_ps_client *c, int server)
+{
+    const mf_step_graph *g = &c->t->graph;
+
+    c->of_slice[server] = MF_ARENA_ARRAY(c->t->arena, int, c->place.n_slices[server] + 1);
+    if (!c->of_slice[server])
+        return MF_NOMEM("parameter servers");
+    for (int i = 0; i < c->place.n_slices[server]; i++) {
+        const mf_piece *s = &c->place.slices[server][i];
+
+        c->of_slice[server][i] = -1;
+        for (int k = 0; k < g->n_gradients; k++) {
+            if (g->gradients[k].weight == s->weight && c->ids[k] < 0)
+                c->of_slice[server][i] = c->at[k];
+        }
+        c->dense[server] += c->of_slice[server][i] >= 0 ? s->to - s->from : 0;
+    }
+    return MF_OK;
+}
+
+/* Which value of a round is what. */
+static mf_status map_values(mf_ps_client *c)
+{
+    const mf_step_graph *g = &c->t->graph;
+    mf_arena *a = c->t->arena;
+
+    c->at = MF_ARENA_ARRAY(a, int, g->n_gradients + 1);
+    c->ids = MF_ARENA_ARRAY(a, int, g->n_gradients + 1);
+    c->gradient = MF_ARENA_ARRAY(a, int, g->n_results + 1);
+    c->of_slice = MF_ARENA_ARRAY(a, int *, c->n_servers);
+    c->dense = MF_ARENA_ARRAY(a, int64_t, c->n_servers);
+    c->answer = MF_ARENA_ARRAY(a, int, c->n_servers);
+    if (!c->answer || !c->at || !c->ids || !c->gradient || !c->of_slice || !c->dense)
+        return MF_NOMEM("parameter servers");
+    for (int v = 0; v < g->n_results; v++)
+        c->gradient[v] = -1;
+    for (int i = 0; i < g->n_gradients; i++) {
+        const bool rows = g->gradients[i].ids >= 0;
+
+        c->at[i] = mf_rounds_value(c->rounds, g->gradients[i].at);
+        c->ids[i] = rows ? mf_rounds_value(c->rounds, g->gradients[i].ids) : -1;
+        c->gradient[c->at[i]] = i;
+        if (rows)
+            c->gradient[c->ids[i]] = i;
+    }
+    for (int s = 0; s < c->n_servers; s++)
+        MF_TRY(map_slices(c, s));
+    return MF_OK;
+}
+
 mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trainer *t,
                            const mf_ps_mode *mode, int64_t first, int64_t count, int64_t timeout_ns,
                            mf_ps_client **out)
@@ -123,7 +173,9 @@ mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trai
     c->timeout_ns = timeout_ns;
     c->mode = *mode;
     c->version = mf_calloc(n_servers, sizeof *c->version);
-    st = c->version ? mf_ps_place(t, n_servers, &c->place) : MF_NOMEM("parameter servers");
+    c->lanes = mf_calloc(n_servers, sizeof *c->lanes);
+    st = c->version && c->lanes ? mf_ps_place(t, n_servers, &c->place)
+                                : MF_NOMEM("parameter servers");
     if (st == MF_OK)
         st = mf_ps_held_init(&c->held, t->graph.n_results);
     if (st == MF_OK)
@@ -133,13 +185,21 @@ mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trai
                                                  .n_results = t->graph.n_results,
                                                  .n_buckets = t->graph.n_buckets,
                                                  .round = mf_ps_round,
+                                                 .take = mf_ps_take,
                                                  .ctx = c },
                            &c->rounds);
+    if (st == MF_OK)
+        st = map_values(c);
     if (st != MF_OK)
         mf_ps_client_free(c);
     else
         *out = c;
     return st;
+}
+
+void mf_ps_client_join_crew(mf_ps_client *c, const mf_ps_crew *crew)
+{
+    c->crew = *crew;
 }
 
 void mf_ps_client_free(mf_ps_client *c)
@@ -148,6 +208,9 @@ void mf_ps_client_free(mf_ps_client *c)
         return;
     mf_rounds_free(c->rounds);
     mf_ps_held_deinit(&c->held);
+    for (int s = 0; c->lanes && s < c->n_servers; s++)
+        mf_ps_lane_close(&c->lanes[s]);
+    mf_free(c->lanes);
     mf_free(c->version);
     mf_free(c);
 }

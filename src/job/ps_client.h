@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ps_client.h - the inside of a worker's side of parameter servers; shared by ps_client.c,
- * ps_round.c and ps_state.c. */
+ * ps_push.c, ps_round.c, ps_state.c and ps_save.c. */
 #ifndef MF_JOB_PS_CLIENT_H
 #define MF_JOB_PS_CLIENT_H
 
 #include "job/ps.h"
+#include "job/ps_crew.h"
 #include "job/ps_held.h"
+#include "job/ps_lane.h"
 
 struct mf_ps_client {
     mf_net *net;
@@ -14,10 +16,18 @@ struct mf_ps_client {
     int64_t timeout_ns;
     mf_placement place;
     mf_rounds *rounds;
+    /* What is where; in the trainer's arena. */
+    int *at, *ids; /* by gradient: its value of a round, and (rows; else -1) that of its ids */
+    int *gradient; /* by value of a round: whose it is; -1: nobody's */
+    int **of_slice; /* by server and slice: the value that is its gradient; -1: rows */
+    int64_t *dense; /* by server: floats of all slices but those of rows */
+    mf_ps_lane *lanes; /* by server */
+    int *answer; /* by server: the area of its lane for the answer; -1: none */
     mf_ps_mode mode;
     uint32_t seq; /* of requests; grows */
     int64_t *version; /* by server: of the weights we have */
     mf_ps_held held;
+    mf_ps_crew crew; /* the strategy's */
     bool stop; /* somebody wanted to, in the last round */
 };
 
@@ -26,7 +36,16 @@ MF_MUST mf_status mf_ps_ask(mf_ps_client *c, int server, mf_ps_request what, int
                             const mf_buf *data);
 MF_MUST mf_status mf_ps_answer(mf_ps_client *c, int server, mf_ps_request what, int64_t step,
                                void **data, size_t *size);
-/* A round of a step (ps_round.c). ctx: the client. */
+/* Who server s is. */
+static inline const char *mf_ps_server_name(const mf_ps_client *c, int server)
+{
+    return mf_net_name(c->net, c->first_server + server);
+}
+/* A round of a step (ps_round.c), and what comes before it (ps_push.c). ctx: the client. */
 MF_MUST mf_status mf_ps_round(void *ctx, mf_round *r);
+bool mf_ps_take(void *ctx, int value, int part, int n_parts, const mf_tensor *x);
+/* Let there be room for this round in the lanes of all servers of this host. */
+MF_MUST mf_status mf_ps_open_lanes(mf_ps_client *c, const mf_round *r);
+MF_MUST mf_status mf_ps_write_push(mf_ps_client *c, const mf_round *r, int server, mf_buf *message);
 
 #endif

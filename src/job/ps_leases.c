@@ -30,11 +30,17 @@ mf_status mf_ps_leases_new(int workers, int64_t staleness, mf_ps_leases **out)
         *out = NULL;
         return MF_NOMEM("leases");
     }
-    for (int i = 0; i < workers; i++)
-        l->workers[i].clock = -1; /* the first request comes before the first step */
     l->n = workers;
     l->bound = staleness;
+    mf_ps_leases_reset(l);
     return MF_OK;
+}
+
+void mf_ps_leases_reset(mf_ps_leases *l)
+{
+    for (int i = 0; i < l->n; i++)
+        l->workers[i] = (lessee){ .clock = -1 }; /* the first request comes before the first step */
+    l->next = l->total = l->seen = 0;
 }
 
 void mf_ps_leases_free(mf_ps_leases *l)
@@ -56,6 +62,12 @@ void mf_ps_leases_ask(mf_ps_leases *l, int worker, uint32_t seq, const mf_ps_lea
     w->clock++;
     w->asks = true;
     w->seq = seq;
+}
+
+void mf_ps_leases_leave(mf_ps_leases *l, int worker)
+{
+    l->workers[worker].asks = false;
+    l->workers[worker].out = true;
 }
 
 static int64_t slowest(const mf_ps_leases *l)

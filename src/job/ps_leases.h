@@ -17,8 +17,12 @@ typedef struct mf_ps_grant {
 /* staleness: a worker may have begun so many steps more than any other one; -1: any. */
 MF_MUST mf_status mf_ps_leases_new(int workers, int64_t staleness, mf_ps_leases **out);
 void mf_ps_leases_free(mf_ps_leases *l);
+/* As if nobody had asked for anything yet. */
+void mf_ps_leases_reset(mf_ps_leases *l);
 /* A worker has done its step and asks for the next batch. */
 void mf_ps_leases_ask(mf_ps_leases *l, int worker, uint32_t seq, const mf_ps_lease *lease);
+/* A worker does no more steps: nobody waits for it. */
+void mf_ps_leases_leave(mf_ps_leases *l, int worker);
 /* Somebody who may go on; false: nobody can. */
 bool mf_ps_leases_next(mf_ps_leases *l, mf_ps_grant *out);
 /* By how many steps a worker was ahead of another, at most. */

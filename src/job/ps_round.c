@@ -4,173 +4,80 @@
 #include "base/mem.h"
 #include "job/ps_client.h"
 
-#include <math.h>
 #include <string.h>
-
-/* ---- a push ---- */
-
-static bool is_gradient(const mf_ps_client *c, int value)
-{
-    const mf_step_graph *g = &c->t->graph;
-
-    for (int i = 0; i < g->n_gradients; i++) {
-        if (mf_rounds_value(c->rounds, g->gradients[i].at) == value ||
-            (g->gradients[i].ids >= 0 && mf_rounds_value(c->rounds, g->gradients[i].ids) == value))
-            return true;
-    }
-    return false;
-}
-
-static const mf_gradient *dense_gradient(const mf_ps_client *c, const mf_weight *w)
-{
-    for (int i = 0; i < c->t->graph.n_gradients; i++) {
-        if (c->t->graph.gradients[i].weight == w && c->t->graph.gradients[i].ids < 0)
-            return &c->t->graph.gradients[i];
-    }
-    return NULL;
-}
-
-static void write_extra(const mf_ps_client *c, const mf_round *r, int part, mf_buf *out)
-{
-    for (int v = 0; v < r->n_values; v++) {
-        if (!is_gradient(c, v))
-            mf_buf_bytes(out, r->values[v].part[part].data,
-                         mf_tensor_bytes(&r->values[v].part[part]));
-    }
-}
-
-static int64_t count_extra(const mf_ps_client *c, const mf_round *r)
-{
-    int64_t n = 0;
-
-    for (int v = 0; v < r->n_values; v++)
-        n += is_gradient(c, v) ? 0 : mf_shape_span(&r->values[v].shape, 0, r->values[v].shape.rank);
-    return n;
-}
-
-static void write_dense(const mf_ps_client *c, const mf_round *r, int server, int part, mf_buf *out)
-{
-    for (int i = 0; i < c->place.n_slices[server]; i++) {
-        const mf_piece *s = &c->place.slices[server][i];
-        const mf_gradient *g = dense_gradient(c, s->weight);
-
-        if (g) {
-            const mf_tensor *x = &r->values[mf_rounds_value(c->rounds, g->at)].part[part];
-
-            mf_buf_bytes(out, (const float *)x->data + s->from,
-                         (size_t)(s->to - s->from) * sizeof(float));
-        }
-    }
-}
-
-/* The rows that this server holds, in the order in which they were looked up. */
-static mf_status write_rows(const mf_ps_client *c, const mf_round *r, int server,
-                            const mf_gradient *g, mf_buf *out)
-{
-    const mf_tensor *rows = &r->values[mf_rounds_value(c->rounds, g->at)].part[0];
-    const mf_tensor *ids = &r->values[mf_rounds_value(c->rounds, g->ids)].part[0];
-    const mf_piece *s = mf_placement_find(&c->place, server, g->weight);
-    const int64_t width = mf_shape_span(&g->weight->shape, 1, g->weight->shape.rank);
-    const int64_t lo = s ? s->from / width : 0, hi = s ? s->to / width : 0;
-    const int64_t total = r->n_parts > 0 ? ids->count : 0;
-    mf_buf kept = { 0 };
-    int64_t n = 0;
-    mf_status st;
-
-    for (int64_t i = 0; i < total; i++) {
-        const int64_t id = (int64_t)mf_tensor_float_at(ids, i);
-
-        if (id < lo || id >= hi)
-            continue;
-        n++;
-        mf_buf_bytes(&kept, (const float *)rows->data + i * width, (size_t)width * sizeof(float));
-    }
-    mf_buf_bytes(out, &n, sizeof n);
-    for (int64_t i = 0; i < total; i++) {
-        const int64_t id = (int64_t)mf_tensor_float_at(ids, i);
-
-        if (id >= lo && id < hi)
-            mf_buf_bytes(out, &id, sizeof id);
-    }
-    st = mf_buf_finish(&kept);
-    if (st == MF_OK)
-        mf_buf_bytes(out, kept.data, kept.len);
-    mf_buf_deinit(&kept);
-    return st;
-}
-
-static bool loss_is_bad(const mf_ps_client *c, const mf_round *r)
-{
-    const mf_round_value *loss = &r->values[mf_rounds_value(c->rounds, 0)];
-
-    for (int p = 0; p < r->n_parts; p++) {
-        if (!isfinite(((const float *)loss->part[p].data)[0]))
-            return true;
-    }
-    return false;
-}
-
-static mf_status write_push(const mf_ps_client *c, const mf_round *r, int server, mf_buf *out)
-{
-    const int64_t shards = c->t->options.shards;
-    const mf_ps_push head = {
-        .step = r->step,
-        .samples = r->samples,
-        .leaves = r->samples < shards ? r->samples : shards,
-        .n_parts = r->n_parts,
-        .n_extra = server == 0 ? count_extra(c, r) : 0,
-        .version = c->version[server],
-        .learning_rate = mf_schedule_at(&c->t->schedule, r->step),
-        .flags = (loss_is_bad(c, r) ? MF_PS_BAD : 0) | (r->wants_stop ? MF_PS_STOP : 0),
-    };
-
-    mf_buf_bytes(out, &head, sizeof head);
-    mf_buf_bytes(out, r->parts, (size_t)r->n_parts * sizeof r->parts[0]);
-    for (int p = 0; p < r->n_parts; p++) {
-        write_dense(c, r, server, p, out);
-        if (server == 0)
-            write_extra(c, r, p, out);
-    }
-    for (int i = 0; i < c->t->graph.n_gradients; i++) {
-        if (c->t->graph.gradients[i].ids >= 0)
-            MF_TRY(write_rows(c, r, server, &c->t->graph.gradients[i], out));
-    }
-    return mf_buf_finish(out);
-}
 
 /* ---- what comes back ---- */
 
-static mf_status room_for_results(mf_round *r)
+static mf_status room_for_results(const mf_ps_client *c, mf_round *r)
 {
     for (int v = 0; v < r->n_values; v++) {
         mf_round_value *x = &r->values[v];
 
         mf_tensor_clear(&x->result); /* others may hold it */
-        x->result = (mf_tensor){ 0 }; /* rows come one server after the other */
-        if (!x->concat)
+        x->result = (mf_tensor){ 0 }; /* weights and rows come one server after the other */
+        if (c->gradient[v] < 0)
             MF_TRY(mf_tensor_alloc(&x->result, x->dtype, &x->shape));
     }
     return MF_OK;
 }
 
-static void read_dense(const mf_ps_client *c, mf_round *r, int server, mf_reader *in)
+/* An answer on its way into tensors. */
+typedef struct answer {
+    mf_reader in;
+    mf_buffer *lane; /* where it lies, to refer to; NULL: in a message */
+} answer;
+
+static void align(answer *a)
+{
+    const size_t over = a->lane ? (uintptr_t)a->in.at % MF_PS_ALIGN : 0;
+
+    if (over > 0)
+        (void)mf_reader_take(&a->in, 1, MF_PS_ALIGN - over);
+}
+
+/* A whole weight in a lane is used where it is; parts of one are put together. */
+static mf_status set_weight(const mf_ps_client *c, mf_round_value *x, const mf_piece *s,
+                            const answer *a, const void *from)
+{
+    mf_tensor *to = &x->result;
+
+    if (a->lane && s->from == 0 && s->to == mf_shape_span(&x->shape, 0, x->shape.rank)) {
+        *to = (mf_tensor){ .dtype = x->dtype,
+                           .shape = x->shape,
+                           .count = s->to,
+                           .data = (void *)(uintptr_t)from,
+                           .buffer = mf_buffer_ref(a->lane) };
+        return MF_OK;
+    }
+    if (!to->data)
+        MF_TRY(mf_tensor_alloc(to, x->dtype, &x->shape));
+    mf_ps_copy(c->t->pool, (float *)to->data + s->from, from,
+               (size_t)(s->to - s->from) * sizeof(float));
+    return MF_OK;
+}
+
+static mf_status read_dense(const mf_ps_client *c, mf_round *r, int server, answer *a)
 {
     for (int i = 0; i < c->place.n_slices[server]; i++) {
         const mf_piece *s = &c->place.slices[server][i];
-        const mf_gradient *g = dense_gradient(c, s->weight);
-        const void *from = g ? mf_reader_take(in, s->to - s->from, sizeof(float)) : NULL;
+        const int v = c->of_slice[server][i];
+        const void *from;
 
+        if (v < 0)
+            continue;
+        align(a);
+        from = mf_reader_take(&a->in, s->to - s->from, sizeof(float));
         if (from)
-            memcpy((float *)r->values[mf_rounds_value(c->rounds, g->at)].result.data + s->from,
-                   from, (size_t)(s->to - s->from) * sizeof(float));
+            MF_TRY(set_weight(c, &r->values[v], s, a, from));
     }
+    return MF_OK;
 }
 
 static void read_extra(const mf_ps_client *c, mf_round *r, mf_reader *in)
 {
     for (int v = 0; v < r->n_values; v++) {
         mf_tensor *x = &r->values[v].result;
-        const void *from = is_gradient(c, v) ? NULL : mf_reader_take(in, x->count, sizeof(float));
+        const void *from = c->gradient[v] >= 0 ? NULL : mf_reader_take(in, x->count, sizeof(float));
 
         if (from)
             memcpy(x->data, from, mf_tensor_bytes(x));
@@ -178,12 +85,12 @@ static void read_extra(const mf_ps_client *c, mf_round *r, mf_reader *in)
 }
 
 /* Behind the rows that other servers have sent: ids, and values. */
-static mf_status append_rows(const mf_ps_client *c, mf_round *r, const mf_gradient *g,
-                             mf_reader *in)
+static mf_status append_rows(const mf_ps_client *c, mf_round *r, int gradient, mf_reader *in)
 {
-    mf_round_value *rows = &r->values[mf_rounds_value(c->rounds, g->at)];
-    mf_round_value *ids = &r->values[mf_rounds_value(c->rounds, g->ids)];
-    const int64_t width = mf_shape_span(&g->weight->shape, 1, g->weight->shape.rank);
+    const mf_weight *w = c->t->graph.gradients[gradient].weight;
+    mf_round_value *rows = &r->values[c->at[gradient]];
+    mf_round_value *ids = &r->values[c->ids[gradient]];
+    const int64_t width = mf_shape_span(&w->shape, 1, w->shape.rank);
     const char *count = mf_reader_take(in, 1, sizeof(int64_t));
     int64_t n = 0, had = ids->result.count;
     mf_shape shape = rows->shape;
@@ -220,24 +127,41 @@ static mf_status append_rows(const mf_ps_client *c, mf_round *r, const mf_gradie
     return MF_OK;
 }
 
-static mf_status read_reply(mf_ps_client *c, mf_round *r, int server, mf_reader *in)
+/* The rest of the answer lies there. */
+static mf_status look_into_lane(const mf_ps_client *c, int server, const mf_ps_reply *head,
+                                answer *a)
 {
-    const void *at = mf_reader_take(in, 1, sizeof(mf_ps_reply));
+    const mf_ps_lane *lane = &c->lanes[server];
+    const int i = c->answer[server];
+
+    if (i < 0 || head->in_lane > lane->room || a->in.left > 0)
+        return MF_FAIL(MF_DATA_LOSS, "%s answered with memory that we do not share",
+                       mf_ps_server_name(c, server));
+    a->lane = lane->answers[i];
+    a->in = (mf_reader){ .at = mf_ps_lane_answer(lane, i), .left = (size_t)head->in_lane };
+    return MF_OK;
+}
+
+static mf_status read_reply(mf_ps_client *c, mf_round *r, int server, answer *a)
+{
+    const void *at = mf_reader_take(&a->in, 1, sizeof(mf_ps_reply));
     mf_ps_reply head;
 
     if (!at)
         return MF_OK;
     memcpy(&head, at, sizeof head);
     if (head.status != MF_OK)
-        return MF_FAIL((mf_status)head.status, "%.*s", (int)in->left, in->at);
+        return MF_FAIL((mf_status)head.status, "%.*s", (int)a->in.left, a->in.at);
     c->stop |= (head.flags & MF_PS_STOP) != 0;
     c->version[server] = head.version;
-    read_dense(c, r, server, in);
+    if (head.in_lane >= 0)
+        MF_TRY(look_into_lane(c, server, &head, a));
+    MF_TRY(read_dense(c, r, server, a));
     if (server == 0)
-        read_extra(c, r, in);
+        read_extra(c, r, &a->in);
     for (int i = 0; i < c->t->graph.n_gradients; i++) {
-        if (c->t->graph.gradients[i].ids >= 0)
-            MF_TRY(append_rows(c, r, &c->t->graph.gradients[i], in));
+        if (c->ids[i] >= 0)
+            MF_TRY(append_rows(c, r, i, &a->in));
     }
     return MF_OK;
 }
@@ -246,15 +170,15 @@ static mf_status take_reply(mf_ps_client *c, mf_round *r, int server)
 {
     void *data;
     size_t size;
-    mf_reader in;
+    answer a;
     mf_status st;
 
     MF_TRY(mf_ps_answer(c, server, MF_PS_PUSH, r->step, &data, &size));
-    in = (mf_reader){ .at = data, .left = size };
-    st = read_reply(c, r, server, &in);
-    if (st == MF_OK && (in.bad || in.left > 0))
+    a = (answer){ .in = { .at = data, .left = size } };
+    st = read_reply(c, r, server, &a);
+    if (st == MF_OK && (a.in.bad || a.in.left > 0))
         st = MF_FAIL(MF_DATA_LOSS, "%s answered %zu bytes that make no sense",
-                     mf_net_name(c->net, c->first_server + server), size);
+                     mf_ps_server_name(c, server), size);
     mf_free(data);
     return st;
 }
@@ -264,7 +188,7 @@ static mf_status take_reply(mf_ps_client *c, mf_round *r, int server)
 static mf_status hold(mf_ps_client *c, const mf_round *r)
 {
     for (int v = 0; v < r->n_values && r->n_parts > 0; v++) {
-        if (is_gradient(c, v))
+        if (c->gradient[v] >= 0)
             MF_TRY(mf_ps_held_add(&c->held, r, v));
     }
     c->held.steps++;
@@ -276,10 +200,9 @@ static mf_status give(mf_ps_client *c, mf_round *r)
     const mf_step_graph *g = &c->t->graph;
 
     for (int i = 0; i < g->n_gradients && r->n_parts > 0; i++) {
-        MF_TRY(mf_ps_held_give(&c->held, r, mf_rounds_value(c->rounds, g->gradients[i].at), false));
-        if (g->gradients[i].ids >= 0)
-            MF_TRY(mf_ps_held_give(&c->held, r, mf_rounds_value(c->rounds, g->gradients[i].ids),
-                                   true));
+        MF_TRY(mf_ps_held_give(&c->held, r, c->at[i], false));
+        if (c->ids[i] >= 0)
+            MF_TRY(mf_ps_held_give(&c->held, r, c->ids[i], true));
     }
     c->held.steps = 0;
     return MF_OK;
@@ -297,13 +220,13 @@ static mf_status keep_weights(mf_ps_client *c, mf_round *r)
         none.dims[0] = x->concat ? 0 : none.dims[0];
         if (x->concat)
             MF_TRY(mf_tensor_alloc(&x->result, x->dtype, &none));
-        else if (!is_gradient(c, v) && r->n_parts > 0)
+        else if (c->gradient[v] < 0 && r->n_parts > 0)
             memcpy(x->result.data, x->part[0].data, mf_tensor_bytes(&x->result));
     }
     for (int i = 0; i < g->n_gradients; i++) {
-        mf_tensor *result = &r->values[mf_rounds_value(c->rounds, g->gradients[i].at)].result;
+        mf_tensor *result = &r->values[c->at[i]].result;
 
-        if (g->gradients[i].ids >= 0)
+        if (c->ids[i] >= 0)
             continue;
         mf_tensor_clear(result);
         MF_TRY(mf_variable_read(mf_trainer_find(c->t, g->gradients[i].weight->name)->variable,
@@ -312,25 +235,59 @@ static mf_status keep_weights(mf_ps_client *c, mf_round *r)
     return MF_OK;
 }
 
-static mf_status push_and_pull(mf_ps_client *c, mf_round *r)
+static mf_status ask_servers(mf_ps_client *c, mf_round *r)
 {
     mf_buf out = { 0 };
-    mf_status st = room_for_results(r);
+    mf_status st = room_for_results(c, r);
 
+    if (st == MF_OK)
+        st = mf_ps_open_lanes(c, r);
     c->seq++;
     c->stop = false;
     for (int s = 0; s < c->n_servers && st == MF_OK; s++) {
         mf_buf_clear(&out);
-        st = write_push(c, r, s, &out);
+        st = mf_ps_write_push(c, r, s, &out);
         if (st == MF_OK)
             st = mf_ps_ask(c, s, MF_PS_PUSH, r->step, &out);
     }
     mf_buf_deinit(&out);
     for (int s = 0; s < c->n_servers && st == MF_OK; s++)
         st = take_reply(c, r, s);
+    return st;
+}
+
+/* One asks for all workers of the host. */
+static mf_status ask_with_crew(mf_ps_client *c, mf_round *r)
+{
+    mf_round all;
+    mf_status st = mf_ps_crew_gather(&c->crew, c->t->options.shards, r, &all);
+
+    if (st == MF_OK && mf_ps_crew_is_first(&c->crew)) {
+        st = ask_servers(c, &all);
+        for (int v = 0; v < r->n_values && st == MF_OK; v++)
+            mf_tensor_move(&r->values[v].result, &all.values[v].result);
+    }
+    mf_ps_crew_round_deinit(&all);
+    return st == MF_OK ? mf_ps_crew_share(&c->crew, r, &c->stop) : st;
+}
+
+static mf_status push_and_pull(mf_ps_client *c, mf_round *r)
+{
+    const mf_status st = c->crew.group ? ask_with_crew(c, r) : ask_servers(c, r);
+
     if (st != MF_OK)
         mf_net_abort(c->net, st);
     return st;
+}
+
+mf_status mf_ps_client_flush(mf_ps_client *c)
+{
+    mf_round *r = c->held.steps > 0 ? mf_rounds_last(c->rounds) : NULL;
+
+    if (!r)
+        return MF_OK;
+    MF_TRY(give(c, r));
+    return push_and_pull(c, r);
 }
 
 mf_status mf_ps_round(void *ctx, mf_round *r)
@@ -341,7 +298,7 @@ mf_status mf_ps_round(void *ctx, mf_round *r)
         return push_and_pull(c, r);
     MF_TRY(hold(c, r));
     if (c->held.steps < c->mode.period) {
-        MF_TRY(room_for_results(r));
+        MF_TRY(room_for_results(c, r));
         return keep_weights(c, r);
     }
     MF_TRY(give(c, r));

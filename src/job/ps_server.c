@@ -12,56 +12,6 @@
 
 /* ---- requests ---- */
 
-static void request_free(request *r)
-{
-    if (!r)
-        return;
-    mf_free(r->data);
-    mf_free(r);
-}
-
-static void take_request(void *ctx, int from, const mf_frame *f, void *data)
-{
-    server *s = ctx;
-    request *r = mf_calloc(1, sizeof *r);
-
-    if (!r) {
-        mf_free(data); /* whoever waits for the answer will say so */
-        return;
-    }
-    *r = (request){ .from = from, .frame = *f, .data = data };
-    pthread_mutex_lock(&s->lock);
-    if (s->last)
-        s->last->next = r;
-    else
-        s->first = r;
-    s->last = r;
-    pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-}
-
-static mf_status next_request(server *s, request **out)
-{
-    mf_status st = MF_OK;
-
-    *out = NULL;
-    pthread_mutex_lock(&s->lock);
-    while (!s->first && st == MF_OK) {
-        (void)mf_cond_wait_until(&s->changed, &s->lock, mf_clock_ns() + 100000000);
-        if (!s->first)
-            st = mf_net_check(s->o.net);
-    }
-    *out = s->first;
-    if (*out) {
-        s->first = (*out)->next;
-        if (!s->first)
-            s->last = NULL;
-        st = MF_OK;
-    }
-    pthread_mutex_unlock(&s->lock);
-    return st;
-}
-
 static mf_status reply(server *s, const request *r, const void *data, size_t size)
 {
     mf_frame f = r->frame;
@@ -82,7 +32,7 @@ static mf_status answer_push(server *s, push *p, const mf_buf *out)
     s->pulled[p->of->from] = s->version;
     mf_buf_clear(kept);
     mf_buf_bytes(kept, out->data, out->len);
-    request_free(p->of);
+    mf_ps_request_free(p->of);
     p->of = NULL;
     return st;
 }
@@ -90,31 +40,54 @@ static mf_status answer_push(server *s, push *p, const mf_buf *out)
 /* An error is the workers' to say; nothing was changed. */
 static void write_failure(mf_status st, mf_buf *out)
 {
-    const mf_ps_reply head = { .status = st };
+    const mf_ps_reply head = { .status = st, .in_lane = -1 };
 
     mf_buf_clear(out);
     mf_buf_bytes(out, &head, sizeof head);
     mf_buf_str(out, mf_error_message());
 }
 
-/* Everybody gets the same answer, except where workers differ in what they know already. All are
- * written before the first is sent: with that, the push is gone. */
+/* It makes no sense, which is its worker's business alone. */
+static mf_status refuse_push(server *s, push *p)
+{
+    mf_buf out = { 0 };
+    mf_status st;
+
+    MF_WARN("a push was refused: %s", mf_error_message());
+    write_failure(MF_INVALID_ARGUMENT, &out);
+    st = mf_buf_finish(&out);
+    if (st == MF_OK)
+        st = answer_push(s, p, &out);
+    mf_buf_deinit(&out);
+    return st;
+}
+
+/* All are written before the first is sent: with that, the push is gone. One answer does for all
+ * that get a message, except where workers differ in what they know already. */
 static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all)
 {
     const bool same = s->o.mode.sync;
     mf_buf *out = mf_calloc(n_all, sizeof *out);
     mf_status sent = MF_OK;
+    int common = -1;
 
     if (!out)
         return MF_NOMEM("answers");
-    for (int i = 0; i < (same ? 1 : n_all); i++) {
+    for (int i = 0; i < n_all; i++) {
+        const int worker = all[i]->of->from;
+        const bool in_lane = s->lanes[worker].memory && all[i]->head.answer >= 0;
+
+        if (!in_lane && same && common >= 0)
+            continue;
+        common = in_lane ? common : i;
         if (st == MF_OK)
-            st = mf_ps_write_reply(s, all, n_all, same ? -1 : all[i]->of->from, &out[i]);
+            st = mf_ps_write_reply(s, all, n_all, same ? -1 : worker, in_lane ? all[i] : NULL,
+                                   &out[i]);
         if (st != MF_OK)
             write_failure(st, &out[i]);
     }
     for (int i = 0; i < n_all && sent == MF_OK; i++)
-        sent = answer_push(s, all[i], &out[same ? 0 : i]);
+        sent = answer_push(s, all[i], &out[out[i].len > 0 ? i : common]);
     for (int i = 0; i < n_all; i++)
         mf_buf_deinit(&out[i]);
     mf_free(out);
@@ -126,7 +99,7 @@ static mf_status do_step(server *s, push *const *all, int n_all)
     return answer_all(s, mf_ps_apply(s, all, n_all), all, n_all);
 }
 
-/* How many pushes make an update. */
+/* How many pushes make an update; synchronous ones may be of several workers. */
 static int wanted(const server *s)
 {
     const int quorum = (int)s->o.mode.quorum;
@@ -140,32 +113,36 @@ static int wanted(const server *s)
 static mf_status try_step(server *s)
 {
     push *all[MF_TREE_LEAVES];
+    int64_t workers = 0;
     int n = 0;
 
     for (int w = 0; w < s->o.n_workers && n < MF_TREE_LEAVES; w++) {
-        if (s->pushes[w].of)
-            all[n++] = &s->pushes[w];
+        if (!s->pushes[w].of)
+            continue;
+        workers += s->o.mode.sync ? s->pushes[w].head.workers : 1;
+        all[n++] = &s->pushes[w];
     }
-    return n > 0 && n >= wanted(s) ? do_step(s, all, n) : MF_OK;
+    return n > 0 && workers >= wanted(s) ? do_step(s, all, n) : MF_OK;
 }
 
 static mf_status take_push(server *s, request *r)
 {
     if (r->from < 0 || r->from >= s->o.n_workers) {
-        request_free(r);
+        mf_ps_request_free(r);
         return MF_OK; /* not a worker's business */
     }
     if (s->last_reply[r->from].len > 0 && r->frame.seq <= s->last_seq[r->from]) {
         const mf_status st = reply(s, r, s->last_reply[r->from].data, s->last_reply[r->from].len);
 
-        request_free(r); /* it was applied already */
+        mf_ps_request_free(r); /* it was applied already */
         return st;
     }
     if (s->pushes[r->from].of) {
-        request_free(r);
+        mf_ps_request_free(r);
         return MF_OK;
     }
-    MF_TRY(mf_ps_look_at(s, r, &s->pushes[r->from]));
+    if (mf_ps_look_at(s, r, &s->pushes[r->from]) != MF_OK)
+        return refuse_push(s, &s->pushes[r->from]);
     if (s->o.mode.quorum > 0 && s->pushes[r->from].head.version < s->version) {
         push *late = &s->pushes[r->from]; /* others were enough: what it did is thrown away */
 
@@ -176,14 +153,50 @@ static mf_status take_push(server *s, request *r)
 
 /* ---- other requests ---- */
 
+static mf_status take_lane(server *s, request *r)
+{
+    const char *text = "";
+    mf_status st;
+
+    if (r->from >= s->o.n_workers)
+        text = "only workers push";
+    else if (mf_ps_lane_open(&s->lanes[r->from], r->data) != MF_OK)
+        text = mf_error_message();
+    st = reply(s, r, text, strlen(text));
+    mf_ps_request_free(r);
+    return st;
+}
+
+/* A training begins: nothing of an earlier one counts any more, and workers count their requests
+ * anew. */
+static void begin_training(server *s)
+{
+    for (int w = 0; w < s->o.n_workers; w++) {
+        mf_buf_clear(&s->last_reply[w]);
+        s->last_seq[w] = 0;
+        s->pulled[w] = 0;
+    }
+    for (int i = 0; i < s->store.n_slices; i++) {
+        if (s->touched[i])
+            memset(s->touched[i], 0,
+                   (size_t)s->store.model->weights[i]->shape.dims[0] * sizeof *s->touched[i]);
+    }
+    mf_ps_leases_reset(s->leases);
+    s->version = 0;
+    s->active = s->o.n_workers;
+    s->stop = false;
+}
+
 static mf_status take_set(server *s, request *r)
 {
     mf_reader in = { .at = r->data, .left = r->frame.size };
     const mf_status st = mf_ps_store_read(&s->store, &in);
     const char *text = st == MF_OK ? "" : mf_error_message();
-    const mf_status sent = reply(s, r, text, *text ? strlen(text) + 1 : 0);
+    mf_status sent;
 
-    request_free(r);
+    begin_training(s);
+    sent = reply(s, r, text, *text ? strlen(text) + 1 : 0);
+    mf_ps_request_free(r);
     return sent;
 }
 
@@ -195,17 +208,8 @@ static mf_status take_get(server *s, request *r)
     if (st == MF_OK)
         st = reply(s, r, out.data, out.len);
     mf_buf_deinit(&out);
-    request_free(r);
+    mf_ps_request_free(r);
     return st;
-}
-
-static mf_status take_leave(server *s, request *r)
-{
-    const mf_status st = reply(s, r, NULL, 0);
-
-    s->active -= r->from < s->o.n_workers;
-    request_free(r);
-    return st == MF_OK ? try_step(s) : st;
 }
 
 static mf_status take_end(server *s, request *r)
@@ -214,7 +218,7 @@ static mf_status take_end(server *s, request *r)
     const mf_status st = reply(s, r, &staleness, sizeof staleness);
 
     s->over = true;
-    request_free(r);
+    mf_ps_request_free(r);
     return st;
 }
 
@@ -232,6 +236,45 @@ static mf_status grant_leases(server *s)
     return MF_OK;
 }
 
+/* When nobody pushes any more. */
+static mf_status try_save(server *s)
+{
+    request *r = s->save;
+    const char *text;
+    mf_status st;
+
+    if (!r || s->active > 0)
+        return MF_OK;
+    text = mf_ps_save_part(s, r->data) == MF_OK ? "" : mf_error_message();
+    st = reply(s, r, text, strlen(text));
+    mf_ps_request_free(r);
+    s->save = NULL;
+    return st;
+}
+
+static mf_status take_save(server *s, request *r)
+{
+    mf_ps_request_free(s->save);
+    s->save = r;
+    return try_save(s);
+}
+
+/* Updates and leases wait for it no longer. */
+static mf_status take_leave(server *s, request *r)
+{
+    const mf_status st = reply(s, r, NULL, 0);
+
+    if (r->from < s->o.n_workers) {
+        s->active--;
+        mf_ps_leases_leave(s->leases, r->from);
+    }
+    mf_ps_request_free(r);
+    MF_TRY(st);
+    MF_TRY(grant_leases(s));
+    MF_TRY(try_step(s));
+    return try_save(s);
+}
+
 static mf_status take_lease(server *s, request *r)
 {
     mf_ps_lease lease = { 0 };
@@ -240,7 +283,7 @@ static mf_status take_lease(server *s, request *r)
         memcpy(&lease, r->data, sizeof lease);
     if (r->from >= 0 && r->from < s->o.n_workers)
         mf_ps_leases_ask(s->leases, r->from, r->frame.seq, &lease);
-    request_free(r);
+    mf_ps_request_free(r);
     return grant_leases(s);
 }
 
@@ -249,6 +292,8 @@ static mf_status serve_one(server *s, request *r)
     switch (r->frame.group) {
     case MF_PS_PUSH:
         return take_push(s, r);
+    case MF_PS_LANE:
+        return take_lane(s, r);
     case MF_PS_SET:
         return take_set(s, r);
     case MF_PS_GET:
@@ -257,10 +302,12 @@ static mf_status serve_one(server *s, request *r)
         return take_end(s, r);
     case MF_PS_LEAVE:
         return take_leave(s, r);
+    case MF_PS_SAVE:
+        return take_save(s, r);
     case MF_PS_LEASE:
         return take_lease(s, r);
     default:
-        request_free(r);
+        mf_ps_request_free(r);
         return MF_OK;
     }
 }
@@ -280,8 +327,9 @@ static mf_status start(server *s, mf_trainer *t)
     s->last_seq = mf_calloc(s->o.n_workers, sizeof *s->last_seq);
     s->last_reply = mf_calloc(s->o.n_workers, sizeof *s->last_reply);
     s->pulled = mf_calloc(s->o.n_workers, sizeof *s->pulled);
+    s->lanes = mf_calloc(s->o.n_workers, sizeof *s->lanes);
     s->touched = mf_calloc(s->store.n_slices, sizeof *s->touched);
-    if (!s->pushes || !s->last_seq || !s->last_reply || !s->pulled || !s->touched)
+    if (!s->pushes || !s->last_seq || !s->last_reply || !s->pulled || !s->lanes || !s->touched)
         return MF_NOMEM("a parameter server");
     for (int i = 0; i < s->store.n_slices; i++) {
         const mf_weight *w = s->store.model->weights[i];
@@ -293,7 +341,7 @@ static mf_status start(server *s, mf_trainer *t)
     }
     MF_TRY(mf_ps_leases_new(s->o.n_workers, s->o.mode.staleness, &s->leases));
     MF_INFO("this parameter server holds %lld numbers", (long long)s->dense);
-    mf_net_serve(s->o.net, take_request, s);
+    mf_net_serve(s->o.net, mf_ps_take_request, s);
     return MF_OK;
 }
 
@@ -301,18 +349,22 @@ static void finish(server *s)
 {
     mf_net_serve(s->o.net, NULL, NULL);
     for (int w = 0; s->pushes && w < s->o.n_workers; w++)
-        request_free(s->pushes[w].of);
+        mf_ps_request_free(s->pushes[w].of);
     for (int w = 0; s->last_reply && w < s->o.n_workers; w++)
         mf_buf_deinit(&s->last_reply[w]);
+    mf_ps_request_free(s->save);
     while (s->first) {
         request *r = s->first;
 
         s->first = r->next;
-        request_free(r);
+        mf_ps_request_free(r);
     }
     for (int i = 0; s->touched && i < s->store.n_slices; i++)
         mf_free(s->touched[i]);
     mf_free(s->touched);
+    for (int w = 0; s->lanes && w < s->o.n_workers; w++)
+        mf_ps_lane_close(&s->lanes[w]);
+    mf_free(s->lanes);
     mf_free(s->pulled);
     mf_free(s->pushes);
     mf_free(s->last_seq);
@@ -325,7 +377,7 @@ static void finish(server *s)
 
 mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t)
 {
-    server s = { .o = *o };
+    server s = { .o = *o, .t = t };
     mf_status st;
 
     pthread_mutex_init(&s.lock, NULL);
@@ -334,7 +386,7 @@ mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t)
     while (st == MF_OK && !s.over) {
         request *r;
 
-        st = next_request(&s, &r);
+        st = mf_ps_next_request(&s, &r);
         if (st == MF_OK)
             st = serve_one(&s, r);
     }

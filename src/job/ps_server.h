@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_server.h - the inside of a parameter server; shared by ps_server.c and ps_update.c. */
+/* ps_server.h - the inside of a parameter server; shared by ps_server.c, ps_queue.c, ps_update.c,
+ * ps_answer.c and ps_save.c. */
 #ifndef MF_JOB_PS_SERVER_H
 #define MF_JOB_PS_SERVER_H
 
+#include "job/ps_lane.h"
 #include "job/ps_leases.h"
 #include "job/ps_store.h"
 
@@ -20,13 +22,15 @@ typedef struct push {
     request *of; /* NULL: it has not come */
     mf_ps_push head;
     const mf_tree_node *parts;
-    const float *floats; /* of the first part */
+    const float *dense; /* of the first part; the others' follow */
+    const float *extra; /* the same */
     const char *rows; /* where rows begin */
     size_t rows_left;
 } push;
 
 typedef struct server {
     mf_ps_server_options o;
+    const mf_trainer *t; /* the whole model */
     mf_placement place;
     mf_ps_store store;
     int64_t dense; /* floats of all dense slices */
@@ -34,10 +38,13 @@ typedef struct server {
     uint32_t *last_seq; /* by worker: of its last push that was answered */
     int64_t version; /* updates so far */
     int active; /* workers that still push */
+    request *save; /* waits until all workers have left; NULL: none */
+    bool stop; /* somebody wants to: every answer says so from then on */
     int64_t *pulled; /* by worker: the version it has */
     int64_t **touched; /* by weight of the store: of each row, the version that changed it last */
     struct mf_ps_leases *leases;
-    mf_buf *last_reply; /* by worker */
+    mf_buf *last_reply; /* by worker; some of it may lie in its lane */
+    mf_ps_lane *lanes; /* by worker */
     bool over;
 
     pthread_mutex_t lock;
@@ -45,12 +52,27 @@ typedef struct server {
     request *first, *last; /* guarded by lock */
 } server;
 
+void mf_ps_request_free(request *r);
+/* For mf_net_serve(). ctx: the server. */
+void mf_ps_take_request(void *ctx, int from, const mf_frame *f, void *data);
+/* Waits for one. Fails when somebody is gone or has given up. */
+MF_MUST mf_status mf_ps_next_request(server *s, request **out);
+
 /* Look at a request: is it a push? Fails: INVALID_ARGUMENT naming the worker. */
 MF_MUST mf_status mf_ps_look_at(const server *s, request *r, push *p);
 /* What all these pushes together come to: a new state. */
 MF_MUST mf_status mf_ps_apply(server *s, push *const *all, int n_all);
-/* What a worker (-1: any) gets to know of it. */
+/* The sums of it that are no gradients. */
+MF_MUST mf_status mf_ps_sum_extra(const server *s, push *const *all, int n_all, float *out);
+/* Of a table: which slice it is, and the first row that this server has of it. */
+int mf_ps_index_of(const server *s, const mf_weight *w);
+int64_t mf_ps_first_row(const server *s, const mf_weight *w);
+/* What a worker (-1: any) gets to know of it. to: whose lane has an area for it; NULL: all of it is
+ * in the message. */
 MF_MUST mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker,
-                                    mf_buf *out);
+                                    const push *to, mf_buf *message);
+/* Write what this server holds to a bundle (ps_save.c). Fails: FAILED_PRECONDITION, for the asker
+ * does not see the same folder, and as writing files does. */
+MF_MUST mf_status mf_ps_save_part(server *s, const char *where);
 
 #endif

@@ -5,42 +5,6 @@
 
 #include <string.h>
 
-/* Whose it is: a weight's own, or a slot beside it; NULL: nobody's in particular. */
-static const mf_weight *owner_of(const mf_trainer *t, const char *name)
-{
-    const mf_weight *best = NULL;
-
-    for (int64_t i = 0; i < t->model->n_weights; i++) {
-        const mf_weight *w = t->model->weights[i];
-        const size_t n = strlen(w->name);
-
-        if (strncmp(w->name, name, n) == 0 && (name[n] == '\0' || name[n] == '/') &&
-            (!best || n > strlen(best->name)))
-            best = w;
-    }
-    return best;
-}
-
-/* Which elements of a variable a server has; false: none. */
-static bool range_at(const mf_ps_client *c, int server, const char *name, int64_t count,
-                     int64_t *from, int64_t *to)
-{
-    const mf_weight *w = owner_of(c->t, name);
-    const mf_piece *s = w ? mf_placement_find(&c->place, server, w) : NULL;
-
-    *from = 0;
-    *to = count;
-    if (!w)
-        return true;
-    if (!s)
-        return false;
-    if (count == mf_shape_span(&w->shape, 0, w->shape.rank)) {
-        *from = s->from;
-        *to = s->to;
-    }
-    return true;
-}
-
 static mf_status write_variables(const mf_ps_client *c, int server, mf_buf *out)
 {
     for (int64_t i = 0; i < c->t->n_trained; i++) {
@@ -49,7 +13,7 @@ static mf_status write_variables(const mf_ps_client *c, int server, mf_buf *out)
         int64_t from, to;
 
         MF_TRY(mf_variable_read(v->variable, &value));
-        if (range_at(c, server, v->name, value.count, &from, &to)) {
+        if (mf_ps_range(c->t, &c->place, server, v->name, value.count, &from, &to)) {
             const size_t cell = mf_dtype_cell(value.dtype);
 
             mf_ps_write_variable(out, v->name, (const char *)value.data + (size_t)from * cell,
@@ -58,6 +22,12 @@ static mf_status write_variables(const mf_ps_client *c, int server, mf_buf *out)
         mf_tensor_clear(&value);
     }
     return mf_buf_finish(out);
+}
+
+void mf_ps_client_begin(mf_ps_client *c)
+{
+    memset(c->version, 0, (size_t)c->n_servers * sizeof *c->version);
+    c->stop = false;
 }
 
 mf_status mf_ps_client_set(mf_ps_client *c)
@@ -78,8 +48,7 @@ mf_status mf_ps_client_set(mf_ps_client *c)
     for (int s = 0; s < c->n_servers && st == MF_OK; s++) {
         st = mf_ps_answer(c, s, MF_PS_SET, 0, &data, &size);
         if (st == MF_OK && size > 0)
-            st = MF_FAIL(MF_FAILED_PRECONDITION, "%s: %s", mf_net_name(c->net, c->first_server + s),
-                         (char *)data);
+            st = MF_FAIL(MF_FAILED_PRECONDITION, "%s: %s", mf_ps_server_name(c, s), (char *)data);
         if (st == MF_OK)
             mf_free(data);
     }
@@ -98,10 +67,9 @@ static mf_status put_variable(const mf_ps_client *c, int server, const char *nam
         return MF_OK; /* of the server alone */
     MF_TRY(mf_variable_read(v->variable, &old));
     st = mf_tensor_alloc(&value, old.dtype, &old.shape);
-    if (st == MF_OK && (!range_at(c, server, name, old.count, &from, &to) ||
+    if (st == MF_OK && (!mf_ps_range(c->t, &c->place, server, name, old.count, &from, &to) ||
                         bytes != (to - from) * (int64_t)mf_dtype_cell(old.dtype)))
-        st = MF_FAIL(MF_DATA_LOSS, "%s has another %s",
-                     mf_net_name(c->net, c->first_server + server), name);
+        st = MF_FAIL(MF_DATA_LOSS, "%s has another %s", mf_ps_server_name(c, server), name);
     if (st == MF_OK) {
         memcpy(value.data, old.data, mf_tensor_bytes(&old));
         memcpy((char *)value.data + (size_t)from * mf_dtype_cell(old.dtype), data, (size_t)bytes);
@@ -132,8 +100,7 @@ mf_status mf_ps_client_get(mf_ps_client *c)
         while (st == MF_OK && mf_ps_read_variable(&in, &name, &data, &bytes))
             st = put_variable(c, s, name, data, bytes);
         if (st == MF_OK && in.bad)
-            st = MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense",
-                         mf_net_name(c->net, c->first_server + s));
+            st = MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense", mf_ps_server_name(c, s));
         mf_free(all);
     }
     return st;

@@ -1,114 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_update.c - pushes of workers are added up, weights are updated, and go back. */
+/* ps_update.c - pushes of workers are looked at and added up, and weights are updated. */
 #include "base/mem.h"
 #include "job/ps_server.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- looking at a push ---- */
-
-mf_status mf_ps_look_at(const server *s, request *r, push *p)
-{
-    mf_reader in = { .at = r->data, .left = r->frame.size };
-    const void *head = mf_reader_take(&in, 1, sizeof p->head);
-
-    *p = (push){ .of = r };
-    if (head)
-        memcpy(&p->head, head, sizeof p->head);
-    if (!head || p->head.n_parts < 0 || p->head.n_parts > MF_TREE_PARTS || p->head.n_extra < 0 ||
-        p->head.n_extra > 1 << 24 || p->head.leaves < 1 || p->head.leaves > MF_TREE_LEAVES)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed what makes no sense",
-                       mf_net_name(s->o.net, r->from));
-    p->parts = mf_reader_take(&in, p->head.n_parts, sizeof *p->parts);
-    p->floats = mf_reader_take(&in, p->head.n_parts * (s->dense + p->head.n_extra), sizeof(float));
-    p->rows = in.at;
-    p->rows_left = in.left;
-    if (in.bad)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed too few bytes",
-                       mf_net_name(s->o.net, r->from));
-    return MF_OK;
-}
-
-/* ---- sums ---- */
-
-/* Floats [at, at + n) of all parts of all pushes, in the tree. */
-static mf_status sum_tree(const server *s, const push *const *all, int n_all, int64_t at, int64_t n,
-                          float *out)
-{
-    mf_tree_part *parts;
-    int n_parts = 0;
-    mf_status st;
-
-    for (int i = 0; i < n_all; i++)
-        n_parts += (int)all[i]->head.n_parts;
-    parts = mf_calloc(n_parts, sizeof *parts);
-    if (!parts)
-        return MF_NOMEM("a sum");
-    n_parts = 0;
-    for (int i = 0; i < n_all; i++) {
-        const int64_t stride = s->dense + all[i]->head.n_extra;
-
-        for (int64_t p = 0; p < all[i]->head.n_parts; p++)
-            parts[n_parts++] = (mf_tree_part){ all[i]->parts[p], all[i]->floats + p * stride + at };
-    }
-    st = mf_tree_covers(all[0]->head.leaves, parts, n_parts)
-             ? mf_tree_sum(all[0]->head.leaves, (mf_tree_node){ 0, all[0]->head.leaves }, parts,
-                           n_parts, MF_DTYPE_F32, n, out)
-             : MF_FAIL(MF_INVALID_ARGUMENT, "the pushes of step %lld do not make up the batch",
-                       (long long)all[0]->head.step);
-    mf_free(parts);
-    return st;
-}
-
-/* Pushes that are batches of their own: their mean, in the order of the workers. */
-static mf_status mean_of(const server *s, const push *const *all, int n_all, int64_t at, int64_t n,
-                         float *out)
-{
-    float *one = mf_calloc(n, sizeof *one);
-    mf_status st = one ? sum_tree(s, all, 1, at, n, out) : MF_NOMEM("a mean");
-
-    for (int i = 1; i < n_all && st == MF_OK; i++) {
-        st = sum_tree(s, all + i, 1, at, n, one);
-        for (int64_t k = 0; k < n && st == MF_OK; k++)
-            out[k] += one[k];
-    }
-    for (int64_t k = 0; k < n && st == MF_OK; k++)
-        out[k] *= 1.0f / (float)n_all;
-    mf_free(one);
-    return st;
-}
-
-static mf_status sum_at(const server *s, const push *const *all, int n_all, int64_t at, int64_t n,
-                        float *out)
-{
-    return s->o.mode.sync ? sum_tree(s, all, n_all, at, n, out)
-                          : mean_of(s, all, n_all, at, n, out);
-}
-
-static mf_status sum_dense(server *s, const push *const *all, int n_all)
-{
-    int64_t at = 0;
-    int g = 0;
-
-    for (int i = 0; i < s->store.n_slices; i++) {
-        const mf_weight *w = s->store.model->weights[i];
-        mf_tensor *x;
-
-        for (; g < s->store.graph.n_gradients && s->store.graph.gradients[g].weight != w; g++)
-            ;
-        if (w->lookups)
-            continue;
-        x = mf_ps_store_gradient(&s->store, g);
-        mf_tensor_clear(x);
-        MF_TRY(mf_tensor_alloc(x, MF_DTYPE_F32, &w->shape));
-        MF_TRY(sum_at(s, all, n_all, at, x->count, x->data));
-        at += x->count;
-    }
-    return MF_OK;
-}
-
-/* ---- rows ---- */
 
 /* The next block of rows of a push: how many, which, what. */
 static bool take_rows(push *p, int64_t width, int64_t *n, const int64_t **ids, const float **rows)
@@ -124,6 +21,188 @@ static bool take_rows(push *p, int64_t width, int64_t *n, const int64_t **ids, c
     p->rows = in.at;
     p->rows_left = in.left;
     return !in.bad;
+}
+
+/* Behind the blocks of rows there is nothing. */
+static bool rows_make_sense(const server *s, push p)
+{
+    for (int g = 0; g < s->store.graph.n_gradients; g++) {
+        const mf_weight *w = s->store.graph.gradients[g].weight;
+        const int64_t *ids;
+        const float *rows;
+        int64_t n;
+
+        if (w->lookups &&
+            !take_rows(&p, mf_shape_span(&w->shape, 1, w->shape.rank), &n, &ids, &rows))
+            return false;
+    }
+    return p.rows_left == 0;
+}
+
+mf_status mf_ps_look_at(const server *s, request *r, push *p)
+{
+    mf_reader in = { .at = r->data, .left = r->frame.size };
+    const void *head = mf_reader_take(&in, 1, sizeof p->head);
+
+    *p = (push){ .of = r };
+    if (head)
+        memcpy(&p->head, head, sizeof p->head);
+    if (!head || p->head.n_parts < 0 || p->head.n_parts > MF_TREE_PARTS || p->head.n_extra < 0 ||
+        p->head.n_extra > 1 << 24 || p->head.leaves < 1 || p->head.leaves > MF_TREE_LEAVES ||
+        p->head.answer >= MF_PS_ANSWERS || p->head.workers < 1 || p->head.workers > s->o.n_workers)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed what makes no sense",
+                       mf_net_name(s->o.net, r->from));
+    p->parts = mf_reader_take(&in, p->head.n_parts, sizeof *p->parts);
+    if (p->head.in_lane >= 0) { /* the rest lies there */
+        const mf_ps_lane *lane = &s->lanes[r->from];
+
+        in.bad |= in.left > 0 || !lane->memory || p->head.in_lane > lane->room;
+        in.at = in.bad ? NULL : mf_ps_lane_push(lane);
+        in.left = (size_t)p->head.in_lane;
+    }
+    p->dense = mf_reader_take(&in, p->head.n_parts * s->dense, sizeof(float));
+    p->extra = mf_reader_take(&in, p->head.n_parts * p->head.n_extra, sizeof(float));
+    p->rows = in.at;
+    p->rows_left = in.left;
+    if (in.bad || !rows_make_sense(s, *p))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed %llu bytes, which is not what it has to",
+                       mf_net_name(s->o.net, r->from), (unsigned long long)r->frame.size);
+    return MF_OK;
+}
+
+/* ---- sums ---- */
+
+/* Which floats of pushes. */
+typedef struct part_of {
+    bool extra; /* else dense ones */
+    int64_t at, n;
+} part_of;
+
+static const float *floats_of(const server *s, const push *p, int64_t part, const part_of *x)
+{
+    return x->extra ? p->extra + part * p->head.n_extra + x->at
+                    : p->dense + part * s->dense + x->at;
+}
+
+/* These floats of all parts of all pushes, in the tree. */
+static mf_status sum_tree(const server *s, const push *const *all, int n_all, const part_of *x,
+                          float *out)
+{
+    mf_tree_part *parts;
+    int n_parts = 0;
+    mf_status st;
+
+    for (int i = 0; i < n_all; i++)
+        n_parts += (int)all[i]->head.n_parts;
+    parts = mf_calloc(n_parts, sizeof *parts);
+    if (!parts)
+        return MF_NOMEM("a sum");
+    n_parts = 0;
+    for (int i = 0; i < n_all; i++) {
+        for (int64_t p = 0; p < all[i]->head.n_parts; p++)
+            parts[n_parts++] = (mf_tree_part){ all[i]->parts[p], floats_of(s, all[i], p, x) };
+    }
+    st = mf_tree_covers(all[0]->head.leaves, parts, n_parts)
+             ? mf_tree_sum(all[0]->head.leaves, (mf_tree_node){ 0, all[0]->head.leaves }, parts,
+                           n_parts, MF_DTYPE_F32, x->n, out)
+             : MF_FAIL(MF_INVALID_ARGUMENT, "the pushes of step %lld do not make up the batch",
+                       (long long)all[0]->head.step);
+    mf_free(parts);
+    return st;
+}
+
+/* Pushes that are batches of their own: their mean, in the order of the workers. */
+static mf_status mean_of(const server *s, const push *const *all, int n_all, const part_of *x,
+                         float *out)
+{
+    float *one = mf_calloc(x->n, sizeof *one);
+    mf_status st = one ? sum_tree(s, all, 1, x, out) : MF_NOMEM("a mean");
+
+    for (int i = 1; i < n_all && st == MF_OK; i++) {
+        st = sum_tree(s, all + i, 1, x, one);
+        for (int64_t k = 0; k < x->n && st == MF_OK; k++)
+            out[k] += one[k];
+    }
+    for (int64_t k = 0; k < x->n && st == MF_OK; k++)
+        out[k] *= 1.0f / (float)n_all;
+    mf_free(one);
+    return st;
+}
+
+static mf_status sum_of(const server *s, const push *const *all, int n_all, const part_of *x,
+                        float *out)
+{
+    return s->o.mode.sync || n_all == 1 ? sum_tree(s, all, n_all, x, out)
+                                        : mean_of(s, all, n_all, x, out);
+}
+
+mf_status mf_ps_sum_extra(const server *s, push *const *all, int n_all, float *out)
+{
+    const part_of extra = { .extra = true, .n = all[0]->head.n_extra };
+
+    return sum_of(s, (const push *const *)all, n_all, &extra, out);
+}
+
+/* One part that is everything needs no sum: the gradient is where it was pushed to. */
+static bool is_whole(const push *const *all, int n_all)
+{
+    return n_all == 1 && all[0]->head.n_parts == 1 && all[0]->parts[0].lo == 0 &&
+           all[0]->parts[0].hi == all[0]->head.leaves;
+}
+
+static mf_status borrow(const float *from, const mf_shape *shape, mf_tensor *out)
+{
+    *out = (mf_tensor){ .dtype = MF_DTYPE_F32,
+                        .shape = *shape,
+                        .count = mf_shape_span(shape, 0, shape->rank),
+                        .data = (void *)(uintptr_t)from };
+    return mf_buffer_wrap(out->data, (size_t)out->count * sizeof(float), NULL, NULL, &out->buffer);
+}
+
+static mf_status sum_dense(server *s, const push *const *all, int n_all)
+{
+    part_of part = { 0 };
+    int g = 0;
+
+    for (int i = 0; i < s->store.n_slices; i++, part.at += part.n) {
+        const mf_weight *w = s->store.model->weights[i];
+        mf_tensor *x;
+
+        for (; g < s->store.graph.n_gradients && s->store.graph.gradients[g].weight != w; g++)
+            ;
+        part.n = w->lookups ? 0 : mf_shape_span(&w->shape, 0, w->shape.rank);
+        if (w->lookups)
+            continue;
+        x = mf_ps_store_gradient(&s->store, g);
+        mf_tensor_clear(x);
+        if (is_whole(all, n_all)) {
+            MF_TRY(borrow(floats_of(s, all[0], 0, &part), &w->shape, x));
+            continue;
+        }
+        MF_TRY(mf_tensor_alloc(x, MF_DTYPE_F32, &w->shape));
+        MF_TRY(sum_of(s, all, n_all, &part, x->data));
+    }
+    return MF_OK;
+}
+
+/* ---- rows ---- */
+
+int mf_ps_index_of(const server *s, const mf_weight *w)
+{
+    for (int i = 0; i < s->store.n_slices; i++) {
+        if (s->store.model->weights[i] == w)
+            return i;
+    }
+    return 0;
+}
+
+int64_t mf_ps_first_row(const server *s, const mf_weight *w)
+{
+    for (int i = 0; i < s->store.n_slices; i++) {
+        if (s->store.model->weights[i] == w)
+            return s->store.slices[i].from / mf_shape_span(&w->shape, 1, w->shape.rank);
+    }
+    return 0;
 }
 
 /* Gradient g: the rows of all pushes, worker after worker. */
@@ -175,59 +254,6 @@ static mf_status join_rows(server *s, push *const *all, int n_all, int g, int64_
     return st;
 }
 
-static int64_t first_row_of(const server *s, const mf_weight *w)
-{
-    for (int i = 0; i < s->store.n_slices; i++) {
-        if (s->store.model->weights[i] == w)
-            return s->store.slices[i].from / mf_shape_span(&w->shape, 1, w->shape.rank);
-    }
-    return 0;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* Rows that this gradient has changed, each once: behind the update, the feed is ours. */
-static int64_t changed_now(server *s, int g, int64_t *ids)
-{
-    const mf_tensor *at = mf_ps_store_rows(&s->store, g);
-    int64_t n = 0;
-
-    memcpy(ids, at->data, (size_t)at->count * sizeof *ids);
-    qsort(ids, (size_t)at->count, sizeof *ids, by_number);
-    for (int64_t i = 0; i < at->count; i++) {
-        if (i == 0 || ids[i] != ids[i - 1])
-            ids[n++] = ids[i];
-    }
-    return n;
-}
-
-/* Rows that anybody has changed since this worker was last here. */
-static int64_t changed_since(const server *s, int weight, int64_t version, int64_t *ids)
-{
-    const int64_t rows = s->store.model->weights[weight]->shape.dims[0];
-    int64_t n = 0;
-
-    for (int64_t i = 0; i < rows; i++) {
-        if (s->touched[weight][i] > version)
-            ids[n++] = i;
-    }
-    return n;
-}
-
-static int index_of(const server *s, const mf_weight *w)
-{
-    for (int i = 0; i < s->store.n_slices; i++) {
-        if (s->store.model->weights[i] == w)
-            return i;
-    }
-    return 0;
-}
-
 static void touch_rows(server *s)
 {
     for (int g = 0; g < s->store.graph.n_gradients; g++) {
@@ -235,75 +261,11 @@ static void touch_rows(server *s)
         const mf_tensor *at = mf_ps_store_rows(&s->store, g);
 
         for (int64_t i = 0; w->lookups && i < at->count; i++)
-            s->touched[index_of(s, w)][((const int64_t *)at->data)[i]] = s->version;
+            s->touched[mf_ps_index_of(s, w)][((const int64_t *)at->data)[i]] = s->version;
     }
-}
-
-/* What the worker (-1: any) does not know yet of the rows that gradient g is about. */
-static mf_status write_rows(server *s, int g, int worker, mf_buf *out)
-{
-    const mf_weight *w = s->store.graph.gradients[g].weight;
-    const int64_t width = mf_shape_span(&w->shape, 1, w->shape.rank), first = first_row_of(s, w);
-    const int64_t most = worker < 0 ? mf_ps_store_rows(&s->store, g)->count : w->shape.dims[0];
-    int64_t *ids = mf_calloc(most + 1, sizeof *ids), n;
-    mf_tensor value = { 0 };
-
-    if (!ids)
-        return MF_NOMEM("rows");
-    n = worker < 0 ? changed_now(s, g, ids)
-                   : changed_since(s, index_of(s, w), s->pulled[worker], ids);
-    MF_TRY(mf_variable_read(s->store.variables[index_of(s, w)].variable, &value));
-    mf_buf_bytes(out, &n, sizeof n);
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t global = ids[i] + first;
-
-        mf_buf_bytes(out, &global, sizeof global);
-    }
-    for (int64_t i = 0; i < n; i++)
-        mf_buf_bytes(out, (const float *)value.data + ids[i] * width,
-                     (size_t)width * sizeof(float));
-    mf_tensor_clear(&value);
-    mf_free(ids);
-    return MF_OK;
 }
 
 /* ---- a step ---- */
-
-static mf_status write_dense(server *s, mf_buf *out)
-{
-    for (int i = 0; i < s->store.n_slices; i++) {
-        mf_tensor value = { 0 };
-
-        if (s->store.model->weights[i]->lookups)
-            continue;
-        MF_TRY(mf_variable_read(s->store.variables[i].variable, &value));
-        mf_buf_bytes(out, value.data, mf_tensor_bytes(&value));
-        mf_tensor_clear(&value);
-    }
-    return MF_OK;
-}
-
-mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker, mf_buf *out)
-{
-    mf_ps_reply head = { .n_extra = all[0]->head.n_extra, .version = s->version };
-    float *extra;
-    mf_status st;
-
-    for (int i = 0; i < n_all; i++)
-        head.flags |= all[i]->head.flags & MF_PS_STOP;
-    mf_buf_clear(out);
-    mf_buf_bytes(out, &head, sizeof head);
-    MF_TRY(write_dense(s, out));
-    extra = mf_buf_room(out, (size_t)head.n_extra * sizeof(float));
-    st = extra || head.n_extra == 0 ? MF_OK : MF_NOMEM("a sum");
-    if (st == MF_OK && head.n_extra > 0)
-        st = sum_at(s, (const push *const *)all, n_all, s->dense, head.n_extra, extra);
-    for (int g = 0; st == MF_OK && g < s->store.graph.n_gradients; g++) {
-        if (s->store.graph.gradients[g].weight->lookups)
-            st = write_rows(s, g, worker, out);
-    }
-    return st == MF_OK ? mf_buf_finish(out) : st;
-}
 
 mf_status mf_ps_apply(server *s, push *const *all, int n_all)
 {
@@ -322,7 +284,7 @@ mf_status mf_ps_apply(server *s, push *const *all, int n_all)
         const mf_weight *w = s->store.graph.gradients[g].weight;
 
         if (w->lookups)
-            MF_TRY(join_rows(s, all, n_all, g, first_row_of(s, w)));
+            MF_TRY(join_rows(s, all, n_all, g, mf_ps_first_row(s, w)));
     }
     MF_TRY(mf_ps_store_update(&s->store, all[0]->head.step, all[0]->head.learning_rate));
     s->version++;

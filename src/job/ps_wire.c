@@ -18,6 +18,41 @@ mf_status mf_ps_place(const mf_trainer *t, int servers, mf_placement *out)
         t->arena, out);
 }
 
+/* Whose it is: a weight's own, or a slot beside it; NULL: nobody's in particular. */
+static const mf_weight *owner_of(const mf_trainer *t, const char *name)
+{
+    const mf_weight *best = NULL;
+
+    for (int64_t i = 0; i < t->model->n_weights; i++) {
+        const mf_weight *w = t->model->weights[i];
+        const size_t n = strlen(w->name);
+
+        if (strncmp(w->name, name, n) == 0 && (name[n] == '\0' || name[n] == '/') &&
+            (!best || n > strlen(best->name)))
+            best = w;
+    }
+    return best;
+}
+
+bool mf_ps_range(const mf_trainer *t, const mf_placement *place, int server, const char *name,
+                 int64_t count, int64_t *from, int64_t *to)
+{
+    const mf_weight *w = owner_of(t, name);
+    const mf_piece *s = w ? mf_placement_find(place, server, w) : NULL;
+
+    *from = 0;
+    *to = count;
+    if (!w)
+        return true;
+    if (!s)
+        return false;
+    if (count == mf_shape_span(&w->shape, 0, w->shape.rank)) {
+        *from = s->from;
+        *to = s->to;
+    }
+    return true;
+}
+
 void mf_ps_write_variable(mf_buf *out, const char *name, const void *data, int64_t count,
                           size_t cell)
 {

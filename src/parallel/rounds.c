@@ -59,6 +59,17 @@ static mf_status copy_value(mf_tensor *to, const mf_tensor *from)
     return MF_OK;
 }
 
+static mf_status take_value(mf_rounds *x, const mf_exchange_bucket *b, int value, int part,
+                            const mf_tensor *from)
+{
+    mf_tensor *to = &x->round.values[value].part[part];
+
+    if (b->concat || !x->o.take || !x->o.take(x->o.ctx, value, part, b->n_parts, from))
+        return copy_value(to, from);
+    mf_tensor_clear(to);
+    return MF_OK;
+}
+
 static mf_status rounds_begin(mf_exchange *exchange, const mf_exchange_bucket *b,
                               const mf_tensor *const *values)
 {
@@ -76,7 +87,7 @@ static mf_status rounds_begin(mf_exchange *exchange, const mf_exchange_bucket *b
         v->dtype = (mf_dtype)b->types[i];
         v->shape = b->shapes[i];
         for (int p = 0; p < b->n_parts; p++)
-            MF_TRY(copy_value(&v->part[p], values[p * b->n_items + i]));
+            MF_TRY(take_value(x, b, x->first_value[b->id] + i, p, values[p * b->n_items + i]));
     }
     pthread_mutex_lock(&x->lock);
     if (!b->concat) {
@@ -171,6 +182,16 @@ int mf_rounds_value(const mf_rounds *x, int result)
     for (int i = 0; i < result; i++)
         item += x->bucket[i] == x->bucket[result];
     return x->first_value[x->bucket[result]] + item;
+}
+
+mf_round *mf_rounds_last(mf_rounds *x)
+{
+    mf_round *last;
+
+    pthread_mutex_lock(&x->lock);
+    last = x->done && x->error.status == MF_OK ? &x->round : NULL;
+    pthread_mutex_unlock(&x->lock);
+    return last;
 }
 
 void mf_rounds_free(mf_rounds *x)

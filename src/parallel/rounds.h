@@ -27,6 +27,10 @@ typedef struct mf_round {
 
 typedef mf_status mf_round_fn(void *ctx, mf_round *round);
 
+/* Part `part` of `n_parts` of a value is there. True: it was put where it belongs, so the round
+ * need not have a copy: values[value].part[part] is empty. */
+typedef bool mf_round_take_fn(void *ctx, int value, int part, int n_parts, const mf_tensor *x);
+
 typedef struct mf_rounds mf_rounds;
 
 typedef struct mf_rounds_options {
@@ -34,6 +38,7 @@ typedef struct mf_rounds_options {
     const int64_t *bucket; /* by result of the map: its bucket */
     int n_results, n_buckets;
     mf_round_fn *round;
+    mf_round_take_fn *take; /* NULL: all values are copied */
     void *ctx;
 } mf_rounds_options;
 
@@ -42,6 +47,9 @@ void mf_rounds_free(mf_rounds *x);
 mf_exchange *mf_rounds_exchange(mf_rounds *x);
 /* Which value is result i of the map? */
 int mf_rounds_value(const mf_rounds *x, int result);
+
+/* The last round, when it is over; NULL: there was none. */
+mf_round *mf_rounds_last(mf_rounds *x);
 
 MF_MUST mf_status mf_rounds_begin_step(mf_rounds *x, int64_t step, int64_t samples,
                                        bool wants_stop);

@@ -16,6 +16,11 @@ MF_MUST mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out);
 /* Of any variables: their values are taken over. */
 MF_MUST mf_status mf_snapshot_of(int64_t step, const char *const *names, mf_tensor *const *values,
                                  int64_t n, mf_snapshot **out);
+/* Somebody else has written some of its variables, or slices of them, to a bundle of its own, which
+ * becomes part of the checkpoint when that is written. The snapshot lets go of these variables.
+ * Fails as opening a bundle does. */
+MF_MUST mf_status mf_snapshot_add_part(mf_snapshot *s, const char *prefix);
+bool mf_snapshot_has_parts(const mf_snapshot *s);
 void mf_snapshot_free(mf_snapshot *s);
 int64_t mf_snapshot_step(const mf_snapshot *s);
 /* PREFIX.index and its data: whole, or nothing of it. Thread: any. */

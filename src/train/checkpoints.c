@@ -103,19 +103,28 @@ mf_status mf_checkpoints_list(const char *dir, int64_t **steps, int64_t *n)
 
 /* ---- writing ---- */
 
-/* The index goes first: without it there is no checkpoint. */
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* The index goes first: without it there is no checkpoint. Then its data, in however many files. */
 static void remove_one(const char *dir, int64_t step)
 {
-    static const char *const parts[] = { ".index", ".data-00000-of-00001" };
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+    char name[64];
 
-    for (int i = 0; i < MF_COUNT(parts); i++) {
-        mf_buf path = { 0 };
-
-        mf_buf_printf(&path, "%s/%s%lld%s", dir, base_name, (long long)step, parts[i]);
-        if (path.data)
-            (void)unlink(path.data);
-        mf_buf_deinit(&path);
+    if (!d)
+        return;
+    (void)snprintf(name, sizeof name, "%s%lld.index", base_name, (long long)step);
+    (void)unlinkat(dirfd(d), name, 0);
+    (void)snprintf(name, sizeof name, "%s%lld.data-", base_name, (long long)step);
+    while ((e = readdir(d)) != NULL) {
+        if (begins(e->d_name, name))
+            (void)unlinkat(dirfd(d), e->d_name, 0);
     }
+    (void)closedir(d);
 }
 
 static mf_status write_list(const mf_checkpoints *c, const found *f)
@@ -195,11 +204,6 @@ static void *write_all(void *arg)
 }
 
 /* ---- the folder ---- */
-
-static bool begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
 
 /* Is this what a killed process left behind: a temporary file, or data whose index never came? */
 static bool is_rest(const char *dir, const char *file)

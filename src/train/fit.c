@@ -136,21 +136,51 @@ static void open_ledger(fit *f, const mf_iterator_options *order)
 
 /* ---- the loop ---- */
 
-static mf_status save(fit *f)
+/* Those who hold variables write them, and the rest is ours. *out NULL: nobody does. */
+static mf_status save_with_others(fit *f, mf_snapshot **out)
 {
+    mf_team *team = f->t->team;
+    char *prefix;
+    mf_status st;
+
+    MF_TRY(mf_checkpoints_prefix(f->o.out, f->t->step, &prefix));
+    st = mf_snapshot_take(f->t, out);
+    if (st == MF_OK)
+        st = team->kind->save_parts(team, f->t, prefix, *out);
+    if (st != MF_OK || !mf_snapshot_has_parts(*out)) {
+        mf_snapshot_free(*out);
+        *out = NULL;
+    }
+    mf_free(prefix);
+    return st;
+}
+
+static bool others_save_the_last(const fit *f)
+{
+    return f->t->team && f->t->team->kind->save_parts;
+}
+
+static mf_status save(fit *f, bool last)
+{
+    mf_snapshot *s = NULL;
+
     if (!f->saves || f->saved == f->t->step)
         return MF_OK;
+    if (!last && others_save_the_last(f) && f->t->step >= f->total)
+        return MF_OK; /* it comes soon */
     f->saved = f->t->step;
     if (mf_team_keeps(f->t->team))
         MF_TRY(f->t->team->kind->collect(f->t->team, f->t->step));
     if (!f->checkpoints)
         return MF_OK;
-    if (f->t->team && f->t->team->kind->before_save)
+    if (last && others_save_the_last(f))
+        MF_TRY(save_with_others(f, &s));
+    if (!s && f->t->team && f->t->team->kind->before_save)
         MF_TRY(f->t->team->kind->before_save(f->t->team, f->t));
     if (f->ledger) /* a checkpoint may not know of more than the ledger */
         check_ledger(f, mf_ledger_flush(f->ledger, false));
     mf_hook_loop_flush(&f->loop); /* who goes on from here has the events up to here */
-    return mf_checkpoints_save(f->checkpoints, f->t);
+    return s ? mf_checkpoints_put(f->checkpoints, s) : mf_checkpoints_save(f->checkpoints, f->t);
 }
 
 /* Everybody's variables are the same from here on. */
@@ -170,11 +200,11 @@ static mf_status after_batch(fit *f, const mf_step_report *report)
         MF_TRY(settle(f));
     MF_TRY(call_after_step(f, report));
     if (saves)
-        MF_TRY(save(f));
+        MF_TRY(save(f, false));
     if (!epoch)
         return MF_OK;
     MF_TRY(call_after_epoch(f, report));
-    return f->o.save_steps == 0 ? save(f) : MF_OK;
+    return f->o.save_steps == 0 ? save(f, false) : MF_OK;
 }
 
 static bool wants_stop(const fit *f)
@@ -296,7 +326,7 @@ static mf_status run(fit *f)
     MF_TRY(settle(f));
     if (f->t->team && f->t->team->kind->finish)
         MF_TRY(f->t->team->kind->finish(f->t->team, f->t));
-    return save(f);
+    return save(f, true);
 }
 
 static void end_loop(fit *f)

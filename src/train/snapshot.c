@@ -24,6 +24,8 @@ struct mf_snapshot {
     mf_tensor *values;
     int64_t n;
     mf_extra_list extra; /* what the team keeps */
+    char **parts; /* prefixes of what others have written */
+    int64_t n_parts, cap_parts;
 };
 
 /* Updates without locks write in place whoever holds the storage, so they get no chance to. */
@@ -124,7 +126,10 @@ void mf_snapshot_free(mf_snapshot *s)
         mf_tensor_clear(&s->values[i]);
     for (int64_t i = 0; s->own_names && i < s->n; i++)
         mf_free(s->own_names[i]);
+    for (int64_t i = 0; i < s->n_parts; i++)
+        mf_free(s->parts[i]);
     mf_extra_clear(&s->extra);
+    mf_free(s->parts);
     mf_free(s->values);
     mf_free(s->own_names);
     mf_free(s->names);
@@ -134,6 +139,30 @@ void mf_snapshot_free(mf_snapshot *s)
 int64_t mf_snapshot_step(const mf_snapshot *s)
 {
     return s->step;
+}
+
+mf_status mf_snapshot_add_part(mf_snapshot *s, const char *prefix)
+{
+    char *copy;
+    mf_bundle *b;
+    mf_status st;
+
+    MF_TRY(mf_bundle_open(prefix, NULL, &b));
+    st = mf_grow(&s->parts, &s->cap_parts, s->n_parts + 1, sizeof *s->parts);
+    copy = st == MF_OK ? mf_strdup(prefix) : NULL;
+    if (copy)
+        s->parts[s->n_parts++] = copy;
+    for (int64_t i = 0; copy && i < s->n; i++) {
+        if (mf_bundle_find(b, s->names[i], strlen(s->names[i])))
+            mf_tensor_clear(&s->values[i]);
+    }
+    mf_bundle_close(b);
+    return copy ? MF_OK : MF_NOMEM("a snapshot");
+}
+
+bool mf_snapshot_has_parts(const mf_snapshot *s)
+{
+    return s->n_parts > 0;
 }
 
 /* ---- writing ---- */
@@ -169,7 +198,7 @@ static mf_status write_class(mf_bundle_writer *w)
     return st;
 }
 
-mf_status mf_snapshot_write(const mf_snapshot *s, const char *prefix)
+static mf_status write_bundle(const mf_snapshot *s, const char *prefix)
 {
     mf_bundle_writer *w;
     mf_status st;
@@ -178,14 +207,43 @@ mf_status mf_snapshot_write(const mf_snapshot *s, const char *prefix)
     st = s->of_trainer ? write_class(w) : MF_OK;
     for (int i = 0; st == MF_OK && s->of_trainer && i < N_FIELDS; i++)
         st = write_int(w, field_names[i], s->fields[i]);
-    for (int64_t i = 0; st == MF_OK && i < s->n; i++)
-        st = write_tensor(w, s->names[i], &s->values[i]);
+    for (int64_t i = 0; st == MF_OK && i < s->n; i++) {
+        if (s->values[i].data) /* else it is in another part */
+            st = write_tensor(w, s->names[i], &s->values[i]);
+    }
     for (int64_t i = 0; st == MF_OK && i < s->extra.n; i++)
         st = write_tensor(w, s->extra.at[i].name, &s->extra.at[i].value);
     if (st == MF_OK)
         st = mf_bundle_writer_finish(w);
     mf_bundle_writer_free(w);
     return st;
+}
+
+/* Our part beside the others'; then all become one. */
+static mf_status write_and_merge(const mf_snapshot *s, const char *prefix)
+{
+    const char **all = mf_calloc(s->n_parts + 1, sizeof *all);
+    mf_buf own = { 0 };
+    mf_status st;
+
+    mf_buf_printf(&own, "%s.tmp-own", prefix); /* as temporary files are called */
+    st = all ? mf_buf_finish(&own) : MF_NOMEM("a checkpoint");
+    if (st == MF_OK)
+        st = write_bundle(s, own.data);
+    if (st == MF_OK) {
+        all[0] = own.data;
+        for (int64_t i = 0; i < s->n_parts; i++)
+            all[i + 1] = s->parts[i];
+        st = mf_bundle_merge(all, s->n_parts + 1, prefix, NULL, false, false);
+    }
+    mf_buf_deinit(&own);
+    mf_free(all);
+    return st;
+}
+
+mf_status mf_snapshot_write(const mf_snapshot *s, const char *prefix)
+{
+    return s->n_parts > 0 ? write_and_merge(s, prefix) : write_bundle(s, prefix);
 }
 
 mf_status mf_trainer_save(mf_trainer *t, const char *prefix)

@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 
 struct mf_call;
+struct mf_snapshot;
 struct mf_trainer;
 typedef struct mf_team mf_team;
 
@@ -55,6 +56,11 @@ typedef struct mf_team_kind {
     mf_status (*aligned)(mf_team *team, struct mf_trainer *t);
     /* The chief is about to save: let its variables be those of the job. May be NULL. */
     mf_status (*before_save)(mf_team *team, struct mf_trainer *t);
+    /* All have done their last step, and the chief is about to write PREFIX: let others write what
+     * they hold of it (mf_snapshot_add_part). Without parts before_save is asked instead. May be
+     * NULL. */
+    mf_status (*save_parts)(mf_team *team, struct mf_trainer *t, const char *prefix,
+                            struct mf_snapshot *s);
     /* Which batch of the training is next for this worker, counted from 0; *over: none. NULL: all
      * workers share every batch. */
     mf_status (*lease)(mf_team *team, int64_t total, int64_t *batch, bool *over);

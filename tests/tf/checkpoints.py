@@ -88,6 +88,27 @@ def tensorflow_loads_what_training_wrote(tf, np, folder):
         yield from same(np, name, theirs[name], ours[name])
 
 
+@check_of
+def tensorflow_loads_what_parameter_servers_wrote(tf, np, folder):
+    kinds = [[*MODEL, "--optimizer", "adam"],
+             ["--model", "wide-deep", "--data", "synthetic-ctr", "--optimizer", "ftrl"],
+             ["--model", "cnn-small", "--data", "fashion-mnist", "--optimizer", "momentum", "--ema", "0.9"]]
+    for i, kind in enumerate(kinds):
+        args = ["train", *kind, "--steps", "3", "--batch", "8", "--no-test", "--quiet"]
+        one, many = os.path.join(folder, "one%d" % i), os.path.join(folder, "many%d" % i)
+        program(*args, "--out", one)
+        program("launch", "--workers", "2", "--ps", "3", "--", *args, "--out", many)
+        prefix = tf.train.latest_checkpoint(many)
+        if not os.path.exists(prefix + ".data-00003-of-00004"):
+            yield "%s: %s" % (kind, os.listdir(many))
+        want = read_by_tensorflow(tf, tf.train.latest_checkpoint(one))
+        got = read_by_tensorflow(tf, prefix)
+        if set(want) != set(got):
+            yield "%s: %s" % (kind, set(want) ^ set(got))
+        for name in want:
+            yield from same(np, "%s %s" % (kind[1], name), got[name], want[name])
+
+
 def mlp(tf, v1):
     """The zoo's mlp with the variables of a TensorFlow 1 training."""
     image = v1.placeholder(tf.float32, [None, 784])

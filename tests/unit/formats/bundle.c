@@ -166,6 +166,40 @@ MF_TEST(bundle_merges)
     end();
 }
 
+/* Elements of any range are in slices one behind the other, none twice, and none is left out. */
+MF_TEST(bundle_slices_of_a_range_cover_it)
+{
+    const mf_shape shapes[] = { MF_SHAPE(13), MF_SHAPE(4, 5), MF_SHAPE(3, 2, 4), MF_SHAPE(1, 3, 1),
+                                MF_SCALAR };
+
+    for (int s = 0; s < MF_COUNT(shapes); s++) {
+        const int64_t total = mf_shape_span(&shapes[s], 0, shapes[s].rank);
+
+        for (int64_t from = 0; from < total; from++) {
+            for (int64_t to = from + 1; to <= total; to++) {
+                int64_t at = from;
+
+                for (int n = 0; at < to; n++) {
+                    mf_slice slice;
+                    mf_shape shape, same;
+                    int64_t first = 0;
+                    const int64_t count = mf_slice_of_range(&shapes[s], at, to, &slice, &shape);
+
+                    T_OK(mf_slice_shape(&slice, &shapes[s], &same));
+                    T_TRUE(mf_shape_equal(&shape, &same) && count > 0);
+                    T_EQ(mf_shape_span(&shape, 0, shape.rank), count);
+                    for (int d = 0; d < slice.rank; d++)
+                        first = first * shapes[s].dims[d] + slice.start[d];
+                    T_EQ(first, at);
+                    at += count;
+                    T_TRUE(n < 2 * MF_MAX_RANK);
+                }
+                T_EQ(at, to);
+            }
+        }
+    }
+}
+
 /* Every single byte of both files matters, or is refused, or changes nothing. */
 MF_TEST(bundle_finds_flipped_bits)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.h - a job whose workers are threads of the test. */
+/* job.h - a job whose workers, and parameter servers, are threads of the test. */
 #ifndef MF_TESTS_JOB_H
 #define MF_TESTS_JOB_H
 
@@ -16,7 +16,8 @@ enum { JOB_MOST = 8 };
 
 typedef struct job_worker {
     const char *strategy;
-    int n, rank;
+    int n, rank; /* workers; servers have the ranks behind theirs */
+    int servers;
     mf_strategy *s;
     void (*run)(struct job_worker *w);
     void *arg; /* the caller's */
@@ -37,15 +38,19 @@ static inline void *job_start(void *arg)
     char cluster[600] = "{\"worker\":[";
     size_t at = strlen(cluster);
     char index[16];
-    mf_strategy_options o = {
-        .cluster = cluster, .job_name = "worker", .task_index = index, .timeout_ms = 20000
-    };
+    mf_strategy_options o = { .cluster = cluster,
+                              .job_name = w->rank < w->n ? "worker" : "ps",
+                              .task_index = index,
+                              .timeout_ms = 20000 };
 
-    for (int i = 0; i < w->n; i++)
-        at += (size_t)snprintf(cluster + at, sizeof cluster - at, "%s\"t%d:%d\"", i ? "," : "",
+    for (int i = 0; i < w->n + w->servers; i++)
+        at += (size_t)snprintf(cluster + at, sizeof cluster - at, "%s\"t%d:%d\"",
+                               i == 0      ? ""
+                               : i == w->n ? "],\"ps\":["
+                                           : ",",
                                (int)getpid(), 1000 + i);
     (void)snprintf(cluster + at, sizeof cluster - at, "]}");
-    (void)snprintf(index, sizeof index, "%d", w->rank);
+    (void)snprintf(index, sizeof index, "%d", w->rank < w->n ? w->rank : w->rank - w->n);
     job_note(w, mf_strategy_open(w->strategy, &o, &w->s));
     if (w->st == MF_OK)
         w->run(w);
@@ -53,19 +58,26 @@ static inline void *job_start(void *arg)
     return NULL;
 }
 
-/* run() by n workers at once. */
-static inline void job_run(job_worker *workers, int n, const char *strategy,
-                           void (*run)(job_worker *w), void *arg)
+/* run() by n workers and so many servers at once. */
+static inline void job_run_served(job_worker *workers, int n, int servers, const char *strategy,
+                                  void (*run)(job_worker *w), void *arg)
 {
     pthread_t threads[JOB_MOST];
 
-    for (int i = 0; i < n; i++) {
-        workers[i] =
-            (job_worker){ .strategy = strategy, .n = n, .rank = i, .run = run, .arg = arg };
+    for (int i = 0; i < n + servers; i++) {
+        workers[i] = (job_worker){
+            .strategy = strategy, .n = n, .rank = i, .servers = servers, .run = run, .arg = arg
+        };
         T_EQ(pthread_create(&threads[i], NULL, job_start, &workers[i]), 0);
     }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n + servers; i++)
         pthread_join(threads[i], NULL);
+}
+
+static inline void job_run(job_worker *workers, int n, const char *strategy,
+                           void (*run)(job_worker *w), void *arg)
+{
+    job_run_served(workers, n, 0, strategy, run, arg);
 }
 
 #endif
