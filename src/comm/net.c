@@ -2,16 +2,14 @@
 /* net.c - messages find those who wait for them, and those who wait learn of trouble. */
 #include "comm/net.h"
 
+#include "base/board.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/param.h"
 #include "comm/net_private.h"
 
 #include <string.h>
-
-MF_PARAM_INT(comm_say_waiting_ms, 3000, "waiting for another task for so long is said");
 
 enum { UNCLAIMED_MAX = 1 << 30 }; /* bytes of a peer that nobody has asked for */
 
@@ -277,6 +275,7 @@ mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, in
     pthread_mutex_lock(&n->lock);
     n->peers[to].sent += (int64_t)f->size;
     pthread_mutex_unlock(&n->lock);
+    mf_board_sent(n->peers[to].name, (int64_t)f->size);
     return MF_OK;
 }
 
@@ -297,19 +296,10 @@ static message *find_message(mf_peer *p, const mf_frame *f)
     return NULL;
 }
 
-static void say_waiting(mf_net *n, const mf_waiter *w, int from)
-{
-    MF_WARN("%s waits for %s%s%s: %s of step %lld, since %.1f s", n->peers[n->self].name,
-            n->peers[from].name, n->peers[from].address ? " at " : "",
-            n->peers[from].address ? n->peers[from].address : "", w->what, (long long)w->frame.step,
-            (double)(mf_clock_ns() - w->since) * 1e-9);
-}
-
 /* With the lock held. MF_OK: look again. */
 static mf_status wait_more(mf_net *n, mf_waiter *w, int64_t deadline_ns)
 {
     const mf_peer *p = &n->peers[w->from];
-    const int64_t now = mf_clock_ns();
 
     if (n->trouble.status != MF_OK)
         return mf_error_restore(&n->trouble);
@@ -321,10 +311,7 @@ static mf_status wait_more(mf_net *n, mf_waiter *w, int64_t deadline_ns)
     if (mf_net_suspect(n, &w->suspicion, deadline_ns))
         return mf_net_blame(n, &w->suspicion, w->from, "send", w->what, w->frame.step, w->since);
     mf_net_answer(n, w->from, -1);
-    if (now - w->since > w->say_at) {
-        w->say_at = 2 * (now - w->since);
-        say_waiting(n, w, w->from);
-    }
+    mf_waiting_look(&w->waiting);
     if (w->done || w->message) /* the lock was let go */
         return MF_OK;
     (void)mf_cond_wait_until(&n->changed, &n->lock, mf_net_next_look(deadline_ns));
@@ -357,7 +344,6 @@ void mf_net_post(mf_net *n, mf_waiter *w)
     w->busy = w->done = false;
     w->next = NULL;
     w->since = mf_clock_ns();
-    w->say_at = MF_PARAM(comm_say_waiting_ms) * 1000000;
     w->suspicion = (mf_suspicion){ .task = w->from };
     pthread_mutex_lock(&n->lock);
     w->message = find_message(p, &w->frame);
@@ -373,8 +359,17 @@ static mf_status await(mf_net *n, mf_waiter *w, int64_t deadline_ns)
     mf_status st = MF_OK;
 
     pthread_mutex_lock(&n->lock);
+    if (!w->done && !w->message) {
+        w->waiting = (mf_waiting){ .who = n->peers[n->self].name,
+                                   .whom = n->peers[w->from].name,
+                                   .where = n->peers[w->from].address,
+                                   .what = w->what,
+                                   .step = w->frame.step };
+        mf_waiting_begin(&w->waiting);
+    }
     while (st == MF_OK && !w->done && !w->message)
         st = wait_more(n, w, deadline_ns);
+    mf_waiting_end(&w->waiting);
     unpost(n, w);
     if (w->done || w->message)
         st = MF_OK;
@@ -556,6 +551,7 @@ void mf_net_close(mf_net *n)
     mf_free(n->peers);
     mf_free(n->identity);
     mf_free(n->hello);
+    mf_free(n->job);
     pthread_mutex_destroy(&n->watching);
     pthread_cond_destroy(&n->changed);
     pthread_mutex_destroy(&n->lock);

@@ -4,6 +4,7 @@
 #define MF_COMM_NET_PRIVATE_H
 
 #include "comm/net.h"
+#include "comm/waiting.h"
 
 #include <pthread.h>
 
@@ -18,7 +19,8 @@ typedef struct mf_waiter {
     bool done; /* they are there */
     message *message; /* it came elsewhere */
     const char *what;
-    int64_t since, say_at;
+    int64_t since;
+    mf_waiting waiting;
     mf_suspicion suspicion;
     struct mf_waiter *next;
 } mf_waiter;
@@ -57,6 +59,7 @@ struct mf_net {
     int n_tasks, self;
     uint32_t epoch;
     char *identity, *hello;
+    char *job; /* as task 0 calls it; NULL: we have not met */
     mf_transport *transport;
     mf_error trouble; /* the first: somebody is gone, or has given up */
     bool aborted, closing;

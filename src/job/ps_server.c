@@ -3,10 +3,12 @@
  * (synchronous), for some of them (a quorum), or for nobody. */
 #include "job/ps_server.h"
 
+#include "base/board.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "comm/waiting.h"
 
 #include <string.h>
 
@@ -40,17 +42,37 @@ static void take_request(void *ctx, int from, const mf_frame *f, void *data)
     pthread_mutex_unlock(&s->lock);
 }
 
+/* The first whose gradients are missing for an update that others have begun; NULL: nobody. */
+static const char *missing(const server *s)
+{
+    int n = 0, absent = -1;
+
+    for (int w = s->o.n_workers - 1; w >= 0; w--) {
+        n += s->pushes[w].of != NULL;
+        absent = s->pushes[w].of ? absent : w;
+    }
+    return n > 0 && absent >= 0 ? mf_net_name(s->o.net, absent) : NULL;
+}
+
 static mf_status next_request(server *s, request **out)
 {
+    mf_waiting waiting = { .who = mf_net_name(s->o.net, mf_net_self(s->o.net)),
+                           .whom = missing(s),
+                           .what = "its gradients",
+                           .step = s->version };
     mf_status st = MF_OK;
 
     *out = NULL;
     pthread_mutex_lock(&s->lock);
+    if (!s->first && waiting.whom)
+        mf_waiting_begin(&waiting);
     while (!s->first && st == MF_OK) {
         (void)mf_cond_wait_until(&s->changed, &s->lock, mf_clock_ns() + 100000000);
+        mf_waiting_look(&waiting);
         if (!s->first)
             st = mf_net_check(s->o.net);
     }
+    mf_waiting_end(&waiting);
     *out = s->first;
     if (*out) {
         s->first = (*out)->next;
@@ -265,6 +287,21 @@ static mf_status serve_one(server *s, request *r)
     }
 }
 
+static mf_status serve_and_show(server *s, request *r)
+{
+    const int64_t before = s->version;
+    mf_status st;
+
+    mf_board_computing(+1);
+    st = serve_one(s, r);
+    mf_board_computing(-1);
+    if (s->version != before) {
+        mf_board_step(s->version, 0, 0, 0.0);
+        mf_board_phase(MF_PHASE_SERVE);
+    }
+    return st;
+}
+
 /* ---- the whole ---- */
 
 static mf_status start(server *s, mf_trainer *t)
@@ -331,12 +368,15 @@ mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t)
     pthread_mutex_init(&s.lock, NULL);
     mf_cond_init(&s.changed);
     st = start(&s, t);
+    mf_board_begin(0, 0, 0, 0);
+    mf_board_phase(MF_PHASE_SERVE);
     while (st == MF_OK && !s.over) {
         request *r;
 
+        mf_trainer_take_wish(t);
         st = next_request(&s, &r);
         if (st == MF_OK)
-            st = serve_one(&s, r);
+            st = serve_and_show(&s, r);
     }
     finish(&s);
     return st;

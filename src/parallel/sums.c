@@ -11,6 +11,7 @@
 #include "parallel/coded.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { ALIGN = 16 }; /* elements: where an item begins in the vector */
@@ -45,7 +46,7 @@ struct mf_sums {
     float factor; /* of our gradients, in this step */
     bool wants_stop;
     bool stop; /* guarded by lock */
-    int64_t busy_ns; /* guarded by lock */
+    char what[48]; /* of the collective at hand; the thread's */
     int64_t plain, rows; /* bytes of sums, and of rows; guarded by lock */
 };
 
@@ -94,16 +95,6 @@ bool mf_sums_wants_stop(mf_sums *x)
     stop = x->stop;
     pthread_mutex_unlock(&x->lock);
     return stop;
-}
-
-int64_t mf_sums_busy_ns(mf_sums *x)
-{
-    int64_t ns;
-
-    pthread_mutex_lock(&x->lock);
-    ns = x->busy_ns;
-    pthread_mutex_unlock(&x->lock);
-    return ns;
 }
 
 int64_t mf_sums_plain_bytes(mf_sums *x)
@@ -322,9 +313,10 @@ static mf_status sums_begin(mf_exchange *exchange, const mf_exchange_bucket *b,
 
 /* ---- the collectives ---- */
 
-static mf_collective call_of(const mf_sums *x, const char *what)
+static mf_collective call_of(mf_sums *x, const bucket *k, const char *what)
 {
-    return (mf_collective){ x->step, mf_clock_ns() + x->o.timeout_ns, what };
+    (void)snprintf(x->what, sizeof x->what, "%s, bucket %lld", what, (long long)k->about->id);
+    return (mf_collective){ x->step, mf_clock_ns() + x->o.timeout_ns, x->what };
 }
 
 /* Gradients of all shards one by one, all else in the tree. */
@@ -359,7 +351,7 @@ static mf_status reduce_apart(mf_sums *x, bucket *k, const mf_collective *c, voi
 static mf_status reduce_parts(mf_sums *x, bucket *k, void **parts)
 {
     const mf_dtype dtype = (mf_dtype)k->about->types[0];
-    const mf_collective c = call_of(x, "the gradients");
+    const mf_collective c = call_of(x, k, "the gradients");
 
     mf_tensor_clear(&k->result); /* whoever holds views of the last one keeps them */
     MF_TRY(mf_tensor_alloc(&k->result, dtype, &MF_SHAPE(k->count)));
@@ -403,7 +395,7 @@ static mf_status gather_rows(mf_sums *x, bucket *k, int64_t *rows, int64_t *size
 {
     const mf_exchange_bucket *b = k->about;
     mf_group *g = x->o.group;
-    const mf_collective c = call_of(x, "the gradients of rows");
+    const mf_collective c = call_of(x, k, "the gradients of rows");
     int64_t total = 0;
 
     for (int r = 0; r < g->size; r++)
@@ -535,14 +527,13 @@ static mf_kernel *take_waiting(mf_sums *x)
     return found;
 }
 
-static void finish(mf_sums *x, bucket *k, mf_status st, int64_t ns)
+static void finish(mf_sums *x, bucket *k, mf_status st)
 {
     mf_kernel *waiting;
 
     if (st != MF_OK && x->o.failed)
         x->o.failed(x->o.ctx, st);
     pthread_mutex_lock(&x->lock);
-    x->busy_ns += ns;
     if (st != MF_OK)
         mf_error_save(st, &x->error);
     k->done = true;
@@ -563,14 +554,12 @@ static void *exchange_all(void *arg)
 
     for (;;) {
         bucket *k = &x->buckets[x->next];
-        int64_t begin;
         mf_status st;
 
         if (!await_bucket(x, k))
             return NULL;
-        begin = mf_clock_ns();
         st = k->about->concat ? concat(x, k) : reduce(x, k);
-        finish(x, k, st, mf_clock_ns() - begin);
+        finish(x, k, st);
         if (st != MF_OK)
             return NULL;
         x->next = (x->next + 1) % x->o.n_buckets;

@@ -40,8 +40,6 @@ mf_exchange *mf_sums_exchange(mf_sums *x);
 MF_MUST mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wants_stop);
 /* Somebody has voted for stopping in the step that was done last. */
 bool mf_sums_wants_stop(mf_sums *x);
-/* Nanoseconds spent in collectives so far, waiting included. */
-int64_t mf_sums_busy_ns(mf_sums *x);
 /* Bytes of all sums so far, as this worker would have sent them without codecs in an all-reduce
  * that wastes none: 2 (n - 1) / n of a vector, with n workers. */
 int64_t mf_sums_plain_bytes(mf_sums *x);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fit.c - the loop: batches, steps, epochs, and whoever wants to know of them. */
+#include "base/board.h"
 #include "base/log.h"
 #include "data/ledger.h"
 #include "train/checkpoint.h"
@@ -45,6 +46,7 @@ static mf_status call_after_epoch(fit *f, const mf_step_report *report)
     mf_result results[MF_MAX_RESULTS];
     int n = 0;
 
+    mf_board_phase(MF_PHASE_EVALUATE);
     if (f->validation)
         MF_TRY(mf_evaluate(f->t, f->validation, results, &n));
     for (int i = 0; i < f->loop.n_hooks; i++) {
@@ -141,6 +143,7 @@ static mf_status save(fit *f)
     if (!f->saves || f->saved == f->t->step)
         return MF_OK;
     f->saved = f->t->step;
+    mf_board_phase(MF_PHASE_SAVE);
     if (mf_team_keeps(f->t->team))
         MF_TRY(f->t->team->kind->collect(f->t->team, f->t->step));
     if (!f->checkpoints)
@@ -197,6 +200,16 @@ static mf_status take_lease(fit *f)
     return mf_iterator_seek(f->it, batch / f->per_epoch, batch % f->per_epoch * f->batch);
 }
 
+static void show_traffic(const mf_team *team)
+{
+    mf_traffic traffic = { 0 };
+
+    if (!team || !team->kind->traffic)
+        return;
+    team->kind->traffic(team, &traffic);
+    mf_board_traffic(traffic.bytes);
+}
+
 static mf_status one_step(fit *f)
 {
     mf_trainer *t = f->t;
@@ -208,7 +221,10 @@ static mf_status one_step(fit *f)
         if (f->stop)
             return MF_OK;
     }
+    mf_trainer_take_wish(t);
+    mf_board_phase(MF_PHASE_INPUT);
     MF_TRY(mf_iterator_next(f->it, &batch));
+    mf_board_phase(MF_PHASE_STEP);
     if (t->team)
         MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, wants_stop(f)));
     report.learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
@@ -219,6 +235,9 @@ static mf_status one_step(fit *f)
     report.samples = batch->whole;
     if (t->team)
         MF_TRY(t->team->kind->end_step(t->team, &f->stop));
+    show_traffic(t->team);
+    mf_board_step(report.step, report.epoch, report.samples,
+                  report.n_results > 0 ? f->results[0].value : 0.0);
     mf_iterator_position(f->it, &t->epoch, &t->first);
     if (f->ledger)
         check_ledger(f, add_to_ledger(f, batch));
@@ -284,6 +303,8 @@ static mf_status run(fit *f)
     MF_TRY(mf_hook_loop_call_begin(&f->loop));
     MF_TRY(mf_hook_loop_call_created(&f->loop));
     f->t->loop = &f->loop;
+    mf_board_begin(f->t->step, f->total, f->t->team ? f->t->team->first_shard : 0,
+                   f->t->team ? f->t->team->n_shards : f->t->options.shards);
     while (f->t->step < f->total && !f->stop) {
         const mf_status st = one_step(f);
 
@@ -293,6 +314,7 @@ static mf_status run(fit *f)
         if (st != MF_OK && !mf_hook_loop_forgives(&f->loop, st))
             return st;
     }
+    mf_board_phase(MF_PHASE_END);
     MF_TRY(settle(f));
     if (f->t->team && f->t->team->kind->finish)
         MF_TRY(f->t->team->kind->finish(f->t->team, f->t));
@@ -317,6 +339,7 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     mf_error why;
     bool failed;
 
+    mf_board_threads(mf_pool_threads(t->pool));
     if (t->team && t->team->kind->serve)
         return t->team->kind->serve(t->team, t);
     if (options)

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* board_file.h - how a board lies in its file. Only board*.c includes it. */
+#ifndef MF_BASE_BOARD_FILE_H
+#define MF_BASE_BOARD_FILE_H
+
+#include "base/board.h"
+
+#include <stdatomic.h>
+
+enum { MF_BOARD_VERSION = 1, MF_BOARD_TRIES = 100 };
+#define MF_BOARD_MAGIC "mfboard"
+
+typedef struct mf_board_file {
+    char magic[8];
+    uint32_t version, bytes; /* of this struct */
+    atomic_uint seq; /* odd: the page is being written */
+    atomic_int wish; /* threads; 0: none. Others write it */
+    mf_board_page page;
+} mf_board_file;
+
+/* "DIR/job~worker-1". */
+void mf_board_path(const char *dir, const char *job, const char *task, mf_buf *out);
+/* Is the folder ours alone? `create`: make it if need be. Fails: NOT_FOUND, PERMISSION_DENIED. */
+MF_MUST mf_status mf_board_dir_check(const char *dir, bool create);
+/* One board. Fails: NOT_FOUND, DATA_LOSS. */
+MF_MUST mf_status mf_board_read(const char *path, mf_board_seen *out);
+
+#endif
