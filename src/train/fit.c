@@ -5,7 +5,7 @@
 #include "data/ledger.h"
 #include "train/checkpoint.h"
 #include "train/loop.h"
-#include "train/team.h"
+#include "train/team_trace.h"
 
 #include <string.h>
 
@@ -24,6 +24,8 @@ typedef struct fit {
     int64_t saved; /* step of the last checkpoint */
     bool saves; /* there are to be checkpoints, though perhaps not by us */
     bool stop; /* somebody of the team wanted to, or there is nothing left */
+    int64_t traced; /* the step whose trace is written; 0: none */
+    mf_team_trace trace; /* of all workers */
     int64_t batch, per_epoch; /* samples of a batch; batches of an epoch */
     mf_result results[MF_MAX_RESULTS];
 } fit;
@@ -200,6 +202,19 @@ static mf_status take_lease(fit *f)
     return mf_iterator_seek(f->it, batch / f->per_epoch, batch % f->per_epoch * f->batch);
 }
 
+/* With a trace, if this is the step. Workers that do it together write one. */
+static mf_status run_step(fit *f, const mf_batch *batch)
+{
+    mf_trainer *t = f->t;
+    const bool traced = t->step + 1 == f->traced, together = mf_team_traces(t->team);
+
+    t->trace = traced && !together && mf_team_is_chief(t->team) ? f->o.trace : NULL;
+    if (traced && together)
+        MF_TRY(mf_team_trace_begin(&f->trace, t->team, t));
+    MF_TRY(mf_trainer_run_step(t, f->train, batch, f->results));
+    return traced && together ? mf_team_trace_end(&f->trace, t->team, t, f->o.trace) : MF_OK;
+}
+
 static void show_traffic(const mf_team *team)
 {
     mf_traffic traffic = { 0 };
@@ -228,8 +243,7 @@ static mf_status one_step(fit *f)
     if (t->team)
         MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, wants_stop(f)));
     report.learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
-    t->trace = t->step + 1 == (f->o.trace_step > 0 ? f->o.trace_step : TRACED) ? f->o.trace : NULL;
-    MF_TRY(mf_trainer_run_step(t, f->train, batch, f->results));
+    MF_TRY(run_step(f, batch));
     report.step = t->step;
     report.epoch = batch->epoch;
     report.samples = batch->whole;
@@ -255,6 +269,15 @@ static mf_status agree_on_saves(fit *f)
     f->o.save_steps = plan[1];
     f->saved = plan[2];
     return MF_OK;
+}
+
+/* The chief says which step is traced. */
+static mf_status agree_on_trace(fit *f)
+{
+    mf_team *team = f->t->team;
+    const mf_collective c = mf_team_call(team, f->t->step, "what to trace");
+
+    return mf_broadcast(team->group, &c, 0, &f->traced, sizeof f->traced);
 }
 
 static mf_status prepare(fit *f)
@@ -289,6 +312,9 @@ static mf_status prepare(fit *f)
     f->saved = f->o.resume ? f->t->step : -1;
     if (mf_team_keeps(team))
         MF_TRY(agree_on_saves(f));
+    f->traced = !f->o.trace ? 0 : f->o.trace_step > 0 ? f->o.trace_step : TRACED;
+    if (mf_team_traces(team))
+        MF_TRY(agree_on_trace(f));
     if (f->o.out)
         MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));
     if (f->o.out && !(team && team->kind->lease))
@@ -361,6 +387,7 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
         st = st == MF_OK ? closed : st;
     }
     end_loop(&f);
+    mf_team_trace_deinit(&f.trace, t);
     mf_iterator_free(f.it);
     if (f.ledger)
         check_ledger(&f, mf_ledger_flush(f.ledger, false));
