@@ -330,13 +330,14 @@ void mf_board_step(int64_t step, int64_t epoch, int64_t samples, double loss)
     end(p);
 }
 
-void mf_board_threads(int threads)
+void mf_board_threads(int threads, int input_threads)
 {
     mf_board_page *p = begin();
 
     if (!p)
         return;
     p->threads = threads;
+    p->input_threads = input_threads;
     end(p);
 }
 

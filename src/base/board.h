@@ -74,7 +74,7 @@ typedef struct mf_board_page {
     int64_t rate_samples, rate_since_ns; /* of the second that is not over yet */
     int64_t sent; /* bytes, for sums of gradients */
     int64_t first_shard, n_shards; /* of a batch; 0 shards: not known */
-    int32_t threads;
+    int32_t threads, input_threads; /* that compute, and that make batches */
     int32_t use; /* mf_use of now */
     int64_t began_ns, use_since_ns, used_ns[MF_USES]; /* from began to use_since */
     mf_board_wait waits[MF_BOARD_WAITS];
@@ -103,7 +103,7 @@ void mf_board_phase(mf_phase phase);
 void mf_board_begin(int64_t step, int64_t steps, int64_t first_shard, int64_t n_shards);
 /* A step is done. */
 void mf_board_step(int64_t step, int64_t epoch, int64_t samples, double loss);
-void mf_board_threads(int threads);
+void mf_board_threads(int threads, int input_threads);
 /* So many bytes in all went to others for sums of gradients; by whichever way. */
 void mf_board_traffic(int64_t bytes);
 /* A thread begins to run ops (+1) or ends (-1). */

@@ -114,6 +114,7 @@ static void mend(mf_board_page *p)
     mend_count(&p->use, MF_USES - 1);
     mend_count(&p->tasks, INT32_MAX);
     mend_count(&p->threads, INT32_MAX);
+    mend_count(&p->input_threads, INT32_MAX);
     mend_time(&p->opened_ns);
     mend_time(&p->began_ns);
     mend_time(&p->changed_ns);

@@ -48,7 +48,9 @@ static mf_status change_task(mf_args *args, const change *c, const mf_board_seen
         MF_TRY(mf_priority_set(t->page.pid, (int)c->priority));
         mf_buf_printf(out, "%s: priority %lld\n", t->page.task, (long long)c->priority);
     }
-    if (c->threads > 0) {
+    if (c->threads > 0 && t->page.phase == MF_PHASE_SERVE)
+        mf_buf_printf(out, "%s: its threads stay, for it serves\n", t->page.task);
+    else if (c->threads > 0) {
         MF_TRY(mf_board_wish(t, (int)c->threads));
         mf_buf_printf(out, "%s: %lld threads%s\n", t->page.task, (long long)c->threads,
                       took(args, t, c->threads) ? "" : " as soon as it begins its next step");

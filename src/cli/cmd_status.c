@@ -28,7 +28,7 @@ static const char *word_for(const mf_board_seen *t)
 static void put_task(const mf_board_seen *t, int64_t now, mf_buf *out)
 {
     const mf_board_page *p = &t->page;
-    char step[MF_TEXT], rate[MF_TEXT], priority[16] = "-";
+    char step[MF_TEXT], rate[MF_TEXT], threads[32], priority[16] = "-";
     int64_t ns[MF_USES];
     int tenths[MF_USES];
 
@@ -36,9 +36,10 @@ static void put_task(const mf_board_seen *t, int64_t now, mf_buf *out)
     mf_shares_of_time(ns, tenths);
     if (t->alive)
         (void)snprintf(priority, sizeof priority, "%d", mf_priority_of(t->process.nice));
-    mf_buf_printf(out, "  %-12s %8lld  %-9s %9s %10s %8d %9s", p->task, (long long)p->pid,
+    (void)snprintf(threads, sizeof threads, "%d+%d", p->threads, p->input_threads);
+    mf_buf_printf(out, "  %-12s %8lld  %-9s %9s %10s %8s %9s", p->task, (long long)p->pid,
                   word_for(t), mf_cli_count(p->step, step),
-                  mf_cli_count((int64_t)(p->rate + 0.5), rate), p->threads, priority);
+                  mf_cli_count((int64_t)(p->rate + 0.5), rate), threads, priority);
     for (int i = 0; i < MF_USES; i++)
         mf_buf_printf(out, " %*d.%d",
                       (int)strlen(mf_use_names[i]) - 2 > 5 ? (int)strlen(mf_use_names[i]) - 2 : 5,
@@ -120,13 +121,14 @@ static void put_task_json(const mf_board_seen *t, int64_t now, mf_buf *out)
     mf_buf_deinit(&does);
     mf_buf_printf(out,
                   "\"pid\":%lld,\"alive\":%s,\"step\":%lld,\"steps\":%lld,\"epoch\":%lld,"
-                  "\"loss\":%.9g,\"samples_per_second\":%.6g,\"threads\":%d,\"priority\":%d,"
+                  "\"loss\":%.9g,\"samples_per_second\":%.6g,\"threads\":%d,\"input_threads\":%d,"
+                  "\"priority\":%d,"
                   "\"sent_bytes\":%lld,\"changed_seconds_ago\":%.3f,\"cpu_seconds\":%.2f,",
                   (long long)p->pid, t->alive ? "true" : "false", (long long)p->step,
                   (long long)p->steps, (long long)p->epoch, p->loss - p->loss == 0 ? p->loss : 0.0,
-                  p->rate, p->threads, t->alive ? mf_priority_of(t->process.nice) : 0,
-                  (long long)p->sent, (double)(now - p->changed_ns) * 1e-9,
-                  (double)t->process.cpu_ns * 1e-9);
+                  p->rate, p->threads, p->input_threads,
+                  t->alive ? mf_priority_of(t->process.nice) : 0, (long long)p->sent,
+                  (double)(now - p->changed_ns) * 1e-9, (double)t->process.cpu_ns * 1e-9);
     put_waits_json(p, now, out);
     mf_board_page_used(p, t->alive ? now : p->changed_ns, ns);
     mf_buf_str(out, "\"utilisation\":");

@@ -90,7 +90,7 @@ static mf_status read_compile(mf_job *job, mf_args *args)
 
 static mf_status read_fit(mf_args *args, mf_fit_options *f)
 {
-    int64_t keep = 0;
+    int64_t keep = 0, input = 0;
 
     f->batch = 32;
     MF_TRY(mf_args_int(args, "epochs", 1, INT64_MAX, &f->epochs));
@@ -100,6 +100,8 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     MF_TRY(mf_args_int(args, "summary-steps", 1, INT64_MAX, &f->summary_steps));
     MF_TRY(mf_args_int(args, "keep", 1, 1000000, &keep));
     f->keep = (int)keep;
+    MF_TRY(mf_args_int(args, "input-threads", 1, 256, &input));
+    f->input_threads = (int)input;
     f->out = mf_args_value(args, "out");
     f->trace = mf_args_value(args, "trace");
     f->resume = mf_args_has(args, "resume");
@@ -210,10 +212,11 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
 /* What may differ from worker to worker. */
 static bool may_differ(const char *option)
 {
-    static const char *const names[] = { "threads",  "out",        "keep",          "trace",
-                                         "quiet",    "json",       "strategy",      "no-test",
-                                         "resume",   "timeout",    "summary-steps", "tls-dir",
-                                         "job-name", "task-index", "name",          "priority" };
+    static const char *const names[] = { "threads",      "out",        "keep",          "trace",
+                                         "quiet",        "json",       "strategy",      "no-test",
+                                         "resume",       "timeout",    "summary-steps", "tls-dir",
+                                         "job-name",     "task-index", "name",          "priority",
+                                         "input-threads" };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)
@@ -381,6 +384,8 @@ static const mf_option options[] = {
     { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },
     { "trusted-network", NULL, "ucx and mpi may go between hosts: they do not encrypt", 0, false },
     { "insecure-any-peer", NULL, "between hosts without TLS: whoever comes is let in", 0, false },
+    { "input-threads", "N", "that make batches; one, and more where steps wait for them", 0,
+      false },
     { "name", "JOB", "what `meshflow jobs` and `meshflow status` call it; MODEL-PID unless told", 0,
       false },
     { "priority", "P", "1 to 10: its share of cores that others want, too; 10 unless told", 0,

@@ -373,7 +373,6 @@ mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t)
     while (st == MF_OK && !s.over) {
         request *r;
 
-        mf_trainer_take_wish(t);
         st = next_request(&s, &r);
         if (st == MF_OK)
             st = serve_and_show(&s, r);

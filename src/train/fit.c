@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fit.c - the loop: batches, steps, epochs, and whoever wants to know of them. */
 #include "base/board.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "data/ledger.h"
+#include "train/balance.h"
 #include "train/checkpoint.h"
 #include "train/loop.h"
 #include "train/team_trace.h"
@@ -24,6 +26,8 @@ typedef struct fit {
     int64_t saved; /* step of the last checkpoint */
     bool saves; /* there are to be checkpoints, though perhaps not by us */
     bool stop; /* somebody of the team wanted to, or there is nothing left */
+    mf_balance balance; /* of threads */
+    int64_t waited_ns; /* for the last batch */
     int64_t traced; /* the step whose trace is written; 0: none */
     mf_team_trace trace; /* of all workers */
     int64_t batch, per_epoch; /* samples of a batch; batches of an epoch */
@@ -225,6 +229,22 @@ static void show_traffic(const mf_team *team)
     mf_board_traffic(traffic.bytes);
 }
 
+/* Between two steps is the time to change threads. */
+static mf_status next_batch(fit *f, const mf_batch **out)
+{
+    const int wish = mf_board_take_wish();
+    int64_t begin;
+
+    if (wish > 0)
+        mf_balance_fix(&f->balance, f->t, wish);
+    mf_board_phase(MF_PHASE_INPUT);
+    begin = mf_clock_ns();
+    MF_TRY(mf_iterator_next(f->it, out));
+    f->waited_ns = mf_clock_ns() - begin;
+    mf_board_phase(MF_PHASE_STEP);
+    return MF_OK;
+}
+
 static mf_status one_step(fit *f)
 {
     mf_trainer *t = f->t;
@@ -236,10 +256,7 @@ static mf_status one_step(fit *f)
         if (f->stop)
             return MF_OK;
     }
-    mf_trainer_take_wish(t);
-    mf_board_phase(MF_PHASE_INPUT);
-    MF_TRY(mf_iterator_next(f->it, &batch));
-    mf_board_phase(MF_PHASE_STEP);
+    MF_TRY(next_batch(f, &batch));
     if (t->team)
         MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, wants_stop(f)));
     report.learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
@@ -255,7 +272,8 @@ static mf_status one_step(fit *f)
     mf_iterator_position(f->it, &t->epoch, &t->first);
     if (f->ledger)
         check_ledger(f, add_to_ledger(f, batch));
-    return after_batch(f, &report);
+    MF_TRY(after_batch(f, &report));
+    return mf_balance_step(&f->balance, t, f->it, f->waited_ns);
 }
 
 /* When everybody has something for a checkpoint, everybody knows when the chief makes one. */
@@ -320,6 +338,8 @@ static mf_status prepare(fit *f)
     if (f->o.out && !(team && team->kind->lease))
         open_ledger(f, &order);
     MF_TRY(add_hooks(f));
+    mf_balance_init(&f->balance, f->t, f->o.input_threads);
+    order.threads = f->balance.input;
     MF_TRY(mf_iterator_new(f->train, &order, &f->it));
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
 }
@@ -365,7 +385,7 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     mf_error why;
     bool failed;
 
-    mf_board_threads(mf_pool_threads(t->pool));
+    mf_board_threads(mf_pool_threads(t->pool), 0);
     if (t->team && t->team->kind->serve)
         return t->team->kind->serve(t->team, t);
     if (options)

@@ -2,8 +2,6 @@
 /* trainer.c - mf_model_compile(): a step graph, a session, fresh weights; and running one step. */
 #include "train/trainer.h"
 
-#include "base/board.h"
-#include "base/log.h"
 #include "models/metrics.h"
 #include "train/loop.h"
 #include "train/team.h"
@@ -277,18 +275,6 @@ mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
 }
 
 /* ---- one step ---- */
-
-void mf_trainer_take_wish(mf_trainer *t)
-{
-    const int threads = mf_board_take_wish();
-
-    if (threads == 0)
-        return;
-    if (mf_pool_resize(t->pool, threads) != MF_OK)
-        MF_WARN("%s", mf_error_message());
-    MF_INFO("%d threads from step %lld on", mf_pool_threads(t->pool), (long long)t->step + 1);
-    mf_board_threads(mf_pool_threads(t->pool));
-}
 
 double mf_report_value(const mf_report *r, const float *sums, int64_t n_sums, int64_t samples)
 {

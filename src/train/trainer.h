@@ -50,8 +50,6 @@ struct mf_trainer {
  * The position moves on behind it. */
 MF_MUST mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
                                       mf_result *results);
-/* Between steps: use as many threads as somebody has wished on the board. */
-void mf_trainer_take_wish(mf_trainer *t);
 /* Run the trainer's session, with what hooks add. */
 MF_MUST mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options,
                                   const struct mf_call *call);

@@ -12,10 +12,12 @@ import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 TESTS = []
 
@@ -240,6 +242,47 @@ def clocks_that_differ_are_aligned(b):
         _, err = p.communicate(timeout=120)
         check(p.returncode == 0, err)
     check_trace(path, 2)
+
+
+def write_images(folder, n, side):
+    """Pictures that take long to read, in two classes, as PNG."""
+    def chunk(kind, data):
+        return (struct.pack(">I", len(data)) + kind + data +
+                struct.pack(">I", zlib.crc32(kind + data)))
+
+    rng = random.Random(1)
+    for i in range(n):
+        where = os.path.join(folder, "class%d" % (i % 2))
+        os.makedirs(where, exist_ok=True)
+        rows = b"".join(b"\0" + rng.randbytes(3 * side) for _ in range(side))
+        head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+        with open(os.path.join(where, "%d.png" % i), "wb") as f:
+            f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) +
+                    chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+@test
+def threads_go_where_they_are_needed_and_weights_stay(b):
+    folder = os.path.join(b.dir, "images")
+    write_images(folder, 32, 160)
+    slow = ["train", "--model", "mlp units=[2]", "--data", folder, "--test", folder, "--batch", "8",
+            "--steps", "400", "--quiet", "--no-test", "--json"]
+    b.env["MESHFLOW_THREADS"] = "3"
+    b.env["MESHFLOW_BALANCE_MS"] = "50"
+    want = b.sha(b.start(*slow, "--input-threads", "1"))
+    p = b.start(*slow, "--name", "input")
+    b.wait(lambda: b.tasks("input").get("worker 0", {}).get("input_threads", 0) > 1, "more input")
+    t = b.tasks("input")["worker 0"]
+    check(t["threads"] + t["input_threads"] == 4, str(t))
+    check(b.sha(p) == want, "weights differ")
+    b.start(*b.train("--name", "compute", model="fashion-cnn"))
+    b.wait_step("compute", 60)
+
+    def split():
+        t = b.tasks("compute")["worker 0"]
+        return t["threads"], t["input_threads"]
+
+    b.wait(lambda: split() == (3, 1), "all threads but one compute")
 
 
 @test
