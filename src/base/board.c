@@ -77,7 +77,7 @@ static void end(mf_board_page *p)
 
     p->used_ns[p->use] += now - p->use_since_ns;
     p->use_since_ns = p->changed_ns = now;
-    p->use = use_of(p);
+    p->use = (int32_t)use_of(p);
     atomic_fetch_add(&atomic_load(&board.file)->seq, 1);
     pthread_mutex_unlock(&board.lock);
 }
@@ -124,10 +124,10 @@ static mf_status sweep(const char *job, const char *task)
         const mf_board_page *p = &all[i].page;
 
         if (strcmp(p->job, job) != 0 || p->pid == getpid())
-            continue;
+            continue; /* of another job, or ourselves */
         if (!all[i].alive)
             (void)unlink(all[i].path);
-        else if (strcmp(p->task, task) == 0)
+        else if (p->keeper == 0 && strcmp(p->task, task) == 0)
             st = MF_FAIL(MF_ALREADY_EXISTS,
                          "process %lld is %s of a job named '%s' on this host; give another name",
                          (long long)p->pid, task, job);
@@ -271,6 +271,7 @@ void mf_board_close(void)
     f = atomic_load(&board.file);
     if (f && --board.opened == 0) {
         atomic_store(&board.file, NULL);
+        mf_board_drop_kept();
         if (board.path)
             (void)unlink(board.path);
         mf_free(board.path);
@@ -288,7 +289,7 @@ void mf_board_phase(mf_phase phase)
 
     if (!p)
         return;
-    p->phase = phase;
+    p->phase = (int32_t)phase;
     p->phase_since_ns = mf_clock_ns();
     end(p);
 }
@@ -434,6 +435,21 @@ bool mf_board_used(int64_t ns[MF_USES])
     mf_board_page_used(p, mf_clock_ns(), ns);
     end(p);
     return true;
+}
+
+bool mf_board_copy(mf_buf *out)
+{
+    mf_board_page *p = begin();
+
+    if (!p)
+        return false;
+    p->told_ns = mf_clock_ns();
+    end(p);
+    pthread_mutex_lock(&board.lock);
+    if (is_open())
+        mf_buf_bytes(out, atomic_load(&board.file), sizeof(mf_board_file));
+    pthread_mutex_unlock(&board.lock);
+    return mf_buf_finish(out) == MF_OK && out->len > 0;
 }
 
 int mf_board_take_wish(void)

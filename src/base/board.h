@@ -65,6 +65,8 @@ typedef struct mf_board_link {
 typedef struct mf_board_page {
     char job[MF_BOARD_NAME], task[MF_BOARD_TASK], host[MF_BOARD_NAME];
     int64_t pid, start; /* mf_process.start */
+    /* Of a task on another host, the process that shows it here; 0: it is of this host. */
+    int64_t keeper, keeper_start, told_ns; /* when the task has told of itself */
     int64_t opened_ns, changed_ns; /* mf_clock_ns() of this host, as are all times */
     int32_t tasks; /* of the job that take part in training */
     int32_t phase, computing, talking; /* mf_phase; threads that run ops; collectives under way */
@@ -121,19 +123,28 @@ bool mf_board_used(int64_t ns[MF_USES]);
 /* How many threads somebody wishes, once; 0: nobody does. */
 int mf_board_take_wish(void);
 
+/* ---- tasks of other hosts ---- */
+
+/* This process's page, to be sent; false: there is none. Owns: mf_buf_deinit(out). */
+MF_MUST bool mf_board_copy(mf_buf *out);
+/* Show a page that another host's task has sent, as one of our job; what is none is passed over. It
+ * goes with our board. */
+void mf_board_keep(const void *bytes, size_t n);
+
 /* ---- reading: everybody's ---- */
 
 typedef struct mf_board_seen {
     mf_board_page page;
     mf_process process; /* of the kernel, when alive */
-    bool alive;
+    bool alive; /* of another host's: the one that shows it is */
     char *path;
 } mf_board_seen;
 
 /* The folder: MESHFLOW_RUN_DIR, $XDG_RUNTIME_DIR/meshflow or /dev/shm/meshflow-UID. It need not
  * exist. */
 MF_MUST mf_status mf_board_dir(mf_buf *out);
-/* All boards, by job and task. What is no board is passed over. Owns: mf_boards_free(). */
+/* All boards, by job and task; of tasks that show themselves only those. What is no board is passed
+ * over. Owns: mf_boards_free(). */
 MF_MUST mf_status mf_boards_read(mf_board_seen **out, int *n);
 void mf_boards_free(mf_board_seen *boards, int n);
 /* A page out of a file's bytes: DATA_LOSS unless it is one. Strings end, numbers are in range. */

@@ -22,6 +22,8 @@ typedef struct mf_board_file {
 void mf_board_path(const char *dir, const char *job, const char *task, mf_buf *out);
 /* Is the folder ours alone? `create`: make it if need be. Fails: NOT_FOUND, PERMISSION_DENIED. */
 MF_MUST mf_status mf_board_dir_check(const char *dir, bool create);
+/* Those of other hosts go. */
+void mf_board_drop_kept(void);
 /* One board. Fails: NOT_FOUND, DATA_LOSS. */
 MF_MUST mf_status mf_board_read(const char *path, mf_board_seen *out);
 

@@ -77,7 +77,7 @@ mf_status mf_board_dir_check(const char *dir, bool create)
 
 void mf_board_path(const char *dir, const char *job, const char *task, mf_buf *out)
 {
-    char name[MF_BOARD_TASK] = "";
+    char name[MF_BOARD_TASK + MF_BOARD_NAME + 1] = "";
 
     for (size_t i = 0; task[i] && i + 1 < sizeof name; i++)
         name[i] = (char)(isalnum((unsigned char)task[i]) ? task[i] : '-');
@@ -116,6 +116,8 @@ static void mend(mf_board_page *p)
     mend_count(&p->threads, INT32_MAX);
     mend_count(&p->input_threads, INT32_MAX);
     mend_time(&p->opened_ns);
+    mend_time(&p->told_ns);
+    mend_time(&p->rate_since_ns);
     mend_time(&p->began_ns);
     mend_time(&p->changed_ns);
     mend_time(&p->phase_since_ns);
@@ -187,6 +189,14 @@ static mf_status read_whole(int fd, mf_board_page *out)
     return mf_board_decode(bytes, n > 0 ? (size_t)n : 0, out);
 }
 
+static bool lives(const mf_board_page *p, mf_process *process)
+{
+    const bool kept = p->keeper != 0;
+
+    return mf_process_look(kept ? p->keeper : p->pid, process) &&
+           process->start == (kept ? p->keeper_start : p->start) && process->state != 'Z';
+}
+
 mf_status mf_board_read(const char *path, mf_board_seen *out)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -198,8 +208,7 @@ mf_status mf_board_read(const char *path, mf_board_seen *out)
     st = read_whole(fd, &out->page);
     (void)close(fd);
     MF_TRY(st);
-    out->alive = mf_process_look(out->page.pid, &out->process) &&
-                 out->process.start == out->page.start && out->process.state != 'Z';
+    out->alive = lives(&out->page, &out->process);
     out->path = mf_strdup(path);
     return out->path ? MF_OK : MF_NOMEM("a board");
 }
@@ -211,6 +220,26 @@ static int compare(const void *a, const void *b)
     const int by_job = strcmp(x->job, y->job);
 
     return by_job != 0 ? by_job : strverscmp(x->task, y->task);
+}
+
+/* Whoever shows itself needs nobody to do it. */
+static bool is_shown_twice(const mf_board_seen *all, int n, int i)
+{
+    for (int k = 0; all[i].page.keeper != 0 && k < n; k++) {
+        if (all[k].page.keeper == 0 && compare(&all[k], &all[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void drop_doubles(mf_board_seen *all, int *n)
+{
+    for (int i = *n - 1; i >= 0; i--) {
+        if (!is_shown_twice(all, *n, i))
+            continue;
+        mf_free(all[i].path);
+        all[i] = all[--*n];
+    }
 }
 
 static mf_status read_all(DIR *d, const char *dir, mf_board_seen **all, int *n, int64_t *cap)
@@ -251,6 +280,7 @@ mf_status mf_boards_read(mf_board_seen **out, int *n)
         (void)closedir(d);
     }
     mf_buf_deinit(&dir);
+    drop_doubles(*out, n);
     if (*n > 1)
         qsort(*out, (size_t)*n, sizeof **out, compare);
     return st == MF_NOT_FOUND ? MF_OK : st; /* nobody has ever made one */

@@ -44,6 +44,10 @@ static bool took(mf_args *args, const mf_board_seen *t, int64_t threads)
 
 static mf_status change_task(mf_args *args, const change *c, const mf_board_seen *t, mf_buf *out)
 {
+    if (mf_running_is_kept(t)) {
+        mf_buf_printf(out, "%s: it is on %s; say it there\n", t->page.task, t->page.host);
+        return MF_OK;
+    }
     if (c->priority > 0) {
         MF_TRY(mf_priority_set(t->page.pid, (int)c->priority));
         mf_buf_printf(out, "%s: priority %lld\n", t->page.task, (long long)c->priority);

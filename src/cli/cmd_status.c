@@ -34,7 +34,7 @@ static void put_task(const mf_board_seen *t, int64_t now, mf_buf *out)
 
     mf_board_page_used(p, t->alive ? now : p->changed_ns, ns);
     mf_shares_of_time(ns, tenths);
-    if (t->alive)
+    if (t->alive && !mf_running_is_kept(t))
         (void)snprintf(priority, sizeof priority, "%d", mf_priority_of(t->process.nice));
     (void)snprintf(threads, sizeof threads, "%d+%d", p->threads, p->input_threads);
     mf_buf_printf(out, "  %-12s %8lld  %-9s %9s %10s %8s %9s", p->task, (long long)p->pid,
@@ -106,6 +106,12 @@ static void put_waits_json(const mf_board_page *p, int64_t now, mf_buf *out)
     mf_buf_str(out, "],");
 }
 
+/* 0: not known. */
+static int priority_of(const mf_board_seen *t)
+{
+    return t->alive && !mf_running_is_kept(t) ? mf_priority_of(t->process.nice) : 0;
+}
+
 static void put_task_json(const mf_board_seen *t, int64_t now, mf_buf *out)
 {
     const mf_board_page *p = &t->page;
@@ -126,9 +132,9 @@ static void put_task_json(const mf_board_seen *t, int64_t now, mf_buf *out)
                   "\"sent_bytes\":%lld,\"changed_seconds_ago\":%.3f,\"cpu_seconds\":%.2f,",
                   (long long)p->pid, t->alive ? "true" : "false", (long long)p->step,
                   (long long)p->steps, (long long)p->epoch, p->loss - p->loss == 0 ? p->loss : 0.0,
-                  p->rate, p->threads, p->input_threads,
-                  t->alive ? mf_priority_of(t->process.nice) : 0, (long long)p->sent,
-                  (double)(now - p->changed_ns) * 1e-9, (double)t->process.cpu_ns * 1e-9);
+                  p->rate, p->threads, p->input_threads, priority_of(t), (long long)p->sent,
+                  (double)(now - p->changed_ns) * 1e-9,
+                  mf_running_is_kept(t) ? 0.0 : (double)t->process.cpu_ns * 1e-9);
     put_waits_json(p, now, out);
     mf_board_page_used(p, t->alive ? now : p->changed_ns, ns);
     mf_buf_str(out, "\"utilisation\":");

@@ -9,6 +9,7 @@
 #include <string.h>
 
 static const int64_t LONG_NS = 1000000000; /* shorter waits belong to every step */
+static const int64_t SILENT_NS = 5000000000;
 
 /* ---- reading ---- */
 
@@ -75,6 +76,12 @@ static double seconds(int64_t since, int64_t now)
     return now > since ? (double)(now - since) * 1e-9 : 0.0;
 }
 
+/* It is on another host, and has told nothing of itself for long. */
+static bool is_silent(const mf_board_seen *t, int64_t now)
+{
+    return t->alive && mf_running_is_kept(t) && now - t->page.told_ns > SILENT_NS;
+}
+
 /* The wait that keeps it from going on, the longest of them; NULL: it goes on. */
 static const mf_board_wait *blocked_by(const mf_board_seen *t)
 {
@@ -122,6 +129,9 @@ void mf_running_task_text(const mf_board_seen *t, int64_t now, mf_buf *out)
         mf_buf_printf(out, "is stopped by a %s since %.1f s or less",
                       t->process.state == 'T' ? "signal" : "debugger",
                       seconds(t->page.changed_ns, now));
+    else if (is_silent(t, now))
+        mf_buf_printf(out, "is on %s and was last heard of %.1f s ago", t->page.host,
+                      seconds(t->page.told_ns, now));
     else if (w)
         put_wait(w, now, out);
     else
@@ -142,7 +152,8 @@ static int find_task(const mf_running_job *job, const char *name)
 /* The wait of a task that is able to go on if only it got what it waits for. */
 static const mf_board_wait *waits(const mf_board_seen *t, int64_t now)
 {
-    const mf_board_wait *w = t->alive && !mf_running_is_stopped(t) ? blocked_by(t) : NULL;
+    const bool able = t->alive && !mf_running_is_stopped(t) && !is_silent(t, now);
+    const mf_board_wait *w = able ? blocked_by(t) : NULL;
 
     return w && now - w->since_ns >= LONG_NS ? w : NULL;
 }
@@ -212,7 +223,8 @@ static const char *reason(const mf_running_job *job, int64_t now)
     int most = 0;
 
     for (int i = 0; i < job->n; i++) {
-        const bool stuck = !job->tasks[i].alive || mf_running_is_stopped(&job->tasks[i]);
+        const mf_board_seen *t = &job->tasks[i];
+        const bool stuck = !t->alive || mf_running_is_stopped(t) || is_silent(t, now);
         const char *name;
         int n = 0;
 

@@ -38,9 +38,16 @@ typedef struct mf_running_sum {
 } mf_running_sum;
 mf_running_sum mf_running_sum_up(const mf_running_job *job);
 
+/* It is on another host, and the chief shows it here. */
+static inline bool mf_running_is_kept(const mf_board_seen *t)
+{
+    return t->page.keeper != 0;
+}
+
 static inline bool mf_running_is_stopped(const mf_board_seen *t)
 {
-    return t->alive && (t->process.state == 'T' || t->process.state == 't');
+    return t->alive && !mf_running_is_kept(t) &&
+           (t->process.state == 'T' || t->process.state == 't');
 }
 
 #endif

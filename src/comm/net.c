@@ -117,7 +117,7 @@ static bool take_word(mf_net *n, int peer, const message *m)
 static bool is_word(const mf_frame *f)
 {
     return f->kind == MF_MESSAGE_ABORT || f->kind == MF_MESSAGE_BYE || f->kind == MF_MESSAGE_ASK ||
-           f->kind == MF_MESSAGE_ANSWER;
+           f->kind == MF_MESSAGE_ANSWER || f->kind == MF_MESSAGE_STATE;
 }
 
 /* True: the message is dealt with. */
@@ -127,6 +127,8 @@ static bool take_control(mf_net *n, int peer, message *m)
     void *ctx = NULL;
     bool news;
 
+    if (m->frame.kind == MF_MESSAGE_STATE && n->self == 0)
+        mf_board_keep(m->data, m->frame.size);
     pthread_mutex_lock(&n->lock);
     news = take_word(n, peer, m);
     if (m->frame.kind == MF_MESSAGE_REQUEST) {
@@ -166,6 +168,11 @@ static void end(mf_inbox *in, int peer, const mf_frame *f)
     message *m = p->coming;
 
     (void)f;
+    if (peer == 0) {
+        pthread_mutex_lock(&n->lock);
+        n->unheard = 0;
+        pthread_mutex_unlock(&n->lock);
+    }
     if (m && take_control(n, peer, m)) {
         pthread_mutex_lock(&n->lock);
         p->unclaimed -= (int64_t)m->frame.size;
@@ -276,6 +283,8 @@ mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, in
     n->peers[to].sent += (int64_t)f->size;
     pthread_mutex_unlock(&n->lock);
     mf_board_sent(n->peers[to].name, (int64_t)f->size);
+    if (!is_word(f))
+        mf_net_tell(n);
     return MF_OK;
 }
 
@@ -312,6 +321,12 @@ static mf_status wait_more(mf_net *n, mf_waiter *w, int64_t deadline_ns)
         return mf_net_blame(n, &w->suspicion, w->from, "send", w->what, w->frame.step, w->since);
     mf_net_answer(n, w->from, -1);
     mf_waiting_look(&w->waiting);
+    if (mf_net_is_untold(n)) {
+        pthread_mutex_unlock(&n->lock);
+        mf_net_tell(n);
+        pthread_mutex_lock(&n->lock);
+        return MF_OK;
+    }
     if (w->done || w->message) /* the lock was let go */
         return MF_OK;
     (void)mf_cond_wait_until(&n->changed, &n->lock, mf_net_next_look(deadline_ns));

@@ -24,6 +24,7 @@ typedef enum mf_message {
     MF_MESSAGE_READY, /* to receive a long message of a collective */
     MF_MESSAGE_ASK, /* whom do you wait for? */
     MF_MESSAGE_ANSWER, /* for the task in `step` */
+    MF_MESSAGE_STATE, /* the sender's board (base/board.h) */
 } mf_message;
 
 typedef struct mf_net_task {
@@ -71,6 +72,10 @@ MF_MUST mf_status mf_net_take(mf_net *net, int from, const mf_frame *f, void **d
 void mf_net_abort(mf_net *net, mf_status why);
 /* MF_OK as long as all are here and nobody has given up. */
 MF_MUST mf_status mf_net_check(mf_net *net);
+
+/* Let task 0 know what we do, if it is on another host and has not heard of us for a second.
+ * Sending and waiting do so by themselves; who waits elsewhere may. */
+void mf_net_tell(mf_net *net);
 
 /* Called (from any thread) when somebody goes or gives up, or asks whom we wait for: for those who
  * wait elsewhere. It must not call the net. */

@@ -63,6 +63,8 @@ struct mf_net {
     mf_transport *transport;
     mf_error trouble; /* the first: somebody is gone, or has given up */
     bool aborted, closing;
+    int64_t untold_since; /* mf_net_tell(): when task 0 was told of us last */
+    int unheard; /* how often since it last sent something */
     mf_net_serve_fn *serve;
     void *serve_ctx;
     pthread_mutex_t watching; /* the list, also while they are called; taken last */
@@ -84,6 +86,11 @@ MF_MUST mf_status mf_net_finish(mf_net *n, mf_waiter *w, int64_t deadline_ns);
 void mf_net_unpost(mf_net *n, mf_waiter *w);
 /* Drop what has come for a group and was not asked for. */
 void mf_net_forget(mf_net *n, uint32_t group);
+
+/* ---- net_tell.c ---- */
+
+/* With the lock held: it is time for mf_net_tell(), which wants it free. */
+bool mf_net_is_untold(mf_net *n);
 
 /* ---- net_trouble.c ---- */
 

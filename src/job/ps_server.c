@@ -71,6 +71,7 @@ static mf_status next_request(server *s, request **out)
         mf_waiting_look(&waiting);
         if (!s->first)
             st = mf_net_check(s->o.net);
+        mf_net_tell(s->o.net);
     }
     mf_waiting_end(&waiting);
     *out = s->first;

@@ -173,6 +173,31 @@ def servers_and_whom_they_wait_for_are_shown(b):
 
 
 @test
+def the_chief_shows_tasks_of_other_hosts(b):
+    """Worker 1 has a /dev/shm of its own, which makes it another host, and shows itself elsewhere."""
+    away = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh"]
+    if subprocess.run([*away, "true"], capture_output=True).returncode != 0:
+        raise Skipped("no mount namespaces here")
+    hosts = ",".join("127.0.0.1:%d" % random.randrange(20000, 60000) for _ in range(2))
+    for i in range(2):
+        b.env["MESHFLOW_RUN_DIR"] = os.path.join(b.dir, "host%d" % i)
+        b.start(*b.train("--name", "far", "--worker-hosts", hosts, "--task-index", str(i),
+                         "--job-name", "worker", "--timeout", "60"), before=away if i else ())
+    b.env["MESHFLOW_RUN_DIR"] = os.path.join(b.dir, "host0")
+    b.wait_step("far", 3, 2)
+    check(b.running[1].pid == b.tasks("far")["worker 1"]["pid"], str(b.tasks("far")))
+    r = b.run("set", "far", "--task", "worker:1", "--threads", "2")
+    check("say it there" in r.stdout, r.stdout)
+    os.kill(b.running[1].pid, signal.SIGSTOP)
+    try:
+        b.wait(lambda: "was last heard of" in b.why("far"), "worker 1 is silent")
+        check(b.why("far").startswith("worker 1 "), b.why("far"))
+        check("worker 0 waits for it" in b.why("far"), b.why("far"))
+    finally:
+        os.kill(b.running[1].pid, signal.SIGCONT)
+
+
+@test
 def shares_of_time_add_up(b):
     b.start("launch", "--workers", "2", "--", *b.train("--name", "j"))
     b.wait_step("j", 3, 2)

@@ -173,6 +173,39 @@ MF_TEST(board_hands_over_a_wish_once)
     finish();
 }
 
+MF_TEST(board_of_another_host_is_shown_by_the_chief_in_its_own_time)
+{
+    mf_board_seen *all;
+    mf_board_file f;
+    mf_buf page = { 0 };
+    int n;
+
+    begin();
+    T_OK(mf_board_open("job", "worker 0", 2));
+    T_TRUE(mf_board_copy(&page));
+    memcpy(&f, page.data, sizeof f);
+    (void)strcpy(f.page.task, "worker 1");
+    (void)strcpy(f.page.host, "far/away");
+    f.page.told_ns = 5000000000; /* by a clock that began long after ours */
+    f.page.waits[0] = (mf_board_wait){ .whom = "worker 0", .since_ns = 4000000000 };
+    mf_board_keep(&f, sizeof f);
+    mf_board_keep(&f, sizeof f / 2); /* none */
+    T_OK(mf_boards_read(&all, &n));
+    T_EQ(n, 2);
+    T_STREQ(all[1].page.task, "worker 1");
+    T_TRUE(all[1].alive);
+    T_EQ(all[1].page.keeper, getpid());
+    T_EQ(all[1].page.told_ns - all[1].page.waits[0].since_ns, 1000000000);
+    T_TRUE(mf_clock_ns() - all[1].page.told_ns < 1000000000);
+    mf_boards_free(all, n);
+    mf_board_close();
+    T_OK(mf_boards_read(&all, &n));
+    T_EQ(n, 0);
+    mf_boards_free(all, n);
+    mf_buf_deinit(&page);
+    finish();
+}
+
 MF_TEST(board_folder_of_somebody_else_is_not_used)
 {
     mf_board_seen *all;
