@@ -4,12 +4,9 @@
 
 #include "base/board_file.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +19,7 @@ static struct {
     _Atomic(mf_board_file *) file; /* NULL: none. Looked at without the lock first */
     int opened; /* how often */
     char *path; /* NULL: nobody else sees it */
+    mf_use use; /* of now: an index, which memory that others can write to is not asked for */
     atomic_int computing;
 } board = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -75,9 +73,10 @@ static void end(mf_board_page *p)
 {
     const int64_t now = mf_clock_ns();
 
-    p->used_ns[p->use] += now - p->use_since_ns;
+    p->used_ns[board.use] += now - p->use_since_ns;
     p->use_since_ns = p->changed_ns = now;
-    p->use = (int32_t)use_of(p);
+    board.use = use_of(p);
+    p->use = (int32_t)board.use;
     atomic_fetch_add(&atomic_load(&board.file)->seq, 1);
     pthread_mutex_unlock(&board.lock);
 }
@@ -89,129 +88,18 @@ static void copy(char *to, size_t size, const char *text)
 
 /* ---- opening and closing ---- */
 
-static mf_status fill(mf_board_file *f, const char *job, const char *task, int tasks)
-{
-    mf_process self;
-
-    if (!mf_process_look(getpid(), &self))
-        return MF_FAIL(MF_UNAVAILABLE, "/proc says nothing of this process");
-    *f = (mf_board_file){ .magic = MF_BOARD_MAGIC,
-                          .version = MF_BOARD_VERSION,
-                          .bytes = sizeof *f,
-                          .page = { .pid = getpid(),
-                                    .start = self.start,
-                                    .tasks = tasks,
-                                    .use = MF_USE_IDLE,
-                                    .opened_ns = mf_clock_ns() } };
-    f->page.phase_since_ns = f->page.use_since_ns = f->page.began_ns = f->page.changed_ns =
-        f->page.opened_ns;
-    copy(f->page.job, sizeof f->page.job, job);
-    copy(f->page.task, sizeof f->page.task, task);
-    if (gethostname(f->page.host, sizeof f->page.host - 1) != 0)
-        copy(f->page.host, sizeof f->page.host, "unknown");
-    return MF_OK;
-}
-
-/* Dead tasks of the job make room. ALREADY_EXISTS: this one lives. */
-static mf_status sweep(const char *job, const char *task)
-{
-    mf_board_seen *all = NULL;
-    mf_status st = MF_OK;
-    int n = 0;
-
-    MF_TRY(mf_boards_read(&all, &n));
-    for (int i = 0; i < n; i++) {
-        const mf_board_page *p = &all[i].page;
-
-        if (strcmp(p->job, job) != 0 || p->pid == getpid())
-            continue; /* of another job, or ourselves */
-        if (!all[i].alive)
-            (void)unlink(all[i].path);
-        else if (p->keeper == 0 && strcmp(p->task, task) == 0)
-            st = MF_FAIL(MF_ALREADY_EXISTS,
-                         "process %lld is %s of a job named '%s' on this host; give another name",
-                         (long long)p->pid, task, job);
-    }
-    mf_boards_free(all, n);
-    return st;
-}
-
-/* `from` gets this name, if nobody has it. */
-static mf_status publish(const char *dir, const char *from, const char *job, const char *task,
-                         char **path)
-{
-    mf_buf name = { 0 };
-    mf_status st = sweep(job, task);
-
-    mf_board_path(dir, job, task, &name);
-    if (st == MF_OK)
-        st = mf_buf_finish(&name);
-    if (st == MF_OK && link(from, name.data) != 0)
-        st = mf_errno_status(errno, "make", name.data);
-    if (st == MF_OK && !(*path = mf_strdup(name.data)))
-        st = MF_NOMEM("a board");
-    if (st == MF_OK)
-        (void)unlink(from);
-    mf_buf_deinit(&name);
-    return st;
-}
-
-static mf_status map(int fd, mf_board_file **out)
-{
-    void *at = mmap(NULL, sizeof **out, PROT_READ | PROT_WRITE,
-                    fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
-
-    *out = at == MAP_FAILED ? NULL : at;
-    return *out ? MF_OK : MF_NOMEM("a board");
-}
-
-/* A file that nobody looks at yet, then its name. */
-static mf_status open_file(const char *dir, const char *job, const char *task, int tasks,
-                           mf_board_file **out)
-{
-    char draft[4200];
-    mf_status st;
-    int fd;
-
-    MF_TRY(mf_board_dir_check(dir, true));
-    (void)snprintf(draft, sizeof draft, "%s/.%d", dir, (int)getpid());
-    (void)unlink(draft);
-    fd = open(draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return mf_errno_status(errno, "make", draft);
-    st = posix_fallocate(fd, 0, sizeof **out) == 0
-             ? map(fd, out)
-             : MF_FAIL(MF_RESOURCE_EXHAUSTED, "no room for '%s'", draft);
-    (void)close(fd);
-    if (st == MF_OK)
-        st = fill(*out, job, task, tasks);
-    if (st == MF_OK)
-        st = publish(dir, draft, job, task, &board.path);
-    if (st != MF_OK)
-        (void)unlink(draft);
-    return st;
-}
-
 static mf_status open_board(const char *job, const char *task, int tasks)
 {
     mf_board_file *f = NULL;
-    mf_buf dir = { 0 };
-    mf_status st = mf_board_dir(&dir);
+    mf_status st = mf_board_file_make(job, task, tasks, &f, &board.path);
 
-    if (st == MF_OK)
-        st = open_file(dir.data, job, task, tasks, &f);
-    mf_buf_deinit(&dir);
-    if (st != MF_OK && f) {
-        (void)munmap(f, sizeof *f);
-        f = NULL;
-    }
     if (st == MF_ALREADY_EXISTS)
         return st;
     if (st != MF_OK) {
         MF_WARN("`meshflow status` will not see this process: %s", mf_error_message());
-        MF_TRY(map(-1, &f));
-        MF_TRY(fill(f, job, task, tasks));
+        MF_TRY(mf_board_file_unseen(job, task, tasks, &f));
     }
+    board.use = MF_USE_IDLE;
     atomic_store(&board.file, f);
     return MF_OK;
 }
@@ -233,19 +121,13 @@ mf_status mf_board_rename(const char *job)
 {
     mf_board_file *f = atomic_load(&board.file);
     char *path = NULL;
-    mf_buf dir = { 0 };
     mf_board_page *p;
-    mf_status st = MF_OK;
 
     MF_TRY(mf_board_check_name(job));
     if (!f || strcmp(f->page.job, job) == 0)
         return MF_OK;
     if (board.path)
-        st = mf_board_dir(&dir);
-    if (st == MF_OK && board.path)
-        st = publish(dir.data, board.path, job, f->page.task, &path);
-    mf_buf_deinit(&dir);
-    MF_TRY(st);
+        MF_TRY(mf_board_file_link(board.path, job, f->page.task, &path));
     p = begin();
     if (!p)
         return MF_OK;

@@ -18,6 +18,18 @@ typedef struct mf_board_file {
     mf_board_page page;
 } mf_board_file;
 
+/* A new board, and where it is. Fails: as mf_board_open(), and where the folder cannot be used.
+ * Owns: munmap(), mf_free(*path). */
+MF_MUST mf_status mf_board_file_make(const char *job, const char *task, int tasks,
+                                     mf_board_file **out, char **path);
+/* One that only this process sees. */
+MF_MUST mf_status mf_board_file_unseen(const char *job, const char *task, int tasks,
+                                       mf_board_file **out);
+/* The file `from` gets the name of this task, once dead tasks of the job are swept away.
+ * ALREADY_EXISTS: the task lives. */
+MF_MUST mf_status mf_board_file_link(const char *from, const char *job, const char *task,
+                                     char **path);
+
 /* "DIR/job~worker-1". */
 void mf_board_path(const char *dir, const char *job, const char *task, mf_buf *out);
 /* Is the folder ours alone? `create`: make it if need be. Fails: NOT_FOUND, PERMISSION_DENIED. */

@@ -194,8 +194,13 @@ static mf_status status_run(mf_args *args)
 
     MF_TRY(show_once(args, ""));
     while (mf_args_has(args, "watch")) {
+        mf_status st;
+
         (void)nanosleep(&(struct timespec){ 1, 0 }, NULL);
-        MF_TRY(show_once(args, terminal ? "\033[H\033[2J" : "\n"));
+        st = show_once(args, terminal ? "\033[H\033[2J" : "\n");
+        if (st == MF_NOT_FOUND) /* it is over */
+            return MF_OK;
+        MF_TRY(st);
     }
     return MF_OK;
 }
