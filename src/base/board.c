@@ -192,6 +192,21 @@ void mf_board_begin(int64_t step, int64_t steps, int64_t first_shard, int64_t n_
     end(p);
 }
 
+/* Over a second, or a step that is longer; in the first second, over what there is. */
+static void count_rate(mf_board_page *p, int64_t samples, int64_t now)
+{
+    const int64_t time = now - p->rate_since_ns;
+    const bool over = time > 1000000000;
+
+    p->rate_samples += samples;
+    if (over || p->rate_since_ns == p->began_ns)
+        p->rate = (double)p->rate_samples / ((double)(time + 1) * 1e-9);
+    if (over) {
+        p->rate_samples = 0;
+        p->rate_since_ns = now;
+    }
+}
+
 void mf_board_step(int64_t step, int64_t epoch, int64_t samples, double loss)
 {
     const int64_t now = mf_clock_ns();
@@ -204,12 +219,7 @@ void mf_board_step(int64_t step, int64_t epoch, int64_t samples, double loss)
     p->loss = loss;
     p->phase = MF_PHASE_BETWEEN;
     p->phase_since_ns = now;
-    p->rate_samples += samples;
-    if (p->rate == 0 || now - p->rate_since_ns > 1000000000) {
-        p->rate = (double)p->rate_samples / ((double)(now - p->rate_since_ns + 1) * 1e-9);
-        p->rate_samples = 0;
-        p->rate_since_ns = now;
-    }
+    count_rate(p, samples, now);
     end(p);
 }
 
