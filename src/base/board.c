@@ -176,7 +176,18 @@ void mf_board_phase(mf_phase phase)
     end(p);
 }
 
-void mf_board_begin(int64_t step, int64_t steps, int64_t first_shard, int64_t n_shards)
+void mf_board_shards(int64_t first, int64_t n)
+{
+    mf_board_page *p = begin();
+
+    if (!p)
+        return;
+    p->first_shard = first;
+    p->n_shards = n;
+    end(p);
+}
+
+void mf_board_begin(int64_t step, int64_t steps)
 {
     mf_board_page *p = begin();
 
@@ -184,8 +195,6 @@ void mf_board_begin(int64_t step, int64_t steps, int64_t first_shard, int64_t n_
         return;
     p->step = step;
     p->steps = steps;
-    p->first_shard = first_shard;
-    p->n_shards = n_shards;
     p->rate_samples = 0;
     p->rate_since_ns = p->use_since_ns = p->began_ns = mf_clock_ns();
     memset(p->used_ns, 0, sizeof p->used_ns);

@@ -102,7 +102,9 @@ void mf_board_close(void);
 
 void mf_board_phase(mf_phase phase);
 /* Training begins, or begins again: uses count from now on. steps: in all. */
-void mf_board_begin(int64_t step, int64_t steps, int64_t first_shard, int64_t n_shards);
+void mf_board_begin(int64_t step, int64_t steps);
+/* Which of a batch are this task's. */
+void mf_board_shards(int64_t first, int64_t n);
 /* A step is done. */
 void mf_board_step(int64_t step, int64_t epoch, int64_t samples, double loss);
 void mf_board_threads(int threads, int input_threads);

@@ -3,15 +3,36 @@
 
 #include "base/clock.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 static atomic_int threshold = MF_LOG_WARNING;
+static pthread_once_t asked = PTHREAD_ONCE_INIT;
+
+/* MESHFLOW_LOG says from which level on. */
+static void ask(void)
+{
+    static const char *const names[] = { "debug", "info", "warning", "error" };
+    const char *wanted = getenv("MESHFLOW_LOG");
+
+    for (int i = 0; wanted && i < 4; i++) {
+        if (strcmp(wanted, names[i]) == 0) {
+            atomic_store(&threshold, i);
+            return;
+        }
+    }
+    if (wanted && *wanted)
+        (void)fprintf(stderr, "MESHFLOW_LOG=%s is no level: give debug, info, warning or error\n",
+                      wanted);
+}
 
 void mf_log_set_level(mf_log_level level)
 {
+    (void)pthread_once(&asked, ask);
     atomic_store(&threshold, (int)level);
 }
 
@@ -24,6 +45,7 @@ void mf_log_write(mf_log_level level, const char *file, int line, const char *fm
     char text[1200];
     va_list args;
 
+    (void)pthread_once(&asked, ask);
     if ((int)level < atomic_load_explicit(&threshold, memory_order_relaxed))
         return;
     va_start(args, fmt);

@@ -7,7 +7,8 @@
 
 typedef enum mf_log_level { MF_LOG_DEBUG, MF_LOG_INFO, MF_LOG_WARNING, MF_LOG_ERROR } mf_log_level;
 
-/* Lines below this level are dropped. Default: MF_LOG_WARNING. */
+/* Lines below this level are dropped. Default: what the environment's MESHFLOW_LOG names (debug,
+ * info, warning, error), else MF_LOG_WARNING. */
 void mf_log_set_level(mf_log_level level);
 void mf_log_write(mf_log_level level, const char *file, int line, const char *fmt, ...)
     MF_PRINTF(4, 5);

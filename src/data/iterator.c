@@ -202,6 +202,15 @@ static mf_status start_threads(mf_iterator *it)
                              : MF_FAIL(MF_RESOURCE_EXHAUSTED, "no thread can be started for data");
 }
 
+static mf_status check_shards(int64_t shards, int64_t first, int64_t n)
+{
+    if (shards < 0 || first < 0 || n < 0 || shards > INT32_MAX || first > shards ||
+        n > shards - first)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "there are no %lld shards from %lld on: there are %lld",
+                       (long long)n, (long long)first, (long long)shards);
+    return MF_OK;
+}
+
 static mf_status check_options(const mf_dataset *set, mf_iterator_options *o)
 {
     o->batch = o->batch == 0 ? DEFAULT_BATCH : o->batch;
@@ -214,11 +223,7 @@ static mf_status check_options(const mf_dataset *set, mf_iterator_options *o)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "batch %lld, epochs %lld, prefetch %d, threads %d: that is no way to read",
                        (long long)o->batch, (long long)o->epochs, o->prefetch, o->threads);
-    if (o->shards < 0 || o->first_shard < 0 || o->n_shards < 0 || o->shards > INT32_MAX ||
-        o->first_shard > o->shards || o->n_shards > o->shards - o->first_shard)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "there are no shards %lld to %lld of %lld",
-                       (long long)o->first_shard, (long long)(o->first_shard + o->n_shards),
-                       (long long)o->shards);
+    MF_TRY(check_shards(o->shards, o->first_shard, o->n_shards));
     if (set->count == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set has no samples");
     if (o->drop_partial && set->count < o->batch)
@@ -248,13 +253,18 @@ static mf_status make_slot(mf_iterator *it, slot *s)
     return MF_OK;
 }
 
+static int64_t most_samples(const mf_iterator_options *o)
+{
+    return mf_shard_begin(o->batch, o->shards, o->first_shard + o->n_shards) -
+           mf_shard_begin(o->batch, o->shards, o->first_shard);
+}
+
 static mf_status make_memory(mf_iterator *it)
 {
     const int ahead = it->o.prefetch > it->o.threads ? it->o.prefetch : it->o.threads;
 
     it->n_slots = ahead + 1; /* one is lent */
-    it->most = mf_shard_begin(it->o.batch, it->o.shards, it->o.first_shard + it->o.n_shards) -
-               mf_shard_begin(it->o.batch, it->o.shards, it->o.first_shard);
+    it->most = most_samples(&it->o);
     it->slots = mf_calloc(it->n_slots, sizeof *it->slots);
     it->threads = mf_calloc(it->o.threads, sizeof *it->threads);
     if (!it->o.in_order)
@@ -382,5 +392,21 @@ mf_status mf_iterator_seek(mf_iterator *it, int64_t epoch, int64_t first)
     stop_threads(it);
     it->epoch = epoch;
     it->first = first;
+    return start_threads(it);
+}
+
+mf_status mf_iterator_share(mf_iterator *it, int64_t first_shard, int64_t n_shards)
+{
+    MF_TRY(check_shards(it->o.shards, first_shard, n_shards));
+    if (first_shard == it->o.first_shard && n_shards == it->o.n_shards)
+        return MF_OK;
+    stop_threads(it);
+    it->o.first_shard = first_shard;
+    it->o.n_shards = n_shards;
+    it->most = most_samples(&it->o);
+    for (int64_t i = 0; i < it->n_slots; i++) { /* batches have another size */
+        for (int c = 0; c < it->set->n_columns; c++)
+            mf_tensor_clear(it->slots[i].columns[c]);
+    }
     return start_threads(it);
 }

@@ -143,11 +143,11 @@ static mf_status local_settle(mf_team *team, bool *stop)
     return MF_OK;
 }
 
-static mf_status local_end_step(mf_team *team, bool *stop)
+static mf_status local_end_step(mf_team *team, int64_t step, bool *stop)
 {
     const local_sgd *l = of_team(team);
 
-    return l->trainer->step % l->period == 0 ? local_settle(team, stop) : MF_OK;
+    return step % l->period == 0 ? local_settle(team, stop) : MF_OK;
 }
 
 static void local_failed(mf_team *team, mf_status why)

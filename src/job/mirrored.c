@@ -65,8 +65,9 @@ static mf_status mirrored_run(mf_team *team, mf_trainer *t, const mf_run_options
     return mf_replicas_run(of_team(team)->replicas, options, call);
 }
 
-static mf_status mirrored_end_step(mf_team *team, bool *stop)
+static mf_status mirrored_end_step(mf_team *team, int64_t step, bool *stop)
 {
+    (void)step;
     *stop = mf_replicas_wants_stop(of_team(team)->replicas);
     return MF_OK;
 }

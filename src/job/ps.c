@@ -51,11 +51,12 @@ static mf_status ps_begin_step(mf_team *team, int64_t step, int64_t samples, boo
                                 wants_stop);
 }
 
-static mf_status ps_end_step(mf_team *team, bool *stop)
+static mf_status ps_end_step(mf_team *team, int64_t step, bool *stop)
 {
     ps_job *j = of_team(team);
 
     j->stop |= mf_ps_client_wants_stop(j->client);
+    (void)step;
     *stop = j->stop;
     return MF_OK;
 }

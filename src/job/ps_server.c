@@ -369,7 +369,7 @@ mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t)
     pthread_mutex_init(&s.lock, NULL);
     mf_cond_init(&s.changed);
     st = start(&s, t);
-    mf_board_begin(0, 0, 0, 0);
+    mf_board_begin(0, 0);
     mf_board_phase(MF_PHASE_SERVE);
     while (st == MF_OK && !s.over) {
         request *r;

@@ -7,10 +7,12 @@
 #include <stdlib.h>
 
 const mf_strategy_kind mf_strategies[] = {
-    { "multi_worker_mirrored", "{collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
+    { "multi_worker_mirrored",
+      "{collective: string = 'auto', balance: bool = true, " MF_AGGREGATION_SETTINGS "}",
       "every worker has all weights; sums over all shards of a batch are made together",
       mf_workers_open },
-    { "reduce_to_one", "{collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
+    { "reduce_to_one",
+      "{collective: string = 'auto', balance: bool = true, " MF_AGGREGATION_SETTINGS "}",
       "gradients go to one worker, which updates and gives the others the new weights",
       mf_reduce_to_one_open },
     { "mirrored", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",

@@ -2,6 +2,7 @@
 /* workers.c - workers that all have the weights and sum over the shards of each batch together
  * (strategy multi_worker_mirrored); or only the first of them sums and updates (reduce_to_one). */
 #include "base/log.h"
+#include "job/balance.h"
 #include "job/strategies.h"
 #include "parallel/one_updates.h"
 #include "parallel/sums.h"
@@ -20,10 +21,13 @@ typedef struct workers {
     mf_group *exchange_group;
     mf_codecs *codecs; /* NULL: none */
     mf_sums *sums;
+    mf_session *session; /* of the trainer that is here */
+    mf_balance balance;
     bool joined; /* a trainer has been here */
     mf_one_updates *one; /* NULL: all update */
     mf_aggregation aggregation;
     double *weights;
+    bool balances;
 } workers;
 
 static workers *of_team(mf_team *team)
@@ -37,16 +41,6 @@ static void give_up(void *ctx, mf_status why)
 {
     if (ctx)
         mf_net_abort(ctx, why);
-}
-
-/* Shards are dealt out evenly, neighbours to one worker, and what is encoded together too. */
-static void deal_out(int64_t shards, int64_t grain, int size, int64_t *first)
-{
-    const int64_t grains = (shards + grain - 1) / grain;
-
-    for (int r = 0; r <= size; r++)
-        first[r] = grains * r / size * grain;
-    first[size] = shards;
 }
 
 static mf_status check_codecs(const workers *w, const mf_trainer *t, int64_t grain)
@@ -70,41 +64,46 @@ static mf_status check_codecs(const workers *w, const mf_trainer *t, int64_t gra
     return MF_OK;
 }
 
+/* May shards change hands while training goes on? Where a result or a codec's memory depends on who
+ * computes them, they stay. */
+static bool may_move(const workers *w)
+{
+    return w->balances && w->aggregation.how != MF_AGGREGATE_WEIGHTED &&
+           !(w->codecs && mf_codecs_with_memory(w->codecs));
+}
+
+static mf_status make_sums(workers *w, const mf_trainer *t)
+{
+    return mf_sums_new(&(mf_sums_options){ .group = w->exchange_group,
+                                           .shards = w->team.shards,
+                                           .first = w->balance.first,
+                                           .n_buckets = t->graph.n_buckets,
+                                           .timeout_ns = w->team.timeout_ns,
+                                           .to_first = w->team.one_updates,
+                                           .aggregation = w->aggregation,
+                                           .codecs = w->codecs,
+                                           .seed = t->options.seed,
+                                           .failed = give_up,
+                                           .ctx = w->net },
+                       &w->sums);
+}
+
 static mf_status workers_join(mf_team *team, mf_trainer *t)
 {
     workers *w = of_team(team);
     const int64_t grain = w->codecs ? mf_codecs_grain(w->codecs) : 1;
-    int64_t *first;
-    mf_status st;
 
     MF_TRY(mf_aggregation_join(&w->aggregation, t));
     if (w->codecs)
         MF_TRY(check_codecs(w, t, grain));
-    first = mf_calloc(team->size + 1, sizeof *first);
-    if (!first)
-        return MF_NOMEM("shards");
-    team->shards = t->options.shards;
-    deal_out(team->shards, grain, team->size, first);
-    team->first_shard = first[team->rank];
-    team->n_shards = first[team->rank + 1] - team->first_shard;
+    MF_TRY(mf_balance_init(&w->balance, team, t->options.shards, grain, mf_pool_threads(t->pool),
+                           may_move(w)));
     if (team->shards < team->size && team->rank == 0)
         MF_WARN("%d workers share %lld shards: some have nothing to do; give --shards %d or more",
                 team->size, (long long)team->shards, team->size);
-    st = mf_sums_new(&(mf_sums_options){ .group = w->exchange_group,
-                                         .shards = team->shards,
-                                         .first = first,
-                                         .n_buckets = t->graph.n_buckets,
-                                         .timeout_ns = team->timeout_ns,
-                                         .to_first = team->one_updates,
-                                         .aggregation = w->aggregation,
-                                         .codecs = w->codecs,
-                                         .seed = t->options.seed,
-                                         .failed = give_up,
-                                         .ctx = w->net },
-                     &w->sums);
-    mf_free(first);
-    MF_TRY(st);
+    MF_TRY(make_sums(w, t));
     w->joined = true;
+    w->session = t->session;
     mf_session_set_exchange(t->session, mf_sums_exchange(w->sums));
     return team->one_updates ? mf_one_updates_new(t, &w->one) : MF_OK;
 }
@@ -132,9 +131,17 @@ static mf_status one_run(mf_team *team, mf_trainer *t, const mf_run_options *opt
     return mf_one_updates_run(of_team(team)->one, options, call);
 }
 
-static mf_status workers_end_step(mf_team *team, bool *stop)
+static mf_status workers_end_step(mf_team *team, int64_t step, bool *stop)
 {
-    *stop = mf_sums_wants_stop(of_team(team)->sums);
+    workers *w = of_team(team);
+    bool changed;
+
+    *stop = mf_sums_wants_stop(w->sums);
+    MF_TRY(mf_balance_step(&w->balance, team, step, mf_sums_computed_ns(w->sums), &changed));
+    if (!changed)
+        return MF_OK;
+    MF_TRY(mf_sums_deal(w->sums, w->balance.first));
+    mf_session_set_exchange(w->session, mf_sums_exchange(w->sums));
     return MF_OK;
 }
 
@@ -216,6 +223,7 @@ static void workers_close(mf_strategy *s)
         mf_net_close(w->net);
     mf_codecs_free(w->codecs);
     mf_extra_clear(&w->team.extra);
+    mf_balance_deinit(&w->balance);
     mf_free(w->weights);
     mf_free(w);
 }
@@ -232,6 +240,7 @@ static mf_status open_one(workers *w, int i, mf_group **out)
 static mf_status open_all(workers *w, const mf_strategy_call *call)
 {
     MF_TRY(mf_aggregation_read(call->settings, w->team.size, &w->aggregation, &w->weights));
+    w->balances = mf_options_bool(call->settings, "balance");
     if (call->o->codec)
         MF_TRY(mf_codecs_parse(call->o->codec, &w->codecs));
     if (w->codecs && mf_codecs_with_memory(w->codecs))

@@ -38,6 +38,11 @@ mf_exchange *mf_sums_exchange(mf_sums *x);
 
 /* A step of so many samples in all begins. wants_stop: our vote. */
 MF_MUST mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wants_stop);
+/* Nanoseconds from the beginning of the last step until all that is exchanged was computed here. */
+int64_t mf_sums_computed_ns(mf_sums *x);
+/* Between steps, by all members: shards have other owners from now on (first: as in the options);
+ * the session has to be told. Not with codecs that keep something. */
+MF_MUST mf_status mf_sums_deal(mf_sums *x, const int64_t *first);
 /* Somebody has voted for stopping in the step that was done last. */
 bool mf_sums_wants_stop(mf_sums *x);
 /* Bytes of all sums so far, as this worker would have sent them without codecs in an all-reduce

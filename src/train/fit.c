@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "data/ledger.h"
-#include "train/balance.h"
 #include "train/checkpoint.h"
+#include "train/feeding.h"
 #include "train/loop.h"
 #include "train/team_trace.h"
 
@@ -26,7 +26,7 @@ typedef struct fit {
     int64_t saved; /* step of the last checkpoint */
     bool saves; /* there are to be checkpoints, though perhaps not by us */
     bool stop; /* somebody of the team wanted to, or there is nothing left */
-    mf_balance balance; /* of threads */
+    mf_feeding feeding; /* of threads */
     int64_t waited_ns; /* for the last batch */
     int64_t traced; /* the step whose trace is written; 0: none */
     mf_team_trace trace; /* of all workers */
@@ -219,6 +219,15 @@ static mf_status run_step(fit *f, const mf_batch *batch)
     return traced && together ? mf_team_trace_end(&f->trace, t->team, t, f->o.trace) : MF_OK;
 }
 
+/* Which shards of a batch are ours may change from step to step. */
+static mf_status share(fit *f)
+{
+    const mf_team *team = f->t->team;
+
+    mf_board_shards(team->first_shard, team->n_shards);
+    return mf_iterator_share(f->it, team->first_shard, team->n_shards);
+}
+
 static void show_traffic(const mf_team *team)
 {
     mf_traffic traffic = { 0 };
@@ -236,7 +245,7 @@ static mf_status next_batch(fit *f, const mf_batch **out)
     int64_t begin;
 
     if (wish > 0)
-        mf_balance_fix(&f->balance, f->t, wish);
+        mf_feeding_fix(&f->feeding, f->t, wish);
     mf_board_phase(MF_PHASE_INPUT);
     begin = mf_clock_ns();
     MF_TRY(mf_iterator_next(f->it, out));
@@ -265,7 +274,7 @@ static mf_status one_step(fit *f)
     report.epoch = batch->epoch;
     report.samples = batch->whole;
     if (t->team)
-        MF_TRY(t->team->kind->end_step(t->team, &f->stop));
+        MF_TRY(t->team->kind->end_step(t->team, t->step, &f->stop));
     show_traffic(t->team);
     mf_board_step(report.step, report.epoch, report.samples,
                   report.n_results > 0 ? f->results[0].value : 0.0);
@@ -273,7 +282,9 @@ static mf_status one_step(fit *f)
     if (f->ledger)
         check_ledger(f, add_to_ledger(f, batch));
     MF_TRY(after_batch(f, &report));
-    return mf_balance_step(&f->balance, t, f->it, f->waited_ns);
+    if (t->team)
+        MF_TRY(share(f));
+    return mf_feeding_step(&f->feeding, t, f->it, f->waited_ns);
 }
 
 /* When everybody has something for a checkpoint, everybody knows when the chief makes one. */
@@ -338,8 +349,8 @@ static mf_status prepare(fit *f)
     if (f->o.out && !(team && team->kind->lease))
         open_ledger(f, &order);
     MF_TRY(add_hooks(f));
-    mf_balance_init(&f->balance, f->t, f->o.input_threads);
-    order.threads = f->balance.input;
+    mf_feeding_init(&f->feeding, f->t, f->o.input_threads);
+    order.threads = f->feeding.input;
     MF_TRY(mf_iterator_new(f->train, &order, &f->it));
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
 }
@@ -349,14 +360,14 @@ static mf_status run(fit *f)
     MF_TRY(mf_hook_loop_call_begin(&f->loop));
     MF_TRY(mf_hook_loop_call_created(&f->loop));
     f->t->loop = &f->loop;
-    mf_board_begin(f->t->step, f->total, f->t->team ? f->t->team->first_shard : 0,
-                   f->t->team ? f->t->team->n_shards : f->t->options.shards);
+    mf_board_begin(f->t->step, f->total);
+    if (f->t->team)
+        mf_board_shards(f->t->team->first_shard, f->t->team->n_shards);
     while (f->t->step < f->total && !f->stop) {
         const mf_status st = one_step(f);
 
         if (!f->t->team)
             f->stop = wants_stop(f);
-
         if (st != MF_OK && !mf_hook_loop_forgives(&f->loop, st))
             return st;
     }

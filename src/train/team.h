@@ -39,8 +39,9 @@ typedef struct mf_team_kind {
     /* Run the step on the samples that this process has. NULL: mf_trainer_call() does it. */
     mf_status (*run)(mf_team *team, struct mf_trainer *t, const mf_run_options *options,
                      const struct mf_call *call);
-    /* The step was done. *stop: somebody wanted it to be the last one. */
-    mf_status (*end_step)(mf_team *team, bool *stop);
+    /* The step was done. *stop: somebody wanted it to be the last one. From the next one on this
+     * worker may have other shards. */
+    mf_status (*end_step)(mf_team *team, int64_t step, bool *stop);
     /* From here on all need the same variables, to be evaluated or written. Collective. *stop:
      * raised where somebody wants to. NULL: they are the same after each step. */
     mf_status (*settle)(mf_team *team, bool *stop);

@@ -7,38 +7,18 @@ Usage: codecs.py PROGRAM [PATTERN]
 
 Prints TAP lines and, last, `N passed, N failed, N skipped`.
 """
-import argparse
 import json
 import os
-import shutil
 import subprocess
-import sys
-import tempfile
+
+import harness
+from harness import check, test
 
 CODECS = ["fp16", "bf16", "int8", "int8 rounding=stochastic", "top_k", "top_k momentum=0.9 warmup=8",
           "power_sgd", "grain=2; *bias*: none; dense/*: top_k ratio=0.1; bf16"]
-TESTS = []
 
 
-def test(fn):
-    TESTS.append(fn)
-    return fn
-
-
-class Failed(Exception):
-    pass
-
-
-def check(condition, text):
-    if not condition:
-        raise Failed(text)
-
-
-class Bench:
-    def __init__(self, program):
-        self.program = program
-        self.dir = tempfile.mkdtemp()
-
+class Bench(harness.Bench):
     def run(self, workers, *more, model="fashion-cnn", steps=12, batch=32, rate="0.02", optimizer="momentum",
             code=0):
         train = ["train", "--model", model, "--data", "fashion-mnist", "--batch", str(batch), "--steps",
@@ -139,29 +119,5 @@ def training_gets_nearly_as_far_as_without(b):
         check(loss < 1.2 * plain, "%s: loss %.3f, without %.3f" % (codec, loss, plain))
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("program")
-    p.add_argument("pattern", nargs="?", default="")
-    args = p.parse_args()
-    passed = failed = 0
-    for fn in TESTS:
-        if args.pattern not in fn.__name__:
-            continue
-        b = Bench(os.path.abspath(args.program))
-        try:
-            fn(b)
-            passed += 1
-            print("ok %d - %s" % (passed + failed, fn.__name__), flush=True)
-        except (Failed, subprocess.TimeoutExpired) as e:
-            failed += 1
-            print("not ok %d - %s" % (passed + failed, fn.__name__))
-            print("#   " + str(e).replace("\n", "\n#   "), flush=True)
-        finally:
-            shutil.rmtree(b.dir, ignore_errors=True)
-    print("%d passed, %d failed, 0 skipped" % (passed, failed))
-    return failed != 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    harness.main(Bench)

@@ -6,49 +6,26 @@ Usage: jobs.py PROGRAM [PATTERN]
 
 Prints TAP lines and, last, `N passed, N failed, N skipped`. Training alone is the oracle.
 """
-import argparse
 import json
 import os
 import random
-import shutil
 import signal
 import struct
 import subprocess
-import sys
-import tempfile
 import time
 import zlib
 
-TESTS = []
+import harness
+from harness import Skipped, check, test
 
 
-def test(fn):
-    TESTS.append(fn)
-    return fn
+class Bench(harness.Bench):
+    """A folder for boards that nobody else uses."""
 
-
-class Failed(Exception):
-    pass
-
-
-class Skipped(Exception):
-    pass
-
-
-def check(condition, text):
-    if not condition:
-        raise Failed(text)
-
-
-class Bench:
-    """A program, a folder for boards that nobody else uses, and what was started."""
-
-    def __init__(self, program):
-        self.program = program
-        self.dir = tempfile.mkdtemp()
+    def __init__(self, args):
+        super().__init__(args)
         os.chmod(self.dir, 0o700)
         self.env = {**os.environ, "MESHFLOW_RUN_DIR": self.dir}
-        self.running = []
 
     def train(self, *more, steps=100000, model="mlp"):
         return ["train", "--model", model, "--data", "fashion-mnist", "--batch", "32", "--steps",
@@ -98,13 +75,6 @@ class Bench:
     def wait_step(self, job, step, n=1):
         self.wait(lambda: sum(t["step"] >= step for t in self.tasks(job).values()) >= n,
                   "%d tasks of %s at step %d" % (n, job, step))
-
-    def close(self):
-        for p in self.running:
-            if p.poll() is None:
-                p.kill()
-            p.communicate()
-        shutil.rmtree(self.dir, ignore_errors=True)
 
 
 @test
@@ -293,7 +263,7 @@ def threads_go_where_they_are_needed_and_weights_stay(b):
     slow = ["train", "--model", "mlp units=[2]", "--data", folder, "--test", folder, "--batch", "8",
             "--steps", "400", "--quiet", "--no-test", "--json"]
     b.env["MESHFLOW_THREADS"] = "3"
-    b.env["MESHFLOW_BALANCE_MS"] = "50"
+    b.env["MESHFLOW_FEEDING_MS"] = "50"
     want = b.sha(b.start(*slow, "--input-threads", "1"))
     p = b.start(*slow, "--name", "input")
     b.wait(lambda: b.tasks("input").get("worker 0", {}).get("input_threads", 0) > 1, "more input")
@@ -329,32 +299,5 @@ def cores_are_shared_by_priority(b):
     check(1.3 < high / low < 3.0, "processor time %.2f s against %.2f s" % (high, low))
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("program")
-    p.add_argument("pattern", nargs="?", default="")
-    args = p.parse_args()
-    passed = failed = skipped = 0
-    for fn in TESTS:
-        if args.pattern not in fn.__name__:
-            continue
-        b = Bench(os.path.abspath(args.program))
-        try:
-            fn(b)
-            passed += 1
-            print("ok %d - %s" % (passed + failed, fn.__name__), flush=True)
-        except (Failed, subprocess.TimeoutExpired) as e:
-            failed += 1
-            print("not ok %d - %s" % (passed + failed, fn.__name__))
-            print("#   " + str(e).replace("\n", "\n#   "), flush=True)
-        except Skipped as e:
-            skipped += 1
-            print("ok %d - %s # SKIP %s" % (passed + failed + skipped, fn.__name__, e))
-        finally:
-            b.close()
-    print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
-    return failed != 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    harness.main(Bench)

@@ -7,47 +7,26 @@ Usage: run.py PROGRAM [--kills N] [PATTERN]
 Prints TAP lines and, last, `N passed, N failed, N skipped`. The undisturbed run is the oracle:
 after whatever happened on the way, weights_sha256 must be the same.
 """
-import argparse
 import glob
 import json
 import os
 import random
 import resource
-import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
+import harness
+from harness import check, test
+
 STEPS = 60
-TESTS = []
 
 
-def test(fn):
-    TESTS.append(fn)
-    return fn
-
-
-class Failed(Exception):
-    pass
-
-
-def check(condition, text):
-    if not condition:
-        raise Failed(text)
-
-
-class Bench:
-    """A program and a folder to work in."""
-
-    def __init__(self, program, kills):
-        self.program, self.kills = program, kills
-        self.dir = tempfile.mkdtemp()
+class Bench(harness.Bench):
+    def __init__(self, args):
+        super().__init__(args)
+        self.kills = args.kills
         self.random = random.Random(1)  # of when to kill; results must not depend on it
-
-    def out(self, name):
-        return os.path.join(self.dir, name)
 
     def command(self, *more, model="mlp", data="fashion-mnist", steps=STEPS, batch=32, seed=3):
         return [self.program, "train", "--model", model, "--data", data, "--batch",
@@ -239,30 +218,7 @@ def only_so_many_checkpoints_are_kept(b):
     check(kept == ["model.ckpt-50.index", "model.ckpt-55.index", "model.ckpt-60.index"], str(kept))
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("program")
-    p.add_argument("pattern", nargs="?", default="")
-    p.add_argument("--kills", type=int, default=10)
-    args = p.parse_args()
-    passed = failed = 0
-    for fn in TESTS:
-        if args.pattern not in fn.__name__:
-            continue
-        b = Bench(os.path.abspath(args.program), args.kills)
-        try:
-            fn(b)
-            passed += 1
-            print("ok %d - %s" % (passed + failed, fn.__name__), flush=True)
-        except (Failed, subprocess.TimeoutExpired) as e:
-            failed += 1
-            print("not ok %d - %s" % (passed + failed, fn.__name__))
-            print("#   " + str(e).replace("\n", "\n#   "), flush=True)
-        finally:
-            shutil.rmtree(b.dir, ignore_errors=True)
-    print("%d passed, %d failed, 0 skipped" % (passed, failed))
-    return failed != 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    options = harness.parser()
+    options.add_argument("--kills", type=int, default=10)
+    harness.main(Bench, options)

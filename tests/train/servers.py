@@ -7,38 +7,18 @@ Usage: servers.py PROGRAM [PATTERN]
 Prints TAP lines and, last, `N passed, N failed, N skipped`. One process that trains alone is the
 oracle of synchronous training: weights_sha256 must be the same.
 """
-import argparse
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
-TESTS = []
+import harness
+from harness import check, test
 
 
-def test(fn):
-    TESTS.append(fn)
-    return fn
-
-
-class Failed(Exception):
-    pass
-
-
-def check(condition, text):
-    if not condition:
-        raise Failed(text)
-
-
-class Bench:
-    def __init__(self, program):
-        self.program, self.dir = program, tempfile.mkdtemp()
-
+class Bench(harness.Bench):
     def train(self, *more, steps=20, model="mlp", data="fashion-mnist", batch=30, optimizer="adam"):
         return ["train", "--model", model, "--data", data, "--batch", str(batch), "--optimizer",
                 optimizer, "--steps", str(steps), "--quiet", "--no-test", "--json", *more]
@@ -139,29 +119,5 @@ def a_strategy_without_servers_says_how_to_get_some(b):
     check("--ps 1" in err, err)
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("program")
-    p.add_argument("pattern", nargs="?", default="")
-    args = p.parse_args()
-    passed = failed = 0
-    for fn in TESTS:
-        if args.pattern not in fn.__name__:
-            continue
-        b = Bench(args.program)
-        begin = time.monotonic()
-        try:
-            fn(b)
-            passed += 1
-            print("ok %d - %s %.1f s" % (passed + failed, fn.__name__, time.monotonic() - begin))
-        except (Failed, subprocess.TimeoutExpired) as e:
-            failed += 1
-            print("not ok %d - %s\n# %s" % (passed + failed, fn.__name__, e))
-        sys.stdout.flush()
-        shutil.rmtree(b.dir)
-    print("%d passed, %d failed, 0 skipped" % (passed, failed))
-    return failed != 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    harness.main(Bench)

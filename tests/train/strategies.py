@@ -6,46 +6,21 @@ Usage: strategies.py PROGRAM [PATTERN]
 
 Prints TAP lines and, last, `N passed, N failed, N skipped`. Training alone is the oracle.
 """
-import argparse
 import glob
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
-TESTS = []
+import harness
+from harness import check, test
 
 
-def test(fn):
-    TESTS.append(fn)
-    return fn
-
-
-class Failed(Exception):
-    pass
-
-
-def check(condition, text):
-    if not condition:
-        raise Failed(text)
-
-
-class Bench:
-    """A program and a folder to work in."""
-
-    def __init__(self, program):
-        self.program = program
-        self.dir = tempfile.mkdtemp()
-        self.running = []
-
-    def out(self, name):
-        return os.path.join(self.dir, name)
-
+class Bench(harness.Bench):
     def train(self, *more, model="mlp", data="fashion-mnist", steps=40, batch=32, seed=3,
               optimizer="momentum", strategy=None):
         return ["train", "--model", model, "--data", data, "--batch", str(batch), "--steps",
@@ -67,23 +42,17 @@ class Bench:
         check(len(line) == 1, "%d workers told the result: %s" % (len(line), r.stdout))
         return json.loads(line[0][line[0].index("{"):])["weights_sha256"]
 
-    def start(self, commands):
+    def start(self, commands, environment={}):
         """Workers without a launcher, each with a command line of its own."""
         base = random.randrange(20000, 60000)
         cluster = {"worker": ["localhost:%d" % (base + i) for i in range(len(commands))]}
         for i, command in enumerate(commands):
             task = {"cluster": cluster, "task": {"type": "worker", "index": i}}
             self.running.append(subprocess.Popen(
-                [self.program, *command], env={**os.environ, "TF_CONFIG": json.dumps(task)},
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                [self.program, *command],
+                env={**os.environ, **environment, "TF_CONFIG": json.dumps(task)}, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True))
         return self.running[-len(commands):]
-
-    def close(self):
-        for p in self.running:
-            if p.poll() is None:
-                p.kill()
-            p.communicate()
-        shutil.rmtree(self.dir, ignore_errors=True)
 
 
 def await_checkpoint(out):
@@ -148,6 +117,23 @@ def training_goes_on_with_other_workers_and_the_same_weights(b):
             30, "reduce_to_one", 2), (35, None, 4):
         b.sha("--out", out, "--resume", steps=steps, strategy=strategy, workers=workers)
     check(b.sha("--out", out, "--resume", steps=40) == want, "other weights after going on")
+
+
+@test
+def a_slow_worker_gets_fewer_shards_and_the_weights_are_the_same(b):
+    kind = dict(model="fashion-cnn", steps=120, batch=64)
+    want = b.sha(**kind)
+    workers = b.start([b.train(**kind)] * 2, {"MESHFLOW_LOG": "info"})
+    while all(w.poll() is None for w in workers):  # the second one sleeps two thirds of the time
+        workers[1].send_signal(signal.SIGSTOP)
+        time.sleep(0.02)
+        workers[1].send_signal(signal.SIGCONT)
+        time.sleep(0.01)
+    ends = [w.communicate(timeout=60) for w in workers]
+    check([w.returncode for w in workers] == [0, 0], str(ends))
+    check(json.loads(ends[0][0].splitlines()[-1])["weights_sha256"] == want, "other weights")
+    shares = re.findall(r"workers take (\d) at [^,]*, (\d) at", ends[0][1])
+    check(shares and int(shares[-1][0]) > int(shares[-1][1]), ends[0][1])
 
 
 @test
@@ -245,29 +231,5 @@ def strategies_of_one_process_say_so_when_there_are_several(b):
     check("is for one process" in r.stdout + r.stderr, r.stdout + r.stderr)
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("program")
-    p.add_argument("pattern", nargs="?", default="")
-    args = p.parse_args()
-    passed = failed = 0
-    for fn in TESTS:
-        if args.pattern not in fn.__name__:
-            continue
-        b = Bench(os.path.abspath(args.program))
-        try:
-            fn(b)
-            passed += 1
-            print("ok %d - %s" % (passed + failed, fn.__name__), flush=True)
-        except (Failed, subprocess.TimeoutExpired) as e:
-            failed += 1
-            print("not ok %d - %s" % (passed + failed, fn.__name__))
-            print("#   " + str(e).replace("\n", "\n#   "), flush=True)
-        finally:
-            b.close()
-    print("%d passed, %d failed, 0 skipped" % (passed, failed))
-    return failed != 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    harness.main(Bench)

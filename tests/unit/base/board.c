@@ -60,7 +60,8 @@ MF_TEST(board_shows_what_a_task_does_and_goes_with_it)
 
     begin();
     T_OK(mf_board_open("a.job", "worker 1", 3));
-    mf_board_begin(7, 100, 4, 4);
+    mf_board_begin(7, 100);
+    mf_board_shards(4, 4);
     mf_board_step(8, 2, 64, 0.5);
     mf_board_threads(3, 1);
     wait = mf_board_wait_begin("worker 2", "127.0.0.1:4001", "the gradients", 8);

@@ -325,3 +325,31 @@ MF_TEST(data_parts_of_batches_make_up_the_batch)
     }
     mf_dataset_unref(set);
 }
+
+MF_TEST(data_parts_of_batches_may_change_between_batches)
+{
+    const mf_iterator_options o = { .batch = 12, .seed = 2, .shards = 6, .n_shards = 2 };
+    mf_dataset *set = numbers(SAMPLES);
+    const mf_batch *b, *whole;
+    mf_iterator *one, *part;
+
+    T_OK(mf_iterator_new(set, &(mf_iterator_options){ .batch = 12, .seed = 2 }, &one));
+    T_OK(mf_iterator_new(set, &o, &part));
+    for (int64_t i = 0; i < 20; i++) {
+        const int64_t first = i % 4, n = i % 3;
+
+        T_OK(mf_iterator_share(part, first, n));
+        T_OK(mf_iterator_next(one, &whole));
+        T_OK(mf_iterator_next(part, &b));
+        T_EQ(b->whole, whole->n);
+        T_EQ(mf_tensor_dim(b->columns[0], 0), b->n);
+        T_TRUE(b->n == 0 ||
+               memcmp(b->ids, whole->ids + b->place, (size_t)b->n * sizeof *b->ids) == 0);
+        if (whole->n == 12)
+            T_TRUE(b->place == 2 * first && b->n == 2 * n);
+    }
+    T_FAILS(MF_INVALID_ARGUMENT, "no 3 shards from 4", mf_iterator_share(part, 4, 3));
+    mf_iterator_free(part);
+    mf_iterator_free(one);
+    mf_dataset_unref(set);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* balance.h - which shards the workers of a synchronous job take, as their speeds show. */
+#ifndef MF_JOB_BALANCE_H
+#define MF_JOB_BALANCE_H
+
+#include "train/team.h"
+
+typedef struct mf_balance {
+    int64_t grain; /* shards that must stay together */
+    int64_t *first; /* by rank: its first shard; and one behind the last rank */
+    double *speed; /* by rank, as seen last: shards by second */
+    bool moves; /* speeds are looked at while training goes on */
+    /* of this worker, since the last look */
+    int64_t steps, ns;
+    int64_t pause; /* steps between two looks */
+} mf_balance;
+
+/* Shards are dealt out by the workers' threads. moves: and later by their speeds. Collective, all
+ * workers of the team at once. Owns: mf_balance_deinit(), also after a failure. */
+MF_MUST mf_status mf_balance_init(mf_balance *b, mf_team *team, int64_t shards, int64_t grain,
+                                  int threads, bool moves);
+void mf_balance_deinit(mf_balance *b);
+
+/* A step was done, and this worker took so long to compute its part of it. *changed: from the next
+ * step on it has other shards, as the team says. Collective in some steps, the same for all. */
+MF_MUST mf_status mf_balance_step(mf_balance *b, mf_team *team, int64_t step, int64_t ns,
+                                  bool *changed);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sums_rows.c - rows of tables that were touched, of all workers one after the other. */
+#include "base/mem.h"
+#include "parallel/sums_private.h"
+
+#include <string.h>
+
+mf_status mf_sums_pack_rows(const mf_sums *x, mf_sums_bucket *k, const mf_tensor *const *values)
+{
+    const mf_exchange_bucket *b = k->about;
+    int64_t bytes = 0;
+    char *to;
+
+    if (!k->rows)
+        k->rows = mf_calloc(b->n_items, sizeof *k->rows);
+    if (!k->rows)
+        return MF_NOMEM("an exchange");
+    for (int i = 0; i < b->n_items; i++) {
+        k->rows[i] = b->n_parts > 0 ? values[i]->shape.dims[0] : 0;
+        bytes += b->n_parts > 0 ? (int64_t)mf_tensor_bytes(values[i]) : 0;
+    }
+    k->count = bytes;
+    MF_TRY(mf_room_for(&k->packed, MF_DTYPE_U8, bytes > 0 ? bytes : 1));
+    to = k->packed.data;
+    for (int i = 0; i < b->n_items && b->n_parts > 0; i++) {
+        memcpy(to, values[i]->data, mf_tensor_bytes(values[i]));
+        mf_sums_weigh(x, b, i, to, values[i]->count);
+        to += mf_tensor_bytes(values[i]);
+    }
+    return MF_OK;
+}
+
+/* rows: of all ranks, item by item. */
+static mf_status gather_rows(mf_sums *x, mf_sums_bucket *k, int64_t *rows, int64_t *sizes)
+{
+    const mf_exchange_bucket *b = k->about;
+    mf_group *g = x->o.group;
+    const mf_collective c = mf_sums_call(x, k, "the gradients of rows");
+    int64_t total = 0;
+
+    for (int r = 0; r < g->size; r++)
+        sizes[r] = b->n_items * (int64_t)sizeof *rows;
+    MF_TRY(mf_all_gather(g, &(mf_gather){ c, k->rows, sizes, rows }));
+    MF_TRY(mf_group_sizes(g, &c, k->count, sizes));
+    for (int r = 0; r < g->size; r++)
+        total += sizes[r];
+    mf_tensor_clear(&k->result);
+    MF_TRY(mf_tensor_alloc(&k->result, MF_DTYPE_U8, &MF_SHAPE(total > 0 ? total : 1)));
+    return mf_all_gather(g, &(mf_gather){ c, k->packed.data, sizes, k->result.data });
+}
+
+static size_t row_bytes(const mf_exchange_bucket *b, int i)
+{
+    return (size_t)mf_shape_span(&b->shapes[i], 1, b->shapes[i].rank) *
+           mf_dtype_cell((mf_dtype)b->types[i]);
+}
+
+/* From rank by rank, as they have come, to item by item. */
+static mf_status sort_rows(const mf_sums *x, mf_sums_bucket *k, const int64_t *rows,
+                           const int64_t *sizes)
+{
+    const mf_exchange_bucket *b = k->about;
+    mf_tensor sorted = { 0 };
+    char *to;
+
+    MF_TRY(mf_tensor_alloc(&sorted, MF_DTYPE_U8, &MF_SHAPE(k->result.count)));
+    to = sorted.data;
+    for (int i = 0; i < b->n_items; i++) {
+        const char *from = k->result.data;
+
+        k->rows[i] = 0;
+        for (int r = 0; r < x->o.group->size; from += sizes[r++]) {
+            const int64_t *of_rank = rows + (size_t)r * (size_t)b->n_items;
+            const size_t bytes = (size_t)of_rank[i] * row_bytes(b, i);
+            const char *at = from;
+
+            for (int j = 0; j < i; j++)
+                at += (size_t)of_rank[j] * row_bytes(b, j);
+            memcpy(to, at, bytes);
+            to += bytes;
+            k->rows[i] += of_rank[i];
+        }
+    }
+    mf_tensor_clear(&k->result);
+    k->result = sorted;
+    return MF_OK;
+}
+
+mf_status mf_sums_concat(mf_sums *x, mf_sums_bucket *k)
+{
+    const int n = x->o.group->size;
+    int64_t *rows = mf_calloc((int64_t)n * k->about->n_items, sizeof *rows);
+    int64_t *sizes = mf_calloc(n, sizeof *sizes);
+    mf_status st = rows && sizes ? gather_rows(x, k, rows, sizes) : MF_NOMEM("an exchange");
+
+    if (st == MF_OK)
+        st = sort_rows(x, k, rows, sizes);
+    mf_free(rows);
+    mf_free(sizes);
+    pthread_mutex_lock(&x->lock);
+    x->rows += k->count;
+    pthread_mutex_unlock(&x->lock);
+    return st;
+}
