@@ -48,6 +48,7 @@ static void fuzz_greeting(const uint8_t *data, size_t size)
         mf_free(peers[i].address);
         mf_free(peers[i].host);
     }
+    mf_free(net.job);
     mf_free(text);
 }
 

@@ -37,7 +37,7 @@ static void fuzz_push(char *data, size_t size)
                  .store = { .graph = { .gradients = gradients, .n_gradients = 2 } },
                  .dense = DENSE,
                  .lanes = &lane };
-    request r = { .frame = { .size = size }, .data = data };
+    mf_mail r = { .frame = { .size = size }, .data = data };
     push p;
     volatile double sum;
 

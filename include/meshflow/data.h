@@ -128,6 +128,9 @@ MF_API MF_MUST mf_status mf_iterator_next(mf_iterator *it, const mf_batch **batc
  * have come. */
 MF_API void mf_iterator_position(const mf_iterator *it, int64_t *epoch, int64_t *first);
 MF_API MF_MUST mf_status mf_iterator_seek(mf_iterator *it, int64_t epoch, int64_t first);
+/* From now on so many threads make batches, which stay the same. The last batch is given back. On
+ * failure the iterator can only be freed. */
+MF_API MF_MUST mf_status mf_iterator_set_threads(mf_iterator *it, int threads);
 /* From the next batch on, take these shards of each. */
 MF_API MF_MUST mf_status mf_iterator_share(mf_iterator *it, int64_t first_shard, int64_t n_shards);
 

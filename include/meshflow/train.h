@@ -131,6 +131,7 @@ typedef struct mf_fit_options {
     int64_t epochs; /* 0: 1 */
     int64_t steps; /* in all, counted from the beginning of training; wins over epochs. 0: none */
     int64_t batch; /* 0: 32 */
+    int input_threads; /* that make batches; 0: one, and more while steps wait for batches */
     bool in_order; /* no shuffling */
     const mf_hook *hooks;
     int n_hooks;

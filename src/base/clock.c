@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 
-#include <stdio.h>
-#include <string.h>
+#include "base/process.h"
+
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { STARTTIME = 22 }; /* the field of /proc/self/stat, in ticks since the machine began */
 
 static int64_t clock_read(clockid_t id)
 {
@@ -29,19 +27,11 @@ int64_t mf_clock_wall_ns(void)
 
 int64_t mf_clock_since_start_ns(void)
 {
-    char text[1024] = "";
-    FILE *f = fopen("/proc/self/stat", "re");
-    const size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
-    const char *p = strrchr(text, ')'); /* the program's name before it may hold anything */
-    long long ticks = 0;
+    mf_process self;
 
-    if (f)
-        (void)fclose(f);
-    for (int field = 2; n > 0 && p && field < STARTTIME; field++)
-        p = strchr(p + 1, ' ');
-    if (!p || sscanf(p, "%lld", &ticks) != 1)
+    if (!mf_process_look(getpid(), &self))
         return 0;
-    return clock_read(CLOCK_BOOTTIME) - ticks * (1000000000 / sysconf(_SC_CLK_TCK));
+    return clock_read(CLOCK_BOOTTIME) - self.start * (1000000000 / sysconf(_SC_CLK_TCK));
 }
 
 uint64_t mf_random_seed(void)

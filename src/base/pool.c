@@ -28,6 +28,12 @@ typedef struct parallel_job {
     struct parallel_job *older; /* guarded by lock */
 } parallel_job;
 
+typedef struct pool_worker {
+    struct mf_pool *pool;
+    pthread_t id;
+    bool leaves; /* guarded by lock */
+} pool_worker;
+
 struct mf_pool {
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -36,8 +42,9 @@ struct mf_pool {
     atomic_uint signal;
     int sleepers; /* guarded by lock */
     bool stopping;
-    int threads, started;
-    pthread_t ids[];
+    atomic_int threads;
+    pool_worker **workers; /* the owner's */
+    int64_t started, cap;
 };
 
 static inline void pause_briefly(void)
@@ -80,7 +87,7 @@ static mf_task *take_task(mf_pool *pool)
 }
 
 /* Called and returns with the lock held. */
-static void wait_for_work(mf_pool *pool)
+static void wait_for_work(mf_pool *pool, const pool_worker *w)
 {
     const unsigned seen = atomic_load(&pool->signal);
     int64_t rounds = MF_PARAM(pool_spin_rounds);
@@ -89,7 +96,7 @@ static void wait_for_work(mf_pool *pool)
     while (rounds-- > 0 && atomic_load_explicit(&pool->signal, memory_order_acquire) == seen)
         pause_briefly();
     pthread_mutex_lock(&pool->lock);
-    if (atomic_load(&pool->signal) == seen && !pool->stopping) {
+    if (atomic_load(&pool->signal) == seen && !pool->stopping && !w->leaves) {
         pool->sleepers++;
         pthread_cond_wait(&pool->wake, &pool->lock);
         pool->sleepers--;
@@ -98,10 +105,11 @@ static void wait_for_work(mf_pool *pool)
 
 static void *worker_main(void *arg)
 {
-    mf_pool *pool = arg;
+    const pool_worker *w = arg;
+    mf_pool *pool = w->pool;
 
     pthread_mutex_lock(&pool->lock);
-    for (;;) {
+    while (!w->leaves) {
         parallel_job *job = find_job(pool);
         mf_task *task;
 
@@ -118,39 +126,80 @@ static void *worker_main(void *arg)
         } else if (pool->stopping) {
             break;
         } else {
-            wait_for_work(pool);
+            wait_for_work(pool, w);
         }
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
 }
 
-mf_status mf_pool_new(int threads, mf_pool **out)
+static mf_status start_worker(mf_pool *pool)
+{
+    pool_worker *w = mf_calloc(1, sizeof *w);
+
+    if (!w || mf_grow(&pool->workers, &pool->cap, pool->started + 1, sizeof *pool->workers)) {
+        mf_free(w);
+        return MF_NOMEM("a thread pool");
+    }
+    w->pool = pool;
+    if (pthread_create(&w->id, NULL, worker_main, w) != 0) {
+        mf_free(w);
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start thread %lld of the pool",
+                       (long long)pool->started + 1);
+    }
+    pool->workers[pool->started++] = w;
+    return MF_OK;
+}
+
+/* The last ones leave, until `left` are left; with stopping set they finish queued tasks first. */
+static void end_workers(mf_pool *pool, int64_t left)
+{
+    pthread_mutex_lock(&pool->lock);
+    for (int64_t i = left; i < pool->started; i++)
+        pool->workers[i]->leaves = !pool->stopping;
+    atomic_fetch_add(&pool->signal, 1);
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+    while (pool->started > left) {
+        pool_worker *w = pool->workers[--pool->started];
+
+        pthread_join(w->id, NULL);
+        mf_free(w);
+    }
+}
+
+mf_status mf_pool_resize(mf_pool *pool, int threads)
 {
     const int wanted = threads > 0 ? threads : mf_default_threads(NULL);
-    const int started = wanted > 1 ? wanted - 1 : 1;
+    const int64_t started = wanted > 1 ? wanted - 1 : 1;
+    mf_status st = MF_OK;
+
+    if (pool->started > started)
+        end_workers(pool, started);
+    while (st == MF_OK && pool->started < started)
+        st = start_worker(pool);
+    atomic_store(&pool->threads, st == MF_OK ? wanted : (int)pool->started + 1);
+    return st;
+}
+
+mf_status mf_pool_new(int threads, mf_pool **out)
+{
     mf_pool *pool;
+    mf_status st;
 
     *out = NULL;
     mf_params_load();
-    pool = mf_calloc(1, sizeof *pool + (size_t)started * sizeof(pthread_t));
+    pool = mf_calloc(1, sizeof *pool);
     if (!pool)
         return MF_NOMEM("a thread pool");
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
-    pool->threads = wanted;
-    for (int i = 0; i < started; i++) {
-        const int err = pthread_create(&pool->ids[i], NULL, worker_main, pool);
-
-        if (err != 0) {
-            mf_pool_free(pool);
-            return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start thread %d of %d of the pool", i + 1,
-                           started);
-        }
-        pool->started++;
-    }
-    *out = pool;
-    return MF_OK;
+    st = mf_pool_resize(pool, threads);
+    if (st != MF_OK)
+        mf_pool_free(pool);
+    else
+        *out = pool;
+    return st;
 }
 
 void mf_pool_free(mf_pool *pool)
@@ -159,11 +208,9 @@ void mf_pool_free(mf_pool *pool)
         return;
     pthread_mutex_lock(&pool->lock);
     pool->stopping = true;
-    atomic_fetch_add(&pool->signal, 1);
-    pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
-    for (int i = 0; i < pool->started; i++)
-        pthread_join(pool->ids[i], NULL);
+    end_workers(pool, 0);
+    mf_free(pool->workers);
     pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->lock);
     mf_free(pool);
@@ -171,7 +218,7 @@ void mf_pool_free(mf_pool *pool)
 
 int mf_pool_threads(const mf_pool *pool)
 {
-    return pool ? pool->threads : 1;
+    return pool ? atomic_load(&pool->threads) : 1;
 }
 
 void mf_pool_submit(mf_pool *pool, mf_task *task)
@@ -225,7 +272,7 @@ void mf_pool_parallel(mf_pool *pool, int64_t pieces, void (*fn)(void *ctx, int64
 {
     parallel_job job = { .fn = fn, .ctx = ctx, .pieces = pieces };
 
-    if (!pool || pool->threads == 1 || pieces <= 1) {
+    if (!pool || mf_pool_threads(pool) == 1 || pieces <= 1) {
         for (int64_t i = 0; i < pieces; i++)
             fn(ctx, i);
         return;

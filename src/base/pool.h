@@ -24,6 +24,9 @@ MF_MUST mf_status mf_pool_new(int threads, mf_pool **out);
 /* Finishes queued tasks first. Thread: not one of the pool's own. */
 void mf_pool_free(mf_pool *pool);
 int mf_pool_threads(const mf_pool *pool);
+/* As if it had been made with so many. Loops and tasks that are under way go on. On failure it has
+ * as many as could be started. Thread: one at a time, and not one of the pool's own. */
+MF_MUST mf_status mf_pool_resize(mf_pool *pool, int threads);
 
 void mf_pool_submit(mf_pool *pool, mf_task *task);
 

@@ -5,12 +5,14 @@
 #include "cli/cluster_options.h"
 #include "cli/job.h"
 #include "cli/progress.h"
+#include "cli/shares.h"
 #include "graph/op.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 /* What is measured of a training. */
 typedef struct measured {
@@ -88,7 +90,7 @@ static mf_status read_compile(mf_job *job, mf_args *args)
 
 static mf_status read_fit(mf_args *args, mf_fit_options *f)
 {
-    int64_t keep = 0;
+    int64_t keep = 0, input = 0;
 
     f->batch = 32;
     MF_TRY(mf_args_int(args, "epochs", 1, INT64_MAX, &f->epochs));
@@ -98,6 +100,8 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     MF_TRY(mf_args_int(args, "summary-steps", 1, INT64_MAX, &f->summary_steps));
     MF_TRY(mf_args_int(args, "keep", 1, 1000000, &keep));
     f->keep = (int)keep;
+    MF_TRY(mf_args_int(args, "input-threads", 1, 256, &input));
+    f->input_threads = (int)input;
     f->out = mf_args_value(args, "out");
     f->trace = mf_args_value(args, "trace");
     f->resume = mf_args_has(args, "resume");
@@ -171,6 +175,7 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
     char sha[65];
     mf_buf out = { 0 };
     const double time = seconds(m->last_ns - m->begin_ns);
+    int64_t used[MF_USES];
 
     MF_TRY(mf_trainer_sha256(m->job->trainer, sha));
     (void)getrusage(RUSAGE_SELF, &usage);
@@ -184,6 +189,10 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
     else
         mf_buf_str(&out, "null");
     print_traffic(m->job->strategy, &out);
+    if (mf_board_used(used)) {
+        mf_buf_str(&out, ",\"utilisation\":");
+        mf_shares_json(used, &out);
+    }
     for (int i = 1; i < n_test; i++)
         mf_buf_printf(&out, ",\"%s\":%.9g", test[i].name, test[i].value);
     if (n_test > 0)
@@ -203,10 +212,11 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
 /* What may differ from worker to worker. */
 static bool may_differ(const char *option)
 {
-    static const char *const names[] = { "threads",  "out",       "keep",          "trace",
-                                         "quiet",    "json",      "strategy",      "no-test",
-                                         "resume",   "timeout",   "summary-steps", "tls-dir",
-                                         "job-name", "task-index" };
+    static const char *const names[] = { "threads",      "out",        "keep",          "trace",
+                                         "quiet",        "json",       "strategy",      "no-test",
+                                         "resume",       "timeout",    "summary-steps", "tls-dir",
+                                         "job-name",     "task-index", "name",          "priority",
+                                         "input-threads" };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)
@@ -236,16 +246,19 @@ static mf_status write_identity(const mf_job *job, mf_args *args, mf_buf *out)
 static mf_status open_strategy(mf_job *job, mf_args *args)
 {
     mf_strategy_options o;
-    mf_buf identity = { 0 };
+    mf_buf identity = { 0 }, name = { 0 };
     mf_status st;
 
     MF_TRY(mf_connect_options_read(args, &o));
     st = write_identity(job, args, &identity);
     o.identity = identity.data;
     o.codec = mf_args_value(args, "codec");
+    mf_job_name(job, args, &name);
+    o.job = name.data;
     if (st == MF_OK)
         st = mf_strategy_open(mf_args_value(args, "strategy"), &o, &job->strategy);
     mf_buf_deinit(&identity);
+    mf_buf_deinit(&name);
     job->compile.strategy = job->strategy;
     return st;
 }
@@ -296,9 +309,14 @@ static mf_status train(mf_job *job, mf_args *args)
 
 static mf_status train_run(mf_args *args)
 {
+    int64_t priority = 0;
     mf_job job;
-    mf_status st = mf_job_open(&job, args, true);
+    mf_status st;
 
+    MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &priority));
+    if (priority > 0) /* before there are threads, which inherit it */
+        MF_TRY(mf_priority_set(getpid(), (int)priority));
+    st = mf_job_open(&job, args, true);
     if (st == MF_OK)
         st = train(&job, args);
     mf_job_deinit(&job);
@@ -336,6 +354,12 @@ static const mf_option options[] = {
       0, false },
     MF_CONNECT_OPTIONS,
     { "ps", "N", "of an engine's processes, so many are parameter servers: the last ones", 0,
+      false },
+    { "input-threads", "N", "that make batches; one, and more where steps wait for them", 0,
+      false },
+    { "name", "JOB", "what `meshflow jobs` and `meshflow status` call it; MODEL-PID unless told", 0,
+      false },
+    { "priority", "P", "1 to 10: its share of cores that others want, too; 10 unless told", 0,
       false },
     { "no-test", NULL, "leave out the test at the end", 0, false },
     { "quiet", NULL, "say nothing on the way", 'q', false },

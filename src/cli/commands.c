@@ -25,6 +25,9 @@
     X(graph_check) \
     X(graph_optimize) \
     X(launch) \
+    X(jobs) \
+    X(status) \
+    X(set) \
     X(env) \
     X(topo) \
     X(cert) \

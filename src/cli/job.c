@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 mf_status mf_args_double(mf_args *args, const char *option, double *out)
 {
@@ -49,6 +51,20 @@ static mf_status open_data(mf_job *job, mf_args *args, bool with_training)
     if (test)
         return open_part(args, test, NULL, &job->test);
     return open_part(args, data, "test", &job->test);
+}
+
+/* ---- its name ---- */
+
+void mf_job_name(const mf_job *job, const mf_args *args, mf_buf *out)
+{
+    const char *name = mf_args_value(args, "name"), *launcher = getenv("MESHFLOW_LAUNCHER");
+    const size_t word = strcspn(job->model_text, " ");
+
+    if (name)
+        mf_buf_str(out, name);
+    else
+        mf_buf_printf(out, "%.*s-%lld", word < 40 ? (int)word : 40, job->model_text,
+                      launcher ? strtoll(launcher, NULL, 10) : (long long)getpid());
 }
 
 /* ---- numbers ---- */

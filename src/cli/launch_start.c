@@ -85,8 +85,8 @@ static void put_tf_config(const mf_launch *l, const mf_launched *t, mf_buf *out)
 /* Ours, or what would win over it. */
 static bool is_replaced(const mf_launch *l, const char *variable)
 {
-    static const char *const ours[] = { "TF_CONFIG=", "MESHFLOW_RENDEZVOUS=",
-                                        "MESHFLOW_RESTARTS=" };
+    static const char *const ours[] = { "TF_CONFIG=", "MESHFLOW_RENDEZVOUS=", "MESHFLOW_RESTARTS=",
+                                        "MESHFLOW_LAUNCHER=" };
 
     for (int i = 0; i < MF_COUNT(ours); i++) {
         if (strncmp(variable, ours[i], strlen(ours[i])) == 0)
@@ -97,7 +97,7 @@ static bool is_replaced(const mf_launch *l, const char *variable)
 
 typedef struct surroundings {
     mf_buf config;
-    char threads[64], restarts[64];
+    char threads[64], restarts[64], launcher[64];
     char **list;
 } surroundings;
 
@@ -107,7 +107,7 @@ static mf_status make_environment(const mf_launch *l, const mf_launched *t, surr
 
     while (environ[have])
         have++;
-    s->list = mf_calloc(have + 4, sizeof *s->list);
+    s->list = mf_calloc(have + 5, sizeof *s->list);
     put_tf_config(l, t, &s->config);
     if (!s->list || s->config.failed)
         return MF_NOMEM("an environment");
@@ -117,8 +117,10 @@ static mf_status make_environment(const mf_launch *l, const mf_launched *t, surr
     }
     (void)snprintf(s->threads, sizeof s->threads, "MESHFLOW_THREADS=%d", l->threads);
     (void)snprintf(s->restarts, sizeof s->restarts, "MESHFLOW_RESTARTS=%d", t->restarts);
+    (void)snprintf(s->launcher, sizeof s->launcher, "MESHFLOW_LAUNCHER=%d", (int)getpid());
     s->list[n++] = s->config.data;
     s->list[n++] = s->restarts;
+    s->list[n++] = s->launcher;
     if (l->threads > 0)
         s->list[n++] = s->threads;
     return MF_OK;

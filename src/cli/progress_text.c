@@ -2,6 +2,7 @@
 /* progress_text.c - progress in words: the bar, the lines, the table at the end. */
 #include "base/mem.h"
 #include "cli/progress.h"
+#include "cli/shares.h"
 #include "cli/text.h"
 #include "train/checkpoint.h"
 
@@ -204,6 +205,18 @@ static void put_traffic(const mf_job *job, mf_buf *out)
                       mf_cli_count(t.bytes, sent), mf_cli_count(t.plain_bytes, plain));
 }
 
+/* Where the time of this task went. */
+static void put_shares(mf_buf *out)
+{
+    int64_t used[MF_USES];
+
+    if (!mf_board_used(used))
+        return;
+    mf_buf_printf(out, "%-12s", "its use");
+    mf_shares_text(used, out);
+    mf_buf_str(out, "\n");
+}
+
 void mf_progress_table(const mf_progress *p, const mf_result *test, int n_test, mf_buf *out)
 {
     const mf_job *job = p->job;
@@ -228,5 +241,6 @@ void mf_progress_table(const mf_progress *p, const mf_result *test, int n_test, 
     put_last(p, MF_CURVE_VALIDATION, out);
     put_results("test", test, n_test, out);
     put_traffic(job, out);
+    put_shares(out);
     put_files(p, out);
 }

@@ -11,6 +11,7 @@
 #ifndef MF_COMM_GROUP_H
 #define MF_COMM_GROUP_H
 
+#include "base/board.h"
 #include "comm/tree.h"
 
 #include <stdbool.h>
@@ -91,13 +92,17 @@ struct mf_group {
     int64_t bytes; /* given to others so far */
 };
 
-/* The beginning and the end of every collective. */
+/* The beginning and the end of every collective. The end is called only where the beginning was
+ * good. */
 static inline mf_status mf_group_well(const mf_group *g)
 {
-    return g->well ? g->well(g->ctx) : MF_OK;
+    MF_TRY(g->well ? g->well(g->ctx) : MF_OK);
+    mf_board_talking(+1);
+    return MF_OK;
 }
 static inline mf_status mf_group_done(mf_group *g, mf_status st)
 {
+    mf_board_talking(-1);
     if (st != MF_OK && g->give_up)
         g->give_up(g->ctx, st);
     return st;

@@ -2,16 +2,14 @@
 /* net.c - messages find those who wait for them, and those who wait learn of trouble. */
 #include "comm/net.h"
 
+#include "base/board.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/param.h"
 #include "comm/net_private.h"
 
 #include <string.h>
-
-MF_PARAM_INT(comm_say_waiting_ms, 3000, "waiting for another task for so long is said");
 
 enum { UNCLAIMED_MAX = 1 << 30 }; /* bytes of a peer that nobody has asked for */
 
@@ -137,7 +135,7 @@ static bool take_word(mf_net *n, int peer, const message *m)
 static bool is_word(const mf_frame *f)
 {
     return f->kind == MF_MESSAGE_ABORT || f->kind == MF_MESSAGE_BYE || f->kind == MF_MESSAGE_ASK ||
-           f->kind == MF_MESSAGE_ANSWER;
+           f->kind == MF_MESSAGE_ANSWER || f->kind == MF_MESSAGE_STATE;
 }
 
 /* True: the message is dealt with. */
@@ -147,6 +145,8 @@ static bool take_control(mf_net *n, int peer, message *m)
     void *ctx = NULL;
     bool news;
 
+    if (m->frame.kind == MF_MESSAGE_STATE && n->self == 0)
+        mf_board_keep(m->data, m->frame.size);
     pthread_mutex_lock(&n->lock);
     news = take_word(n, peer, m);
     if (m->frame.kind == MF_MESSAGE_REQUEST) {
@@ -186,6 +186,11 @@ static void end(mf_inbox *in, int peer, const mf_frame *f)
     message *m = p->coming;
 
     (void)f;
+    if (peer == 0) {
+        pthread_mutex_lock(&n->lock);
+        n->unheard = 0;
+        pthread_mutex_unlock(&n->lock);
+    }
     if (m && take_control(n, peer, m)) {
         pthread_mutex_lock(&n->lock);
         p->unclaimed -= (int64_t)m->frame.size;
@@ -288,6 +293,9 @@ mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, in
     pthread_mutex_lock(&n->lock);
     n->peers[to].sent += (int64_t)f->size;
     pthread_mutex_unlock(&n->lock);
+    mf_board_sent(n->peers[to].name, (int64_t)f->size);
+    if (!is_word(f))
+        mf_net_tell(n);
     return MF_OK;
 }
 
@@ -308,19 +316,10 @@ static message *find_message(mf_peer *p, const mf_frame *f)
     return NULL;
 }
 
-static void say_waiting(mf_net *n, const mf_waiter *w, int from)
-{
-    MF_WARN("%s waits for %s%s%s: %s of step %lld, since %.1f s", n->peers[n->self].name,
-            n->peers[from].name, n->peers[from].address ? " at " : "",
-            n->peers[from].address ? n->peers[from].address : "", w->what, (long long)w->frame.step,
-            (double)(mf_clock_ns() - w->since) * 1e-9);
-}
-
 /* With the lock held. MF_OK: look again. */
 static mf_status wait_more(mf_net *n, mf_waiter *w, int64_t deadline_ns)
 {
     const mf_peer *p = &n->peers[w->from];
-    const int64_t now = mf_clock_ns();
 
     if (n->trouble.status != MF_OK)
         return mf_error_restore(&n->trouble);
@@ -332,9 +331,12 @@ static mf_status wait_more(mf_net *n, mf_waiter *w, int64_t deadline_ns)
     if (mf_net_suspect(n, &w->suspicion, deadline_ns))
         return mf_net_blame(n, &w->suspicion, w->from, "send", w->what, w->frame.step, w->since);
     mf_net_answer(n, w->from, -1);
-    if (now - w->since > w->say_at) {
-        w->say_at = 2 * (now - w->since);
-        say_waiting(n, w, w->from);
+    mf_waiting_look(&w->waiting);
+    if (mf_net_is_untold(n)) {
+        pthread_mutex_unlock(&n->lock);
+        mf_net_tell(n);
+        pthread_mutex_lock(&n->lock);
+        return MF_OK;
     }
     if (w->done || w->message) /* the lock was let go */
         return MF_OK;
@@ -368,7 +370,6 @@ void mf_net_post(mf_net *n, mf_waiter *w)
     w->busy = w->done = false;
     w->next = NULL;
     w->since = mf_clock_ns();
-    w->say_at = MF_PARAM(comm_say_waiting_ms) * 1000000;
     w->suspicion = (mf_suspicion){ .task = w->from };
     pthread_mutex_lock(&n->lock);
     w->message = find_message(p, &w->frame);
@@ -384,8 +385,17 @@ static mf_status await(mf_net *n, mf_waiter *w, int64_t deadline_ns)
     mf_status st = MF_OK;
 
     pthread_mutex_lock(&n->lock);
+    if (!w->done && !w->message) {
+        w->waiting = (mf_waiting){ .who = n->peers[n->self].name,
+                                   .whom = n->peers[w->from].name,
+                                   .where = n->peers[w->from].address,
+                                   .what = w->what,
+                                   .step = w->frame.step };
+        mf_waiting_begin(&w->waiting);
+    }
     while (st == MF_OK && !w->done && !w->message)
         st = wait_more(n, w, deadline_ns);
+    mf_waiting_end(&w->waiting);
     unpost(n, w);
     if (w->done || w->message)
         st = MF_OK;
@@ -578,6 +588,7 @@ void mf_net_close(mf_net *n)
     mf_free(n->peers);
     mf_free(n->identity);
     mf_free(n->hello);
+    mf_free(n->job);
     pthread_mutex_destroy(&n->watching);
     pthread_cond_destroy(&n->changed);
     pthread_mutex_destroy(&n->lock);

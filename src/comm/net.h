@@ -24,6 +24,7 @@ typedef enum mf_message {
     MF_MESSAGE_READY, /* to receive a long message of a collective */
     MF_MESSAGE_ASK, /* whom do you wait for? */
     MF_MESSAGE_ANSWER, /* for the task in `step` */
+    MF_MESSAGE_STATE, /* the sender's board (base/board.h) */
 } mf_message;
 
 typedef struct mf_net_task {
@@ -82,6 +83,10 @@ void mf_net_abort(mf_net *net, mf_status why);
 MF_MUST mf_status mf_net_check(mf_net *net);
 /* The same for one task of a star: it is here, and has neither left nor given up. */
 MF_MUST mf_status mf_net_check_task(mf_net *net, int task);
+
+/* Let task 0 know what we do, if it is on another host and has not heard of us for a second.
+ * Sending and waiting do so by themselves; who waits elsewhere may. */
+void mf_net_tell(mf_net *net);
 
 /* Called (from any thread) when somebody goes or gives up, or asks whom we wait for: for those who
  * wait elsewhere. It must not call the net. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* net_open.c - tasks find each other, and check that they fit together. */
+#include "base/board.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/cond.h"
@@ -55,7 +56,7 @@ static mf_status make_hello(mf_net *n, const char *address)
         return MF_NOMEM("a greeting");
     mf_buf_printf(&b, "protocol=%d\ntask=%d\ntasks=%d\nepoch=%u\nname=%s\nhost=%s\npid=%d\n",
                   PROTOCOL, n->self, n->n_tasks, n->epoch, self->name, self->host, (int)getpid());
-    mf_buf_printf(&b, "address=%s\n%s", address, n->identity);
+    mf_buf_printf(&b, "address=%s\njob=%s\n%s", address, mf_board_job(), n->identity);
     st = mf_buf_finish(&b);
     if (st == MF_OK)
         n->hello = mf_strdup(b.data);
@@ -138,6 +139,8 @@ static mf_status remember(mf_net *n, const char *text, int task)
     else
         mf_free(address);
     p->host = host;
+    if (task == 0)
+        n->job = copy_line(text, "job");
     p->pid = int_line(text, "pid");
     p->claimed = true;
     pthread_mutex_unlock(&n->lock);
@@ -200,10 +203,14 @@ const char *mf_net_sentence(const mf_net *n, const char *before, int task)
 
 /* ---- meeting ---- */
 
-static void say(const mf_net *n, int task, int64_t since, const char *why)
+/* What a wait for a task to come is. */
+static mf_waiting arrival(const mf_net *n, int task)
 {
-    MF_WARN("%s waits %.0f s %s%s", n->peers[n->self].name, (double)(mf_clock_ns() - since) * 1e-9,
-            mf_net_sentence(n, "for ", task), why);
+    return (mf_waiting){ .who = n->peers[n->self].name,
+                         .whom = n->peers[task].name,
+                         .where = n->peers[task].address,
+                         .what = "a connection",
+                         .step = -1 };
 }
 
 static mf_status too_late(const mf_net *n, int task, int64_t since, const char *why)
@@ -215,23 +222,25 @@ static mf_status too_late(const mf_net *n, int task, int64_t since, const char *
 static mf_status connect_to(mf_net *n, int task, int64_t deadline_ns)
 {
     const int64_t since = mf_clock_ns();
-    int64_t say_at = since + 3000000000, pause = 1000000;
+    mf_waiting waiting = arrival(n, task);
+    int64_t pause = 1000000;
 
+    mf_waiting_begin(&waiting);
     for (;;) {
         const int64_t now = mf_clock_ns();
         const mf_status st =
             n->transport->kind->connect(n->transport, task, n->peers[task].address, deadline_ns);
 
+        if (st != MF_UNAVAILABLE || now >= deadline_ns)
+            mf_waiting_end(&waiting);
         if (st == MF_OK)
             return MF_OK;
         if (st != MF_UNAVAILABLE)
             return mf_error_wrap(st, mf_net_sentence(n, "cannot join ", task), "");
         if (now >= deadline_ns)
             return too_late(n, task, since, mf_error_message());
-        if (now >= say_at) {
-            say(n, task, since, mf_error_message());
-            say_at = now + 2 * (now - since);
-        }
+        waiting.why = mf_error_message();
+        mf_waiting_look(&waiting);
         (void)nanosleep(&(struct timespec){ 0, pause }, NULL);
         pause = pause < 100000000 ? pause * 3 / 2 : pause;
     }
@@ -241,25 +250,27 @@ static mf_status connect_to(mf_net *n, int task, int64_t deadline_ns)
 static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
 {
     const int64_t since = mf_clock_ns();
-    int64_t say_at = since + 3000000000;
     mf_status st = MF_OK;
 
     pthread_mutex_lock(&n->lock);
     for (int i = from; i < n->n_tasks && st == MF_OK; i++) {
-        while (!n->peers[i].here && mf_net_meets(n, i) && st == MF_OK) {
+        mf_waiting waiting = arrival(n, i);
+        const bool awaited = mf_net_meets(n, i);
+
+        if (!n->peers[i].here && awaited)
+            mf_waiting_begin(&waiting);
+        while (!n->peers[i].here && awaited && st == MF_OK) {
             const int64_t now = mf_clock_ns();
 
             if (n->trouble.status != MF_OK)
                 st = mf_error_restore(&n->trouble);
             else if (now >= deadline_ns)
                 st = too_late(n, i, since, "it has not connected");
-            else if (now >= say_at) {
-                say(n, i, since, "it has not connected yet");
-                say_at = now + 2 * (now - since);
-            }
+            mf_waiting_look(&waiting);
             if (st == MF_OK)
                 (void)mf_cond_wait_until(&n->changed, &n->lock, now + 500000000);
         }
+        mf_waiting_end(&waiting);
     }
     pthread_mutex_unlock(&n->lock);
     return st;
@@ -374,7 +385,11 @@ static mf_status open_all(mf_net *n, const mf_net_options *o)
         return MF_NOMEM("connections");
     n->peers[n->self].here = true;
     MF_TRY(kind->open(&t, &n->transport));
-    return meet(n, known, mf_clock_ns() + timeout);
+    MF_TRY(meet(n, known, mf_clock_ns() + timeout));
+    if (n->job && n->job[0] && mf_board_rename(n->job) != MF_OK)
+        MF_WARN("`meshflow status` shows this task as one of %s: %s", mf_board_job(),
+                mf_error_message());
+    return MF_OK;
 }
 
 mf_status mf_net_open(const mf_net_options *o, mf_net **out)

@@ -4,6 +4,7 @@
 #define MF_COMM_NET_PRIVATE_H
 
 #include "comm/net.h"
+#include "comm/waiting.h"
 
 #include <pthread.h>
 
@@ -18,7 +19,8 @@ typedef struct mf_waiter {
     bool done; /* they are there */
     message *message; /* it came elsewhere */
     const char *what;
-    int64_t since, say_at;
+    int64_t since;
+    mf_waiting waiting;
     mf_suspicion suspicion;
     struct mf_waiter *next;
 } mf_waiter;
@@ -59,9 +61,12 @@ struct mf_net {
     int hub;
     uint32_t epoch;
     char *identity, *hello;
+    char *job; /* as task 0 calls it; NULL: we have not met */
     mf_transport *transport;
     mf_error trouble; /* the first: somebody is gone, or has given up */
     bool aborted, closing;
+    int64_t untold_since; /* mf_net_tell(): when task 0 was told of us last */
+    int unheard; /* how often since it last sent something */
     mf_net_serve_fn *serve;
     void *serve_ctx;
     pthread_mutex_t watching; /* the list, also while they are called; taken last */
@@ -89,6 +94,11 @@ MF_MUST mf_status mf_net_finish(mf_net *n, mf_waiter *w, int64_t deadline_ns);
 void mf_net_unpost(mf_net *n, mf_waiter *w);
 /* Drop what has come for a group and was not asked for. */
 void mf_net_forget(mf_net *n, uint32_t group);
+
+/* ---- net_tell.c ---- */
+
+/* With the lock held: it is time for mf_net_tell(), which wants it free. */
+bool mf_net_is_untold(mf_net *n);
 
 /* ---- net_trouble.c ---- */
 

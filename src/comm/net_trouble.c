@@ -205,5 +205,7 @@ mf_status mf_net_check_wait(mf_net *n, int task, mf_group_wait *w)
     else
         mf_net_answer(n, task, -1);
     pthread_mutex_unlock(&n->lock);
+    if (st == MF_OK)
+        mf_net_tell(n);
     return st;
 }

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/param.h"
+#include "comm/waiting.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -248,11 +249,15 @@ mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective 
     const int64_t nap = MF_PARAM(comm_check_ms) > 0 ? MF_PARAM(comm_check_ms) * 1000000 : 1000000;
     atomic_uint *sleepers = &s->head->words[rank].sleepers;
     mf_group_wait wait = { .call = c, .rank = rank };
+    mf_waiting waiting = {
+        .who = g->names[g->rank], .whom = g->names[rank], .what = c->what, .step = c->step
+    };
     mf_status st = MF_OK;
 
     if (comes_soon(s, word, turn))
         return MF_OK;
     wait.since = mf_clock_ns();
+    mf_waiting_begin(&waiting);
     atomic_fetch_add(sleepers, 1);
     for (;;) {
         const unsigned now = atomic_load(word);
@@ -262,8 +267,10 @@ mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective 
         st = look_around(g, &wait, word, turn);
         if (st != MF_OK)
             break;
+        mf_waiting_look(&waiting);
         futex_wait(word, now, nap);
     }
     atomic_fetch_sub(sleepers, 1);
+    mf_waiting_end(&waiting);
     return st;
 }

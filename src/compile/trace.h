@@ -3,6 +3,7 @@
 #ifndef MF_COMPILE_TRACE_H
 #define MF_COMPILE_TRACE_H
 
+#include "base/buf.h"
 #include "graph/graph.h"
 
 typedef struct mf_trace mf_trace;
@@ -12,7 +13,22 @@ void mf_trace_free(mf_trace *trace);
 int64_t mf_trace_now(void);
 /* The node ran from `start` until now, on this thread. Thread: any. */
 void mf_trace_add(mf_trace *trace, const mf_node *node, int64_t start);
-/* {"traceEvents":[...]} */
+/* The same for one that held no thread: others ran meanwhile. */
+void mf_trace_add_async(mf_trace *trace, const mf_node *node, int64_t start);
+
+/* A process among those of a trace. */
+typedef struct mf_trace_process {
+    int id;
+    const char *name; /* "worker 1 (pid 4711)" */
+    int64_t origin; /* what is time 0 in the file, by this process's clock */
+} mf_trace_process;
+/* When the trace began. */
+int64_t mf_trace_begin(const mf_trace *trace);
+/* Its events, separated by commas: one at least. */
+MF_MUST mf_status mf_trace_put(mf_trace *trace, const mf_trace_process *p, mf_buf *out);
+/* {"traceEvents":[...]}, around events of one or several processes. */
+MF_MUST mf_status mf_trace_write_events(const mf_buf *events, const char *path);
+/* Of this process alone. */
 MF_MUST mf_status mf_trace_write(mf_trace *trace, const char *path);
 
 #endif

@@ -304,11 +304,8 @@ mf_status mf_iterator_new(mf_dataset *set, const mf_iterator_options *options, m
     return MF_OK;
 }
 
-void mf_iterator_free(mf_iterator *it)
+static void free_memory(mf_iterator *it)
 {
-    if (!it)
-        return;
-    stop_threads(it);
     for (int64_t i = 0; it->slots && i < it->n_slots; i++) {
         slot *s = &it->slots[i];
 
@@ -320,6 +317,28 @@ void mf_iterator_free(mf_iterator *it)
     mf_free(it->slots);
     mf_free(it->threads);
     mf_free(it->order);
+    it->slots = NULL;
+    it->threads = NULL;
+    it->order = NULL;
+}
+
+mf_status mf_iterator_set_threads(mf_iterator *it, int threads)
+{
+    if (threads < 1 || threads > MAX_THREADS)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%d threads cannot read", threads);
+    stop_threads(it);
+    free_memory(it);
+    it->o.threads = threads;
+    MF_TRY(make_memory(it));
+    return start_threads(it);
+}
+
+void mf_iterator_free(mf_iterator *it)
+{
+    if (!it)
+        return;
+    stop_threads(it);
+    free_memory(it);
     mf_dataset_unref(it->set);
     pthread_cond_destroy(&it->changed);
     pthread_mutex_destroy(&it->lock);

@@ -1,56 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_queue.c - requests wait for the one thread that serves them. */
+/* ps_queue.c - requests wait for the one thread that serves them, or it waits for them. */
 #include "base/clock.h"
-#include "base/cond.h"
-#include "base/mem.h"
+#include "comm/waiting.h"
 #include "job/ps_server.h"
 
-void mf_ps_request_free(request *r)
-{
-    if (!r)
-        return;
-    mf_free(r->data);
-    mf_free(r);
-}
+enum { LOOK_NS = 100000000 }; /* how often somebody who has nothing to do looks around */
 
-void mf_ps_take_request(void *ctx, int from, const mf_frame *f, void *data)
+/* The first whose gradients are missing for an update that others have begun; NULL: nobody. */
+static const char *missing(const server *s)
 {
-    server *s = ctx;
-    request *r = mf_calloc(1, sizeof *r);
+    int n = 0, absent = -1;
 
-    if (!r) {
-        mf_free(data); /* whoever waits for the answer will say so */
-        return;
+    for (int w = s->o.n_workers - 1; w >= 0; w--) {
+        n += s->pushes[w].of != NULL;
+        absent = s->pushes[w].of ? absent : w;
     }
-    *r = (request){ .from = from, .frame = *f, .data = data };
-    pthread_mutex_lock(&s->lock);
-    if (s->last)
-        s->last->next = r;
-    else
-        s->first = r;
-    s->last = r;
-    pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->lock);
+    return n > 0 && absent >= 0 ? mf_net_name(s->o.net, absent) : NULL;
 }
 
-mf_status mf_ps_next_request(server *s, request **out)
+mf_status mf_ps_next_request(server *s, mf_mail **out)
 {
+    mf_waiting waiting = { .who = mf_net_name(s->o.net, mf_net_self(s->o.net)),
+                           .whom = missing(s),
+                           .what = "its gradients",
+                           .step = s->version };
     mf_status st = MF_OK;
 
-    *out = NULL;
-    pthread_mutex_lock(&s->lock);
-    while (!s->first && st == MF_OK) {
-        (void)mf_cond_wait_until(&s->changed, &s->lock, mf_clock_ns() + 100000000);
-        if (!s->first)
+    *out = mf_mailbox_take(&s->requests, mf_clock_ns());
+    if (*out)
+        return MF_OK;
+    if (waiting.whom)
+        mf_waiting_begin(&waiting);
+    while (!*out && st == MF_OK) {
+        *out = mf_mailbox_take(&s->requests, mf_clock_ns() + LOOK_NS);
+        mf_waiting_look(&waiting);
+        if (!*out)
             st = mf_net_check(s->o.net);
+        mf_net_tell(s->o.net);
     }
-    *out = s->first;
-    if (*out) {
-        s->first = (*out)->next;
-        if (!s->first)
-            s->last = NULL;
-        st = MF_OK;
-    }
-    pthread_mutex_unlock(&s->lock);
+    mf_waiting_end(&waiting);
     return st;
 }

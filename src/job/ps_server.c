@@ -3,16 +3,18 @@
  * (synchronous), for some of them (a quorum), or for nobody. */
 #include "job/ps_server.h"
 
+#include "base/board.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "comm/waiting.h"
 
 #include <string.h>
 
 /* ---- requests ---- */
 
-static mf_status reply(server *s, const request *r, const void *data, size_t size)
+static mf_status reply(server *s, const mf_mail *r, const void *data, size_t size)
 {
     mf_frame f = r->frame;
 
@@ -32,7 +34,7 @@ static mf_status answer_push(server *s, push *p, const mf_buf *out)
     s->pulled[p->of->from] = s->version;
     mf_buf_clear(kept);
     mf_buf_bytes(kept, out->data, out->len);
-    mf_ps_request_free(p->of);
+    mf_mail_free(p->of);
     p->of = NULL;
     return st;
 }
@@ -125,20 +127,20 @@ static mf_status try_step(server *s)
     return n > 0 && workers >= wanted(s) ? do_step(s, all, n) : MF_OK;
 }
 
-static mf_status take_push(server *s, request *r)
+static mf_status take_push(server *s, mf_mail *r)
 {
     if (r->from < 0 || r->from >= s->o.n_workers) {
-        mf_ps_request_free(r);
+        mf_mail_free(r);
         return MF_OK; /* not a worker's business */
     }
     if (s->last_reply[r->from].len > 0 && r->frame.seq <= s->last_seq[r->from]) {
         const mf_status st = reply(s, r, s->last_reply[r->from].data, s->last_reply[r->from].len);
 
-        mf_ps_request_free(r); /* it was applied already */
+        mf_mail_free(r); /* it was applied already */
         return st;
     }
     if (s->pushes[r->from].of) {
-        mf_ps_request_free(r);
+        mf_mail_free(r);
         return MF_OK;
     }
     if (mf_ps_look_at(s, r, &s->pushes[r->from]) != MF_OK)
@@ -153,7 +155,7 @@ static mf_status take_push(server *s, request *r)
 
 /* ---- other requests ---- */
 
-static mf_status take_lane(server *s, request *r)
+static mf_status take_lane(server *s, mf_mail *r)
 {
     const char *text = "";
     mf_status st;
@@ -163,7 +165,7 @@ static mf_status take_lane(server *s, request *r)
     else if (mf_ps_lane_open(&s->lanes[r->from], r->data) != MF_OK)
         text = mf_error_message();
     st = reply(s, r, text, strlen(text));
-    mf_ps_request_free(r);
+    mf_mail_free(r);
     return st;
 }
 
@@ -187,7 +189,7 @@ static void begin_training(server *s)
     s->stop = false;
 }
 
-static mf_status take_set(server *s, request *r)
+static mf_status take_set(server *s, mf_mail *r)
 {
     mf_reader in = { .at = r->data, .left = r->frame.size };
     const mf_status st = mf_ps_store_read(&s->store, &in);
@@ -196,11 +198,11 @@ static mf_status take_set(server *s, request *r)
 
     begin_training(s);
     sent = reply(s, r, text, *text ? strlen(text) + 1 : 0);
-    mf_ps_request_free(r);
+    mf_mail_free(r);
     return sent;
 }
 
-static mf_status take_get(server *s, request *r)
+static mf_status take_get(server *s, mf_mail *r)
 {
     mf_buf out = { 0 };
     mf_status st = mf_ps_store_write(&s->store, &out);
@@ -208,17 +210,17 @@ static mf_status take_get(server *s, request *r)
     if (st == MF_OK)
         st = reply(s, r, out.data, out.len);
     mf_buf_deinit(&out);
-    mf_ps_request_free(r);
+    mf_mail_free(r);
     return st;
 }
 
-static mf_status take_end(server *s, request *r)
+static mf_status take_end(server *s, mf_mail *r)
 {
     const int64_t staleness = mf_ps_leases_staleness(s->leases);
     const mf_status st = reply(s, r, &staleness, sizeof staleness);
 
     s->over = true;
-    mf_ps_request_free(r);
+    mf_mail_free(r);
     return st;
 }
 
@@ -239,7 +241,7 @@ static mf_status grant_leases(server *s)
 /* When nobody pushes any more. */
 static mf_status try_save(server *s)
 {
-    request *r = s->save;
+    mf_mail *r = s->save;
     const char *text;
     mf_status st;
 
@@ -247,20 +249,20 @@ static mf_status try_save(server *s)
         return MF_OK;
     text = mf_ps_save_part(s, r->data) == MF_OK ? "" : mf_error_message();
     st = reply(s, r, text, strlen(text));
-    mf_ps_request_free(r);
+    mf_mail_free(r);
     s->save = NULL;
     return st;
 }
 
-static mf_status take_save(server *s, request *r)
+static mf_status take_save(server *s, mf_mail *r)
 {
-    mf_ps_request_free(s->save);
+    mf_mail_free(s->save);
     s->save = r;
     return try_save(s);
 }
 
 /* Updates and leases wait for it no longer. */
-static mf_status take_leave(server *s, request *r)
+static mf_status take_leave(server *s, mf_mail *r)
 {
     const mf_status st = reply(s, r, NULL, 0);
 
@@ -268,14 +270,14 @@ static mf_status take_leave(server *s, request *r)
         s->active--;
         mf_ps_leases_leave(s->leases, r->from);
     }
-    mf_ps_request_free(r);
+    mf_mail_free(r);
     MF_TRY(st);
     MF_TRY(grant_leases(s));
     MF_TRY(try_step(s));
     return try_save(s);
 }
 
-static mf_status take_lease(server *s, request *r)
+static mf_status take_lease(server *s, mf_mail *r)
 {
     mf_ps_lease lease = { 0 };
 
@@ -283,11 +285,11 @@ static mf_status take_lease(server *s, request *r)
         memcpy(&lease, r->data, sizeof lease);
     if (r->from >= 0 && r->from < s->o.n_workers)
         mf_ps_leases_ask(s->leases, r->from, r->frame.seq, &lease);
-    mf_ps_request_free(r);
+    mf_mail_free(r);
     return grant_leases(s);
 }
 
-static mf_status serve_one(server *s, request *r)
+static mf_status serve_one(server *s, mf_mail *r)
 {
     switch (r->frame.group) {
     case MF_PS_PUSH:
@@ -307,9 +309,24 @@ static mf_status serve_one(server *s, request *r)
     case MF_PS_LEASE:
         return take_lease(s, r);
     default:
-        mf_ps_request_free(r);
+        mf_mail_free(r);
         return MF_OK;
     }
+}
+
+static mf_status serve_and_show(server *s, mf_mail *r)
+{
+    const int64_t before = s->version;
+    mf_status st;
+
+    mf_board_computing(+1);
+    st = serve_one(s, r);
+    mf_board_computing(-1);
+    if (s->version != before) {
+        mf_board_step(s->version, 0, 0, 0.0);
+        mf_board_phase(MF_PHASE_SERVE);
+    }
+    return st;
 }
 
 /* ---- the whole ---- */
@@ -341,7 +358,7 @@ static mf_status start(server *s, mf_trainer *t)
     }
     MF_TRY(mf_ps_leases_new(s->o.n_workers, s->o.mode.staleness, &s->leases));
     MF_INFO("this parameter server holds %lld numbers", (long long)s->dense);
-    mf_net_serve(s->o.net, mf_ps_take_request, s);
+    mf_net_serve(s->o.net, mf_mailbox_put, &s->requests);
     return MF_OK;
 }
 
@@ -349,16 +366,10 @@ static void finish(server *s)
 {
     mf_net_serve(s->o.net, NULL, NULL);
     for (int w = 0; s->pushes && w < s->o.n_workers; w++)
-        mf_ps_request_free(s->pushes[w].of);
+        mf_mail_free(s->pushes[w].of);
     for (int w = 0; s->last_reply && w < s->o.n_workers; w++)
         mf_buf_deinit(&s->last_reply[w]);
-    mf_ps_request_free(s->save);
-    while (s->first) {
-        request *r = s->first;
-
-        s->first = r->next;
-        mf_ps_request_free(r);
-    }
+    mf_mail_free(s->save);
     for (int i = 0; s->touched && i < s->store.n_slices; i++)
         mf_free(s->touched[i]);
     mf_free(s->touched);
@@ -371,8 +382,7 @@ static void finish(server *s)
     mf_free(s->last_reply);
     mf_ps_leases_free(s->leases);
     mf_ps_store_deinit(&s->store);
-    pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->lock);
+    mf_mailbox_deinit(&s->requests);
 }
 
 mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t)
@@ -380,15 +390,16 @@ mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t)
     server s = { .o = *o, .t = t };
     mf_status st;
 
-    pthread_mutex_init(&s.lock, NULL);
-    mf_cond_init(&s.changed);
+    mf_mailbox_init(&s.requests);
     st = start(&s, t);
+    mf_board_begin(0, 0);
+    mf_board_phase(MF_PHASE_SERVE);
     while (st == MF_OK && !s.over) {
-        request *r;
+        mf_mail *r;
 
         st = mf_ps_next_request(&s, &r);
         if (st == MF_OK)
-            st = serve_one(&s, r);
+            st = serve_and_show(&s, r);
     }
     finish(&s);
     return st;

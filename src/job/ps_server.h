@@ -4,22 +4,14 @@
 #ifndef MF_JOB_PS_SERVER_H
 #define MF_JOB_PS_SERVER_H
 
+#include "job/mailbox.h"
 #include "job/ps_lane.h"
 #include "job/ps_leases.h"
 #include "job/ps_store.h"
 
-#include <pthread.h>
-
-typedef struct request {
-    int from;
-    mf_frame frame;
-    char *data;
-    struct request *next;
-} request;
-
 /* A worker's push, looked at: pointers into its data. */
 typedef struct push {
-    request *of; /* NULL: it has not come */
+    mf_mail *of; /* NULL: it has not come */
     mf_ps_push head;
     const mf_tree_node *parts;
     const float *dense; /* of the first part; the others' follow */
@@ -38,7 +30,7 @@ typedef struct server {
     uint32_t *last_seq; /* by worker: of its last push that was answered */
     int64_t version; /* updates so far */
     int active; /* workers that still push */
-    request *save; /* waits until all workers have left; NULL: none */
+    mf_mail *save; /* waits until all workers have left; NULL: none */
     bool stop; /* somebody wants to: every answer says so from then on */
     int64_t *pulled; /* by worker: the version it has */
     int64_t **touched; /* by weight of the store: of each row, the version that changed it last */
@@ -46,20 +38,14 @@ typedef struct server {
     mf_buf *last_reply; /* by worker; some of it may lie in its lane */
     mf_ps_lane *lanes; /* by worker */
     bool over;
-
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    request *first, *last; /* guarded by lock */
+    mf_mailbox requests;
 } server;
 
-void mf_ps_request_free(request *r);
-/* For mf_net_serve(). ctx: the server. */
-void mf_ps_take_request(void *ctx, int from, const mf_frame *f, void *data);
-/* Waits for one. Fails when somebody is gone or has given up. */
-MF_MUST mf_status mf_ps_next_request(server *s, request **out);
+/* Waits for a request. Fails when somebody is gone or has given up. */
+MF_MUST mf_status mf_ps_next_request(server *s, mf_mail **out);
 
 /* Look at a request: is it a push? Fails: INVALID_ARGUMENT naming the worker. */
-MF_MUST mf_status mf_ps_look_at(const server *s, request *r, push *p);
+MF_MUST mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p);
 /* What all these pushes together come to: a new state. */
 MF_MUST mf_status mf_ps_apply(server *s, push *const *all, int n_all);
 /* The sums of it that are no gradients. */

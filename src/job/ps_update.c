@@ -39,7 +39,7 @@ static bool rows_make_sense(const server *s, push p)
     return p.rows_left == 0;
 }
 
-mf_status mf_ps_look_at(const server *s, request *r, push *p)
+mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p)
 {
     mf_reader in = { .at = r->data, .left = r->frame.size };
     const void *head = mf_reader_take(&in, 1, sizeof p->head);

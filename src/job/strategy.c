@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* strategy.c - opening a strategy by its name. */
+#include "base/board.h"
 #include "job/strategies.h"
 
 #include <stdio.h>
@@ -93,36 +94,65 @@ static mf_status check_role(const mf_cluster *cluster)
                        : "");
 }
 
+static mf_status open_for(const char *text, const mf_strategy_options *o, const mf_cluster *cluster,
+                          mf_strategy **out)
+{
+    mf_arena *arena;
+    mf_status st;
+
+    if (!text && cluster->n_tasks <= 1 && !o->codec) /* which changes bits alone, too */
+        return open_alone(out);
+    arena = mf_arena_new();
+    if (!arena)
+        return MF_NOMEM("a strategy");
+    st = open_kind(text ? text : usual_for(cluster), o, cluster, arena, out);
+    mf_arena_free(arena);
+    return st;
+}
+
+/* From here on others see this process. */
+static mf_status show(const char *job, const mf_cluster *cluster)
+{
+    const mf_cluster_task *self = mf_cluster_self(cluster);
+    char task[MF_BOARD_TASK] = "worker 0";
+
+    if (self)
+        (void)snprintf(task, sizeof task, "%s %d", mf_role_name(self->role), self->index);
+    return mf_board_open(job, task, cluster->n_tasks > 1 ? cluster->n_tasks : 1);
+}
+
 mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
                            mf_strategy **out)
 {
     const mf_strategy_options none = { 0 }, *o = options ? options : &none;
     mf_cluster *cluster = NULL;
-    mf_arena *arena;
+    bool shown;
     mf_status st;
 
     *out = NULL;
     MF_TRY(mf_job_resolve(o, &cluster));
-    arena = mf_arena_new();
     st = check_role(cluster);
-    if (st != MF_OK)
-        goto done;
-    if (!arena)
-        st = MF_NOMEM("a strategy");
-    else if (!strategy && cluster->n_tasks <= 1 && !o->codec) /* which changes bits alone, too */
-        st = open_alone(out);
-    else
-        st = open_kind(strategy ? strategy : usual_for(cluster), o, cluster, arena, out);
-done:
-    mf_arena_free(arena);
+    if (st == MF_OK && o->job)
+        st = show(o->job, cluster);
+    shown = o->job && st == MF_OK;
+    if (st == MF_OK)
+        st = open_for(strategy, o, cluster, out);
+    if (st == MF_OK)
+        (*out)->shown = shown;
+    else if (shown)
+        mf_board_close();
     mf_cluster_free(cluster);
     return st;
 }
 
 void mf_strategy_close(mf_strategy *strategy)
 {
+    const bool shown = strategy && strategy->shown;
+
     if (strategy)
         strategy->close(strategy);
+    if (shown)
+        mf_board_close();
 }
 
 int mf_strategy_rank(const mf_strategy *strategy)

@@ -7,6 +7,8 @@
 #include "parallel/apart.h"
 #include "parallel/sums_private.h"
 
+#include <stdio.h>
+
 /* By what our gradients are multiplied: members may have other weights than their samples. */
 static mf_status find_factor(mf_sums *x)
 {
@@ -125,9 +127,10 @@ static mf_status sums_begin(mf_exchange *exchange, const mf_exchange_bucket *b,
 
 /* ---- the collectives ---- */
 
-mf_collective mf_sums_call(const mf_sums *x, const char *what)
+mf_collective mf_sums_call(mf_sums *x, const mf_sums_bucket *k, const char *what)
 {
-    return (mf_collective){ x->step, mf_clock_ns() + x->o.timeout_ns, what };
+    (void)snprintf(x->what, sizeof x->what, "%s, bucket %lld", what, (long long)k->about->id);
+    return (mf_collective){ x->step, mf_clock_ns() + x->o.timeout_ns, x->what };
 }
 
 /* Gradients of all shards one by one, all else in the tree. */
@@ -162,7 +165,7 @@ static mf_status reduce_apart(mf_sums *x, mf_sums_bucket *k, const mf_collective
 static mf_status reduce_parts(mf_sums *x, mf_sums_bucket *k, void **parts)
 {
     const mf_dtype dtype = (mf_dtype)k->about->types[0];
-    const mf_collective c = mf_sums_call(x, "the gradients");
+    const mf_collective c = mf_sums_call(x, k, "the gradients");
 
     mf_tensor_clear(&k->result); /* whoever holds views of the last one keeps them */
     MF_TRY(mf_tensor_alloc(&k->result, dtype, &MF_SHAPE(k->count)));

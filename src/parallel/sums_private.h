@@ -42,6 +42,7 @@ struct mf_sums {
     float factor; /* of our gradients, in this step */
     bool wants_stop;
     bool stop; /* guarded by lock */
+    char what[48]; /* of the collective at hand; the thread's */
     int64_t plain, rows; /* bytes of sums, and of rows; guarded by lock */
 };
 
@@ -51,7 +52,8 @@ static inline bool mf_sums_has_vote(const mf_sums *x, const mf_exchange_bucket *
     return b->id == x->o.n_buckets - 1;
 }
 
-mf_collective mf_sums_call(const mf_sums *x, const char *what);
+/* Thread: the exchange's. */
+mf_collective mf_sums_call(mf_sums *x, const mf_sums_bucket *k, const char *what);
 
 /* ---- sums_pack.c ---- */
 

@@ -35,7 +35,7 @@ static mf_status gather_rows(mf_sums *x, mf_sums_bucket *k, int64_t *rows, int64
 {
     const mf_exchange_bucket *b = k->about;
     mf_group *g = x->o.group;
-    const mf_collective c = mf_sums_call(x, "the gradients of rows");
+    const mf_collective c = mf_sums_call(x, k, "the gradients of rows");
     int64_t total = 0;
 
     for (int r = 0; r < g->size; r++)

@@ -70,6 +70,7 @@ static void start_async(mf_run_state *run, const mf_item *item, mf_ready what)
     }
     a->run = run;
     a->what = what;
+    a->started = run->args->trace ? mf_trace_now() : 0;
     a->kernel = mf_item_kernel(item, &run->step, a->in, a->out_ptrs);
     a->kernel.owner = a;
     st = mf_item_bind(item, what.iteration, a->in);
@@ -93,6 +94,8 @@ void mf_kernel_done(mf_kernel *k, mf_status status)
     const mf_node *node = k->node;
     bool cancel = false;
 
+    if (run->args->trace)
+        mf_trace_add_async(run->args->trace, node, a->started);
     pthread_mutex_lock(&run->lock);
     if (status != MF_OK && !run->failed) {
         record_failure(run, status, node);

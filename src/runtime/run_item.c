@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run_item.c - running one item: its inputs out of an iteration's slots, its outputs to the runner.
  * No lock is held here. */
+#include "base/board.h"
 #include "runtime/run_state.h"
 
 static mf_status deref(mf_tensor *slot)
@@ -116,14 +117,25 @@ static mf_status pass_on(const mf_runner *r, const mf_item *item, mf_iteration *
     return MF_OK;
 }
 
+/* What takes time. */
+static mf_status compute(mf_runner *r, const mf_item *item, mf_iteration *it,
+                         const mf_node **failed)
+{
+    mf_status st;
+
+    mf_board_computing(+1);
+    st = item->kind == MF_ITEM_OP ? run_op(r, item, it) : run_region(r, item, it, failed);
+    mf_board_computing(-1);
+    return st;
+}
+
 mf_status mf_item_run(mf_runner *r, const mf_item *item, mf_iteration *it, const mf_node **failed)
 {
     *failed = item->node;
     switch (item->kind) {
     case MF_ITEM_OP:
-        return run_op(r, item, it);
     case MF_ITEM_REGION:
-        return run_region(r, item, it, failed);
+        return compute(r, item, it, failed);
     case MF_ITEM_FEED:
         mf_tensor_set(&r->out[0], r->run->args->feeds[item->index]);
         return MF_OK;

@@ -26,6 +26,7 @@ typedef struct mf_async {
     mf_kernel kernel;
     mf_run_state *run;
     mf_ready what;
+    int64_t started; /* for a trace */
     const mf_tensor **in;
     mf_tensor *out;
     mf_tensor **out_ptrs;

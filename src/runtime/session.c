@@ -58,6 +58,7 @@ struct mf_session {
     bool owns_resources;
     mf_resources *node_state; /* generators and the like, by node */
     struct mf_exchange *exchange; /* with other workers; NULL: none */
+    mf_trace *trace; /* of all runs; NULL: none */
     cancel_flag *cancel; /* guarded by lock: replaced when raised */
     int running; /* guarded by lock */
     pthread_cond_t idle; /* some run has ended */
@@ -226,6 +227,11 @@ mf_status mf_session_extend(mf_session *session, const mf_graph *graph)
     }
     pthread_mutex_unlock(&session->lock);
     return st;
+}
+
+void mf_session_set_trace(mf_session *session, mf_trace *trace)
+{
+    session->trace = trace;
 }
 
 void mf_session_set_exchange(mf_session *session, struct mf_exchange *exchange)
@@ -520,16 +526,18 @@ static mf_status run_compiled(mf_session *s, compiled *c, mf_cancel *cancel,
                          .feeds = feeds,
                          .results = results };
     const char *trace_path = options ? options->trace_path : NULL;
+    mf_trace *own = NULL;
     mf_status st;
 
     if (options && options->timeout_ms > 0)
         args.deadline_ns = mf_clock_ns() + options->timeout_ms * 1000000;
     if (trace_path)
-        MF_TRY(mf_trace_new(&args.trace));
+        MF_TRY(mf_trace_new(&own));
+    args.trace = own ? own : s->trace;
     st = mf_program_run(c->program, &args);
-    if (args.trace && st == MF_OK)
-        st = mf_trace_write(args.trace, trace_path);
-    mf_trace_free(args.trace);
+    if (own && st == MF_OK)
+        st = mf_trace_write(own, trace_path);
+    mf_trace_free(own);
     return st;
 }
 

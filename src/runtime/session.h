@@ -9,6 +9,7 @@
 #include <meshflow/session.h>
 
 struct mf_exchange;
+struct mf_trace;
 
 /* As mf_session_new(), with the caller's pool and resources (NULL: the session's own), which must
  * outlive the session. */
@@ -19,5 +20,7 @@ MF_MUST mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_
  * again when the exchange has other shards than before. The exchange must outlive the session.
  * Thread: while nothing runs. */
 void mf_session_set_exchange(mf_session *session, struct mf_exchange *exchange);
+/* What runs from now on is noted there (NULL: not any more). Thread: while nothing runs. */
+void mf_session_set_trace(mf_session *session, struct mf_trace *trace);
 
 #endif

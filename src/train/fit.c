@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fit.c - the loop: batches, steps, epochs, and whoever wants to know of them. */
+#include "base/board.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "data/ledger.h"
 #include "train/checkpoint.h"
+#include "train/feeding.h"
 #include "train/loop.h"
-#include "train/team.h"
+#include "train/team_trace.h"
 
 #include <string.h>
 
@@ -23,6 +26,10 @@ typedef struct fit {
     int64_t saved; /* step of the last checkpoint */
     bool saves; /* there are to be checkpoints, though perhaps not by us */
     bool stop; /* somebody of the team wanted to, or there is nothing left */
+    mf_feeding feeding; /* of threads */
+    int64_t waited_ns; /* for the last batch */
+    int64_t traced; /* the step whose trace is written; 0: none */
+    mf_team_trace trace; /* of all workers */
     int64_t batch, per_epoch; /* samples of a batch; batches of an epoch */
     mf_result results[MF_MAX_RESULTS];
 } fit;
@@ -45,6 +52,7 @@ static mf_status call_after_epoch(fit *f, const mf_step_report *report)
     mf_result results[MF_MAX_RESULTS];
     int n = 0;
 
+    mf_board_phase(MF_PHASE_EVALUATE);
     if (f->validation)
         MF_TRY(mf_evaluate(f->t, f->validation, results, &n));
     for (int i = 0; i < f->loop.n_hooks; i++) {
@@ -169,6 +177,7 @@ static mf_status save(fit *f, bool last)
     if (!last && others_save_the_last(f) && f->t->step >= f->total)
         return MF_OK; /* it comes soon */
     f->saved = f->t->step;
+    mf_board_phase(MF_PHASE_SAVE);
     if (mf_team_keeps(f->t->team))
         MF_TRY(f->t->team->kind->collect(f->t->team, f->t->step));
     if (!f->checkpoints)
@@ -227,6 +236,54 @@ static mf_status take_lease(fit *f)
     return mf_iterator_seek(f->it, batch / f->per_epoch, batch % f->per_epoch * f->batch);
 }
 
+/* With a trace, if this is the step. Workers that do it together write one. */
+static mf_status run_step(fit *f, const mf_batch *batch)
+{
+    mf_trainer *t = f->t;
+    const bool traced = t->step + 1 == f->traced, together = mf_team_traces(t->team);
+
+    t->trace = traced && !together && mf_team_is_chief(t->team) ? f->o.trace : NULL;
+    if (traced && together)
+        MF_TRY(mf_team_trace_begin(&f->trace, t->team, t));
+    MF_TRY(mf_trainer_run_step(t, f->train, batch, f->results));
+    return traced && together ? mf_team_trace_end(&f->trace, t->team, t, f->o.trace) : MF_OK;
+}
+
+/* Which shards of a batch are ours may change from step to step. */
+static mf_status share(fit *f)
+{
+    const mf_team *team = f->t->team;
+
+    mf_board_shards(team->first_shard, team->n_shards);
+    return mf_iterator_share(f->it, team->first_shard, team->n_shards);
+}
+
+static void show_traffic(const mf_team *team)
+{
+    mf_traffic traffic = { 0 };
+
+    if (!team || !team->kind->traffic)
+        return;
+    team->kind->traffic(team, &traffic);
+    mf_board_traffic(traffic.bytes);
+}
+
+/* Between two steps is the time to change threads. */
+static mf_status next_batch(fit *f, const mf_batch **out)
+{
+    const int wish = mf_board_take_wish();
+    int64_t begin;
+
+    if (wish > 0)
+        mf_feeding_fix(&f->feeding, f->t, wish);
+    mf_board_phase(MF_PHASE_INPUT);
+    begin = mf_clock_ns();
+    MF_TRY(mf_iterator_next(f->it, out));
+    f->waited_ns = mf_clock_ns() - begin;
+    mf_board_phase(MF_PHASE_STEP);
+    return MF_OK;
+}
+
 static mf_status one_step(fit *f)
 {
     mf_trainer *t = f->t;
@@ -238,22 +295,26 @@ static mf_status one_step(fit *f)
         if (f->stop)
             return MF_OK;
     }
-    MF_TRY(mf_iterator_next(f->it, &batch));
+    MF_TRY(next_batch(f, &batch));
     if (t->team)
         MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, wants_stop(f)));
     report.learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
-    t->trace = t->step + 1 == (f->o.trace_step > 0 ? f->o.trace_step : TRACED) ? f->o.trace : NULL;
-    MF_TRY(mf_trainer_run_step(t, f->train, batch, f->results));
+    MF_TRY(run_step(f, batch));
     report.step = t->step;
     report.epoch = batch->epoch;
     report.samples = batch->whole;
     if (t->team)
         MF_TRY(t->team->kind->end_step(t->team, t->step, &f->stop));
+    show_traffic(t->team);
+    mf_board_step(report.step, report.epoch, report.samples,
+                  report.n_results > 0 ? f->results[0].value : 0.0);
     mf_iterator_position(f->it, &t->epoch, &t->first);
     if (f->ledger)
         check_ledger(f, add_to_ledger(f, batch));
     MF_TRY(after_batch(f, &report));
-    return t->team ? mf_iterator_share(f->it, t->team->first_shard, t->team->n_shards) : MF_OK;
+    if (t->team)
+        MF_TRY(share(f));
+    return mf_feeding_step(&f->feeding, t, f->it, f->waited_ns);
 }
 
 /* When everybody has something for a checkpoint, everybody knows when the chief makes one. */
@@ -267,6 +328,15 @@ static mf_status agree_on_saves(fit *f)
     f->o.save_steps = plan[1];
     f->saved = plan[2];
     return MF_OK;
+}
+
+/* The chief says which step is traced. */
+static mf_status agree_on_trace(fit *f)
+{
+    mf_team *team = f->t->team;
+    const mf_collective c = mf_team_call(team, f->t->step, "what to trace");
+
+    return mf_broadcast(team->group, &c, 0, &f->traced, sizeof f->traced);
 }
 
 static mf_status prepare(fit *f)
@@ -301,11 +371,16 @@ static mf_status prepare(fit *f)
     f->saved = f->o.resume ? f->t->step : -1;
     if (mf_team_keeps(team))
         MF_TRY(agree_on_saves(f));
+    f->traced = !f->o.trace ? 0 : f->o.trace_step > 0 ? f->o.trace_step : TRACED;
+    if (mf_team_traces(team))
+        MF_TRY(agree_on_trace(f));
     if (f->o.out)
         MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));
     if (f->o.out && !(team && team->kind->lease))
         open_ledger(f, &order);
     MF_TRY(add_hooks(f));
+    mf_feeding_init(&f->feeding, f->t, f->o.input_threads);
+    order.threads = f->feeding.input;
     MF_TRY(mf_iterator_new(f->train, &order, &f->it));
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
 }
@@ -315,6 +390,9 @@ static mf_status run(fit *f)
     MF_TRY(mf_hook_loop_call_begin(&f->loop));
     MF_TRY(mf_hook_loop_call_created(&f->loop));
     f->t->loop = &f->loop;
+    mf_board_begin(f->t->step, f->total);
+    if (f->t->team)
+        mf_board_shards(f->t->team->first_shard, f->t->team->n_shards);
     while (f->t->step < f->total && !f->stop) {
         const mf_status st = one_step(f);
 
@@ -323,6 +401,7 @@ static mf_status run(fit *f)
         if (st != MF_OK && !mf_hook_loop_forgives(&f->loop, st))
             return st;
     }
+    mf_board_phase(MF_PHASE_END);
     MF_TRY(settle(f));
     if (f->t->team && f->t->team->kind->finish)
         MF_TRY(f->t->team->kind->finish(f->t->team, f->t));
@@ -347,6 +426,7 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     mf_error why;
     bool failed;
 
+    mf_board_threads(mf_pool_threads(t->pool), 0);
     if (t->team && t->team->kind->serve)
         return t->team->kind->serve(t->team, t);
     if (options)
@@ -368,6 +448,7 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
         st = st == MF_OK ? closed : st;
     }
     end_loop(&f);
+    mf_team_trace_deinit(&f.trace, t);
     mf_iterator_free(f.it);
     if (f.ledger)
         check_ledger(&f, mf_ledger_flush(f.ledger, false));

@@ -24,6 +24,7 @@ typedef struct mf_team mf_team;
 struct mf_strategy {
     mf_team *team; /* NULL: nobody else */
     atomic_bool stop; /* mf_strategy_stop() */
+    bool shown; /* there is a board, to be closed with it */
     void (*close)(mf_strategy *strategy);
 };
 

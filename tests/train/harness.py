@@ -19,6 +19,10 @@ class Failed(Exception):
     pass
 
 
+class Skipped(Exception):
+    """It cannot be tried here."""
+
+
 def check(condition, text):
     if not condition:
         raise Failed(text)
@@ -53,7 +57,7 @@ def parser():
 def main(bench, options=None):
     """Run the tests whose names have the pattern; bench: makes a bench of the options."""
     args = (options or parser()).parse_args()
-    passed = failed = 0
+    passed = failed = skipped = 0
     for fn in TESTS:
         if args.pattern not in fn.__name__:
             continue
@@ -61,12 +65,15 @@ def main(bench, options=None):
         try:
             fn(b)
             passed += 1
-            print("ok %d - %s" % (passed + failed, fn.__name__), flush=True)
+            print("ok %d - %s" % (passed + failed + skipped, fn.__name__), flush=True)
         except (Failed, subprocess.TimeoutExpired) as e:
             failed += 1
-            print("not ok %d - %s" % (passed + failed, fn.__name__))
+            print("not ok %d - %s" % (passed + failed + skipped, fn.__name__))
             print("#   " + str(e).replace("\n", "\n#   "), flush=True)
+        except Skipped as e:
+            skipped += 1
+            print("ok %d - %s # SKIP %s" % (passed + failed + skipped, fn.__name__, e))
         finally:
             b.close()
-    print("%d passed, %d failed, 0 skipped" % (passed, failed))
+    print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
     sys.exit(failed != 0)

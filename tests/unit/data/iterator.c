@@ -211,6 +211,32 @@ static mf_status broken_read(const mf_dataset *set, uint64_t epoch, int64_t inde
     return index == 50 ? MF_FAIL(MF_DATA_LOSS, "sample 50 is damaged") : MF_OK;
 }
 
+MF_TEST(data_batches_stay_the_same_when_threads_change)
+{
+    const mf_iterator_options o = { .batch = 7, .seed = 9 };
+    mf_dataset *set = numbers(SAMPLES);
+    mf_iterator *a, *b;
+
+    T_OK(mf_iterator_new(set, &o, &a));
+    T_OK(mf_iterator_new(set, &o, &b));
+    T_FAILS(MF_INVALID_ARGUMENT, "threads", mf_iterator_set_threads(b, 0));
+    for (int i = 0; i < 40; i++) {
+        const mf_batch *x, *y;
+
+        if (i % 3 == 0)
+            T_OK(mf_iterator_set_threads(b, 1 + i % 5));
+        T_OK(mf_iterator_next(a, &x));
+        T_OK(mf_iterator_next(b, &y));
+        T_EQ(x->n, y->n);
+        T_EQ(x->epoch, y->epoch);
+        for (int64_t k = 0; k < x->n; k++)
+            T_EQ(x->ids[k], y->ids[k]);
+    }
+    mf_iterator_free(a);
+    mf_iterator_free(b);
+    mf_dataset_unref(set);
+}
+
 MF_TEST(data_errors_of_the_reading_threads_reach_next)
 {
     static const mf_dataset_ops ops = { .read = broken_read };

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fuzz_board.c - a task's board, as another process finds it. What is read holds together: strings
+ * end and numbers can be used without a look. */
+#include "base/board.h"
+#include "base/mem.h"
+
+#include <stdint.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    mf_board_page *p = mf_calloc(1, sizeof *p);
+    int64_t ns[MF_USES];
+
+    MF_ASSERT(p);
+    if (mf_board_decode(data, size, p) == MF_OK) {
+        MF_ASSERT(strlen(p->job) < sizeof p->job && strlen(p->task) < sizeof p->task);
+        MF_ASSERT(mf_phase_text((mf_phase)p->phase) && mf_use_names[p->use]);
+        mf_board_page_used(p, INT64_MAX / 16, ns);
+        for (int i = 0; i < MF_USES; i++)
+            MF_ASSERT(ns[i] >= 0);
+        for (int i = 0; i < MF_BOARD_WAITS; i++)
+            MF_ASSERT(strlen(p->waits[i].what) < sizeof p->waits[i].what);
+    }
+    mf_free(p);
+    return 0;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* board.h - what a task shows of itself while it trains: a small page in a file that other
+ * processes of this user can read at any time, also when the task is stopped or stuck.
+ *
+ * A process has one board, like it has one standard error: whoever has something to show writes it
+ * there, and without an open board nothing happens. Files lie in a folder of this user only, one
+ * for each task, and go with it. What a killed task leaves behind is known by its process being
+ * gone.
+ *
+ * Writing. Fields are guarded by a lock of the process; a count that is odd while something changes
+ * (a seqlock) lets readers see a whole page. Reading trusts nothing. */
+#ifndef MF_BASE_BOARD_H
+#define MF_BASE_BOARD_H
+
+#include "base/buf.h"
+#include "base/process.h"
+
+enum {
+    MF_BOARD_NAME = 64, /* bytes, with the zero */
+    MF_BOARD_TASK = 32,
+    MF_BOARD_TEXT = 96,
+    MF_BOARD_WAITS = 4,
+    MF_BOARD_LINKS = 32,
+    MF_BOARD_THREADS_MAX = 1024,
+};
+
+/* What the thread that trains is at. */
+typedef enum mf_phase {
+    MF_PHASE_START,
+    MF_PHASE_INPUT, /* the next batch is not there yet */
+    MF_PHASE_STEP,
+    MF_PHASE_BETWEEN, /* steps: hooks, events */
+    MF_PHASE_EVALUATE,
+    MF_PHASE_SAVE,
+    MF_PHASE_SERVE, /* a parameter server */
+    MF_PHASE_END,
+    MF_PHASES,
+} mf_phase;
+/* "waits for input". */
+const char *mf_phase_text(mf_phase phase);
+
+/* What time goes into; at every moment exactly one of them. */
+typedef enum mf_use {
+    MF_USE_COMPUTE, /* at least one thread runs ops */
+    MF_USE_COMMUNICATION, /* none does, because of what other tasks have to send or take */
+    MF_USE_INPUT, /* none does, for want of a batch */
+    MF_USE_IDLE, /* none does: saving, events, between steps */
+    MF_USES,
+} mf_use;
+extern const char *const mf_use_names[MF_USES];
+
+/* A thread of the task waits for another task. */
+typedef struct mf_board_wait {
+    char whom[MF_BOARD_TASK], where[MF_BOARD_NAME]; /* where: its address, or "" */
+    char what[MF_BOARD_TEXT]; /* "the gradients" */
+    int64_t step; /* -1: of none */
+    int64_t since_ns; /* 0: nobody waits here */
+} mf_board_wait;
+
+typedef struct mf_board_link {
+    char to[MF_BOARD_TASK];
+    int64_t bytes; /* sent so far */
+} mf_board_link;
+
+typedef struct mf_board_page {
+    char job[MF_BOARD_NAME], task[MF_BOARD_TASK], host[MF_BOARD_NAME];
+    int64_t pid, start; /* mf_process.start */
+    /* Of a task on another host, the process that shows it here; 0: it is of this host. */
+    int64_t keeper, keeper_start, told_ns; /* when the task has told of itself */
+    int64_t opened_ns, changed_ns; /* mf_clock_ns() of this host, as are all times */
+    int32_t tasks; /* of the job that take part in training */
+    int32_t phase, computing, talking; /* mf_phase; threads that run ops; collectives under way */
+    int64_t phase_since_ns;
+    int64_t step, steps, epoch; /* done; in all; of the last step */
+    double loss, rate; /* of the last step; samples of the whole job in a second */
+    int64_t rate_samples, rate_since_ns; /* of the second that is not over yet */
+    int64_t sent; /* bytes, for sums of gradients */
+    int64_t first_shard, n_shards; /* of a batch; 0 shards: not known */
+    int32_t threads, input_threads; /* that compute, and that make batches */
+    int32_t use; /* mf_use of now */
+    int64_t began_ns, use_since_ns, used_ns[MF_USES]; /* from began to use_since */
+    mf_board_wait waits[MF_BOARD_WAITS];
+    mf_board_link links[MF_BOARD_LINKS];
+} mf_board_page;
+
+/* ---- writing: the process's own board ---- */
+
+/* A name is 1 to 63 letters, digits, '.', '_' and '-'. INVALID_ARGUMENT says so. */
+MF_MUST mf_status mf_board_check_name(const char *job);
+
+/* Show this process as `task` ("worker 1") of `job`. Where the folder cannot be used that is logged
+ * once and nobody sees the board, but all else works. A second board of a process is the first one.
+ * Fails: INVALID_ARGUMENT (the name), ALREADY_EXISTS (another process is this task of this job). */
+MF_MUST mf_status mf_board_open(const char *job, const char *task, int tasks);
+/* The job is called otherwise: its chief has said so. Fails like mf_board_open(). */
+MF_MUST mf_status mf_board_rename(const char *job);
+/* The name of the job; "": there is no board. Thread: one at a time with mf_board_rename(). */
+const char *mf_board_job(void);
+void mf_board_close(void);
+
+/* All of these do nothing without a board. Thread: any. */
+
+void mf_board_phase(mf_phase phase);
+/* Training begins, or begins again: uses count from now on. steps: in all. */
+void mf_board_begin(int64_t step, int64_t steps);
+/* Which of a batch are this task's. */
+void mf_board_shards(int64_t first, int64_t n);
+/* A step is done. */
+void mf_board_step(int64_t step, int64_t epoch, int64_t samples, double loss);
+void mf_board_threads(int threads, int input_threads);
+/* So many bytes in all went to others for sums of gradients; by whichever way. */
+void mf_board_traffic(int64_t bytes);
+/* A thread begins to run ops (+1) or ends (-1). */
+void mf_board_computing(int change);
+/* The same for collectives. */
+void mf_board_talking(int change);
+/* A message over a connection. */
+void mf_board_sent(const char *to, int64_t bytes);
+/* Returns a number for mf_board_wait_end(). where may be NULL. */
+int mf_board_wait_begin(const char *whom, const char *where, const char *what, int64_t step);
+void mf_board_wait_end(int wait);
+
+/* Times by use until now; false: there is no board. */
+bool mf_board_used(int64_t ns[MF_USES]);
+/* How many threads somebody wishes, once; 0: nobody does. */
+int mf_board_take_wish(void);
+
+/* ---- tasks of other hosts ---- */
+
+/* This process's page, to be sent; false: there is none. Owns: mf_buf_deinit(out). */
+MF_MUST bool mf_board_copy(mf_buf *out);
+/* Show a page that another host's task has sent, as one of our job; what is none is passed over. It
+ * goes with our board. */
+void mf_board_keep(const void *bytes, size_t n);
+
+/* ---- reading: everybody's ---- */
+
+typedef struct mf_board_seen {
+    mf_board_page page;
+    mf_process process; /* of the kernel, when alive */
+    bool alive; /* of another host's: the one that shows it is */
+    char *path;
+} mf_board_seen;
+
+/* The folder: MESHFLOW_RUN_DIR, $XDG_RUNTIME_DIR/meshflow or /dev/shm/meshflow-UID. It need not
+ * exist. */
+MF_MUST mf_status mf_board_dir(mf_buf *out);
+/* All boards, by job and task; of tasks that show themselves only those. What is no board is passed
+ * over. Owns: mf_boards_free(). */
+MF_MUST mf_status mf_boards_read(mf_board_seen **out, int *n);
+void mf_boards_free(mf_board_seen *boards, int n);
+/* A page out of a file's bytes: DATA_LOSS unless it is one. Strings end, numbers are in range. */
+MF_MUST mf_status mf_board_decode(const void *bytes, size_t n, mf_board_page *out);
+/* Times by use, with the one of now until `now`. */
+void mf_board_page_used(const mf_board_page *p, int64_t now, int64_t ns[MF_USES]);
+/* Let a task use so many threads: it will, after the step at hand. */
+MF_MUST mf_status mf_board_wish(const mf_board_seen *b, int threads);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* board_make.c - the file of a board: made under another name, then linked to its own, so that
+ * nobody sees it before it is whole, and two cannot have one name. */
+#include "base/board.h"
+#include "base/board_file.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static mf_status fill(mf_board_file *f, const char *job, const char *task, int tasks)
+{
+    mf_process self;
+
+    if (!mf_process_look(getpid(), &self))
+        return MF_FAIL(MF_UNAVAILABLE, "/proc says nothing of this process");
+    *f = (mf_board_file){ .magic = MF_BOARD_MAGIC,
+                          .version = MF_BOARD_VERSION,
+                          .bytes = sizeof *f,
+                          .page = { .pid = getpid(),
+                                    .start = self.start,
+                                    .tasks = tasks,
+                                    .use = MF_USE_IDLE,
+                                    .opened_ns = mf_clock_ns() } };
+    f->page.phase_since_ns = f->page.use_since_ns = f->page.began_ns = f->page.changed_ns =
+        f->page.opened_ns;
+    (void)snprintf(f->page.job, sizeof f->page.job, "%s", job);
+    (void)snprintf(f->page.task, sizeof f->page.task, "%s", task);
+    if (gethostname(f->page.host, sizeof f->page.host - 1) != 0)
+        (void)strcpy(f->page.host, "unknown");
+    return MF_OK;
+}
+
+/* Dead tasks of the job make room. ALREADY_EXISTS: this one lives. */
+static mf_status sweep(const char *job, const char *task)
+{
+    mf_board_seen *all = NULL;
+    mf_status st = MF_OK;
+    int n = 0;
+
+    MF_TRY(mf_boards_read(&all, &n));
+    for (int i = 0; i < n; i++) {
+        const mf_board_page *p = &all[i].page;
+
+        if (strcmp(p->job, job) != 0 || p->pid == getpid())
+            continue; /* of another job, or ourselves */
+        if (!all[i].alive)
+            (void)unlink(all[i].path);
+        else if (p->keeper == 0 && strcmp(p->task, task) == 0)
+            st = MF_FAIL(MF_ALREADY_EXISTS,
+                         "process %lld is %s of a job named '%s' on this host; give another name",
+                         (long long)p->pid, task, job);
+    }
+    mf_boards_free(all, n);
+    return st;
+}
+
+mf_status mf_board_file_link(const char *from, const char *job, const char *task, char **path)
+{
+    mf_buf dir = { 0 }, name = { 0 };
+    mf_status st = sweep(job, task);
+
+    if (st == MF_OK)
+        st = mf_board_dir(&dir);
+    if (st == MF_OK) {
+        mf_board_path(dir.data, job, task, &name);
+        st = mf_buf_finish(&name);
+    }
+    if (st == MF_OK && link(from, name.data) != 0)
+        st = mf_errno_status(errno, "make", name.data);
+    if (st == MF_OK && !(*path = mf_strdup(name.data)))
+        st = MF_NOMEM("a board");
+    if (st == MF_OK)
+        (void)unlink(from);
+    mf_buf_deinit(&name);
+    mf_buf_deinit(&dir);
+    return st;
+}
+
+static mf_status map(int fd, mf_board_file **out)
+{
+    void *at = mmap(NULL, sizeof **out, PROT_READ | PROT_WRITE,
+                    fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+
+    *out = at == MAP_FAILED ? NULL : at;
+    return *out ? MF_OK : MF_NOMEM("a board");
+}
+
+static mf_status make_in(const char *dir, const char *job, const char *task, int tasks,
+                         mf_board_file **out, char **path)
+{
+    char draft[4200];
+    mf_status st;
+    int fd;
+
+    MF_TRY(mf_board_dir_check(dir, true));
+    (void)snprintf(draft, sizeof draft, "%s/.%d", dir, (int)getpid());
+    (void)unlink(draft);
+    fd = open(draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return mf_errno_status(errno, "make", draft);
+    st = posix_fallocate(fd, 0, sizeof **out) == 0
+             ? map(fd, out)
+             : MF_FAIL(MF_RESOURCE_EXHAUSTED, "no room for '%s'", draft);
+    (void)close(fd);
+    if (st == MF_OK)
+        st = fill(*out, job, task, tasks);
+    if (st == MF_OK)
+        st = mf_board_file_link(draft, job, task, path);
+    if (st != MF_OK)
+        (void)unlink(draft);
+    return st;
+}
+
+mf_status mf_board_file_make(const char *job, const char *task, int tasks, mf_board_file **out,
+                             char **path)
+{
+    mf_buf dir = { 0 };
+    mf_status st = mf_board_dir(&dir);
+
+    *out = NULL;
+    if (st == MF_OK)
+        st = make_in(dir.data, job, task, tasks, out, path);
+    mf_buf_deinit(&dir);
+    if (st != MF_OK && *out) {
+        (void)munmap(*out, sizeof **out);
+        *out = NULL;
+    }
+    return st;
+}
+
+mf_status mf_board_file_unseen(const char *job, const char *task, int tasks, mf_board_file **out)
+{
+    MF_TRY(map(-1, out));
+    return fill(*out, job, task, tasks);
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* board_read.c - the boards of all tasks of this user on this host. Files are read, not mapped: one
+ * that somebody makes shorter must not hurt us. */
+#include "base/board.h"
+#include "base/board_file.h"
+#include "base/file.h"
+#include "base/mem.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *const mf_use_names[MF_USES] = { "compute", "communication", "input", "idle" };
+
+const char *mf_phase_text(mf_phase phase)
+{
+    static const char *const texts[MF_PHASES] = {
+        [MF_PHASE_START] = "starts",       [MF_PHASE_INPUT] = "waits for input",
+        [MF_PHASE_STEP] = "computes",      [MF_PHASE_BETWEEN] = "is between steps",
+        [MF_PHASE_EVALUATE] = "evaluates", [MF_PHASE_SAVE] = "saves",
+        [MF_PHASE_SERVE] = "serves",       [MF_PHASE_END] = "ends",
+    };
+
+    return texts[phase];
+}
+
+/* ---- names and folders ---- */
+
+mf_status mf_board_check_name(const char *job)
+{
+    static const char known[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    const size_t n = strspn(job, known);
+
+    if (n > 0 && n < MF_BOARD_NAME && job[n] == '\0')
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "'%s' is no name of a job: 1 to %d letters, digits, '.', '_' and '-'", job,
+                   MF_BOARD_NAME - 1);
+}
+
+mf_status mf_board_dir(mf_buf *out)
+{
+    const char *own = getenv("MESHFLOW_RUN_DIR"), *user = getenv("XDG_RUNTIME_DIR");
+    struct stat st;
+
+    if (own && *own)
+        mf_buf_str(out, own);
+    else if (user && *user && stat(user, &st) == 0)
+        mf_buf_printf(out, "%s/meshflow", user);
+    else
+        mf_buf_printf(out, "/dev/shm/meshflow-%u", (unsigned)geteuid());
+    return mf_buf_finish(out);
+}
+
+mf_status mf_board_dir_check(const char *dir, bool create)
+{
+    struct stat st;
+
+    if (create && mkdir(dir, 0700) != 0 && errno != EEXIST)
+        return mf_errno_status(errno, "make", dir);
+    if (lstat(dir, &st) != 0)
+        return mf_errno_status(errno, "look at", dir);
+    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+        return MF_FAIL(MF_PERMISSION_DENIED,
+                       "'%s' is not a folder of this user only (mode 0700); remove it, or name "
+                       "another one in MESHFLOW_RUN_DIR",
+                       dir);
+    return MF_OK;
+}
+
+void mf_board_path(const char *dir, const char *job, const char *task, mf_buf *out)
+{
+    char name[MF_BOARD_TASK + MF_BOARD_NAME + 1] = "";
+
+    for (size_t i = 0; task[i] && i + 1 < sizeof name; i++)
+        name[i] = (char)(isalnum((unsigned char)task[i]) ? task[i] : '-');
+    mf_buf_printf(out, "%s/%s~%s", dir, job, name);
+}
+
+/* ---- one page ---- */
+
+static void mend_text(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (size_t i = 0; text[i]; i++)
+        text[i] = (char)(text[i] < ' ' || text[i] > '~' ? '?' : text[i]);
+}
+
+static void mend_time(int64_t *ns)
+{
+    if (*ns < 0 || *ns > INT64_MAX / 16) /* sums and differences of some do not overflow */
+        *ns = 0;
+}
+
+static void mend_count(int32_t *n, int32_t most)
+{
+    if (*n < 0 || *n > most)
+        *n = 0;
+}
+
+static void mend(mf_board_page *p)
+{
+    mend_text(p->job, sizeof p->job);
+    mend_text(p->task, sizeof p->task);
+    mend_text(p->host, sizeof p->host);
+    mend_count(&p->phase, MF_PHASES - 1);
+    mend_count(&p->use, MF_USES - 1);
+    mend_count(&p->tasks, INT32_MAX);
+    mend_count(&p->threads, INT32_MAX);
+    mend_count(&p->input_threads, INT32_MAX);
+    mend_time(&p->opened_ns);
+    mend_time(&p->told_ns);
+    mend_time(&p->rate_since_ns);
+    mend_time(&p->began_ns);
+    mend_time(&p->changed_ns);
+    mend_time(&p->phase_since_ns);
+    mend_time(&p->use_since_ns);
+    for (int i = 0; i < MF_USES; i++)
+        mend_time(&p->used_ns[i]);
+    for (int i = 0; i < MF_BOARD_WAITS; i++) {
+        mend_text(p->waits[i].whom, sizeof p->waits[i].whom);
+        mend_text(p->waits[i].where, sizeof p->waits[i].where);
+        mend_text(p->waits[i].what, sizeof p->waits[i].what);
+        mend_time(&p->waits[i].since_ns);
+    }
+    for (int i = 0; i < MF_BOARD_LINKS; i++)
+        mend_text(p->links[i].to, sizeof p->links[i].to);
+}
+
+mf_status mf_board_decode(const void *bytes, size_t n, mf_board_page *out)
+{
+    mf_board_file f;
+
+    if (n != sizeof f)
+        return MF_FAIL(MF_DATA_LOSS, "%zu bytes are no board", n);
+    memcpy(&f, bytes, sizeof f);
+    if (memcmp(f.magic, MF_BOARD_MAGIC, sizeof f.magic) != 0 || f.bytes != sizeof f)
+        return MF_FAIL(MF_DATA_LOSS, "this is no board");
+    if (f.version != MF_BOARD_VERSION)
+        return MF_FAIL(MF_DATA_LOSS, "a board of version %u; this program knows %d", f.version,
+                       MF_BOARD_VERSION);
+    if (f.page.pid <= 0)
+        return MF_FAIL(MF_DATA_LOSS, "a board of nobody");
+    *out = f.page;
+    mend(out);
+    return MF_OK;
+}
+
+void mf_board_page_used(const mf_board_page *p, int64_t now, int64_t ns[MF_USES])
+{
+    for (int i = 0; i < MF_USES; i++)
+        ns[i] = p->used_ns[i];
+    if (now > p->use_since_ns)
+        ns[p->use] += now - p->use_since_ns;
+}
+
+/* ---- files ---- */
+
+static unsigned read_seq(int fd)
+{
+    unsigned seq = 1;
+
+    if (pread(fd, &seq, sizeof seq, offsetof(mf_board_file, seq)) != (ssize_t)sizeof seq)
+        return 1;
+    return seq;
+}
+
+/* A page that is whole; or, from a task that was stopped while it wrote, what there is. */
+static mf_status read_whole(int fd, mf_board_page *out)
+{
+    char bytes[sizeof(mf_board_file) + 1];
+    ssize_t n = 0;
+
+    for (int i = 0; i < MF_BOARD_TRIES; i++) {
+        const unsigned before = read_seq(fd);
+
+        n = pread(fd, bytes, sizeof bytes, 0);
+        if (before % 2 == 0 && before == read_seq(fd))
+            break;
+        (void)nanosleep(&(struct timespec){ 0, 100000 }, NULL);
+    }
+    return mf_board_decode(bytes, n > 0 ? (size_t)n : 0, out);
+}
+
+static bool lives(const mf_board_page *p, mf_process *process)
+{
+    const bool kept = p->keeper != 0;
+
+    return mf_process_look(kept ? p->keeper : p->pid, process) &&
+           process->start == (kept ? p->keeper_start : p->start) && process->state != 'Z';
+}
+
+mf_status mf_board_read(const char *path, mf_board_seen *out)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    mf_status st;
+
+    *out = (mf_board_seen){ 0 };
+    if (fd < 0)
+        return mf_errno_status(errno, "open", path);
+    st = read_whole(fd, &out->page);
+    (void)close(fd);
+    MF_TRY(st);
+    out->alive = lives(&out->page, &out->process);
+    out->path = mf_strdup(path);
+    return out->path ? MF_OK : MF_NOMEM("a board");
+}
+
+static int compare(const void *a, const void *b)
+{
+    const mf_board_page *x = &((const mf_board_seen *)a)->page;
+    const mf_board_page *y = &((const mf_board_seen *)b)->page;
+    const int by_job = strcmp(x->job, y->job);
+
+    return by_job != 0 ? by_job : strverscmp(x->task, y->task);
+}
+
+/* Whoever shows itself needs nobody to do it. */
+static bool is_shown_twice(const mf_board_seen *all, int n, int i)
+{
+    for (int k = 0; all[i].page.keeper != 0 && k < n; k++) {
+        if (all[k].page.keeper == 0 && compare(&all[k], &all[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void drop_doubles(mf_board_seen *all, int *n)
+{
+    for (int i = *n - 1; i >= 0; i--) {
+        if (!is_shown_twice(all, *n, i))
+            continue;
+        mf_free(all[i].path);
+        all[i] = all[--*n];
+    }
+}
+
+static mf_status read_all(DIR *d, const char *dir, mf_board_seen **all, int *n, int64_t *cap)
+{
+    const struct dirent *e;
+    mf_buf path = { 0 };
+    mf_status st = MF_OK;
+
+    while (st == MF_OK && (e = readdir(d)) != NULL) {
+        if (e->d_name[0] == '.')
+            continue;
+        mf_buf_clear(&path);
+        mf_buf_printf(&path, "%s/%s", dir, e->d_name);
+        st = mf_buf_finish(&path);
+        if (st == MF_OK)
+            st = mf_grow(all, cap, *n + 1, sizeof **all);
+        if (st == MF_OK && mf_board_read(path.data, &(*all)[*n]) == MF_OK)
+            ++*n;
+    }
+    mf_buf_deinit(&path);
+    return st;
+}
+
+mf_status mf_boards_read(mf_board_seen **out, int *n)
+{
+    mf_buf dir = { 0 };
+    int64_t cap = 0;
+    mf_status st = mf_board_dir(&dir);
+    DIR *d;
+
+    *out = NULL;
+    *n = 0;
+    if (st == MF_OK)
+        st = mf_board_dir_check(dir.data, false);
+    d = st == MF_OK ? opendir(dir.data) : NULL;
+    if (d) {
+        st = read_all(d, dir.data, out, n, &cap);
+        (void)closedir(d);
+    }
+    mf_buf_deinit(&dir);
+    drop_doubles(*out, n);
+    if (*n > 1)
+        qsort(*out, (size_t)*n, sizeof **out, compare);
+    return st == MF_NOT_FOUND ? MF_OK : st; /* nobody has ever made one */
+}
+
+void mf_boards_free(mf_board_seen *boards, int n)
+{
+    for (int i = 0; i < n; i++)
+        mf_free(boards[i].path);
+    mf_free(boards);
+}
+
+mf_status mf_board_wish(const mf_board_seen *b, int threads)
+{
+    const int fd = open(b->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    const int32_t wish = threads;
+    bool written;
+
+    if (fd < 0)
+        return mf_errno_status(errno, "open", b->path);
+    written = pwrite(fd, &wish, sizeof wish, offsetof(mf_board_file, wish)) == (ssize_t)sizeof wish;
+    (void)close(fd);
+    return written ? MF_OK : mf_errno_status(errno, "write", b->path);
+}

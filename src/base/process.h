@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* process.h - what the kernel says of a process, and how much of the processors it is given. */
+#ifndef MF_BASE_PROCESS_H
+#define MF_BASE_PROCESS_H
+
+#include "base/status.h"
+
+typedef struct mf_process {
+    char state; /* as in /proc/PID/stat: R, S, D, T (stopped), t (traced), Z (dead) */
+    int nice;
+    int64_t start; /* when the kernel started it, in ticks since the machine began: with it, a
+                      number that is used again is not the same process */
+    int64_t cpu_ns; /* processor time of all its threads */
+} mf_process;
+
+/* False: there is no such process. */
+bool mf_process_look(int64_t pid, mf_process *out);
+
+/* ---- priorities ----
+ *
+ * 1 to 10; processors that several want are shared in the ratio of their priorities. They are
+ * levels of niceness, each of which is a factor of 1.25 to the kernel: 10 is niceness 0, and 1 is
+ * niceness 10. So nobody starves, and ratios are kept to 12 %; some neighbours are the same. */
+enum { MF_PRIORITY_MAX = 10 };
+
+int mf_priority_nice(int priority);
+/* The nearest. */
+int mf_priority_of(int nice);
+/* For all threads of a process, and for its session where that is what the kernel weighs (groups by
+ * terminal) and the process leads it. PERMISSION_DENIED: raising is not for ordinary users. */
+MF_MUST mf_status mf_priority_set(int64_t pid, int priority);
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_jobs.c - `meshflow jobs`: one line for each job on this host. */
+#include "cli/running.h"
+#include "cli/text.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static const char *state_of(const mf_running_sum *s)
+{
+    return s->alive == 0 ? "dead" : s->dead > 0 ? "broken" : s->stopped > 0 ? "stopped" : "runs";
+}
+
+static void put_line(const mf_running_job *job, mf_buf *out)
+{
+    const mf_running_sum s = mf_running_sum_up(job);
+    char step[MF_TEXT], steps[MF_TEXT], rate[MF_TEXT];
+
+    mf_buf_printf(out, "%-24s %-8s %5d %5d %9s %9s %10s\n", job->tasks[0].page.job, state_of(&s),
+                  s.alive, s.dead, mf_cli_count(s.step, step), mf_cli_count(s.steps, steps),
+                  mf_cli_count((int64_t)(s.rate + 0.5), rate));
+}
+
+static void put_json(const mf_running_job *job, mf_buf *out)
+{
+    const mf_running_sum s = mf_running_sum_up(job);
+    const char *name = job->tasks[0].page.job;
+
+    mf_buf_str(out, "{\"job\":");
+    mf_buf_json(out, name, strlen(name));
+    mf_buf_printf(out,
+                  ",\"state\":\"%s\",\"alive\":%d,\"dead\":%d,\"stopped\":%d,\"step\":%lld,"
+                  "\"steps\":%lld,\"samples_per_second\":%.6g}",
+                  state_of(&s), s.alive, s.dead, s.stopped, (long long)s.step, (long long)s.steps,
+                  s.rate);
+}
+
+/* What dead tasks have left behind. */
+static void sweep(const mf_running *r)
+{
+    for (int i = 0; i < r->n_boards; i++) {
+        if (!r->boards[i].alive)
+            (void)unlink(r->boards[i].path);
+    }
+}
+
+static mf_status jobs_run(mf_args *args)
+{
+    const bool json = mf_args_has(args, "json");
+    mf_running r;
+    mf_buf out = { 0 };
+    mf_status st = mf_running_read(args, NULL, &r);
+
+    mf_buf_str(&out, json ? "{\"jobs\":[" : "");
+    if (!json && r.n_jobs > 0)
+        mf_buf_printf(&out, "%-24s %-8s %5s %5s %9s %9s %10s\n", "job", "state", "tasks", "dead",
+                      "step", "of", "samples/s");
+    for (int i = 0; st == MF_OK && i < r.n_jobs; i++) {
+        mf_buf_str(&out, json && i ? "," : "");
+        if (json)
+            put_json(&r.jobs[i], &out);
+        else
+            put_line(&r.jobs[i], &out);
+    }
+    mf_buf_str(&out, json            ? "]}\n"
+                     : r.n_jobs == 0 ? "no job of this user trains on this host\n"
+                                     : "");
+    if (st == MF_OK && mf_args_has(args, "sweep"))
+        sweep(&r);
+    mf_running_deinit(&r);
+    if (st == MF_OK)
+        return mf_cli_print(&out);
+    mf_buf_deinit(&out);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "json", NULL, "one object on one line", 0, false },
+    { "sweep", NULL, "forget dead tasks once they are shown", 0, false },
+    { 0 },
+};
+
+const mf_command mf_command_jobs = {
+    .name = "jobs",
+    .arguments = "",
+    .summary = "list running jobs",
+    .about = "One line for each training of this user on this host. A job is broken when one of "
+             "its tasks is dead, and dead when all are: killed ones stay in the list until --sweep "
+             "or until a job of that name starts.",
+    .options = options,
+    .examples = (const char *const[]){ "meshflow jobs", "meshflow jobs --sweep", NULL },
+    .min_args = 0,
+    .max_args = 0,
+    .run = jobs_run,
+};

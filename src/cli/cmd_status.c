@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_status.c - `meshflow status`: what the tasks of all jobs on this host do, and why. */
+#include "base/clock.h"
+#include "cli/running.h"
+#include "cli/shares.h"
+#include "cli/text.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- for people ---- */
+
+static const char *word_for(const mf_board_seen *t)
+{
+    if (!t->alive)
+        return "dead";
+    if (mf_running_is_stopped(t))
+        return "stopped";
+    return t->page.use == MF_USE_COMMUNICATION ? "waits"
+           : t->page.use == MF_USE_COMPUTE     ? "computes"
+           : t->page.use == MF_USE_INPUT       ? "reads"
+           : t->page.phase == MF_PHASE_SAVE    ? "saves"
+                                               : "idle";
+}
+
+static void put_task(const mf_board_seen *t, int64_t now, mf_buf *out)
+{
+    const mf_board_page *p = &t->page;
+    char step[MF_TEXT], rate[MF_TEXT], threads[32], priority[16] = "-";
+    int64_t ns[MF_USES];
+    int tenths[MF_USES];
+
+    mf_board_page_used(p, t->alive ? now : p->changed_ns, ns);
+    mf_shares_of_time(ns, tenths);
+    if (t->alive && !mf_running_is_kept(t))
+        (void)snprintf(priority, sizeof priority, "%d", mf_priority_of(t->process.nice));
+    (void)snprintf(threads, sizeof threads, "%d+%d", p->threads, p->input_threads);
+    mf_buf_printf(out, "  %-12s %8lld  %-9s %9s %10s %8s %9s", p->task, (long long)p->pid,
+                  word_for(t), mf_cli_count(p->step, step),
+                  mf_cli_count((int64_t)(p->rate + 0.5), rate), threads, priority);
+    for (int i = 0; i < MF_USES; i++)
+        mf_buf_printf(out, " %*d.%d",
+                      (int)strlen(mf_use_names[i]) - 2 > 5 ? (int)strlen(mf_use_names[i]) - 2 : 5,
+                      tenths[i] / 10, tenths[i] % 10);
+    mf_buf_str(out, "\n");
+}
+
+static void put_head(mf_buf *out)
+{
+    mf_buf_printf(out, "  %-12s %8s  %-9s %9s %10s %8s %9s", "task", "pid", "state", "step",
+                  "samples/s", "threads", "priority");
+    for (int i = 0; i < MF_USES; i++)
+        mf_buf_printf(out, " %7s", mf_use_names[i]);
+    mf_buf_str(out, "  (% of its time)\n");
+}
+
+static void put_job(const mf_running_job *job, int64_t now, mf_buf *out)
+{
+    const mf_running_sum s = mf_running_sum_up(job);
+
+    mf_buf_printf(out, "%s: ", job->tasks[0].page.job);
+    mf_running_explain(job, now, out);
+    mf_buf_str(out, ".\n");
+    if (s.elsewhere > 0)
+        mf_buf_printf(out, "%d of its %d tasks %s not on this host, or ended.\n", s.elsewhere,
+                      job->tasks[0].page.tasks, s.elsewhere == 1 ? "is" : "are");
+    put_head(out);
+    for (int i = 0; i < job->n; i++)
+        put_task(&job->tasks[i], now, out);
+}
+
+/* ---- for programs ---- */
+
+static void put_string(const char *name, const char *text, mf_buf *out)
+{
+    mf_buf_printf(out, "\"%s\":", name);
+    mf_buf_json(out, text, strlen(text));
+    mf_buf_str(out, ",");
+}
+
+static void put_waits_json(const mf_board_page *p, int64_t now, mf_buf *out)
+{
+    int n = 0;
+
+    mf_buf_str(out, "\"waits\":[");
+    for (int i = 0; i < MF_BOARD_WAITS; i++) {
+        const mf_board_wait *w = &p->waits[i];
+
+        if (w->since_ns == 0)
+            continue;
+        mf_buf_str(out, n++ ? ",{" : "{");
+        put_string("for", w->whom, out);
+        put_string("address", w->where, out);
+        put_string("what", w->what, out);
+        mf_buf_printf(out, "\"step\":%lld,\"seconds\":%.3f}", (long long)w->step,
+                      (double)(now - w->since_ns) * 1e-9);
+    }
+    mf_buf_str(out, "],\"sent_messages\":[");
+    for (int i = n = 0; i < MF_BOARD_LINKS && p->links[i].to[0]; i++) {
+        mf_buf_str(out, n++ ? ",{" : "{");
+        put_string("to", p->links[i].to, out);
+        mf_buf_printf(out, "\"bytes\":%lld}", (long long)p->links[i].bytes);
+    }
+    mf_buf_str(out, "],");
+}
+
+/* 0: not known. */
+static int priority_of(const mf_board_seen *t)
+{
+    return t->alive && !mf_running_is_kept(t) ? mf_priority_of(t->process.nice) : 0;
+}
+
+static void put_task_json(const mf_board_seen *t, int64_t now, mf_buf *out)
+{
+    const mf_board_page *p = &t->page;
+    int64_t ns[MF_USES];
+    mf_buf does = { 0 };
+
+    mf_running_task_text(t, now, &does);
+    mf_buf_str(out, "{");
+    put_string("task", p->task, out);
+    put_string("host", p->host, out);
+    put_string("state", word_for(t), out);
+    put_string("does", does.data ? does.data : "", out);
+    mf_buf_deinit(&does);
+    mf_buf_printf(out,
+                  "\"pid\":%lld,\"alive\":%s,\"step\":%lld,\"steps\":%lld,\"epoch\":%lld,"
+                  "\"loss\":%.9g,\"samples_per_second\":%.6g,\"threads\":%d,\"input_threads\":%d,"
+                  "\"priority\":%d,"
+                  "\"sent_bytes\":%lld,\"changed_seconds_ago\":%.3f,\"cpu_seconds\":%.2f,",
+                  (long long)p->pid, t->alive ? "true" : "false", (long long)p->step,
+                  (long long)p->steps, (long long)p->epoch, p->loss - p->loss == 0 ? p->loss : 0.0,
+                  p->rate, p->threads, p->input_threads, priority_of(t), (long long)p->sent,
+                  (double)(now - p->changed_ns) * 1e-9,
+                  mf_running_is_kept(t) ? 0.0 : (double)t->process.cpu_ns * 1e-9);
+    put_waits_json(p, now, out);
+    mf_board_page_used(p, t->alive ? now : p->changed_ns, ns);
+    mf_buf_str(out, "\"utilisation\":");
+    mf_shares_json(ns, out);
+    mf_buf_str(out, "}");
+}
+
+static void put_json(const mf_running *r, mf_buf *out)
+{
+    mf_buf_str(out, "{\"jobs\":[");
+    for (int i = 0; i < r->n_jobs; i++) {
+        const mf_running_job *job = &r->jobs[i];
+        mf_buf why = { 0 };
+
+        mf_running_explain(job, r->now, &why);
+        mf_buf_str(out, i ? ",{" : "{");
+        put_string("job", job->tasks[0].page.job, out);
+        put_string("explanation", why.data ? why.data : "", out);
+        mf_buf_deinit(&why);
+        mf_buf_printf(out, "\"tasks_in_all\":%d,\"tasks\":[", job->tasks[0].page.tasks);
+        for (int k = 0; k < job->n; k++) {
+            mf_buf_str(out, k ? "," : "");
+            put_task_json(&job->tasks[k], r->now, out);
+        }
+        mf_buf_str(out, "]}");
+    }
+    mf_buf_str(out, "]}\n");
+}
+
+/* ---- the command ---- */
+
+static mf_status show_once(mf_args *args, const char *before)
+{
+    mf_running r;
+    mf_buf out = { 0 };
+    mf_status st = mf_running_read(args, args->n_words > 0 ? args->words[0] : NULL, &r);
+
+    mf_buf_str(&out, before);
+    if (st == MF_OK && mf_args_has(args, "json"))
+        put_json(&r, &out);
+    else if (st == MF_OK && r.n_jobs == 0)
+        mf_buf_str(&out, "no job of this user trains on this host\n");
+    for (int i = 0; st == MF_OK && !mf_args_has(args, "json") && i < r.n_jobs; i++) {
+        mf_buf_str(&out, i ? "\n" : "");
+        put_job(&r.jobs[i], r.now, &out);
+    }
+    mf_running_deinit(&r);
+    if (st == MF_OK)
+        return mf_cli_print(&out);
+    mf_buf_deinit(&out);
+    return st;
+}
+
+static mf_status status_run(mf_args *args)
+{
+    const bool terminal = isatty(STDOUT_FILENO) != 0;
+
+    MF_TRY(show_once(args, ""));
+    while (mf_args_has(args, "watch")) {
+        mf_status st;
+
+        (void)nanosleep(&(struct timespec){ 1, 0 }, NULL);
+        st = show_once(args, terminal ? "\033[H\033[2J" : "\n");
+        if (st == MF_NOT_FOUND) /* it is over */
+            return MF_OK;
+        MF_TRY(st);
+    }
+    return MF_OK;
+}
+
+static const mf_option options[] = {
+    { "json", NULL, "one object on one line", 0, false },
+    { "watch", NULL, "again every second, until it is interrupted or JOB is over", 'w', false },
+    { 0 },
+};
+
+const mf_command mf_command_status = {
+    .name = "status",
+    .arguments = "[JOB]",
+    .summary = "what running jobs do, and who waits for whom",
+    .about = "Shows the trainings of this user on this host. Tasks are not asked, their boards are "
+             "read: one that is stopped or stuck is explained, too. docs/status.md says what each "
+             "number means.",
+    .options = options,
+    .examples = (const char *const[]){ "meshflow status", "meshflow status --watch resnet", NULL },
+    .min_args = 0,
+    .max_args = 1,
+    .run = status_run,
+};

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* board.c - what a process shows is what another one reads, and nothing is trusted. */
+#include "base/board.h"
+
+#include "base/board_file.h"
+#include "base/clock.h"
+#include "base/pool.h"
+#include "mf_test.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char dir[64];
+
+static void begin(void)
+{
+    (void)strcpy(dir, "/tmp/meshflow-board-XXXXXX");
+    T_TRUE(mkdtemp(dir) != NULL);
+    T_EQ(setenv("MESHFLOW_RUN_DIR", dir, 1), 0);
+}
+
+static void finish(void)
+{
+    char command[128];
+
+    (void)snprintf(command, sizeof command, "rm -r '%s'", dir);
+    T_EQ(system(command), 0);
+}
+
+static mf_board_page read_one(bool *alive)
+{
+    mf_board_seen *all;
+    mf_board_page page = { 0 };
+    int n;
+
+    T_OK(mf_boards_read(&all, &n));
+    T_EQ(n, 1);
+    if (n == 1) {
+        page = all[0].page;
+        *alive = all[0].alive;
+    }
+    mf_boards_free(all, n);
+    return page;
+}
+
+MF_TEST(board_shows_what_a_task_does_and_goes_with_it)
+{
+    int64_t ns[MF_USES], sum = 0;
+    mf_board_page p;
+    mf_board_seen *all;
+    bool alive;
+    int wait, n;
+
+    begin();
+    T_OK(mf_board_open("a.job", "worker 1", 3));
+    mf_board_begin(7, 100);
+    mf_board_shards(4, 4);
+    mf_board_step(8, 2, 64, 0.5);
+    mf_board_threads(3, 1);
+    wait = mf_board_wait_begin("worker 2", "127.0.0.1:4001", "the gradients", 8);
+    p = read_one(&alive);
+    T_TRUE(alive);
+    T_STREQ(p.job, "a.job");
+    T_STREQ(p.task, "worker 1");
+    T_EQ(p.pid, getpid());
+    T_EQ(p.step, 8);
+    T_EQ(p.steps, 100);
+    T_EQ(p.threads, 3);
+    T_STREQ(p.waits[0].whom, "worker 2");
+    T_STREQ(p.waits[0].where, "127.0.0.1:4001");
+    T_EQ(p.use, MF_USE_COMMUNICATION);
+    mf_board_computing(+1);
+    T_EQ(read_one(&alive).use, MF_USE_COMPUTE);
+    mf_board_computing(-1);
+    mf_board_wait_end(wait);
+    T_EQ(read_one(&alive).use, MF_USE_IDLE);
+    p = read_one(&alive);
+    mf_board_page_used(&p, p.changed_ns + 1000, ns);
+    for (int i = 0; i < MF_USES; i++)
+        sum += ns[i];
+    T_EQ(sum, p.changed_ns + 1000 - p.began_ns); /* all time since it began */
+    mf_board_close();
+    T_OK(mf_boards_read(&all, &n));
+    T_EQ(n, 0);
+    mf_boards_free(all, n);
+    finish();
+}
+
+/* A child shows itself and is killed. */
+static void killed_task(const char *job)
+{
+    int ready[2];
+    char byte;
+    pid_t pid;
+
+    T_EQ(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0) {
+        if (mf_board_open(job, "worker 0", 1) != MF_OK || write(ready[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            (void)pause();
+    }
+    T_EQ(read(ready[0], &byte, 1), 1);
+    T_FAILS(MF_ALREADY_EXISTS, "give another name", mf_board_open(job, "worker 0", 1));
+    (void)kill(pid, SIGKILL);
+    T_EQ(waitpid(pid, NULL, 0), pid);
+    (void)close(ready[0]);
+    (void)close(ready[1]);
+}
+
+MF_TEST(board_of_a_killed_task_is_dead_until_the_job_starts_again)
+{
+    bool alive = true;
+
+    begin();
+    killed_task("job");
+    (void)read_one(&alive);
+    T_TRUE(!alive);
+    T_OK(mf_board_open("job", "worker 3", 1)); /* another task: dead ones are swept away */
+    T_STREQ(read_one(&alive).task, "worker 3");
+    T_TRUE(alive);
+    T_OK(mf_board_rename("other"));
+    T_STREQ(read_one(&alive).job, "other");
+    mf_board_close();
+    finish();
+}
+
+/* A number that the kernel has given to another process meanwhile. */
+MF_TEST(board_of_a_process_that_started_at_another_time_is_dead)
+{
+    char path[128];
+    int64_t start = 1;
+    bool alive = true;
+    int fd;
+
+    begin();
+    T_OK(mf_board_open("job", "worker 0", 1));
+    (void)snprintf(path, sizeof path, "%s/job~worker-0", dir);
+    fd = open(path, O_WRONLY);
+    T_EQ(pwrite(fd, &start, sizeof start,
+                (off_t)(offsetof(mf_board_file, page) + offsetof(mf_board_page, start))),
+         sizeof start);
+    (void)close(fd);
+    (void)read_one(&alive);
+    T_TRUE(!alive);
+    mf_board_close();
+    finish();
+}
+
+MF_TEST(board_hands_over_a_wish_once)
+{
+    mf_board_seen *all;
+    int n;
+
+    begin();
+    T_OK(mf_board_open("job", "worker 0", 1));
+    T_EQ(mf_board_take_wish(), 0);
+    T_OK(mf_boards_read(&all, &n));
+    T_OK(mf_board_wish(&all[0], 5));
+    T_EQ(mf_board_take_wish(), 5);
+    T_EQ(mf_board_take_wish(), 0);
+    T_OK(mf_board_wish(&all[0], -7)); /* nonsense from elsewhere */
+    T_EQ(mf_board_take_wish(), 0);
+    mf_boards_free(all, n);
+    mf_board_close();
+    finish();
+}
+
+MF_TEST(board_of_another_host_is_shown_by_the_chief_in_its_own_time)
+{
+    mf_board_seen *all;
+    mf_board_file f;
+    mf_buf page = { 0 };
+    int n;
+
+    begin();
+    T_OK(mf_board_open("job", "worker 0", 2));
+    T_TRUE(mf_board_copy(&page));
+    memcpy(&f, page.data, sizeof f);
+    (void)strcpy(f.page.task, "worker 1");
+    (void)strcpy(f.page.host, "far/away");
+    f.page.told_ns = 5000000000; /* by a clock that began long after ours */
+    f.page.waits[0] = (mf_board_wait){ .whom = "worker 0", .since_ns = 4000000000 };
+    mf_board_keep(&f, sizeof f);
+    mf_board_keep(&f, sizeof f / 2); /* none */
+    T_OK(mf_boards_read(&all, &n));
+    T_EQ(n, 2);
+    T_STREQ(all[1].page.task, "worker 1");
+    T_TRUE(all[1].alive);
+    T_EQ(all[1].page.keeper, getpid());
+    T_EQ(all[1].page.told_ns - all[1].page.waits[0].since_ns, 1000000000);
+    T_TRUE(mf_clock_ns() - all[1].page.told_ns < 1000000000);
+    mf_boards_free(all, n);
+    mf_board_close();
+    T_OK(mf_boards_read(&all, &n));
+    T_EQ(n, 0);
+    mf_boards_free(all, n);
+    mf_buf_deinit(&page);
+    finish();
+}
+
+MF_TEST(board_folder_of_somebody_else_is_not_used)
+{
+    mf_board_seen *all;
+    int64_t ns[MF_USES];
+    int n;
+
+    begin();
+    T_EQ(chmod(dir, 0755), 0);
+    T_FAILS(MF_PERMISSION_DENIED, "0700", mf_boards_read(&all, &n));
+    T_OK(mf_board_open("job", "worker 0", 1)); /* nobody sees it, but times are counted */
+    T_TRUE(mf_board_used(ns));
+    mf_board_close();
+    T_FAILS(MF_INVALID_ARGUMENT, "no name of a job", mf_board_open("../x", "worker 0", 1));
+    finish();
+}
+
+MF_TEST(board_decodes_only_boards)
+{
+    mf_board_file f = { .magic = MF_BOARD_MAGIC, .version = MF_BOARD_VERSION, .bytes = sizeof f };
+    mf_board_page p;
+
+    f.page.pid = 1;
+    f.page.phase = 99;
+    memset(f.page.task, 'x', sizeof f.page.task); /* without an end */
+    T_OK(mf_board_decode(&f, sizeof f, &p));
+    T_EQ(p.phase, 0);
+    T_EQ(strlen(p.task), sizeof p.task - 1);
+    T_FAILS(MF_DATA_LOSS, "no board", mf_board_decode(&f, sizeof f - 1, &p));
+    f.version++;
+    T_FAILS(MF_DATA_LOSS, "version", mf_board_decode(&f, sizeof f, &p));
+    f.magic[0] = '?';
+    T_FAILS(MF_DATA_LOSS, "no board", mf_board_decode(&f, sizeof f, &p));
+}
+
+MF_TEST(process_priorities_are_ratios)
+{
+    mf_process self, nobody;
+
+    T_TRUE(mf_process_look(getpid(), &self));
+    T_EQ(self.state, 'R');
+    T_TRUE(self.start > 0);
+    T_TRUE(!mf_process_look(-1, &nobody));
+    T_EQ(mf_priority_nice(10), 0);
+    T_EQ(mf_priority_nice(5), 3);
+    T_EQ(mf_priority_nice(1), 10);
+    for (int p = 1; p <= MF_PRIORITY_MAX; p++) {
+        T_NEAR(pow(1.25, -mf_priority_nice(p)), p / 10.0, 0.12 * p / 10.0);
+        T_TRUE(abs(mf_priority_of(mf_priority_nice(p)) - p) <= 1);
+    }
+    T_FAILS(MF_INVALID_ARGUMENT, "1 to 10", mf_priority_set(getpid(), 11));
+}
+
+/* ---- the pool that is changed ---- */
+
+static void add(void *ctx, int64_t piece)
+{
+    atomic_fetch_add((atomic_llong *)ctx, piece);
+}
+
+MF_TEST(pool_runs_every_piece_once_whatever_its_size_becomes)
+{
+    static const int sizes[] = { 2, 8, 1, 3, 1, 16, 2 };
+    mf_pool *pool;
+
+    T_OK(mf_pool_new(1, &pool));
+    for (int i = 0; i < 7; i++) {
+        atomic_llong sum = 0;
+
+        T_OK(mf_pool_resize(pool, sizes[i]));
+        T_EQ(mf_pool_threads(pool), sizes[i]);
+        mf_pool_parallel(pool, 1000, add, &sum);
+        T_EQ(sum, 499500);
+    }
+    mf_pool_free(pool);
+}
