@@ -90,9 +90,19 @@ MF_API int64_t mf_dataset_sample_id(const mf_dataset *set, int64_t index);
 
 typedef struct mf_iterator mf_iterator;
 
+/* What the shards of a batch take their samples from (TensorFlow's AutoShardPolicy DATA and FILE).
+ * Either way an epoch has each sample once, whatever the number of workers. */
+typedef enum mf_slicing {
+    MF_SLICE_ELEMENT, /* from all of them: an epoch is a permutation by Philox(seed, epoch) */
+    MF_SLICE_FILE, /* from files of their own, so a worker reads few files: the files are dealt out
+                      to the shards, and in an epoch each shard shuffles its files, and the samples
+                      of each; without files left it helps others. docs/data.md */
+} mf_slicing;
+
 typedef struct mf_iterator_options {
     int64_t batch; /* samples; 0: 32 */
-    bool in_order; /* no shuffling. Else an epoch is a permutation by Philox(seed, epoch) */
+    bool in_order; /* no shuffling */
+    mf_slicing slice; /* by file: of as many shards as `shards` says */
     bool drop_partial; /* leave out the last batch of an epoch where it is not full */
     int64_t epochs; /* 0: for ever */
     uint64_t seed;

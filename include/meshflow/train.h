@@ -132,6 +132,7 @@ typedef struct mf_fit_options {
     int64_t steps; /* in all, counted from the beginning of training; wins over epochs. 0: none */
     int64_t batch; /* 0: 32 */
     bool in_order; /* no shuffling */
+    mf_slicing slice; /* what the shards of a batch take samples from, see data.h */
     const mf_hook *hooks;
     int n_hooks;
     const char *out; /* folder for checkpoints, events, ledger; NULL: nothing is written */

@@ -86,6 +86,16 @@ static mf_status read_compile(mf_job *job, mf_args *args)
     return MF_OK;
 }
 
+static mf_status read_slice(mf_args *args, mf_slicing *out)
+{
+    const char *slice = mf_args_value(args, "slice");
+
+    if (slice && strcmp(slice, "element") != 0 && strcmp(slice, "file") != 0)
+        return mf_args_wrong(args, "--slice is element or file, not '%s'", slice);
+    *out = slice && strcmp(slice, "file") == 0 ? MF_SLICE_FILE : MF_SLICE_ELEMENT;
+    return MF_OK;
+}
+
 static mf_status read_fit(mf_args *args, mf_fit_options *f)
 {
     int64_t keep = 0;
@@ -98,6 +108,7 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     MF_TRY(mf_args_int(args, "summary-steps", 1, INT64_MAX, &f->summary_steps));
     MF_TRY(mf_args_int(args, "keep", 1, 1000000, &keep));
     f->keep = (int)keep;
+    MF_TRY(read_slice(args, &f->slice));
     f->out = mf_args_value(args, "out");
     f->trace = mf_args_value(args, "trace");
     f->resume = mf_args_has(args, "resume");
@@ -332,6 +343,8 @@ static const mf_option options[] = {
     { "epochs", "N", "how often all samples are seen; once unless told", 0, false },
     { "steps", "N", "how many steps in all; wins over --epochs", 0, false },
     { "batch", "N", "samples of a step; 32 unless told", 0, false },
+    { "slice", "BY", "what the shards of a batch read: any element, or each files of its own: file",
+      0, false },
     { "optimizer", "OPT", "with settings: 'momentum momentum=0.9'; sgd unless told", 0, false },
     { "lr", "RATE", "learning rate; the optimizer's own unless told", 0, false },
     { "schedule", "S", "of the learning rate: 'cosine warmup=100'", 0, false },

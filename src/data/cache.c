@@ -68,6 +68,11 @@ static int64_t cache_sample_id(const mf_dataset *set, int64_t index)
     return mf_dataset_sample_id(((const cache *)set)->inner, index);
 }
 
+static int64_t cache_file(const mf_dataset *set, int64_t index)
+{
+    return mf_dataset_file(((const cache *)set)->inner, index);
+}
+
 static void cache_deinit(mf_dataset *set)
 {
     cache *c = (cache *)set;
@@ -77,9 +82,9 @@ static void cache_deinit(mf_dataset *set)
     mf_dataset_unref(c->inner);
 }
 
-static const mf_dataset_ops cache_ops = { .read = cache_read,
-                                          .sample_id = cache_sample_id,
-                                          .deinit = cache_deinit };
+static const mf_dataset_ops cache_ops = {
+    .read = cache_read, .sample_id = cache_sample_id, .file = cache_file, .deinit = cache_deinit
+};
 
 static mf_status fill_in(cache *c, mf_dataset *inner, size_t max_bytes)
 {

@@ -10,6 +10,7 @@
  *     LENT to the consumer. Only the state itself is guarded by lock. */
 #include "data/dataset.h"
 #include "data/order.h"
+#include "data/slices.h"
 #include "graph/shard.h"
 
 #include <pthread.h>
@@ -41,6 +42,7 @@ struct mf_iterator {
     int64_t next_epoch, next_first, next_ticket; /* guarded by order_lock */
     int64_t *order; /* permutation of order_epoch; guarded by order_lock; NULL: in order */
     int64_t order_epoch; /* -1: none yet */
+    mf_slices *slices; /* that make the order; NULL: it is by element */
     bool over; /* the last ticket is out; guarded by order_lock */
 
     pthread_mutex_t lock;
@@ -63,6 +65,17 @@ static void normalise(const mf_iterator *it, int64_t *epoch, int64_t *first)
     }
 }
 
+static void make_order(mf_iterator *it)
+{
+    const uint64_t epoch = (uint64_t)it->next_epoch;
+
+    if (it->slices)
+        mf_slices_order(it->slices, it->o.seed, epoch, it->o.batch, it->order);
+    else
+        mf_order_shuffle(it->o.seed, epoch, it->order, it->set->count);
+    it->order_epoch = it->next_epoch;
+}
+
 static void choose(mf_iterator *it, slot *s)
 {
     const int64_t left = it->set->count - it->next_first;
@@ -75,10 +88,8 @@ static void choose(mf_iterator *it, slot *s)
     s->batch.whole = whole;
     s->batch.place = from;
     s->batch.ids = s->ids + from;
-    if (it->order && it->order_epoch != it->next_epoch) {
-        mf_order_shuffle(it->o.seed, (uint64_t)it->next_epoch, it->order, it->set->count);
-        it->order_epoch = it->next_epoch;
-    }
+    if (it->order && it->order_epoch != it->next_epoch)
+        make_order(it);
     for (int64_t i = 0; i < whole; i++)
         s->indices[i] = it->order ? it->order[it->next_first + i] : it->next_first + i;
     it->next_first += whole;
@@ -223,6 +234,9 @@ static mf_status check_options(const mf_dataset *set, mf_iterator_options *o)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "batch %lld, epochs %lld, prefetch %d, threads %d: that is no way to read",
                        (long long)o->batch, (long long)o->epochs, o->prefetch, o->threads);
+    if (o->slice == MF_SLICE_FILE && o->in_order)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "slices by file are shuffled: leave out one of in_order and slice");
     MF_TRY(check_shards(o->shards, o->first_shard, o->n_shards));
     if (set->count == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set has no samples");
@@ -269,6 +283,8 @@ static mf_status make_memory(mf_iterator *it)
     it->threads = mf_calloc(it->o.threads, sizeof *it->threads);
     if (!it->o.in_order)
         it->order = mf_calloc(it->set->count, sizeof *it->order);
+    if (it->o.slice == MF_SLICE_FILE)
+        MF_TRY(mf_slices_new(it->set, it->o.shards, &it->slices));
     it->order_epoch = -1;
     if (!it->slots || !it->threads || (!it->o.in_order && !it->order))
         return MF_NOMEM("batches");
@@ -320,6 +336,7 @@ void mf_iterator_free(mf_iterator *it)
     mf_free(it->slots);
     mf_free(it->threads);
     mf_free(it->order);
+    mf_slices_free(it->slices);
     mf_dataset_unref(it->set);
     pthread_cond_destroy(&it->changed);
     pthread_mutex_destroy(&it->lock);

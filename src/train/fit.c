@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "data/ledger.h"
 #include "train/checkpoint.h"
+#include "train/input.h"
 #include "train/loop.h"
 #include "train/team.h"
 
@@ -246,7 +247,10 @@ static mf_status prepare(fit *f)
     const int64_t per_epoch = (mf_dataset_count(f->train) + batch - 1) / batch;
     mf_iterator_options order = { .batch = batch,
                                   .in_order = f->o.in_order,
-                                  .seed = f->t->options.seed };
+                                  .slice = f->o.slice,
+                                  .seed = f->t->options.seed,
+                                  .shards = f->t->options.shards,
+                                  .n_shards = f->t->options.shards };
     mf_team *team = f->t->team;
     char *prefix = NULL;
 
@@ -261,6 +265,7 @@ static mf_status prepare(fit *f)
     if (f->o.out && f->o.resume)
         MF_TRY(mf_checkpoints_restore(f->o.out, f->t, &prefix));
     mf_free(prefix);
+    MF_TRY(mf_input_check_order(f->t, f->train, &order));
     if (team) {
         MF_TRY(mf_team_align(team, f->t));
         order.shards = team->shards;

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* input.c - see input.h. */
+#include "train/input.h"
+
+#include "data/slices.h"
+
+/* ---- the order ---- */
+
+static mf_status describe(const mf_dataset *set, const mf_iterator_options *order, mf_sliced *out)
+{
+    mf_slices *slices;
+
+    *out = (mf_sliced){ 0 };
+    if (order->slice != MF_SLICE_FILE)
+        return MF_OK;
+    MF_TRY(mf_slices_new(set, order->shards, &slices));
+    *out = (mf_sliced){ 1, order->batch, mf_slices_fingerprint(slices) };
+    mf_slices_free(slices);
+    return MF_OK;
+}
+
+mf_status mf_input_check_order(mf_trainer *t, const mf_dataset *set,
+                               const mf_iterator_options *order)
+{
+    static const char *const names[] = { "element", "file" };
+    const mf_sliced was = t->sliced;
+    mf_sliced now;
+
+    MF_TRY(describe(set, order, &now));
+    t->sliced = now;
+    if (t->step == 0)
+        return MF_OK;
+    if (was.by_file != now.by_file)
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "training was begun with data sliced by %s, now it is sliced by %s: the "
+                       "order is another; use --slice %s, or begin in another folder",
+                       names[was.by_file != 0], names[now.by_file], names[was.by_file != 0]);
+    if (was.batch != now.batch)
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "training was begun with batches of %lld, now they are %lld: data that is "
+                       "sliced by file comes in another order then; use --batch %lld, or begin in "
+                       "another folder",
+                       (long long)was.batch, (long long)now.batch, (long long)was.batch);
+    if (was.files != now.files)
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "training was begun with other files, or other samples in them: data that "
+                       "is sliced by file comes in another order now; begin in another folder");
+    return MF_OK;
+}
