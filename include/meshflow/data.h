@@ -62,7 +62,8 @@ MF_API MF_MUST mf_status mf_dataset_shard(mf_dataset *set, int64_t parts, int64_
  * after the other). */
 MF_API MF_MUST mf_status mf_dataset_interleave(mf_dataset *const *sets, int n_sets, int64_t block,
                                                mf_dataset **out);
-/* Keep in memory what was read once, up to `max_bytes` (0: a quarter of the machine's memory).
+/* Keep in memory what was read once, up to `max_bytes` (0: as many percent of the machine's
+ * memory as the parameter data_memory_percent says).
  * INVALID_ARGUMENT: samples that depend on the epoch (map, augment) are not kept. */
 MF_API MF_MUST mf_status mf_dataset_cache(mf_dataset *set, size_t max_bytes, mf_dataset **out);
 

@@ -5,6 +5,7 @@
 #include "cli/cluster_options.h"
 #include "cli/job.h"
 #include "cli/progress.h"
+#include "data/dataset.h"
 #include "graph/op.h"
 
 #include <signal.h>
@@ -119,12 +120,32 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     return MF_OK;
 }
 
+/* Samples that were read and decoded once stay in memory: always, never, or where that pays. */
+static mf_status cache_data(mf_job *job, mf_args *args)
+{
+    const char *when = mf_args_value(args, "cache");
+    mf_dataset *kept;
+
+    if (when && strcmp(when, "off") == 0)
+        return MF_OK;
+    if (when && strcmp(when, "on") == 0)
+        MF_TRY(mf_dataset_cache(job->train, 0, &kept));
+    else if (!when || strcmp(when, "auto") == 0)
+        MF_TRY(mf_dataset_cache_if_it_fits(job->train, &kept));
+    else
+        return mf_args_wrong(args, "--cache is auto, on or off, not '%s'", when);
+    mf_dataset_unref(job->train);
+    job->train = kept;
+    return MF_OK;
+}
+
 static mf_status change_data(mf_job *job, mf_args *args)
 {
     const char *augment = mf_args_value(args, "augment");
     double validation = 0.0;
     mf_dataset *part;
 
+    MF_TRY(cache_data(job, args));
     MF_TRY(mf_args_double(args, "validation", &validation));
     if (validation != 0.0) {
         MF_TRY(mf_dataset_split(job->train, 1.0 - validation, job->compile.seed, &part,
@@ -214,10 +235,10 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
 /* What may differ from worker to worker. */
 static bool may_differ(const char *option)
 {
-    static const char *const names[] = { "threads",  "out",       "keep",          "trace",
-                                         "quiet",    "json",      "strategy",      "no-test",
-                                         "resume",   "timeout",   "summary-steps", "tls-dir",
-                                         "job-name", "task-index" };
+    static const char *const names[] = { "threads",  "out",        "keep",          "trace",
+                                         "quiet",    "json",       "strategy",      "no-test",
+                                         "resume",   "timeout",    "summary-steps", "tls-dir",
+                                         "job-name", "task-index", "cache" };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)
@@ -345,6 +366,8 @@ static const mf_option options[] = {
     { "batch", "N", "samples of a step; 32 unless told", 0, false },
     { "slice", "BY", "what the shards of a batch read: any element, or each files of its own: file",
       0, false },
+    { "cache", "WHEN",
+      "keep samples in memory: auto (what is read from files, if it fits), on, off", 0, false },
     { "optimizer", "OPT", "with settings: 'momentum momentum=0.9'; sgd unless told", 0, false },
     { "lr", "RATE", "learning rate; the optimizer's own unless told", 0, false },
     { "schedule", "S", "of the learning rate: 'cosine warmup=100'", 0, false },

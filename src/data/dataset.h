@@ -70,6 +70,10 @@ static inline int64_t mf_dataset_file(const mf_dataset *set, int64_t index)
 /* Point at one column after the other in memory for one sample; returns what is behind the last. */
 char *mf_dataset_lay_out(const mf_dataset *set, char *at, void **columns);
 
+/* A cache of the set where samples are read from files and all of them fit into the share of the
+ * memory that they may take; else the set. Owns: mf_dataset_unref(). */
+MF_MUST mf_status mf_dataset_cache_if_it_fits(mf_dataset *set, mf_dataset **out);
+
 /* ---- scratch: memory for one sample, for kinds that make a sample out of another ---- */
 
 typedef struct mf_scratch_block {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the suites of this folder share: tests that are functions of a bench, and TAP lines."""
 import argparse
+import glob
 import json
 import os
 import random
@@ -8,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 TESTS = []
 
@@ -80,6 +82,14 @@ class Trainings(Bench):
                 env={**os.environ, **environment, "TF_CONFIG": json.dumps(task)},
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         return self.running[-len(commands):]
+
+
+def await_checkpoint(out):
+    """Training is under way."""
+    end = time.monotonic() + 60
+    while not glob.glob(os.path.join(out, "*.index")):
+        check(time.monotonic() < end, "there is no checkpoint")
+        time.sleep(0.02)
 
 
 def parser():

@@ -6,10 +6,10 @@ Usage: input.py PROGRAM [PATTERN]
 
 Prints TAP lines and, last, `N passed, N failed, N skipped`. Training alone is the oracle.
 """
+import glob
 import json
 import os
-import re
-import subprocess
+import shutil
 
 import harness
 from harness import check, test
@@ -79,6 +79,35 @@ def another_slice_is_refused_on_going_on(b):
     check("other files" in r.stderr, r.stderr)
     r = b.run(b.train(data, "--slice", "line"), code=2)
     check("element or file" in r.stderr, r.stderr)
+
+
+# ---- cached ----
+
+def lose_files_after_the_first_epoch(b, *more, **kind):
+    """The files are emptied once every sample was used; how training ends then."""
+    data = b.files()
+    out = b.out("run")
+    training, = b.start([b.train(data, "--out", out, *more, **kind)])
+    harness.await_checkpoint(out)  # one comes with the end of each epoch
+    for path in glob.glob(data):
+        os.truncate(path, 0)
+    check(training.poll() is None, "it was over before the files were")
+    stdout, stderr = training.communicate(timeout=120)
+    return training.returncode, stdout, stderr
+
+
+@test
+def after_the_first_epoch_files_are_not_read_any_more(b):
+    kind = dict(steps=120)
+    want = b.sha(b.files(), "--cache", "off", **kind)
+    for slices in "element", "file":
+        code, stdout, stderr = lose_files_after_the_first_epoch(b, "--slice", slices, **kind)
+        check(code == 0, stderr)
+        got = json.loads(stdout.splitlines()[-1])["weights_sha256"]
+        check((got == want) == (slices == "element"), "sliced by %s: %s, %s" % (slices, got, want))
+        shutil.rmtree(b.out("run"))
+    code, _, stderr = lose_files_after_the_first_epoch(b, "--cache", "off", steps=1000000)
+    check(code == 1 and "is cut" in stderr, "they are read: %d, %s" % (code, stderr))
 
 
 if __name__ == "__main__":

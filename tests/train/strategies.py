@@ -15,15 +15,7 @@ import signal
 import time
 
 import harness
-from harness import check, test
-
-
-def await_checkpoint(out):
-    """Training is under way."""
-    end = time.monotonic() + 60
-    while not glob.glob(os.path.join(out, "*.index")):
-        check(time.monotonic() < end, "there is no checkpoint")
-        time.sleep(0.02)
+from harness import await_checkpoint, check, test
 
 
 # ---- the same weights ----
