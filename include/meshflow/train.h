@@ -133,6 +133,7 @@ typedef struct mf_fit_options {
     int64_t batch; /* 0: 32 */
     bool in_order; /* no shuffling */
     mf_slicing slice; /* what the shards of a batch take samples from, see data.h */
+    int input_threads; /* that read batches ahead; 0: as many as it takes, by what is waited for */
     const mf_hook *hooks;
     int n_hooks;
     const char *out; /* folder for checkpoints, events, ledger; NULL: nothing is written */

@@ -99,7 +99,7 @@ static mf_status read_slice(mf_args *args, mf_slicing *out)
 
 static mf_status read_fit(mf_args *args, mf_fit_options *f)
 {
-    int64_t keep = 0;
+    int64_t keep = 0, threads = 0;
 
     f->batch = 32;
     MF_TRY(mf_args_int(args, "epochs", 1, INT64_MAX, &f->epochs));
@@ -108,7 +108,9 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     MF_TRY(mf_args_int(args, "save-steps", 1, INT64_MAX, &f->save_steps));
     MF_TRY(mf_args_int(args, "summary-steps", 1, INT64_MAX, &f->summary_steps));
     MF_TRY(mf_args_int(args, "keep", 1, 1000000, &keep));
+    MF_TRY(mf_args_int(args, "input-threads", 0, 256, &threads));
     f->keep = (int)keep;
+    f->input_threads = (int)threads;
     MF_TRY(read_slice(args, &f->slice));
     f->out = mf_args_value(args, "out");
     f->trace = mf_args_value(args, "trace");
@@ -235,10 +237,11 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
 /* What may differ from worker to worker. */
 static bool may_differ(const char *option)
 {
-    static const char *const names[] = { "threads",  "out",        "keep",          "trace",
-                                         "quiet",    "json",       "strategy",      "no-test",
-                                         "resume",   "timeout",    "summary-steps", "tls-dir",
-                                         "job-name", "task-index", "cache" };
+    static const char *const names[] = {
+        "threads",  "out",        "keep",   "trace",        "quiet",         "json",
+        "strategy", "no-test",    "resume", "timeout",      "summary-steps", "tls-dir",
+        "job-name", "task-index", "cache",  "input-threads"
+    };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)
@@ -368,6 +371,8 @@ static const mf_option options[] = {
       0, false },
     { "cache", "WHEN",
       "keep samples in memory: auto (what is read from files, if it fits), on, off", 0, false },
+    { "input-threads", "N", "threads that read batches; 0, the default: as many as it takes", 0,
+      false },
     { "optimizer", "OPT", "with settings: 'momentum momentum=0.9'; sgd unless told", 0, false },
     { "lr", "RATE", "learning rate; the optimizer's own unless told", 0, false },
     { "schedule", "S", "of the learning rate: 'cosine warmup=100'", 0, false },

@@ -16,6 +16,7 @@ typedef struct fit {
     mf_dataset *train, *validation;
     mf_fit_options o;
     mf_iterator *it;
+    mf_pace pace; /* of `it` */
     mf_checkpoints *checkpoints;
     mf_ledger *ledger; /* of used samples */
     mf_hook_loop loop;
@@ -224,7 +225,9 @@ static mf_status one_step(fit *f)
     if (f->ledger)
         check_ledger(f, add_to_ledger(f, batch));
     MF_TRY(after_batch(f, &report));
-    return t->team ? mf_iterator_share(f->it, t->team->first_shard, t->team->n_shards) : MF_OK;
+    if (t->team)
+        MF_TRY(mf_iterator_share(f->it, t->team->first_shard, t->team->n_shards));
+    return mf_pace_step(&f->pace, f->it, t->step);
 }
 
 /* When everybody has something for a checkpoint, everybody knows when the chief makes one. */
@@ -252,6 +255,8 @@ static mf_status prepare(fit *f)
                                   .shards = f->t->options.shards,
                                   .n_shards = f->t->options.shards };
     mf_team *team = f->t->team;
+    const bool leased =
+        team && team->kind->lease; /* then nothing is known of the batches to come */
     char *prefix = NULL;
 
     if (mf_dataset_count(f->train) == 0)
@@ -278,9 +283,11 @@ static mf_status prepare(fit *f)
         MF_TRY(agree_on_saves(f));
     if (f->o.out)
         MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));
-    if (f->o.out && !(team && team->kind->lease))
+    if (f->o.out && !leased)
         open_ledger(f, &order);
     MF_TRY(add_hooks(f));
+    mf_pace_init(&f->pace, leased && f->o.input_threads == 0 ? 1 : f->o.input_threads);
+    order.threads = f->pace.threads;
     MF_TRY(mf_iterator_new(f->train, &order, &f->it));
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
 }

@@ -300,6 +300,30 @@ MF_TEST(data_parts_of_batches_make_up_the_batch)
     mf_dataset_unref(set);
 }
 
+MF_TEST(data_threads_may_come_and_go_between_batches)
+{
+    const mf_iterator_options o = { .batch = 7, .seed = 9 };
+    mf_dataset *set = numbers(SAMPLES);
+    int64_t expected[4 * SAMPLES], ids[4 * SAMPLES];
+    mf_iterator *it;
+
+    T_OK(mf_iterator_new(set, &o, &it));
+    collect(it, expected, 4 * SAMPLES);
+    T_OK(mf_iterator_seek(it, 0, 0));
+    for (int64_t at = 0, i = 0; at < 4 * SAMPLES; i++) {
+        const int64_t left = SAMPLES - at % SAMPLES, n = left < 7 ? left : 7;
+
+        T_OK(mf_iterator_threads(it, (int)(1 + i * 5 % 9)));
+        collect(it, ids + at, n);
+        at += n;
+    }
+    T_TRUE(memcmp(ids, expected, sizeof ids) == 0);
+    T_TRUE(mf_iterator_waited_ns(it) > 0);
+    T_FAILS(MF_INVALID_ARGUMENT, "no way to read", mf_iterator_threads(it, 0));
+    mf_iterator_free(it);
+    mf_dataset_unref(set);
+}
+
 MF_TEST(data_parts_of_batches_may_change_between_batches)
 {
     const mf_iterator_options o = { .batch = 12, .seed = 2, .shards = 6, .n_shards = 2 };
