@@ -133,6 +133,8 @@ typedef struct mf_fit_options {
     int64_t batch; /* 0: 32 */
     bool in_order; /* no shuffling */
     mf_slicing slice; /* what the shards of a batch take samples from, see data.h */
+    const char *near; /* sliced by file: patterns of paths that this worker has near, with ':'
+                         between them, so it gets their shards first; NULL: it looks for itself */
     int input_threads; /* that read batches ahead; 0: as many as it takes, by what is waited for */
     const mf_hook *hooks;
     int n_hooks;

@@ -112,6 +112,7 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     f->keep = (int)keep;
     f->input_threads = (int)threads;
     MF_TRY(read_slice(args, &f->slice));
+    f->near = mf_args_value(args, "near");
     f->out = mf_args_value(args, "out");
     f->trace = mf_args_value(args, "trace");
     f->resume = mf_args_has(args, "resume");
@@ -237,11 +238,11 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
 /* What may differ from worker to worker. */
 static bool may_differ(const char *option)
 {
-    static const char *const names[] = {
-        "threads",  "out",        "keep",   "trace",        "quiet",         "json",
-        "strategy", "no-test",    "resume", "timeout",      "summary-steps", "tls-dir",
-        "job-name", "task-index", "cache",  "input-threads"
-    };
+    static const char *const names[] = { "threads",  "out",        "keep",          "trace",
+                                         "quiet",    "json",       "strategy",      "no-test",
+                                         "resume",   "timeout",    "summary-steps", "tls-dir",
+                                         "job-name", "task-index", "cache",         "input-threads",
+                                         "near" };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)
@@ -369,6 +370,8 @@ static const mf_option options[] = {
     { "batch", "N", "samples of a step; 32 unless told", 0, false },
     { "slice", "BY", "what the shards of a batch read: any element, or each files of its own: file",
       0, false },
+    { "near", "PATTERNS", "files that this worker has near, as in '/data/a-*:/data/b-*'", 0,
+      false },
     { "cache", "WHEN",
       "keep samples in memory: auto (what is read from files, if it fits), on, off", 0, false },
     { "input-threads", "N", "threads that read batches; 0, the default: as many as it takes", 0,

@@ -273,6 +273,7 @@ static mf_status prepare(fit *f)
     MF_TRY(mf_input_check_order(f->t, f->train, &order));
     if (team) {
         MF_TRY(mf_team_align(team, f->t));
+        MF_TRY(mf_input_take_near(f->t, f->train, &order, f->o.near));
         order.shards = team->shards;
         order.first_shard = team->first_shard;
         order.n_shards = team->n_shards;

@@ -5,7 +5,8 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "data/slices.h"
+#include "data/near.h"
+#include "train/team.h"
 
 enum {
     WARM = 2, /* steps that are not looked at: the first one is compiled in */
@@ -59,6 +60,26 @@ mf_status mf_input_check_order(mf_trainer *t, const mf_dataset *set,
                        "training was begun with other files, or other samples in them: data that "
                        "is sliced by file comes in another order now; begin in another folder");
     return MF_OK;
+}
+
+mf_status mf_input_take_near(mf_trainer *t, const mf_dataset *set, const mf_iterator_options *order,
+                             const char *patterns)
+{
+    mf_slices *slices = NULL;
+    double *near;
+    mf_status st;
+
+    if (order->slice != MF_SLICE_FILE || !t->team || !t->team->kind->near || t->team->size == 1)
+        return MF_OK;
+    near = mf_calloc(order->shards, sizeof *near);
+    st = near ? mf_slices_new(set, order->shards, &slices) : MF_NOMEM("shards");
+    if (st == MF_OK) {
+        mf_near_streams(set, slices, order->shards, patterns, near);
+        st = t->team->kind->near(t->team, near);
+    }
+    mf_slices_free(slices);
+    mf_free(near);
+    return st;
 }
 
 /* ---- threads ---- */

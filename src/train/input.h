@@ -11,6 +11,11 @@
 MF_MUST mf_status mf_input_check_order(mf_trainer *t, const mf_dataset *set,
                                        const mf_iterator_options *order);
 
+/* Workers whose shards have files of their own take those that they have near, where the team lets
+ * them. patterns: see data/near.h. Collective. */
+MF_MUST mf_status mf_input_take_near(mf_trainer *t, const mf_dataset *set,
+                                     const mf_iterator_options *order, const char *patterns);
+
 /* ---- threads that read ----
  * Whether a training is bound by its input shows in the time that the loop waits for it: then input
  * gets another thread, as long as that helps; where nearly nothing is waited for, it gives one

@@ -32,6 +32,9 @@ typedef struct mf_team_kind {
     /* The trainer goes; its session has gone already. Also after a join that has failed. May be
      * NULL. */
     void (*leave)(mf_team *team, struct mf_trainer *t);
+    /* Before the first step: how much of each shard's data this worker has near. It may have other
+     * shards then. Collective. NULL: that makes no difference. */
+    mf_status (*near)(mf_team *team, const double *near);
     /* A step of so many samples, all workers' together, begins. wants_stop: this worker would like
      * the step to be the last one. */
     mf_status (*begin_step)(mf_team *team, int64_t step, int64_t samples, bool wants_stop);

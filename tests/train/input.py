@@ -9,6 +9,7 @@ Prints TAP lines and, last, `N passed, N failed, N skipped`. Training alone is t
 import glob
 import json
 import os
+import re
 import shutil
 
 import harness
@@ -25,7 +26,20 @@ class Bench(harness.Trainings):
                       "--set", "count=%d seed=%d" % (n, i)])
         return self.out("part-*.tfrecord")
 
+    def tables(self):
+        """The same with columns of numbers, for models without embeddings."""
+        for i, n in enumerate(SIZES):
+            table, to = self.out("%d.csv" % i), self.out("table-%d.tfrecord" % i)
+            with open(table, "w") as f:
+                f.write("a,b,c,y\n")
+                f.writelines("%d,%d,%d,%d\n" % (k % 7, k % 5, i, k % 7 > k % 5) for k in range(n))
+            self.run(["data", "convert", table, to, "--set", "label=y"])
+        return self.out("table-*.tfrecord")
+
     def train(self, data, *more, **kind):
+        if "table" in data:
+            return super().train("--test", data, "--set", "columns='x:float[3] label:int32' classes=2",
+                                 *more, data=data, **kind)
         return super().train("--test", data, "--set",
                              "columns='tokens:int32[32] label:int32' classes=2", *more,
                              **{**dict(model="text-cnn vocabulary=16", data=data, steps=30), **kind})
@@ -79,6 +93,51 @@ def another_slice_is_refused_on_going_on(b):
     check("other files" in r.stderr, r.stderr)
     r = b.run(b.train(data, "--slice", "line"), code=2)
     check("element or file" in r.stderr, r.stderr)
+
+
+# ---- near ----
+
+def shards_near(b, data, nears, *more, **kind):
+    """What each worker takes when it has those files near, and the weights in the end."""
+    workers = b.start([b.train(data, "--slice", "file", "--near", near, *more, **kind)
+                       for near in nears], {"MESHFLOW_LOG": "info"})
+    ends = [w.communicate(timeout=120) for w in workers]
+    check(all(w.returncode == 0 for w in workers), str(ends))
+    line = re.search("by what is near: workers take (.*); (.*) % of", ends[0][1])
+    check(line, ends[0][1])
+    shares = re.findall(r"(\d+) from (\d+) on", line[1])
+    return ([(int(first), int(n)) for n, first in shares], int(line[2]),
+            json.loads(ends[0][0].splitlines()[-1])["weights_sha256"])
+
+
+@test
+def workers_take_the_shards_whose_files_they_have(b):
+    more = "--shards", "4"
+    # The largest files open the first two streams: 1 and 6.
+    far, near = "*-[16].tfrecord", "*-[30452].tfrecord"
+    trimmed = dict(strategy="multi_worker_mirrored aggregation=trimmed_mean trim=0.2")
+    for data, kind in (b.tables(), trimmed), (b.files(), dict(strategy="reduce_to_one")), (
+            b.files(), dict(steps=10, optimizer="adam")):
+        want = b.sha(data, "--slice", "file", *more, workers=1, **kind)
+        shares, percent, got = shards_near(b, data, (near, far), *more, **kind)
+        check(percent == 100 and shares[0][0] > shares[1][0] == 0, "%s: %s" % (kind, shares))
+        check(got == want, "%s: %s, alone: %s" % (kind, got, want))
+    shares, percent, _ = shards_near(b, data, (far, near), *more, steps=2)
+    check(percent == 100 and shares[1][0] > shares[0][0] == 0, str(shares))
+    shares, percent, _ = shards_near(b, data, ("/nowhere/*", "*.csv:*.png"), *more, steps=2)
+    check(shares[1][0] > shares[0][0] == 0, "they have moved: %s" % shares)
+
+
+@test
+def codecs_and_unequal_shares_go_with_what_is_near(b):
+    data = b.files()
+    codec = "--codec", "int8"
+    nears = "part-[0245]*", "part-3*:part-6*", b.out("part-1.*")
+    want = b.sha(data, "--slice", "file", *codec, steps=10)
+    shares, _, got = shards_near(b, data, nears, *codec, steps=10)
+    check(sorted(shares) != shares, "nobody has moved: %s" % shares)
+    check(sum(n for _, n in shares) == 8, str(shares))
+    check(got == want, "%s, alone: %s" % (got, want))
 
 
 # ---- cached ----
