@@ -11,7 +11,8 @@
 enum {
     WARM = 2, /* steps that are not looked at: the first one is compiled in */
     SHORTEST = 8, /* steps between two looks, to begin with */
-    LONGEST = 512 /* and when they have changed nothing for long */
+    LONGEST = 512, /* and when they have changed nothing for long */
+    SHORTEST_NS = 100000000 /* of time, below which parts of it say little */
 };
 
 #define MUCH 0.10 /* of the time is waited for input: it needs another thread */
@@ -118,7 +119,7 @@ mf_status mf_pace_step(mf_pace *p, mf_iterator *it, int64_t step)
 
     if (p->least == p->most)
         return MF_OK; /* there is nothing to decide */
-    if (++p->steps > 0 && p->steps < p->pause)
+    if (++p->steps > 0 && (p->steps < p->pause || now - p->begun_ns < SHORTEST_NS))
         return MF_OK;
     if (p->steps > 0) {
         part = (double)(waited - p->waited_ns) / (double)(now - p->begun_ns + 1);

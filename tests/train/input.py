@@ -115,7 +115,7 @@ def workers_take_the_shards_whose_files_they_have(b):
     more = "--shards", "4"
     # The largest files open the first two streams: 1 and 6.
     far, near = "*-[16].tfrecord", "*-[30452].tfrecord"
-    trimmed = dict(strategy="multi_worker_mirrored aggregation=trimmed_mean trim=0.2")
+    trimmed = dict(strategy="multi_worker_mirrored aggregation=trimmed_mean trim=0.3", batch=30)
     for data, kind in (b.tables(), trimmed), (b.files(), dict(strategy="reduce_to_one")), (
             b.files(), dict(steps=10, optimizer="adam")):
         want = b.sha(data, "--slice", "file", *more, workers=1, **kind)
