@@ -142,7 +142,7 @@ MF_API MF_MUST mf_status mf_iterator_seek(mf_iterator *it, int64_t epoch, int64_
 /* From the next batch on, take these shards of each. */
 MF_API MF_MUST mf_status mf_iterator_share(mf_iterator *it, int64_t first_shard, int64_t n_shards);
 /* From the next batch on, so many threads make them. Batches stay the same. */
-MF_API MF_MUST mf_status mf_iterator_threads(mf_iterator *it, int threads);
+MF_API MF_MUST mf_status mf_iterator_set_threads(mf_iterator *it, int threads);
 /* Nanoseconds that mf_iterator_next() has waited for batches, in all. */
 MF_API int64_t mf_iterator_waited_ns(const mf_iterator *it);
 

@@ -257,7 +257,7 @@ mf_status mf_iterator_share(mf_iterator *it, int64_t first_shard, int64_t n_shar
     return start_threads(it);
 }
 
-mf_status mf_iterator_threads(mf_iterator *it, int threads)
+mf_status mf_iterator_set_threads(mf_iterator *it, int threads)
 {
     if (threads < 1 || threads > MAX_THREADS)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%d threads are no way to read: 1 to %d are", threads,

@@ -5,6 +5,7 @@
 #include "train/checkpoint.h"
 #include "train/input.h"
 #include "train/loop.h"
+#include "train/pace.h"
 #include "train/team.h"
 
 #include <string.h>

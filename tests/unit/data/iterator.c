@@ -313,13 +313,13 @@ MF_TEST(data_threads_may_come_and_go_between_batches)
     for (int64_t at = 0, i = 0; at < 4 * SAMPLES; i++) {
         const int64_t left = SAMPLES - at % SAMPLES, n = left < 7 ? left : 7;
 
-        T_OK(mf_iterator_threads(it, (int)(1 + i * 5 % 9)));
+        T_OK(mf_iterator_set_threads(it, (int)(1 + i * 5 % 9)));
         collect(it, ids + at, n);
         at += n;
     }
     T_TRUE(memcmp(ids, expected, sizeof ids) == 0);
     T_TRUE(mf_iterator_waited_ns(it) > 0);
-    T_FAILS(MF_INVALID_ARGUMENT, "no way to read", mf_iterator_threads(it, 0));
+    T_FAILS(MF_INVALID_ARGUMENT, "no way to read", mf_iterator_set_threads(it, 0));
     mf_iterator_free(it);
     mf_dataset_unref(set);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* input.c - a training that waits for its input gets threads that read; one that does not gives
+/* pace.c - a training that waits for its input gets threads that read; one that does not gives
  * them back. */
-#include "train/input.h"
+#include "train/pace.h"
 
 #include "base/limits.h"
 #include "data/dataset.h"
