@@ -79,6 +79,7 @@ soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills,
 	$(call build,release,meshflow-kills)
 	@build/release/meshflow-kills 500
 	@tests/train/accuracy.py build/meshflow
+	@tests/train/accuracy.py build/meshflow --strategies
 
 engines: ## tests with real engines: MPI, UCX, Slurm, torchrun, Ray, hosts as network namespaces
 	@tools/install_packages.sh build test data engines

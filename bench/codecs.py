@@ -24,6 +24,8 @@ import sys
 import tempfile
 import time
 
+import namespaces
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MESHFLOW = os.environ.get("MESHFLOW", os.path.join(ROOT, "build", "meshflow"))
 CODECS = [  # with the optimizer that goes with each
@@ -33,7 +35,6 @@ CODECS = [  # with the optimizer that goes with each
     ("grain=4; top_k ratio=0.01", "sgd", 0.2),
     ("grain=4; power_sgd rank=4", "momentum", 0.02),
 ]
-NET = "10.213.78"
 
 
 def command(codec, optimizer, rate, batch, *more):
@@ -92,44 +93,24 @@ class Hosts:
     def __init__(self, args):
         # namespaces of one machine could meet in its memory, which is not to be measured here
         self.more = ["--strategy", "multi_worker_mirrored collective=net", *shlex.split(args.train)]
-        self.rate = args.rate
-        self.names = ["mfbench%d-%d" % (os.getpid(), i) for i in (1, 2)]
-        self.tls = tempfile.TemporaryDirectory()
+        self.hosts = namespaces.Hosts(2, args.rate)
 
     def __enter__(self):
-        a, b = self.names
-        shell = lambda *words: subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-        shell(MESHFLOW, "cert", "--out", self.tls.name, "--host", NET + ".1", "--host", NET + ".2",
-              "--task", "worker 0", "--task", "worker 1")
-        for name in self.names:
-            shell("ip", "netns", "add", name)
-        shell("ip", "link", "add", "eth0", "netns", a, "type", "veth", "peer", "name", "eth0", "netns", b)
-        for i, name in enumerate(self.names):
-            shell("ip", "-n", name, "addr", "add", "%s.%d/24" % (NET, i + 1), "dev", "eth0")
-            shell("ip", "-n", name, "link", "set", "eth0", "up")
-            shell("ip", "-n", name, "link", "set", "lo", "up")
-            shell("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate",
-                  "%gmbit" % self.rate, "burst", "64kb", "latency", "50ms")
+        self.hosts.__enter__()
+        self.hosts.make_certificates(MESHFLOW)
         return self
 
-    def __exit__(self, *_):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "delete", name], check=False)
-        self.tls.cleanup()
+    def __exit__(self, *why):
+        self.hosts.__exit__(*why)
 
     def environment(self, index):
-        cluster = {"worker": ["%s.%d:2222" % (NET, i) for i in (1, 2)]}
-        env = dict(os.environ, MESHFLOW_THREADS="1",
-                   TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}))
-        for name in "ca", "cert", "key":
-            env["MESHFLOW_TLS_" + name.upper()] = os.path.join(self.tls.name, "worker-%d" % index, name + ".pem")
-        return env
+        cluster = {"worker": self.hosts.addresses}
+        return {**self.hosts.certificates(index), "MESHFLOW_THREADS": "1",
+                "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})}
 
     def seconds(self, train):
         begin = time.monotonic()
-        tasks = [subprocess.Popen(["ip", "netns", "exec", name, MESHFLOW, *train, *self.more], text=True,
-                                  env=self.environment(i), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-                 for i, name in enumerate(self.names)]
+        tasks = [self.hosts.start(i, [MESHFLOW, *train, *self.more], self.environment(i)) for i in (0, 1)]
         said = [t.communicate() for t in tasks]
         for task, (_, errors) in zip(tasks, said):
             if task.returncode != 0:

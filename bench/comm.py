@@ -45,7 +45,7 @@ def peers(n):
     if os.path.exists(python):
         yield Worker("gloo", [python, os.path.join(HERE, "peer_gloo.py"), str(n)])
     else:
-        print("# without gloo: there is no PyTorch (tools/make_torch_venv.sh)")
+        print("# without gloo: there is no PyTorch (tools/make_peer_venv.sh torch)")
     if shutil.which("mpicc") and shutil.which("mpirun"):
         program = os.path.join(BUILD, "bench-mpi-allreduce")
         subprocess.run(["mpicc", "-O2", "-o", program, os.path.join(HERE, "mpi", "allreduce.c")],

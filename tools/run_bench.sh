@@ -10,14 +10,18 @@ if [[ compare == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
     MESHFLOW_LIB=build/release/libmeshflow.so.0 build/venv/bin/python bench/compare.py
 fi
 if [[ train == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
-    tools/make_torch_venv.sh || echo "# without PyTorch: it could not be installed"
+    tools/make_peer_venv.sh torch || echo "# without PyTorch: it could not be installed"
     echo "# training, against TensorFlow and PyTorch"
     MESHFLOW=build/release/meshflow build/venv/bin/python bench/train.py
 fi
 if [[ comm == *${1:-}* ]]; then
-    tools/make_torch_venv.sh || echo "# without PyTorch: it could not be installed"
+    tools/make_peer_venv.sh torch || echo "# without PyTorch: it could not be installed"
     echo "# sums over processes, against gloo and Open MPI"
     bench/comm.py
+fi
+if [[ hosts == *${1:-}* ]] && [ "$(id -u)" = 0 ]; then
+    echo "# sums between hosts, against Open MPI over TCP and iperf3"
+    bench/hosts.py
 fi
 if [[ checkpointing == *${1:-}* ]]; then
     echo "# training with checkpoints, without, ratio"

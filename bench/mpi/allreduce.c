@@ -4,6 +4,7 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { REPEATS = 400 };
 
@@ -39,6 +40,18 @@ static void measure(long bytes, int rank)
     }
 }
 
+/* MPI_Bcast() would spin, and take the core from whoever is measured meanwhile. */
+static void await_size(long *bytes)
+{
+    MPI_Request request;
+    int done = 0;
+
+    MPI_Ibcast(bytes, 1, MPI_LONG, 0, MPI_COMM_WORLD, &request);
+    for (MPI_Test(&request, &done, MPI_STATUS_IGNORE); !done;
+         MPI_Test(&request, &done, MPI_STATUS_IGNORE))
+        usleep(1000);
+}
+
 int main(int argc, char **argv)
 {
     int rank;
@@ -51,7 +64,7 @@ int main(int argc, char **argv)
 
         if (rank == 0)
             bytes = fgets(line, sizeof line, stdin) ? atol(line) : 0;
-        MPI_Bcast(&bytes, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+        await_size(&bytes);
         if (bytes > 0)
             measure(bytes, rank);
     }

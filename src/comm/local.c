@@ -7,22 +7,19 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "comm/transport.h"
+#include "comm/local_socket.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { HELLO_MAX = 16 << 10, EVENTS = 16 };
+enum { EVENTS = 16, PAUSE_MS = 20 };
 
-/* A greeting is its length and its text; so is the answer, behind a status. */
 typedef struct connection {
     int fd;
     int peer; /* -1: has not said who it is */
@@ -41,7 +38,7 @@ typedef struct local {
     mf_transport base;
     mf_transport_options o;
     char address[128];
-    char *hello;
+    const char *hello; /* the inbox's */
     int listener, epoll, wake;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -50,29 +47,7 @@ typedef struct local {
     bool closing; /* guarded by lock */
 } local;
 
-/* ---- names and peers ---- */
-
-static socklen_t socket_name(const char *address, struct sockaddr_un *out)
-{
-    const int n = snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "meshflow-%u-%s",
-                           (unsigned)geteuid(), address);
-
-    out->sun_family = AF_UNIX;
-    out->sun_path[0] = '\0';
-    if (n < 0 || (size_t)n >= sizeof out->sun_path - 1)
-        return 0;
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-}
-
-static mf_status check_user(int fd)
-{
-    struct ucred who;
-    socklen_t size = sizeof who;
-
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != geteuid())
-        return MF_FAIL(MF_PERMISSION_DENIED, "another user's process is at the other end");
-    return MF_OK;
-}
+/* ---- peers ---- */
 
 static connection *connection_new(int fd, int peer)
 {
@@ -106,63 +81,14 @@ static connection *find_peer(local *t, int peer)
 
 /* ---- writing ---- */
 
-/* Whoever writes to a peer; NULL: greetings, nobody is known yet. */
-typedef struct writer {
-    mf_inbox *inbox;
-    int peer;
-    const mf_frame *frame;
-} writer;
-
-enum { LOOK_MS = 20 }; /* how often somebody who cannot write looks around */
-
-static mf_status wait_for(int fd, short events, int64_t deadline_ns, const writer *w)
-{
-    for (;;) {
-        const int64_t left = deadline_ns > 0 ? (deadline_ns - mf_clock_ns()) / 1000000 : LOOK_MS;
-        struct pollfd p = { .fd = fd, .events = events };
-
-        if (deadline_ns > 0 && left <= 0)
-            return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
-        if (poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS) > 0)
-            return MF_OK;
-        if (w)
-            MF_TRY(w->inbox->kind->waits(w->inbox, w->peer, w->frame));
-    }
-}
-
-static mf_status write_all(int fd, struct iovec *at, int n, int64_t deadline_ns, const writer *w)
-{
-    while (n > 0) {
-        const struct msghdr m = { .msg_iov = at, .msg_iovlen = (size_t)n };
-        ssize_t done = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-        if (done < 0 && errno == EAGAIN) {
-            MF_TRY(wait_for(fd, POLLOUT, deadline_ns, w));
-            continue;
-        }
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return MF_FAIL(MF_UNAVAILABLE, "the connection is closed: %s", strerror(errno));
-        for (; n > 0 && (size_t)done >= at->iov_len; at++, n--)
-            done -= (ssize_t)at->iov_len;
-        if (n > 0) {
-            at->iov_base = (char *)at->iov_base + done;
-            at->iov_len -= (size_t)done;
-        }
-    }
-    return MF_OK;
-}
-
 /* Another thread of ours may be at it, and its peer may not read. */
 static mf_status lock_writing(connection *c, int64_t deadline_ns)
 {
-    const int64_t until = mf_clock_wall_ns() + (deadline_ns - mf_clock_ns());
+    const struct timespec until = { deadline_ns / 1000000000, deadline_ns % 1000000000 };
 
     if (deadline_ns <= 0)
         (void)pthread_mutex_lock(&c->writing);
-    else if (pthread_mutex_timedlock(
-                 &c->writing, &(struct timespec){ until / 1000000000, until % 1000000000 }) != 0)
+    else if (pthread_mutex_clocklock(&c->writing, CLOCK_MONOTONIC, &until) != 0)
         return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
     return MF_OK;
 }
@@ -174,7 +100,7 @@ static mf_status local_send(mf_transport *transport, int peer, const mf_frame *f
     connection *c = find_peer(t, peer);
     unsigned char head[MF_FRAME_BYTES];
     struct iovec parts[2] = { { head, sizeof head }, { (void *)(uintptr_t)data, (size_t)f->size } };
-    const writer w = { t->o.inbox, peer, f };
+    const mf_local_writer w = { t->o.inbox, peer, f };
     mf_status st;
 
     if (!c)
@@ -182,57 +108,13 @@ static mf_status local_send(mf_transport *transport, int peer, const mf_frame *f
     mf_frame_write(f, head);
     MF_TRY(lock_writing(c, deadline_ns));
     st = c->dead ? MF_FAIL(MF_UNAVAILABLE, "the connection is closed")
-                 : write_all(c->fd, parts, f->size > 0 ? 2 : 1, deadline_ns, &w);
+                 : mf_local_write(c->fd, parts, f->size > 0 ? 2 : 1, deadline_ns, &w);
     if (st != MF_OK) { /* half a frame may be out: nothing after it would make sense */
         c->dead = true;
         (void)shutdown(c->fd, SHUT_RDWR);
     }
     pthread_mutex_unlock(&c->writing);
     return st;
-}
-
-/* ---- greetings ---- */
-
-static mf_status send_text(int fd, uint32_t code, const char *text, bool with_code,
-                           int64_t deadline_ns)
-{
-    const uint32_t head[2] = { code, (uint32_t)strlen(text) };
-    struct iovec parts[2] = {
-        { (void *)(uintptr_t)(with_code ? head : head + 1), with_code ? 8 : 4 },
-        { (void *)(uintptr_t)text, head[1] },
-    };
-
-    return write_all(fd, parts, 2, deadline_ns, NULL);
-}
-
-static mf_status read_all(int fd, void *data, size_t size, int64_t deadline_ns)
-{
-    for (size_t have = 0; have < size;) {
-        const ssize_t n = recv(fd, (char *)data + have, size - have, MSG_DONTWAIT);
-
-        if (n > 0)
-            have += (size_t)n;
-        else if (n < 0 && errno == EAGAIN)
-            MF_TRY(wait_for(fd, POLLIN, deadline_ns, NULL));
-        else if (n == 0 || errno != EINTR)
-            return MF_FAIL(MF_UNAVAILABLE, "it closed the connection before it answered");
-    }
-    return MF_OK;
-}
-
-/* The answer: who is there, or why not. */
-static mf_status read_answer(int fd, char *text, int64_t deadline_ns)
-{
-    uint32_t head[2];
-
-    MF_TRY(read_all(fd, head, sizeof head, deadline_ns));
-    if (head[1] >= HELLO_MAX || head[0] > MF_UNAUTHENTICATED)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "what listens there is not Meshflow");
-    MF_TRY(read_all(fd, text, head[1], deadline_ns));
-    text[head[1]] = '\0';
-    if (head[0] != MF_OK)
-        return MF_FAIL((mf_status)head[0], "%s", text);
-    return MF_OK;
 }
 
 /* ---- the thread that reads ---- */
@@ -286,10 +168,10 @@ static void accept_one(local *t)
 
     if (fd < 0) {
         if (errno != EAGAIN) /* no more descriptors: it stays at the door */
-            (void)poll(NULL, 0, LOOK_MS);
+            (void)usleep(1000 * PAUSE_MS);
         return;
     }
-    if (check_user(fd) != MF_OK) {
+    if (mf_local_check_user(fd) != MF_OK) {
         MF_WARN("a connection was refused: %s", mf_error_message());
         close(fd);
         return;
@@ -309,13 +191,13 @@ static mf_status meet(local *t, connection *c)
 
     if (st != MF_OK) {
         c->peer = -1;
-        (void)send_text(c->fd, (uint32_t)st, mf_error_message(), true, soon);
+        (void)!mf_local_send_text(c->fd, (uint32_t)st, mf_error_message(), true, soon);
         return st;
     }
     mf_free(c->greeting);
     c->greeting = NULL;
     c->have = 0;
-    MF_TRY(send_text(c->fd, MF_OK, t->hello, true, soon)); /* before any frame */
+    MF_TRY(mf_local_send_text(c->fd, MF_OK, t->hello, true, soon)); /* before any frame */
     pthread_mutex_lock(&t->lock);
     t->by_peer[c->peer] = c;
     pthread_mutex_unlock(&t->lock);
@@ -354,7 +236,7 @@ static mf_status take_step(local *t, connection *c)
         uint32_t size;
 
         memcpy(&size, c->head, sizeof size);
-        if (size >= HELLO_MAX)
+        if (size >= MF_LOCAL_TEXT_MAX)
             return MF_FAIL(MF_INVALID_ARGUMENT, "this is no greeting of Meshflow");
         c->greeting = mf_calloc(size + 1, 1);
         return c->greeting ? MF_OK : MF_NOMEM("a greeting");
@@ -442,7 +324,7 @@ static mf_status listen_at(local *t, const char *address)
     }
     if (snprintf(t->address, sizeof t->address, "%s", address) >= (int)sizeof t->address)
         return MF_FAIL(MF_INVALID_ARGUMENT, "address '%s' is too long", address);
-    size = socket_name(t->address, &name);
+    size = mf_local_name(t->address, &name);
     if (size == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "address '%s' is too long", address);
     if (bind(t->listener, (struct sockaddr *)&name, size) != 0)
@@ -467,7 +349,6 @@ static void local_close(mf_transport *transport);
 
 static mf_status start(local *t)
 {
-    const char *hello;
 
     t->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     t->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -476,12 +357,9 @@ static mf_status start(local *t)
     if (t->listener < 0 || t->epoll < 0 || t->wake < 0 || !t->by_peer)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more sockets or memory: %s", strerror(errno));
     MF_TRY(listen_at(t, t->o.address));
-    hello = t->o.inbox->kind->greeting(t->o.inbox, t->address);
-    if (!hello)
-        return MF_RESOURCE_EXHAUSTED;
-    t->hello = mf_strdup(hello);
+    t->hello = t->o.inbox->kind->greeting(t->o.inbox, t->address);
     if (!t->hello)
-        return MF_NOMEM("a greeting");
+        return MF_RESOURCE_EXHAUSTED;
     MF_TRY(add_event(t, t->listener, t));
     MF_TRY(add_event(t, t->wake, NULL));
     if (pthread_create(&t->thread, NULL, read_everything, t) != 0)
@@ -516,12 +394,12 @@ static const char *local_address(const mf_transport *transport)
 
 static mf_status greet(local *t, int fd, int peer, int64_t deadline_ns)
 {
-    char text[HELLO_MAX];
+    char text[MF_LOCAL_TEXT_MAX];
     int who = -1;
 
-    MF_TRY(check_user(fd));
-    MF_TRY(send_text(fd, 0, t->hello, false, deadline_ns));
-    MF_TRY(read_answer(fd, text, deadline_ns));
+    MF_TRY(mf_local_check_user(fd));
+    MF_TRY(mf_local_send_text(fd, 0, t->hello, false, deadline_ns));
+    MF_TRY(mf_local_read_answer(fd, text, deadline_ns));
     MF_TRY(t->o.inbox->kind->hello(t->o.inbox, text, &who));
     if (who != peer)
         return MF_FAIL(MF_FAILED_PRECONDITION, "another task listens there: number %d", who);
@@ -548,7 +426,7 @@ static mf_status local_connect(mf_transport *transport, int peer, const char *ad
 {
     local *t = (local *)transport;
     struct sockaddr_un name = { 0 };
-    const socklen_t size = socket_name(address, &name);
+    const socklen_t size = mf_local_name(address, &name);
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     connection *c;
     mf_status st = MF_OK;
@@ -605,7 +483,6 @@ static void local_close(mf_transport *transport)
     }
     pthread_mutex_destroy(&t->lock);
     mf_free(t->by_peer);
-    mf_free(t->hello);
     mf_free(t);
 }
 

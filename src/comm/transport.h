@@ -33,7 +33,8 @@ bool mf_frame_read(const unsigned char bytes[MF_FRAME_BYTES], mf_frame *f);
 typedef struct mf_inbox mf_inbox;
 typedef struct mf_inbox_kind {
     /* It listens at this address: what is to be said to those we connect to, and to those who
-     * connect to us? Asked once, by open(). NULL: do not open (the error says why). */
+     * connect to us? Asked once, by open(). NULL: do not open (the error says why). Owns: the
+     * inbox's, until the transport is closed. */
     const char *(*greeting)(mf_inbox *in, const char *address);
     /* A connection was made with somebody who says this. *peer: who that is. Fails: whoever it is
      * is to be told the message and sent away. */

@@ -9,13 +9,13 @@
  * the loss divided by the samples of the whole step, and statistics times the shard's samples. */
 #include "train/step.h"
 
-#include "base/param.h"
 #include "graph/gradients.h"
 #include "models/losses.h"
 #include "models/metrics.h"
 #include "train/clip.h"
 #include "train/loss_scale.h"
 #include "train/precision.h"
+#include "train/step_buckets.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,8 +47,6 @@ static mf_output op2(const builder *b, const char *op, mf_output x, mf_output y)
 {
     return mf_apply(b->graph, op, MF_IN(x, y));
 }
-
-MF_PARAM_INT(comm_bucket_bytes, 4 << 20, "gradients are exchanged in parts of about so many bytes");
 
 /* ---- what a shard gives ---- */
 
@@ -243,78 +241,6 @@ static void list_types(const mf_outputs *list, int from, int to, mf_buf *out)
     mf_buf_str(out, ""); /* a list without elements is text too */
 }
 
-/* ---- what travels together, when there are other workers ---- */
-
-static int64_t bytes_of(const builder *b, int result)
-{
-    for (int i = 0; i < b->s->n_gradients; i++) {
-        const mf_gradient *g = &b->s->gradients[i];
-
-        if (g->at == result)
-            return mf_shape_span(&g->weight->shape, 0, g->weight->shape.rank) *
-                   (int64_t)mf_dtype_cell(g->weight->dtype);
-    }
-    return 0; /* little */
-}
-
-/* The weight whose gradient it is; "": of none, or of some of its rows. */
-static const char *name_of(const builder *b, int result)
-{
-    for (int i = 0; i < b->s->n_gradients; i++) {
-        const mf_gradient *g = &b->s->gradients[i];
-
-        if (g->at == result && g->ids < 0)
-            return g->weight->name;
-    }
-    return "";
-}
-
-static bool is_rows(const builder *b, int result)
-{
-    for (int i = 0; i < b->s->n_gradients; i++) {
-        const mf_gradient *g = &b->s->gradients[i];
-
-        if (g->ids >= 0 && (g->at == result || g->ids == result))
-            return true;
-    }
-    return false;
-}
-
-/* Gradients of the last layers are there first: buckets fill up from the end. Rows go by
- * themselves, and so do values of another type. */
-static mf_status fill_buckets(builder *b, mf_buf *text)
-{
-    const int n = b->results.list.n;
-    int64_t *bucket = MF_ARENA_ARRAY(b->arena, int64_t, n), filled = 0;
-    mf_dtype type = MF_DTYPE_INVALID;
-    int64_t id = 0;
-    bool rows = false;
-
-    if (!bucket)
-        return MF_NOMEM("buckets");
-    for (int i = n - 1; i >= 0; i--) {
-        const mf_output o = b->results.list.at[i];
-        const mf_dtype own = mf_type_base(o.node->out_types[o.port]);
-        const bool first = i == n - 1;
-
-        if (!first && (is_rows(b, i) != rows || (!rows && own != type) ||
-                       filled >= MF_PARAM(comm_bucket_bytes))) {
-            id++;
-            filled = 0;
-        }
-        rows = is_rows(b, i);
-        type = own;
-        filled += bytes_of(b, i);
-        bucket[i] = id;
-    }
-    for (int i = 0; i < n; i++)
-        mf_buf_printf(text, "%s%lld", i ? "," : "", (long long)bucket[i]);
-    b->s->n_buckets = (int)id + 1;
-    b->s->n_results = n;
-    b->s->bucket = bucket;
-    return mf_buf_finish(text);
-}
-
 static mf_status map_shards(builder *b)
 {
     mf_buf batched = { 0 }, shared = { 0 }, buckets = { 0 }, names = { 0 };
@@ -329,9 +255,7 @@ static mf_status map_shards(builder *b)
     MF_TRY(mf_outputs_add(b->arena, &in, end));
     MF_TRY(mf_outputs_add(b->arena, &b->results.list, end));
     b->results.list.n--;
-    MF_TRY(fill_buckets(b, &buckets));
-    for (int i = 0; i < b->results.list.n; i++)
-        mf_buf_printf(&names, "%s'%s'", i ? "," : "", name_of(b, i));
+    MF_TRY(mf_step_fill_buckets(b->s, &b->results.list, b->arena, &buckets, &names));
     mf_define(b->graph, "train_step", in.at, b->results.list.at);
     map =
         mf_applyf(b->graph, "_ShardMap", in.at,

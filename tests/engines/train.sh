@@ -53,18 +53,18 @@ fi
 
 torch=build/venv-torch/bin
 name="three tasks under torchrun"
-if have "$name" $torch/torchrun "tools/make_torch_venv.sh makes it (5 GB)"; then
+if have "$name" $torch/torchrun "tools/make_peer_venv.sh torch makes it (5 GB)"; then
     echo "# torch $($torch/python -c 'from importlib.metadata import version; print(version("torch"))')"
     trained "$name" 3 $torch/torchrun --no-python --nproc-per-node 3 "$program" "${job[@]}"
 fi
 name="three tasks under Ray"
-if tools/make_ray_venv.sh >"$work/log" 2>&1; then
+if tools/make_peer_venv.sh ray >"$work/log" 2>&1; then
     ray=build/venv-ray/bin/python
     echo "# ray $($ray -c 'from importlib.metadata import version; print(version("ray"))')"
     trained "$name" 3 env -u RAY_ADDRESS RAY_USAGE_STATS_ENABLED=0 \
         $ray examples/ray_train.py --workers 3 --program "$program" -- "${job[@]}"
 else
-    skip "$name" "tools/make_ray_venv.sh cannot install ray from PyPI"
+    skip "$name" "tools/make_peer_venv.sh ray cannot install ray from PyPI"
 fi
 
 # ---- without an engine ----

@@ -98,6 +98,6 @@ with_torchrun() # NODE
 if [ -x "$torch/torchrun" ]; then
     all_trained "$name" 3 with_torchrun
 else
-    skip "$name" "tools/make_torch_venv.sh makes it (5 GB)"
+    skip "$name" "tools/make_peer_venv.sh torch makes it (5 GB)"
 fi
 finish

@@ -269,18 +269,14 @@ static mf_status listen_there(wire *t)
 
 static mf_status start(wire *t, const mf_transport_options *o)
 {
-    const char *hello;
 
     MF_TRY(copy_options(t, o));
     MF_TRY(find_address(t, o));
     t->queue = grpc_completion_queue_create_for_next(NULL);
     MF_TRY(listen_there(t));
-    hello = t->inbox->kind->greeting(t->inbox, t->address);
-    if (!hello)
-        return MF_RESOURCE_EXHAUSTED;
-    t->hello = mf_strdup(hello);
+    t->hello = t->inbox->kind->greeting(t->inbox, t->address);
     if (!t->hello)
-        return MF_NOMEM("a greeting");
+        return MF_RESOURCE_EXHAUSTED;
     grpc_server_start(t->server);
     ask_for_call(t);
     if (pthread_create(&t->thread, NULL, take_completions, t) != 0)
@@ -536,7 +532,6 @@ static void grpc_transport_close(mf_transport *transport)
     mf_free((char *)(uintptr_t)t->security.ca);
     mf_free((char *)(uintptr_t)t->security.cert);
     mf_free((char *)(uintptr_t)t->security.key);
-    mf_free(t->hello);
     mf_free(t);
 }
 

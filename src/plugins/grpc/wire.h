@@ -90,7 +90,7 @@ struct wire {
     mf_security security; /* its strings are ours */
     mf_endpoint at;
     char address[MF_ADDRESS_MAX];
-    char *hello;
+    const char *hello; /* the inbox's */
     grpc_completion_queue *queue;
     grpc_server *server;
     grpc_channel_credentials *credentials;

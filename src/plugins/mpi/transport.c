@@ -102,7 +102,6 @@ static mf_status make_room(wire *t)
 static mf_status start(wire *t, bool trusted)
 {
     char name[MPI_MAX_PROCESSOR_NAME] = "";
-    const char *hello;
     int n = 0;
 
     MF_TRY(make_room(t));
@@ -111,12 +110,9 @@ static mf_status start(wire *t, bool trusted)
     MF_TRY(check_hosts(t, trusted));
     (void)MPI_Get_processor_name(name, &n);
     (void)snprintf(t->address, sizeof t->address, "rank %d on %.40s", t->self, name);
-    hello = t->inbox->kind->greeting(t->inbox, t->address);
-    if (!hello)
-        return MF_RESOURCE_EXHAUSTED;
-    t->hello = mf_strdup(hello);
+    t->hello = t->inbox->kind->greeting(t->inbox, t->address);
     if (!t->hello)
-        return MF_NOMEM("a greeting");
+        return MF_RESOURCE_EXHAUSTED;
     wire_await_greeting(t);
     if (pthread_create(&t->thread, NULL, wire_poll, t) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
@@ -284,7 +280,6 @@ static void mpi_close(mf_transport *transport)
     mf_free(t->statuses);
     mf_free(t->indices);
     mf_free(t->wanted);
-    mf_free(t->hello);
     mf_free(t);
 }
 

@@ -57,7 +57,7 @@ typedef struct wire {
     mf_inbox *inbox;
     int self, n_peers;
     char address[64];
-    char *hello;
+    const char *hello; /* the inbox's */
     MPI_Comm comm;
     bool ours; /* MPI was started by us, and is to be finished */
     mpi_peer *peers;

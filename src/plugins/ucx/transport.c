@@ -42,19 +42,15 @@ static mf_status find_address(wire *t, const mf_transport_options *o)
 
 static mf_status start(wire *t, const mf_transport_options *o)
 {
-    const char *hello;
 
     t->by_peer = mf_calloc(o->n_peers, sizeof(conn *));
     if (!t->by_peer)
         return MF_NOMEM("connections");
     MF_TRY(find_address(t, o));
     MF_TRY(worker_open(t));
-    hello = t->inbox->kind->greeting(t->inbox, t->address);
-    if (!hello)
-        return MF_RESOURCE_EXHAUSTED;
-    t->hello = mf_strdup(hello);
+    t->hello = t->inbox->kind->greeting(t->inbox, t->address);
     if (!t->hello)
-        return MF_NOMEM("a greeting");
+        return MF_RESOURCE_EXHAUSTED;
     if (pthread_create(&t->thread, NULL, wire_run, t) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     t->has_thread = true;
@@ -229,7 +225,6 @@ static void ucx_close(mf_transport *transport)
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
     mf_free(t->by_peer);
-    mf_free(t->hello);
     mf_free(t);
 }
 

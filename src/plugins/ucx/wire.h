@@ -84,7 +84,7 @@ struct wire {
     mf_security security;
     mf_endpoint at;
     char address[MF_ADDRESS_MAX];
-    char *hello;
+    const char *hello; /* the inbox's */
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_listener_h listener;

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* local_socket.h - Unix sockets as the transport between processes of a host uses them: their
+ * names, whose they are, and bytes and short texts that are there in time. */
+#ifndef MF_COMM_LOCAL_SOCKET_H
+#define MF_COMM_LOCAL_SOCKET_H
+
+#include "comm/transport.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+
+enum { MF_LOCAL_TEXT_MAX = 16 << 10 };
+
+/* The name, in the abstract name space, of the socket at this address. 0: it is too long. */
+socklen_t mf_local_name(const char *address, struct sockaddr_un *out);
+/* PERMISSION_DENIED: another user is at the other end. */
+MF_MUST mf_status mf_local_check_user(int fd);
+
+/* Whoever writes to a peer; NULL: greetings, nobody is known yet. */
+typedef struct mf_local_writer {
+    mf_inbox *inbox;
+    int peer;
+    const mf_frame *frame;
+} mf_local_writer;
+
+/* All of these parts; they are changed on the way. deadline_ns 0: whenever. */
+MF_MUST mf_status mf_local_write(int fd, struct iovec *at, int n, int64_t deadline_ns,
+                                 const mf_local_writer *w);
+/* A greeting is its length and its text; so is the answer, behind a status. */
+MF_MUST mf_status mf_local_send_text(int fd, uint32_t code, const char *text, bool with_code,
+                                     int64_t deadline_ns);
+/* The answer: who is there, or why not. text has room for MF_LOCAL_TEXT_MAX bytes. */
+MF_MUST mf_status mf_local_read_answer(int fd, char *text, int64_t deadline_ns);
+
+#endif

@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: make_peer_venv.sh torch|ray
+#
+# Makes build/venv-NAME, a Python with PyTorch (5 GB), a peer of `make bench`, or with Ray (100 MB),
+# one of the engines of `make engines`. Downloads from PyPI when it is not there yet; fails when that
+# cannot be reached.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+case "${1:-}" in
+    torch) packages=(torch==2.15.0 numpy) ;;
+    ray) packages=(ray==2.60.0) ;;
+    *) echo "usage: make_peer_venv.sh torch|ray" >&2; exit 2 ;;
+esac
+venv=build/venv-$1
+made=$venv/${packages[0]/==/-}
+
+[ ! -e "$made" ] || exit 0
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+echo "installing ${packages[*]} into $venv"
+"$venv/bin/python" -m pip install -q --disable-pip-version-check --no-cache-dir --retries 2 \
+    --timeout 20 "${packages[@]}"
+touch "$made" # only now: a half-made one is made again
