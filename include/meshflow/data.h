@@ -98,6 +98,8 @@ typedef enum mf_slicing {
     MF_SLICE_FILE, /* from files of their own, so a worker reads few files: the files are dealt out
                       to the shards, and in an epoch each shard shuffles its files, and the samples
                       of each; without files left it helps others. docs/data.md */
+    MF_SLICE_FILE_BATCH, /* the same, but shards take turns, and the one whose turn it is gives a
+                            whole batch: for workers that have batches of their own */
 } mf_slicing;
 
 typedef struct mf_iterator_options {

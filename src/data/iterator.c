@@ -60,7 +60,7 @@ static mf_status check_options(const mf_dataset *set, mf_iterator_options *o)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "batch %lld, epochs %lld, prefetch %d, threads %d: that is no way to read",
                        (long long)o->batch, (long long)o->epochs, o->prefetch, o->threads);
-    if (o->slice == MF_SLICE_FILE && o->in_order)
+    if (o->slice != MF_SLICE_ELEMENT && o->in_order)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "slices by file are shuffled: leave out one of in_order and slice");
     MF_TRY(check_shards(o->shards, o->first_shard, o->n_shards));
@@ -132,7 +132,7 @@ static int64_t most_samples(const mf_iterator_options *o)
 static mf_status make_memory(mf_iterator *it)
 {
     it->most = most_samples(&it->o);
-    if (it->o.slice == MF_SLICE_FILE)
+    if (it->o.slice != MF_SLICE_ELEMENT)
         MF_TRY(mf_slices_new(it->set, it->o.shards, &it->slices));
     if (!it->o.in_order)
         it->order = mf_calloc(it->set->count, sizeof *it->order);

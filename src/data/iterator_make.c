@@ -13,7 +13,8 @@ static void make_order(mf_iterator *it)
     const uint64_t epoch = (uint64_t)it->next_epoch;
 
     if (it->slices)
-        mf_slices_order(it->slices, it->o.seed, epoch, it->o.batch, it->order);
+        mf_slices_order(it->slices, it->o.seed, epoch, it->o.batch,
+                        it->o.slice == MF_SLICE_FILE_BATCH, it->order);
     else
         mf_order_shuffle(it->o.seed, epoch, it->order, it->set->count);
     it->order_epoch = it->next_epoch;

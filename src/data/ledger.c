@@ -49,7 +49,7 @@ static mf_status make_header(const char *name, const mf_dataset *set, const mf_i
         .seed = o->seed,
         .batch = o->batch,
         .drop_partial = o->drop_partial,
-        .sliced = o->slice == MF_SLICE_FILE ? (o->shards > 0 ? o->shards : 1) : 0,
+        .sliced = o->slice != MF_SLICE_ELEMENT ? (o->shards > 0 ? o->shards : 1) : 0,
     };
 
     MF_TRY(collect_ids(set, &ids));

@@ -193,19 +193,32 @@ static void take(mf_slices *s, int64_t stream, int64_t n, int64_t *out)
     }
 }
 
-void mf_slices_order(mf_slices *s, uint64_t seed, uint64_t epoch, int64_t batch, int64_t *order)
+/* A batch of as many samples, each shard's from its stream. */
+static void take_batch(mf_slices *s, int64_t samples, int64_t *out)
 {
+    for (int64_t k = 0; k < s->n_streams; k++) {
+        const int64_t from = mf_shard_begin(samples, s->n_streams, k);
+
+        take(s, k, mf_shard_begin(samples, s->n_streams, k + 1) - from, out + from);
+    }
+}
+
+void mf_slices_order(mf_slices *s, uint64_t seed, uint64_t epoch, int64_t batch, bool in_turn,
+                     int64_t *order)
+{
+    const uint64_t per_epoch = (uint64_t)((s->set->count + batch - 1) / batch);
     mf_philox p = mf_philox_init(seed ^ 0x736c69636573u, epoch); /* "slices" */
 
     fill_queues(s, &p);
-    for (int64_t first = 0; first < s->set->count; first += batch) {
-        const int64_t left = s->set->count - first, whole = left < batch ? left : batch;
+    for (uint64_t b = 0; b < per_epoch; b++) {
+        const int64_t first = (int64_t)b * batch, left = s->set->count - first;
+        const int64_t samples = left < batch ? left : batch;
 
-        for (int64_t k = 0; k < s->n_streams; k++) {
-            const int64_t from = mf_shard_begin(whole, s->n_streams, k);
-
-            take(s, k, mf_shard_begin(whole, s->n_streams, k + 1) - from, order + first + from);
-        }
+        if (in_turn)
+            take(s, (int64_t)((epoch * per_epoch + b) % (uint64_t)s->n_streams), samples,
+                 order + first);
+        else
+            take_batch(s, samples, order + first);
     }
 }
 

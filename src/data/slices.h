@@ -18,9 +18,11 @@ typedef struct mf_slices mf_slices;
 MF_MUST mf_status mf_slices_new(const mf_dataset *set, int64_t streams, mf_slices **out);
 void mf_slices_free(mf_slices *s);
 
-/* All samples of an epoch, as batches of so many take them, into order[0 .. count). Thread: one at
- * a time. */
-void mf_slices_order(mf_slices *s, uint64_t seed, uint64_t epoch, int64_t batch, int64_t *order);
+/* All samples of an epoch, as batches of so many take them, into order[0 .. count). in_turn: a
+ * batch is not of all streams but of one; the b-th of the training, counted from 0, of stream b
+ * modulo their number. Thread: one at a time. */
+void mf_slices_order(mf_slices *s, uint64_t seed, uint64_t epoch, int64_t batch, bool in_turn,
+                     int64_t *order);
 
 /* The files of a stream: *n of them, as numbers in the set. */
 const int64_t *mf_slices_files(const mf_slices *s, int64_t stream, int64_t *n);

@@ -246,18 +246,20 @@ static mf_status agree_on_saves(fit *f)
 
 static mf_status prepare(fit *f)
 {
+    mf_team *team = f->t->team;
+    const bool leased =
+        team && team->kind->lease; /* then nothing is known of the batches to come */
     const int64_t batch = f->o.batch > 0 ? f->o.batch : 32;
     const int64_t epochs = f->o.epochs > 0 ? f->o.epochs : 1;
     const int64_t per_epoch = (mf_dataset_count(f->train) + batch - 1) / batch;
     mf_iterator_options order = { .batch = batch,
                                   .in_order = f->o.in_order,
-                                  .slice = f->o.slice,
+                                  .slice = leased && f->o.slice == MF_SLICE_FILE
+                                               ? MF_SLICE_FILE_BATCH
+                                               : f->o.slice,
                                   .seed = f->t->options.seed,
                                   .shards = f->t->options.shards,
                                   .n_shards = f->t->options.shards };
-    mf_team *team = f->t->team;
-    const bool leased =
-        team && team->kind->lease; /* then nothing is known of the batches to come */
     char *prefix = NULL;
 
     if (mf_dataset_count(f->train) == 0)

@@ -75,7 +75,7 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
     s->fields[FIRST] = t->first;
     s->fields[SEED] = (int64_t)t->options.seed;
     s->fields[SHARDS] = t->options.shards;
-    s->fields[SLICE] = t->sliced.by_file;
+    s->fields[SLICE] = t->sliced.by;
     s->fields[SLICE_BATCH] = t->sliced.batch;
     s->fields[SLICE_FILES] = t->sliced.files;
     s->names = mf_calloc(t->n_trained, sizeof *s->names);

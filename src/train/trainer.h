@@ -28,7 +28,7 @@ struct mf_call;
 
 /* What decides the order of samples, besides seed and shards. All 0: they are sliced by element. */
 typedef struct mf_sliced {
-    int64_t by_file;
+    int64_t by; /* mf_slicing */
     int64_t batch, files; /* by file: samples of a batch; which samples are in which files */
 } mf_sliced;
 

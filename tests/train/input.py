@@ -140,6 +140,19 @@ def codecs_and_unequal_shares_go_with_what_is_near(b):
     check(got == want, "%s, alone: %s" % (got, want))
 
 
+@test
+def workers_that_lease_batches_slice_by_file_too(b):
+    data = b.files()
+    out = b.out("run")
+    mode = "--strategy", "parameter_server mode=async"
+    launch = "launch", "--workers", "2", "--ps", "1", "--"
+    common = "--slice", "file", "--out", out, "--resume"
+    b.run([*launch, *b.train(data, *common, *mode, steps=20)])
+    b.run([*launch, *b.train(data, *common, *mode, "--near", "part-[123]*", steps=30)])
+    r = b.run(b.train(data, *common, steps=40), code=1)
+    check("sliced by file and batch, now it is sliced by file" in r.stderr, r.stderr)
+
+
 # ---- cached ----
 
 def lose_files_after_the_first_epoch(b, *more, **kind):

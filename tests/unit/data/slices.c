@@ -110,9 +110,35 @@ MF_TEST(slices_of_a_shard_come_from_its_files)
     T_EQ(samples[owner[3]], 75); /* the large file has a stream of its own */
     T_TRUE(least == 40);
     for (uint64_t epoch = 0; epoch < 3; epoch++) {
-        mf_slices_order(s, 9, epoch, BATCH, order);
+        mf_slices_order(s, 9, epoch, BATCH, false, order);
         for (int64_t i = 0; i < least * SHARDS / BATCH * BATCH; i++)
             T_EQ(owner[file_of(set, order[i])], i % BATCH / (BATCH / SHARDS));
+    }
+    mf_slices_free(s);
+    mf_dataset_unref(set);
+}
+
+/* Or batches are of one stream each, in turn. */
+MF_TEST(slices_of_a_batch_come_from_the_files_whose_turn_it_is)
+{
+    enum { PER_EPOCH = (SAMPLES + BATCH - 1) / BATCH };
+    mf_dataset *set = numbers();
+    int64_t order[SAMPLES];
+    mf_slices *s;
+
+    T_OK(mf_slices_new(set, SHARDS, &s));
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        mf_slices_order(s, 9, epoch, BATCH, true, order);
+        for (int64_t i = 0; i < 2 * SHARDS * BATCH; i++) { /* nothing has run dry yet */
+            const int64_t turn = ((int64_t)epoch * PER_EPOCH + i / BATCH) % SHARDS;
+            bool found = false;
+            int64_t n;
+            const int64_t *files = mf_slices_files(s, turn, &n);
+
+            for (int64_t f = 0; f < n; f++)
+                found |= files[f] == file_of(set, order[i]);
+            T_TRUE(found);
+        }
     }
     mf_slices_free(s);
     mf_dataset_unref(set);
@@ -126,7 +152,7 @@ MF_TEST(slices_take_one_file_after_the_other)
     mf_slices *s;
 
     T_OK(mf_slices_new(set, 1, &s));
-    mf_slices_order(s, 1, 0, BATCH, order);
+    mf_slices_order(s, 1, 0, BATCH, false, order);
     int64_t changes = 0;
     bool shuffled = false;
 
@@ -224,7 +250,9 @@ MF_TEST(slices_of_few_files_and_small_batches_are_whole)
             int64_t order[SAMPLES];
 
             T_OK(mf_slices_new(set, shards, &s));
-            mf_slices_order(s, 1, 2, batch, order);
+            mf_slices_order(s, 1, 2, batch, false, order);
+            expect_each_once(order);
+            mf_slices_order(s, 1, 2, batch, true, order);
             expect_each_once(order);
             mf_slices_free(s);
         }
