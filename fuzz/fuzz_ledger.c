@@ -23,7 +23,8 @@ static void fuzz_info(const uint8_t *data, size_t size)
         mf_ledger_encode_info(&a, &bytes);
         MF_ASSERT(mf_ledger_decode_info(bytes.data, bytes.len, &b, &nb) == MF_OK);
         MF_ASSERT(na == nb && a.count == b.count && a.id_count == b.id_count && a.seed == b.seed &&
-                  a.batch == b.batch && a.drop_partial == b.drop_partial && !a.ids == !b.ids);
+                  a.batch == b.batch && a.sliced == b.sliced && a.drop_partial == b.drop_partial &&
+                  !a.ids == !b.ids);
     }
     mf_free(name);
     mf_buf_deinit(&bytes);

@@ -80,6 +80,7 @@ suite "unit tests" build/release/meshflow-tests
 suite "program" tests/cli/run.sh build/release/meshflow
 suite "training" tests/train/run.py build/release/meshflow
 suite "strategies" tests/train/strategies.py build/release/meshflow
+suite "input" tests/train/input.py build/release/meshflow
 suite "parameter servers" tests/train/servers.py build/release/meshflow
 suite "closures" tests/train/closures.py build/release/meshflow
 suite "codecs" tests/train/codecs.py build/release/meshflow

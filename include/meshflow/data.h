@@ -62,7 +62,8 @@ MF_API MF_MUST mf_status mf_dataset_shard(mf_dataset *set, int64_t parts, int64_
  * after the other). */
 MF_API MF_MUST mf_status mf_dataset_interleave(mf_dataset *const *sets, int n_sets, int64_t block,
                                                mf_dataset **out);
-/* Keep in memory what was read once, up to `max_bytes` (0: a quarter of the machine's memory).
+/* Keep in memory what was read once, up to `max_bytes` (0: as many percent of the machine's
+ * memory as the parameter data_memory_percent says).
  * INVALID_ARGUMENT: samples that depend on the epoch (map, augment) are not kept. */
 MF_API MF_MUST mf_status mf_dataset_cache(mf_dataset *set, size_t max_bytes, mf_dataset **out);
 
@@ -90,9 +91,21 @@ MF_API int64_t mf_dataset_sample_id(const mf_dataset *set, int64_t index);
 
 typedef struct mf_iterator mf_iterator;
 
+/* What the shards of a batch take their samples from (TensorFlow's AutoShardPolicy DATA and FILE).
+ * Either way an epoch has each sample once, whatever the number of workers. */
+typedef enum mf_slicing {
+    MF_SLICE_ELEMENT, /* from all of them: an epoch is a permutation by Philox(seed, epoch) */
+    MF_SLICE_FILE, /* from files of their own, so a worker reads few files: the files are dealt out
+                      to the shards, and in an epoch each shard shuffles its files, and the samples
+                      of each; without files left it helps others. docs/data.md */
+    MF_SLICE_FILE_BATCH, /* the same, but shards take turns, and the one whose turn it is gives a
+                            whole batch: for workers that have batches of their own */
+} mf_slicing;
+
 typedef struct mf_iterator_options {
     int64_t batch; /* samples; 0: 32 */
-    bool in_order; /* no shuffling. Else an epoch is a permutation by Philox(seed, epoch) */
+    bool in_order; /* no shuffling */
+    mf_slicing slice; /* by file: of as many shards as `shards` says */
     bool drop_partial; /* leave out the last batch of an epoch where it is not full */
     int64_t epochs; /* 0: for ever */
     uint64_t seed;
@@ -128,11 +141,10 @@ MF_API MF_MUST mf_status mf_iterator_next(mf_iterator *it, const mf_batch **batc
  * have come. */
 MF_API void mf_iterator_position(const mf_iterator *it, int64_t *epoch, int64_t *first);
 MF_API MF_MUST mf_status mf_iterator_seek(mf_iterator *it, int64_t epoch, int64_t first);
-/* From now on so many threads make batches, which stay the same. The last batch is given back. On
- * failure the iterator can only be freed. */
-MF_API MF_MUST mf_status mf_iterator_set_threads(mf_iterator *it, int threads);
 /* From the next batch on, take these shards of each. */
 MF_API MF_MUST mf_status mf_iterator_share(mf_iterator *it, int64_t first_shard, int64_t n_shards);
+/* From the next batch on, so many threads make them. Batches stay the same. */
+MF_API MF_MUST mf_status mf_iterator_set_threads(mf_iterator *it, int threads);
 
 #ifdef __cplusplus
 }

@@ -133,6 +133,9 @@ typedef struct mf_fit_options {
     int64_t batch; /* 0: 32 */
     int input_threads; /* that make batches; 0: one, and more while steps wait for batches */
     bool in_order; /* no shuffling */
+    mf_slicing slice; /* what the shards of a batch take samples from, see data.h */
+    const char *near; /* sliced by file: patterns of paths that this worker has near, with ':'
+                         between them, so it gets their shards first; NULL: it looks for itself */
     const mf_hook *hooks;
     int n_hooks;
     const char *out; /* folder for checkpoints, events, ledger; NULL: nothing is written */

@@ -9,9 +9,12 @@ static void print_text(const mf_audit *a, mf_buf *out)
 {
     const mf_ledger_info *i = &a->info;
 
-    mf_buf_printf(out, "%s: %lld samples, seed %llu, batches of %lld%s\n", a->name,
+    mf_buf_printf(out, "%s: %lld samples, seed %llu, batches of %lld%s", a->name,
                   (long long)i->count, (unsigned long long)i->seed, (long long)i->batch,
                   i->drop_partial ? ", partial ones dropped" : "");
+    if (i->sliced > 0)
+        mf_buf_printf(out, ", sliced by file over %lld shards", (long long)i->sliced);
+    mf_buf_str(out, "\n");
     if (a->last_step < 0)
         mf_buf_str(out, "no steps yet\n");
     else
@@ -37,13 +40,15 @@ static void print_json(const mf_audit *a, mf_buf *out)
     mf_buf_printf(out, "{\"ok\":%s,\"name\":", a->n_problems == 0 ? "true" : "false");
     mf_buf_json(out, a->name, strlen(a->name));
     mf_buf_printf(out,
-                  ",\"count\":%lld,\"seed\":%llu,\"batch\":%lld,\"first_step\":%lld,"
+                  ",\"count\":%lld,\"seed\":%llu,\"batch\":%lld,\"slice\":\"%s\","
+                  "\"first_step\":%lld,"
                   "\"last_step\":%lld,\"samples\":%lld,\"epochs\":%lld,\"running\":%lld,"
                   "\"torn\":%s,\"n_problems\":%lld,\"problems\":[",
                   (long long)a->info.count, (unsigned long long)a->info.seed,
-                  (long long)a->info.batch, (long long)a->first_step, (long long)a->last_step,
-                  (long long)a->samples, (long long)a->epochs, (long long)a->running,
-                  a->torn_at >= 0 ? "true" : "false", (long long)a->n_problems);
+                  (long long)a->info.batch, a->info.sliced > 0 ? "file" : "element",
+                  (long long)a->first_step, (long long)a->last_step, (long long)a->samples,
+                  (long long)a->epochs, (long long)a->running, a->torn_at >= 0 ? "true" : "false",
+                  (long long)a->n_problems);
     for (const char *p = a->problems.data; p && *p;) {
         const size_t n = strcspn(p, "\n");
 

@@ -6,6 +6,7 @@
 #include "cli/job.h"
 #include "cli/progress.h"
 #include "cli/shares.h"
+#include "data/dataset.h"
 #include "graph/op.h"
 
 #include <signal.h>
@@ -88,9 +89,19 @@ static mf_status read_compile(mf_job *job, mf_args *args)
     return MF_OK;
 }
 
+static mf_status read_slice(mf_args *args, mf_slicing *out)
+{
+    const char *slice = mf_args_value(args, "slice");
+
+    if (slice && strcmp(slice, "element") != 0 && strcmp(slice, "file") != 0)
+        return mf_args_wrong(args, "--slice is element or file, not '%s'", slice);
+    *out = slice && strcmp(slice, "file") == 0 ? MF_SLICE_FILE : MF_SLICE_ELEMENT;
+    return MF_OK;
+}
+
 static mf_status read_fit(mf_args *args, mf_fit_options *f)
 {
-    int64_t keep = 0, input = 0;
+    int64_t keep = 0, threads = 0;
 
     f->batch = 32;
     MF_TRY(mf_args_int(args, "epochs", 1, INT64_MAX, &f->epochs));
@@ -99,9 +110,11 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     MF_TRY(mf_args_int(args, "save-steps", 1, INT64_MAX, &f->save_steps));
     MF_TRY(mf_args_int(args, "summary-steps", 1, INT64_MAX, &f->summary_steps));
     MF_TRY(mf_args_int(args, "keep", 1, 1000000, &keep));
+    MF_TRY(mf_args_int(args, "input-threads", 0, 256, &threads));
     f->keep = (int)keep;
-    MF_TRY(mf_args_int(args, "input-threads", 1, 256, &input));
-    f->input_threads = (int)input;
+    f->input_threads = (int)threads;
+    MF_TRY(read_slice(args, &f->slice));
+    f->near = mf_args_value(args, "near");
     f->out = mf_args_value(args, "out");
     f->trace = mf_args_value(args, "trace");
     f->resume = mf_args_has(args, "resume");
@@ -112,12 +125,32 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     return MF_OK;
 }
 
+/* Samples that were read and decoded once stay in memory: always, never, or where that pays. */
+static mf_status cache_data(mf_job *job, mf_args *args)
+{
+    const char *when = mf_args_value(args, "cache");
+    mf_dataset *kept;
+
+    if (when && strcmp(when, "off") == 0)
+        return MF_OK;
+    if (when && strcmp(when, "on") == 0)
+        MF_TRY(mf_dataset_cache(job->train, 0, &kept));
+    else if (!when || strcmp(when, "auto") == 0)
+        MF_TRY(mf_dataset_cache_if_it_fits(job->train, &kept));
+    else
+        return mf_args_wrong(args, "--cache is auto, on or off, not '%s'", when);
+    mf_dataset_unref(job->train);
+    job->train = kept;
+    return MF_OK;
+}
+
 static mf_status change_data(mf_job *job, mf_args *args)
 {
     const char *augment = mf_args_value(args, "augment");
     double validation = 0.0;
     mf_dataset *part;
 
+    MF_TRY(cache_data(job, args));
     MF_TRY(mf_args_double(args, "validation", &validation));
     if (validation != 0.0) {
         MF_TRY(mf_dataset_split(job->train, 1.0 - validation, job->compile.seed, &part,
@@ -212,11 +245,11 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
 /* What may differ from worker to worker. */
 static bool may_differ(const char *option)
 {
-    static const char *const names[] = { "threads",      "out",        "keep",          "trace",
-                                         "quiet",        "json",       "strategy",      "no-test",
-                                         "resume",       "timeout",    "summary-steps", "tls-dir",
-                                         "job-name",     "task-index", "name",          "priority",
-                                         "input-threads" };
+    static const char *const names[] = { "threads",       "out",        "keep",          "trace",
+                                         "quiet",         "json",       "strategy",      "no-test",
+                                         "resume",        "timeout",    "summary-steps", "tls-dir",
+                                         "job-name",      "task-index", "name",          "priority",
+                                         "input-threads", "cache",      "near" };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)
@@ -328,6 +361,12 @@ static const mf_option options[] = {
     { "epochs", "N", "how often all samples are seen; once unless told", 0, false },
     { "steps", "N", "how many steps in all; wins over --epochs", 0, false },
     { "batch", "N", "samples of a step; 32 unless told", 0, false },
+    { "slice", "BY", "what the shards of a batch read: any element, or each files of its own: file",
+      0, false },
+    { "near", "PATTERNS", "files that this worker has near, as in '/data/a-*:/data/b-*'", 0,
+      false },
+    { "cache", "WHEN",
+      "keep samples in memory: auto (what is read from files, if it fits), on, off", 0, false },
     { "optimizer", "OPT", "with settings: 'momentum momentum=0.9'; sgd unless told", 0, false },
     { "lr", "RATE", "learning rate; the optimizer's own unless told", 0, false },
     { "schedule", "S", "of the learning rate: 'cosine warmup=100'", 0, false },

@@ -84,11 +84,13 @@ static connection *find_peer(local *t, int peer)
 /* Another thread of ours may be at it, and its peer may not read. */
 static mf_status lock_writing(connection *c, int64_t deadline_ns)
 {
-    const struct timespec until = { deadline_ns / 1000000000, deadline_ns % 1000000000 };
+    const int64_t until = mf_clock_wall_ns() + (deadline_ns - mf_clock_ns());
 
     if (deadline_ns <= 0)
         (void)pthread_mutex_lock(&c->writing);
-    else if (pthread_mutex_clocklock(&c->writing, CLOCK_MONOTONIC, &until) != 0)
+    else if (pthread_mutex_timedlock(/* clocklock would be better; TSan does not know it */
+                                     &c->writing, &(struct timespec){ until / 1000000000,
+                                                                      until % 1000000000 }) != 0)
         return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
     return MF_OK;
 }

@@ -139,6 +139,11 @@ static int64_t augment_sample_id(const mf_dataset *set, int64_t index)
     return mf_dataset_sample_id(((const augment *)set)->inner, index);
 }
 
+static int64_t augment_file(const mf_dataset *set, int64_t index)
+{
+    return mf_dataset_file(((const augment *)set)->inner, index);
+}
+
 static void augment_deinit(mf_dataset *set)
 {
     augment *a = (augment *)set;
@@ -150,6 +155,7 @@ static void augment_deinit(mf_dataset *set)
 
 static const mf_dataset_ops augment_ops = { .read = augment_read,
                                             .sample_id = augment_sample_id,
+                                            .file = augment_file,
                                             .deinit = augment_deinit };
 
 /* ---- settings ---- */

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cache.c - samples that were read once stay in memory. When not all fit, the first ones do: epochs
  * visit every sample once, so no choice is better than another, and a fixed one needs no books. */
+#include "base/limits.h"
+#include "base/param.h"
 #include "data/dataset.h"
 
 #include <string.h>
 #include <unistd.h>
+
+MF_PARAM_INT(data_memory_percent, 25, "of the memory, for samples that were read from files");
 
 enum { ABSENT, BUSY, PRESENT };
 
@@ -68,6 +72,11 @@ static int64_t cache_sample_id(const mf_dataset *set, int64_t index)
     return mf_dataset_sample_id(((const cache *)set)->inner, index);
 }
 
+static int64_t cache_file(const mf_dataset *set, int64_t index)
+{
+    return mf_dataset_file(((const cache *)set)->inner, index);
+}
+
 static void cache_deinit(mf_dataset *set)
 {
     cache *c = (cache *)set;
@@ -77,9 +86,21 @@ static void cache_deinit(mf_dataset *set)
     mf_dataset_unref(c->inner);
 }
 
-static const mf_dataset_ops cache_ops = { .read = cache_read,
-                                          .sample_id = cache_sample_id,
-                                          .deinit = cache_deinit };
+static const mf_dataset_ops cache_ops = {
+    .read = cache_read, .sample_id = cache_sample_id, .file = cache_file, .deinit = cache_deinit
+};
+
+/* Of the machine, or of the control group where that may use less. */
+static size_t share_of_memory(void)
+{
+    const int64_t all = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    mf_limits limits;
+
+    mf_params_load();
+    mf_limits_get("", &limits);
+    return (size_t)((double)(limits.memory > 0 && limits.memory < all ? limits.memory : all) *
+                    (double)MF_PARAM(data_memory_percent) / 100.0);
+}
 
 static mf_status fill_in(cache *c, mf_dataset *inner, size_t max_bytes)
 {
@@ -89,7 +110,7 @@ static mf_status fill_in(cache *c, mf_dataset *inner, size_t max_bytes)
     c->base.id_count = inner->id_count;
     c->sample = mf_dataset_sample_bytes(inner);
     if (max_bytes == 0)
-        max_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
+        max_bytes = share_of_memory();
     c->kept = (int64_t)(max_bytes / (c->sample + 1));
     c->kept = c->kept < inner->count ? c->kept : inner->count;
     c->memory = mf_calloc(c->kept, c->sample);
@@ -113,5 +134,24 @@ mf_status mf_dataset_cache(mf_dataset *set, size_t max_bytes, mf_dataset **out)
         return st;
     }
     *out = &c->base;
+    return MF_OK;
+}
+
+static bool reads_files(const mf_dataset *set)
+{
+    for (int64_t i = 0; i < set->n_files; i++) {
+        if (set->files[i])
+            return true;
+    }
+    return false;
+}
+
+mf_status mf_dataset_cache_if_it_fits(mf_dataset *set, mf_dataset **out)
+{
+    const size_t each = mf_dataset_sample_bytes(set) + 1;
+
+    if (!set->varies && reads_files(set) && share_of_memory() / each >= (size_t)set->count)
+        return mf_dataset_cache(set, 0, out);
+    *out = mf_dataset_ref(set);
     return MF_OK;
 }

@@ -103,6 +103,8 @@ mf_status mf_dataset_like(mf_dataset *set, const mf_dataset *other)
     }
     set->classes = other->classes;
     set->varies = other->varies;
+    set->files = other->files;
+    set->n_files = other->n_files;
     if (other->class_names)
         return mf_dataset_set_classes(set, other->class_names, other->classes);
     return MF_OK;

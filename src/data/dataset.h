@@ -23,6 +23,8 @@ typedef struct mf_dataset_ops {
     mf_status (*read)(const mf_dataset *set, uint64_t epoch, int64_t index, void *const *columns);
     /* Optional: the id of a sample; without it the index. */
     int64_t (*sample_id)(const mf_dataset *set, int64_t index);
+    /* Optional: which of the set's files a sample is from; without it the first. */
+    int64_t (*file)(const mf_dataset *set, int64_t index);
     /* Optional: release what the arena does not. */
     void (*deinit)(mf_dataset *set);
 } mf_dataset_ops;
@@ -39,6 +41,10 @@ struct mf_dataset {
     int64_t classes;
     const char *const *class_names; /* NULL, or one for each class */
     bool varies; /* samples depend on the epoch */
+    /* Paths of what samples are read from whenever they are asked for (NULL: what is in memory), of
+     * the set that is read in the end. n_files 0: all is in memory. */
+    const char *const *files;
+    int64_t n_files;
 };
 
 /* A zeroed struct of `size` bytes that begins with an mf_dataset, with one reference and room for
@@ -48,7 +54,7 @@ MF_MUST mf_status mf_dataset_new(const mf_dataset_ops *ops, size_t size, int n_c
 /* Say what column i is. INVALID_ARGUMENT: no plain type, too large. */
 MF_MUST mf_status mf_dataset_set_column(mf_dataset *set, int i, const char *name, mf_dtype dtype,
                                         const mf_shape *shape);
-/* Columns and classes as another set has them. */
+/* Columns, classes and files as another set has them, which has to live as long. */
 MF_MUST mf_status mf_dataset_like(mf_dataset *set, const mf_dataset *other);
 /* Names are copied; one for each class. */
 MF_MUST mf_status mf_dataset_set_classes(mf_dataset *set, const char *const *names, int64_t n);
@@ -56,8 +62,17 @@ MF_MUST mf_status mf_dataset_set_classes(mf_dataset *set, const char *const *nam
 int mf_dataset_find_column(const mf_dataset *set, const char *name);
 /* Bytes of all columns of one sample, each rounded up to MF_SAMPLE_ALIGN. */
 size_t mf_dataset_sample_bytes(const mf_dataset *set);
+/* The file that a sample is from, below max(1, n_files). */
+static inline int64_t mf_dataset_file(const mf_dataset *set, int64_t index)
+{
+    return set->ops->file ? set->ops->file(set, index) : 0;
+}
 /* Point at one column after the other in memory for one sample; returns what is behind the last. */
 char *mf_dataset_lay_out(const mf_dataset *set, char *at, void **columns);
+
+/* A cache of the set where samples are read from files and all of them fit into the share of the
+ * memory that they may take; else the set. Owns: mf_dataset_unref(). */
+MF_MUST mf_status mf_dataset_cache_if_it_fits(mf_dataset *set, mf_dataset **out);
 
 /* ---- scratch: memory for one sample, for kinds that make a sample out of another ---- */
 

@@ -10,6 +10,7 @@ typedef struct join {
     mf_dataset **sets;
     int64_t *starts; /* [n + 1]: index of each set's first sample */
     int64_t *id_starts; /* [n] */
+    int64_t *file_starts; /* [n]; a set in memory counts as one file */
     int n;
 } join;
 
@@ -45,6 +46,14 @@ static int64_t join_sample_id(const mf_dataset *set, int64_t index)
     return j->id_starts[s] + mf_dataset_sample_id(j->sets[s], index - j->starts[s]);
 }
 
+static int64_t join_file(const mf_dataset *set, int64_t index)
+{
+    const join *j = (const join *)set;
+    const int s = find_set(j, index);
+
+    return j->file_starts[s] + mf_dataset_file(j->sets[s], index - j->starts[s]);
+}
+
 static void join_deinit(mf_dataset *set)
 {
     join *j = (join *)set;
@@ -53,9 +62,9 @@ static void join_deinit(mf_dataset *set)
         mf_dataset_unref(j->sets[i]);
 }
 
-static const mf_dataset_ops join_ops = { .read = join_read,
-                                         .sample_id = join_sample_id,
-                                         .deinit = join_deinit };
+static const mf_dataset_ops join_ops = {
+    .read = join_read, .sample_id = join_sample_id, .file = join_file, .deinit = join_deinit
+};
 
 static mf_status check_equal(const mf_dataset *a, const mf_dataset *b, int which)
 {
@@ -76,6 +85,27 @@ static mf_status check_equal(const mf_dataset *a, const mf_dataset *b, int which
                           b->n_columns, a->n_columns);
 }
 
+static mf_status join_files(join *j)
+{
+    int64_t n = 0;
+    const char **files;
+
+    for (int i = 0; i < j->n; i++) {
+        j->file_starts[i] = n;
+        n += j->sets[i]->n_files > 0 ? j->sets[i]->n_files : 1;
+    }
+    files = MF_ARENA_ARRAY(j->base.arena, const char *, n);
+    if (!files)
+        return MF_NOMEM("a data set");
+    for (int i = 0; i < j->n; i++) {
+        for (int64_t k = 0; k < j->sets[i]->n_files; k++)
+            files[j->file_starts[i] + k] = j->sets[i]->files[k];
+    }
+    j->base.files = files;
+    j->base.n_files = n;
+    return MF_OK;
+}
+
 static mf_status fill(join *j, mf_dataset *const *sets, int n)
 {
     int64_t count = 0, ids = 0;
@@ -83,7 +113,8 @@ static mf_status fill(join *j, mf_dataset *const *sets, int n)
     j->sets = MF_ARENA_ARRAY(j->base.arena, mf_dataset *, n);
     j->starts = MF_ARENA_ARRAY(j->base.arena, int64_t, n + 1);
     j->id_starts = MF_ARENA_ARRAY(j->base.arena, int64_t, n);
-    if (!j->sets || !j->starts || !j->id_starts)
+    j->file_starts = MF_ARENA_ARRAY(j->base.arena, int64_t, n);
+    if (!j->sets || !j->starts || !j->id_starts || !j->file_starts)
         return MF_NOMEM("a data set");
     for (int i = 0; i < n; i++) {
         MF_TRY(check_equal(sets[0], sets[i], i));
@@ -102,7 +133,7 @@ static mf_status fill(join *j, mf_dataset *const *sets, int n)
     }
     if (j->base.class_names && j->base.classes != sets[0]->classes)
         j->base.class_names = NULL;
-    return MF_OK;
+    return join_files(j);
 }
 
 static mf_status join_new(mf_dataset *const *sets, int n, mf_dataset **out)

@@ -49,6 +49,7 @@ static mf_status make_header(const char *name, const mf_dataset *set, const mf_i
         .seed = o->seed,
         .batch = o->batch,
         .drop_partial = o->drop_partial,
+        .sliced = o->slice != MF_SLICE_ELEMENT ? (o->shards > 0 ? o->shards : 1) : 0,
     };
 
     MF_TRY(collect_ids(set, &ids));
@@ -58,7 +59,26 @@ static mf_status make_header(const char *name, const mf_dataset *set, const mf_i
     return mf_buf_finish(out);
 }
 
-/* The seed and the samples must be the same; names and batches may change. */
+/* Slices by file are of a number of shards and of batches of a size. */
+static mf_status compare_slices(const char *path, const mf_ledger_info *a, const mf_ledger_info *b)
+{
+    static const char *const kinds[] = { "element", "file" };
+
+    if ((a->sliced > 0) != (b->sliced > 0))
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "'%s' is about data sliced by %s; now it is sliced by %s", path,
+                       kinds[a->sliced > 0], kinds[b->sliced > 0]);
+    if (a->sliced > 0 && (a->sliced != b->sliced || a->batch != b->batch))
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "'%s' is about batches of %lld, sliced by file over %lld shards; now they "
+                       "are batches of %lld over %lld shards, whose order is another",
+                       path, (long long)a->batch, (long long)a->sliced, (long long)b->batch,
+                       (long long)b->sliced);
+    return MF_OK;
+}
+
+/* The order and the samples must be the same; names may change, and so may batches, where the order
+ * does not depend on them. */
 static mf_status compare(const char *path, const mf_buf *have, const mf_buf *want)
 {
     mf_ledger_info a, b;
@@ -75,6 +95,7 @@ static mf_status compare(const char *path, const mf_buf *have, const mf_buf *wan
         return MF_FAIL(MF_FAILED_PRECONDITION,
                        "'%s' is about an order by seed %llu; now it is %llu", path,
                        (unsigned long long)a.seed, (unsigned long long)b.seed);
+    MF_TRY(compare_slices(path, &a, &b));
     if (!a.ids != !b.ids || (a.ids && memcmp(a.ids, b.ids, ((size_t)a.id_count + 7) / 8) != 0))
         return MF_FAIL(MF_FAILED_PRECONDITION, "'%s' is about other samples of the same set", path);
     return MF_OK;

@@ -22,6 +22,7 @@ typedef struct mf_ledger_info {
     uint64_t seed; /* of the order */
     int64_t batch;
     bool drop_partial; /* an epoch may lack less than a batch */
+    int64_t sliced; /* by file, over so many shards; 0: by element */
     const unsigned char
         *ids; /* bit i % 8 of byte i / 8: the set has id i; NULL: all below id_count */
 } mf_ledger_info;

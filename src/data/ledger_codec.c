@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { VERSION = 1, HAS_IDS = 1, DROPS = 2 };
+enum { VERSION = 1, HAS_IDS = 1, DROPS = 2, BY_FILE = 4 };
 
 static const char magic[8] = { 'M', 'F', 'L', 'E', 'D', 'G', 'E', 'R' };
 
@@ -16,11 +16,14 @@ void mf_ledger_encode_info(const mf_ledger_info *info, mf_buf *out)
 
     mf_buf_bytes(out, magic, sizeof magic);
     mf_varint_write(out, VERSION);
-    mf_varint_write(out, (info->ids ? HAS_IDS : 0) | (info->drop_partial ? DROPS : 0));
+    mf_varint_write(out, (info->ids ? HAS_IDS : 0) | (info->drop_partial ? DROPS : 0) |
+                             (info->sliced > 0 ? BY_FILE : 0));
     mf_varint_write(out, (uint64_t)info->count);
     mf_varint_write(out, (uint64_t)info->id_count);
     mf_varint_write(out, info->seed);
     mf_varint_write(out, (uint64_t)info->batch);
+    if (info->sliced > 0)
+        mf_varint_write(out, (uint64_t)info->sliced);
     mf_varint_write(out, n);
     mf_buf_bytes(out, info->name, n);
     if (info->ids)
@@ -59,8 +62,9 @@ mf_status mf_ledger_decode_info(const void *data, size_t len, mf_ledger_info *ou
                        (unsigned long long)version, VERSION);
     if (!mf_varint_read(&p, end, &flags) || !read_count(&p, end, &out->count) ||
         !read_count(&p, end, &out->id_count) || !mf_varint_read(&p, end, &out->seed) ||
-        !read_count(&p, end, &out->batch) || !read_count(&p, end, &n) || n > end - p ||
-        out->count > out->id_count)
+        !read_count(&p, end, &out->batch) ||
+        ((flags & BY_FILE) != 0 && (!read_count(&p, end, &out->sliced) || out->sliced == 0)) ||
+        !read_count(&p, end, &n) || n > end - p || out->count > out->id_count)
         return damaged("header");
     out->name = p;
     *name_len = (size_t)n;

@@ -43,6 +43,11 @@ static int64_t map_sample_id(const mf_dataset *set, int64_t index)
     return mf_dataset_sample_id(((const map *)set)->inner, index);
 }
 
+static int64_t map_file(const mf_dataset *set, int64_t index)
+{
+    return mf_dataset_file(((const map *)set)->inner, index);
+}
+
 static void map_deinit(mf_dataset *set)
 {
     map *m = (map *)set;
@@ -52,9 +57,9 @@ static void map_deinit(mf_dataset *set)
     mf_dataset_unref(m->inner);
 }
 
-static const mf_dataset_ops map_ops = { .read = map_read,
-                                        .sample_id = map_sample_id,
-                                        .deinit = map_deinit };
+static const mf_dataset_ops map_ops = {
+    .read = map_read, .sample_id = map_sample_id, .file = map_file, .deinit = map_deinit
+};
 
 static mf_status fill(map *m, const mf_column *columns, int n)
 {
@@ -75,6 +80,8 @@ static mf_status fill(map *m, const mf_column *columns, int n)
     mf_scratch_init(m->scratch, pointers + MF_SAMPLE_ALIGN + mf_dataset_sample_bytes(&m->base) +
                                     mf_dataset_sample_bytes(m->inner));
     m->base.classes = m->inner->classes;
+    m->base.files = m->inner->files;
+    m->base.n_files = m->inner->n_files;
     if (m->inner->class_names)
         MF_TRY(mf_dataset_set_classes(&m->base, m->inner->class_names, m->inner->classes));
     return MF_OK;

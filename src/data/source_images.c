@@ -82,6 +82,12 @@ done:
     return st;
 }
 
+static int64_t images_file(const mf_dataset *set, int64_t index)
+{
+    (void)set;
+    return index; /* each is a file of its own */
+}
+
 static void images_deinit(mf_dataset *set)
 {
     images *s = (images *)set;
@@ -90,7 +96,9 @@ static void images_deinit(mf_dataset *set)
     mf_free(s->labels);
 }
 
-static const mf_dataset_ops images_ops = { .read = images_read, .deinit = images_deinit };
+static const mf_dataset_ops images_ops = { .read = images_read,
+                                           .file = images_file,
+                                           .deinit = images_deinit };
 
 static mf_status add_class(images *s, const char *folder, int32_t label)
 {
@@ -170,7 +178,8 @@ static mf_status fill(images *s, const char *folder, const mf_options *o)
 {
     MF_TRY(list_classes(s, folder));
     MF_TRY(find_size(s, o));
-    s->base.count = s->base.id_count = s->files.n;
+    s->base.count = s->base.id_count = s->base.n_files = s->files.n;
+    s->base.files = (const char *const *)s->files.paths;
     MF_TRY(mf_dataset_set_column(&s->base, 0, "image", MF_DTYPE_U8,
                                  &MF_SHAPE(s->size.height, s->size.width, s->size.channels)));
     return mf_dataset_set_column(&s->base, 1, "label", MF_DTYPE_I32, &MF_SCALAR);

@@ -179,6 +179,11 @@ static mf_status records_read(const mf_dataset *set, uint64_t epoch, int64_t ind
     return st;
 }
 
+static int64_t records_file(const mf_dataset *set, int64_t index)
+{
+    return ((const records *)set)->places[index].file;
+}
+
 static void records_deinit(mf_dataset *set)
 {
     records *r = (records *)set;
@@ -191,23 +196,29 @@ static void records_deinit(mf_dataset *set)
     mf_free(r->places);
 }
 
-static const mf_dataset_ops records_ops = { .read = records_read, .deinit = records_deinit };
+static const mf_dataset_ops records_ops = { .read = records_read,
+                                            .file = records_file,
+                                            .deinit = records_deinit };
 
 /* ---- opening ---- */
 
 static mf_status open_files(records *r, const mf_paths *paths, const mf_options *o)
 {
+    const char **names = MF_ARENA_ARRAY(r->base.arena, const char *, paths->n);
+
     r->files = MF_ARENA_ARRAY(r->base.arena, record_file, paths->n);
-    if (!r->files)
+    if (!r->files || !names)
         return MF_NOMEM("a list of files");
     for (int64_t i = 0; i < paths->n; i++) {
         record_file *f = &r->files[r->n_files++];
 
         f->fd = -1;
-        f->path = mf_arena_strdup(r->base.arena, paths->paths[i]);
+        f->path = names[i] = mf_arena_strdup(r->base.arena, paths->paths[i]);
         MF_TRY(f->path ? open_file(f, o) : MF_NOMEM("a list of files"));
         MF_TRY(find_places(r, (int32_t)i));
     }
+    r->base.files = names;
+    r->base.n_files = paths->n;
     return r->base.count > 0 ? MF_OK
                              : MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no records", paths->paths[0]);
 }

@@ -34,6 +34,13 @@ static int64_t view_sample_id(const mf_dataset *set, int64_t index)
     return mf_dataset_sample_id(v->inner, inner_index(v, index));
 }
 
+static int64_t view_file(const mf_dataset *set, int64_t index)
+{
+    const view *v = (const view *)set;
+
+    return mf_dataset_file(v->inner, inner_index(v, index));
+}
+
 static void view_deinit(mf_dataset *set)
 {
     view *v = (view *)set;
@@ -42,9 +49,9 @@ static void view_deinit(mf_dataset *set)
     mf_dataset_unref(v->inner);
 }
 
-static const mf_dataset_ops view_ops = { .read = view_read,
-                                         .sample_id = view_sample_id,
-                                         .deinit = view_deinit };
+static const mf_dataset_ops view_ops = {
+    .read = view_read, .sample_id = view_sample_id, .file = view_file, .deinit = view_deinit
+};
 
 /* Owns: takes `table`, also on failure. */
 static mf_status view_new(mf_dataset *inner, int64_t count, int64_t from, int64_t step,

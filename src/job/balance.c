@@ -18,30 +18,38 @@ enum {
 /* A new deal costs a compilation and batches read ahead, so it has to be worth it. */
 #define WORTH_IT 0.85
 
-static mf_status gather(mf_team *team, int64_t step, double mine, double *all)
+/* n numbers of each worker, rank by rank. */
+static mf_status gather(mf_team *team, const mf_collective *c, const double *mine, int64_t n,
+                        double *all)
 {
-    const mf_collective c = mf_team_call(team, step, "the speeds of all workers");
     int64_t *sizes;
     mf_status st;
 
     if (team->size == 1) {
-        all[0] = mine;
+        memcpy(all, mine, (size_t)n * sizeof *all);
         return MF_OK;
     }
     sizes = mf_calloc(team->size, sizeof *sizes);
     if (!sizes)
-        return MF_NOMEM("speeds");
+        return MF_NOMEM("shards");
     for (int r = 0; r < team->size; r++)
-        sizes[r] = sizeof mine;
-    st = mf_all_gather(team->group, &(mf_gather){ c, &mine, sizes, all });
+        sizes[r] = n * (int64_t)sizeof *mine;
+    st = mf_all_gather(team->group, &(mf_gather){ *c, mine, sizes, all });
     mf_free(sizes);
     return st;
 }
 
+static mf_status gather_speeds(mf_team *team, int64_t step, double mine, double *all)
+{
+    const mf_collective c = mf_team_call(team, step, "the speeds of all workers");
+
+    return gather(team, &c, &mine, 1, all);
+}
+
 static void take(const mf_balance *b, mf_team *team)
 {
-    team->first_shard = b->first[team->rank];
-    team->n_shards = b->first[team->rank + 1] - team->first_shard;
+    team->first_shard = b->shares[team->rank].first;
+    team->n_shards = b->shares[team->rank].n;
 }
 
 mf_status mf_balance_init(mf_balance *b, mf_team *team, int64_t shards, int64_t grain, int threads,
@@ -49,23 +57,27 @@ mf_status mf_balance_init(mf_balance *b, mf_team *team, int64_t shards, int64_t 
 {
     mf_balance_deinit(b);
     *b = (mf_balance){ .grain = grain,
-                       .first = mf_calloc(team->size + 1, sizeof *b->first),
+                       .shares = mf_calloc(team->size, sizeof *b->shares),
+                       .order = mf_calloc(team->size, sizeof *b->order),
                        .speed = mf_calloc(team->size, sizeof *b->speed),
                        .moves = moves && team->size > 1,
                        .steps = -WARM,
                        .pause = SHORTEST };
-    if (!b->first || !b->speed)
+    if (!b->shares || !b->order || !b->speed)
         return MF_NOMEM("shards");
+    for (int r = 0; r < team->size; r++)
+        b->order[r] = r;
     team->shards = shards;
-    MF_TRY(gather(team, 0, threads, b->speed));
-    mf_deal(shards, grain, team->size, b->speed, b->first);
+    MF_TRY(gather_speeds(team, 0, threads, b->speed));
+    mf_deal(shards, grain, team->size, b->speed, b->order, b->shares);
     take(b, team);
     return MF_OK;
 }
 
 void mf_balance_deinit(mf_balance *b)
 {
-    mf_free(b->first);
+    mf_free(b->shares);
+    mf_free(b->order);
     mf_free(b->speed);
     *b = (mf_balance){ 0 };
 }
@@ -77,7 +89,7 @@ static void say(const mf_balance *b, const mf_team *team, int64_t step)
 
     for (int r = 0; r < team->size && at < sizeof text - 48; r++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%lld at %.3g/s", r > 0 ? ", " : "",
-                               (long long)(b->first[r + 1] - b->first[r]), b->speed[r]);
+                               (long long)b->shares[r].n, b->speed[r]);
     MF_INFO("after step %lld shards are dealt out anew, by speed: workers take %s", (long long)step,
             text);
 }
@@ -85,20 +97,20 @@ static void say(const mf_balance *b, const mf_team *team, int64_t step)
 /* The speeds are known: is there a better deal? */
 static mf_status deal_again(mf_balance *b, mf_team *team, int64_t step, bool *changed)
 {
-    int64_t *first = mf_calloc(team->size + 1, sizeof *first);
+    mf_share *shares = mf_calloc(team->size, sizeof *shares);
 
-    if (!first)
+    if (!shares)
         return MF_NOMEM("shards");
-    mf_deal(team->shards, b->grain, team->size, b->speed, first);
-    *changed = mf_deal_time(team->size, b->speed, first) <
-               WORTH_IT * mf_deal_time(team->size, b->speed, b->first);
+    mf_deal(team->shards, b->grain, team->size, b->speed, b->order, shares);
+    *changed = mf_deal_time(team->size, b->speed, shares) <
+               WORTH_IT * mf_deal_time(team->size, b->speed, b->shares);
     if (*changed) {
-        memcpy(b->first, first, (size_t)(team->size + 1) * sizeof *first);
+        memcpy(b->shares, shares, (size_t)team->size * sizeof *shares);
         take(b, team);
         if (team->rank == 0)
             say(b, team, step);
     }
-    mf_free(first);
+    mf_free(shares);
     return MF_OK;
 }
 
@@ -118,10 +130,58 @@ mf_status mf_balance_step(mf_balance *b, mf_team *team, int64_t step, int64_t ns
     b->steps = b->ns = 0;
     if (team->n_shards == 0) /* nothing is known: as before */
         mine = b->speed[team->rank];
-    MF_TRY(gather(team, step, mine, b->speed));
+    MF_TRY(gather_speeds(team, step, mine, b->speed));
     MF_TRY(deal_again(b, team, step, changed));
     b->pause = *changed ? SHORTEST : b->pause < LONGEST ? 2 * b->pause : LONGEST;
     if (*changed)
         b->steps = -WARM;
     return MF_OK;
+}
+
+/* ---- what is near ---- */
+
+/* What all would have near if every shard went to whoever has most of it. */
+static double at_most(const mf_team *team, const double *all)
+{
+    double sum = 0.0;
+
+    for (int64_t k = 0; k < team->shards; k++) {
+        double most = 0.0;
+
+        for (int r = 0; r < team->size; r++)
+            most = all[r * team->shards + k] > most ? all[r * team->shards + k] : most;
+        sum += most;
+    }
+    return sum;
+}
+
+static void say_near(const mf_balance *b, const mf_team *team, double near, double most)
+{
+    char text[400];
+    size_t at = 0;
+
+    for (int r = 0; r < team->size && at < sizeof text - 48; r++)
+        at +=
+            (size_t)snprintf(text + at, sizeof text - at, "%s%lld from %lld on", r > 0 ? ", " : "",
+                             (long long)b->shares[r].n, (long long)b->shares[r].first);
+    MF_INFO("shards are dealt out by what is near: workers take %s; %.0f %% of what somebody has "
+            "near is near to who reads it",
+            text, most > 0.0 ? 100.0 * near / most : 100.0);
+}
+
+mf_status mf_balance_near(mf_balance *b, mf_team *team, const double *near)
+{
+    const mf_collective c = mf_team_call(team, 0, "what is near to whom");
+    double *all = mf_calloc(team->size * team->shards, sizeof *all), sum;
+    mf_status st = all ? gather(team, &c, near, team->shards, all) : MF_NOMEM("shards");
+
+    if (st == MF_OK) {
+        sum = mf_deal_near(team->shards, team->size, all, b->shares, b->order);
+        mf_deal(team->shards, b->grain, team->size, b->speed, b->order, b->shares);
+        take(b, team);
+        if (team->rank == 0)
+            say_near(b, team, sum, at_most(team, all));
+    }
+    mf_free(all);
+    return st;
 }

@@ -3,11 +3,13 @@
 #ifndef MF_JOB_BALANCE_H
 #define MF_JOB_BALANCE_H
 
+#include "parallel/dealing.h"
 #include "train/team.h"
 
 typedef struct mf_balance {
     int64_t grain; /* shards that must stay together */
-    int64_t *first; /* by rank: its first shard; and one behind the last rank */
+    mf_share *shares; /* by rank */
+    int *order; /* ranks, as their shards follow each other */
     double *speed; /* by rank, as seen last: shards by second */
     bool moves; /* speeds are looked at while training goes on */
     /* of this worker, since the last look */
@@ -20,6 +22,10 @@ typedef struct mf_balance {
 MF_MUST mf_status mf_balance_init(mf_balance *b, mf_team *team, int64_t shards, int64_t grain,
                                   int threads, bool moves);
 void mf_balance_deinit(mf_balance *b);
+
+/* This worker has so much of each shard's data near: from the next step on it has as many shards as
+ * before, but such that most is near to all. Collective. */
+MF_MUST mf_status mf_balance_near(mf_balance *b, mf_team *team, const double *near);
 
 /* A step was done, and this worker took so long to compute its part of it. *changed: from the next
  * step on it has other shards, as the team says. Collective in some steps, the same for all. */

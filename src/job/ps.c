@@ -95,8 +95,9 @@ static mf_status ps_before_save(mf_team *team, mf_trainer *t)
 static mf_status ps_lease(mf_team *team, int64_t total, int64_t *batch, bool *over)
 {
     ps_job *j = of_team(team);
-    const mf_ps_lease lease = { .start = j->start, .total = total };
+    mf_ps_lease lease = { .start = j->start, .total = total, .n_near = team->n_near };
 
+    memcpy(lease.near, team->near, sizeof lease.near);
     MF_TRY(mf_ps_client_lease(j->client, &lease, batch));
     *over = *batch < 0 || j->stop;
     return MF_OK;

@@ -56,6 +56,8 @@ typedef struct mf_ps_reply {
 
 typedef struct mf_ps_lease {
     int64_t start, total; /* of the training, in batches */
+    int64_t n_near; /* see mf_team */
+    uint8_t near[MF_TEAM_STREAMS];
 } mf_ps_lease;
 
 /* How weights are divided, the same on all tasks. */

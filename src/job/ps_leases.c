@@ -5,17 +5,25 @@
 
 #include "base/mem.h"
 
+#include <string.h>
+
+enum { WINDOW = 32 }; /* batches to choose from */
+
 typedef struct lessee {
     int64_t clock; /* steps done */
     bool asks; /* waits for a batch */
     uint32_t seq;
     bool out; /* has been told that none is left */
+    int64_t n_near; /* as it has said last; see mf_team */
+    uint8_t near[MF_TEAM_STREAMS];
 } lessee;
 
 struct mf_ps_leases {
     lessee *workers;
     int n;
-    int64_t bound, next, total, seen;
+    int64_t bound, total, seen;
+    int64_t next; /* the first batch that nobody has */
+    uint32_t taken; /* bit i: somebody has batch next + i */
 };
 
 mf_status mf_ps_leases_new(int workers, int64_t staleness, mf_ps_leases **out)
@@ -58,7 +66,12 @@ void mf_ps_leases_ask(mf_ps_leases *l, int worker, uint32_t seq, const mf_ps_lea
     if (w->asks && w->seq == seq)
         return; /* it asks twice */
     l->total = lease->total;
-    l->next = lease->start > l->next ? lease->start : l->next;
+    if (lease->start > l->next) {
+        l->next = lease->start;
+        l->taken = 0;
+    }
+    w->n_near = lease->n_near > 0 && lease->n_near <= MF_TEAM_STREAMS ? lease->n_near : 0;
+    memcpy(w->near, lease->near, sizeof w->near);
     w->clock++;
     w->asks = true;
     w->seq = seq;
@@ -81,6 +94,21 @@ static int64_t slowest(const mf_ps_leases *l)
     return least;
 }
 
+/* The nearest of the next few that nobody has; there is one. */
+static int64_t take_batch(mf_ps_leases *l, const lessee *w)
+{
+    int64_t batch = l->next;
+
+    for (int i = 1; i < WINDOW && i < l->total - l->next && w->n_near > 0; i++) {
+        if (!(l->taken >> i & 1) && w->near[(l->next + i) % w->n_near] > w->near[batch % w->n_near])
+            batch = l->next + i;
+    }
+    l->taken |= UINT32_C(1) << (batch - l->next);
+    for (; l->taken & 1; l->taken >>= 1)
+        l->next++;
+    return batch;
+}
+
 bool mf_ps_leases_next(mf_ps_leases *l, mf_ps_grant *out)
 {
     const int64_t least = slowest(l) < 0 ? 0 : slowest(l);
@@ -91,7 +119,7 @@ bool mf_ps_leases_next(mf_ps_leases *l, mf_ps_grant *out)
 
         if (!w->asks || (l->next < l->total && l->bound >= 0 && ahead > l->bound))
             continue;
-        *out = (mf_ps_grant){ i, w->seq, l->next < l->total ? l->next++ : -1 };
+        *out = (mf_ps_grant){ i, w->seq, l->next < l->total ? take_batch(l, w) : -1 };
         w->asks = false;
         w->out = out->batch < 0;
         if (!w->out && ahead > l->seen)

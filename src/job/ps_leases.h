@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_leases.h - batches are leased to workers one after the other, each to one worker, whoever asks
- * first. A worker that has got too far ahead of the slowest one waits. */
+/* ps_leases.h - batches are leased to workers, each to one worker, whoever asks first: of the next
+ * few the one that is nearest to it, or the first. As only few are looked at, none waits for long.
+ * A worker that has got too far ahead of the slowest one waits. */
 #ifndef MF_JOB_PS_LEASES_H
 #define MF_JOB_PS_LEASES_H
 

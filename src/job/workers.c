@@ -64,11 +64,11 @@ static mf_status check_codecs(const workers *w, const mf_trainer *t, int64_t gra
     return MF_OK;
 }
 
-/* May shards change hands while training goes on? Where a result or a codec's memory depends on who
- * computes them, they stay. */
-static bool may_move(const workers *w)
+/* May it be chosen who takes which shards? Where a result or a codec's memory depends on who
+ * computes them, they stay where they are. */
+static bool may_choose(const workers *w)
 {
-    return w->balances && w->aggregation.how != MF_AGGREGATE_WEIGHTED &&
+    return w->aggregation.how != MF_AGGREGATE_WEIGHTED &&
            !(w->codecs && mf_codecs_with_memory(w->codecs));
 }
 
@@ -76,7 +76,7 @@ static mf_status make_sums(workers *w, const mf_trainer *t)
 {
     return mf_sums_new(&(mf_sums_options){ .group = w->exchange_group,
                                            .shards = w->team.shards,
-                                           .first = w->balance.first,
+                                           .of = w->balance.shares,
                                            .n_buckets = t->graph.n_buckets,
                                            .timeout_ns = w->team.timeout_ns,
                                            .to_first = w->team.one_updates,
@@ -97,7 +97,7 @@ static mf_status workers_join(mf_team *team, mf_trainer *t)
     if (w->codecs)
         MF_TRY(check_codecs(w, t, grain));
     MF_TRY(mf_balance_init(&w->balance, team, t->options.shards, grain, mf_pool_threads(t->pool),
-                           may_move(w)));
+                           w->balances && may_choose(w)));
     if (team->shards < team->size && team->rank == 0)
         MF_WARN("%d workers share %lld shards: some have nothing to do; give --shards %d or more",
                 team->size, (long long)team->shards, team->size);
@@ -131,6 +131,14 @@ static mf_status one_run(mf_team *team, mf_trainer *t, const mf_run_options *opt
     return mf_one_updates_run(of_team(team)->one, options, call);
 }
 
+/* Shards have other owners. */
+static mf_status follow_balance(workers *w)
+{
+    MF_TRY(mf_sums_deal(w->sums, w->balance.shares));
+    mf_session_set_exchange(w->session, mf_sums_exchange(w->sums));
+    return MF_OK;
+}
+
 static mf_status workers_end_step(mf_team *team, int64_t step, bool *stop)
 {
     workers *w = of_team(team);
@@ -140,9 +148,17 @@ static mf_status workers_end_step(mf_team *team, int64_t step, bool *stop)
     MF_TRY(mf_balance_step(&w->balance, team, step, mf_sums_computed_ns(w->sums), &changed));
     if (!changed)
         return MF_OK;
-    MF_TRY(mf_sums_deal(w->sums, w->balance.first));
-    mf_session_set_exchange(w->session, mf_sums_exchange(w->sums));
-    return MF_OK;
+    return follow_balance(w);
+}
+
+static mf_status workers_near(mf_team *team, const double *near)
+{
+    workers *w = of_team(team);
+
+    if (!may_choose(w))
+        return MF_OK;
+    MF_TRY(mf_balance_near(&w->balance, team, near));
+    return follow_balance(w);
 }
 
 static void workers_failed(mf_team *team, mf_status why)
@@ -163,6 +179,7 @@ static void workers_traffic(const mf_team *team, mf_traffic *out)
 static const mf_team_kind TEAM = { .join = workers_join,
                                    .leave = workers_leave,
                                    .begin_step = workers_begin_step,
+                                   .near = workers_near,
                                    .end_step = workers_end_step,
                                    .failed = workers_failed,
                                    .traffic = workers_traffic };
@@ -202,6 +219,7 @@ static const mf_team_kind ONE_UPDATES = { .join = workers_join,
                                           .leave = workers_leave,
                                           .begin_step = workers_begin_step,
                                           .run = one_run,
+                                          .near = workers_near,
                                           .end_step = workers_end_step,
                                           .failed = workers_failed };
 

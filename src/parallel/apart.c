@@ -51,8 +51,10 @@ static mf_status work_init(work *w)
         const int64_t n = mf_shard_begin(a->shares->samples, a->shares->shards, s + 1) -
                           mf_shard_begin(a->shares->samples, a->shares->shards, s);
 
-        w->shards[s] =
-            (mf_tree_part){ { s, s + 1 }, w->slice + (size_t)(s * (w->hi - w->lo)) * w->cell };
+        const mf_tree_node shard = a->shares->grains[s]; /* as they come: rank by rank */
+
+        w->shards[shard.lo] =
+            (mf_tree_part){ shard, w->slice + (size_t)(s * (w->hi - w->lo)) * w->cell };
         w->factor[s] =
             (double)a->shares->samples / (double)n; /* from a share of the mean to a mean */
     }

@@ -11,7 +11,7 @@ static float *memory_of(const mf_coded_item *t, const mf_shares *s, int rank, in
 {
     const int64_t lo = s->grains[s->first_grain[rank] + i].lo;
 
-    return t->memory ? t->memory + (lo - s->first[rank]) / s->grain * t->kept : NULL;
+    return t->memory ? t->memory + (lo - s->of[rank].first) / s->grain * t->kept : NULL;
 }
 
 static mf_codec_item about_grain(const mf_coded_item *t, const mf_shares *s, int64_t step, int i)

@@ -14,9 +14,9 @@ static const char kept_prefix[] = MF_EXTRA_PREFIX "kept/";
 static const char shared_prefix[] = MF_EXTRA_PREFIX "shared/";
 
 /* Whole ones; the last of a batch may have fewer shards. */
-static int64_t grains_between(const mf_shares *s, int64_t from, int64_t to)
+static int64_t grains_of(const mf_shares *s, int64_t shards)
 {
-    return to > from ? (to - from + s->grain - 1) / s->grain : 0;
+    return (shards + s->grain - 1) / s->grain;
 }
 
 /* ---- making ---- */
@@ -46,8 +46,8 @@ static mf_status find_before(const mf_extra_list *before, const char *prefix, co
 static mf_status start_memory(mf_coded_item *t, const mf_shares *s, int rank,
                               const mf_extra_list *before)
 {
-    const int64_t all = grains_between(s, 0, s->shards);
-    const int64_t ours = grains_between(s, s->first[rank], s->first[rank + 1]);
+    const int64_t all = grains_of(s, s->shards);
+    const int64_t ours = grains_of(s, s->of[rank].n);
     const mf_tensor *was;
 
     t->memory = mf_calloc(ours * t->kept, sizeof *t->memory);
@@ -55,7 +55,7 @@ static mf_status start_memory(mf_coded_item *t, const mf_shares *s, int rank,
         return MF_NOMEM("what a codec keeps");
     MF_TRY(find_before(before, kept_prefix, t->name, &MF_SHAPE(all, t->kept), &was));
     if (was && ours > 0)
-        memcpy(t->memory, (const float *)was->data + s->first[rank] / s->grain * t->kept,
+        memcpy(t->memory, (const float *)was->data + s->of[rank].first / s->grain * t->kept,
                (size_t)(ours * t->kept) * sizeof *t->memory);
     return MF_OK;
 }
@@ -114,18 +114,18 @@ static mf_status add_kept(mf_extra_list *out, const char *prefix, const char *na
     return st;
 }
 
-/* Everything goes to the first member, nothing to the others. */
+/* Everything goes to the first member, nothing to the others. Shards follow each other as ranks do.
+ */
 static mf_status collect_memory(const mf_coded_item *t, const mf_shares *s, mf_group *g,
                                 const mf_collective *call, int64_t *sizes, mf_extra_list *out)
 {
-    const mf_shape shape = MF_SHAPE(grains_between(s, 0, s->shards), t->kept);
+    const mf_shape shape = MF_SHAPE(grains_of(s, s->shards), t->kept);
     mf_tensor all = { 0 };
     char nothing; /* comes to the others */
     mf_status st;
 
     for (int r = 0; r < g->size; r++)
-        sizes[r * g->size] =
-            grains_between(s, s->first[r], s->first[r + 1]) * t->kept * (int64_t)sizeof *t->memory;
+        sizes[r * g->size] = grains_of(s, s->of[r].n) * t->kept * (int64_t)sizeof *t->memory;
     if (g->rank == 0)
         MF_TRY(mf_tensor_alloc(&all, MF_DTYPE_F32, &shape));
     st = mf_all_to_all(g, call, t->memory, sizes, g->rank == 0 ? all.data : &nothing);

@@ -44,7 +44,7 @@ struct mf_replicas {
     mf_segment *segment;
     replica *list;
     const char **names;
-    int64_t *first; /* by replica: its first shard */
+    mf_share *shares; /* by replica */
     uint64_t *writes; /* by variable: the trainer's, when the others were given its value */
     int64_t step, samples;
     const mf_call *call; /* in hand */
@@ -155,10 +155,10 @@ mf_status mf_replicas_compare(mf_replicas *r)
 
 /* ---- a run ---- */
 
-/* Samples of the batch before this replica's. */
-static int64_t first_sample(const mf_replicas *r, int rank)
+/* Samples of the batch before this shard. */
+static int64_t first_sample(const mf_replicas *r, int64_t shard)
 {
-    return mf_shard_begin(r->samples, r->o.trainer->options.shards, r->first[rank]);
+    return mf_shard_begin(r->samples, r->o.trainer->options.shards, shard);
 }
 
 /* The rows of its shards; then the clock, which says where they stand in the batch. */
@@ -166,7 +166,8 @@ static void cut(replica *p, const mf_call *call)
 {
     const mf_replicas *r = p->all;
     const int n_batched = (int)r->o.trainer->model->n_inputs + 1;
-    const int64_t from = first_sample(r, p->rank), to = first_sample(r, p->rank + 1);
+    const mf_share own = r->shares[p->rank];
+    const int64_t from = first_sample(r, own.first), to = first_sample(r, own.first + own.n);
 
     for (int i = 0; i < call->n_feeds; i++) {
         mf_tensor *v = &p->rows[i];
@@ -364,7 +365,7 @@ static mf_status add_replica(mf_replicas *r, int rank)
     MF_TRY(mf_group_shared(r->segment, &like, &p->group));
     MF_TRY(mf_sums_new(&(mf_sums_options){ .group = p->group,
                                            .shards = t->options.shards,
-                                           .first = r->first,
+                                           .of = r->shares,
                                            .n_buckets = t->graph.n_buckets,
                                            .timeout_ns = INT64_MAX / 4,
                                            .aggregation = r->o.aggregation,
@@ -383,15 +384,15 @@ static mf_status init(mf_replicas *r)
 
     r->list = mf_calloc(r->n, sizeof *r->list);
     r->names = mf_calloc(r->n, sizeof *r->names);
-    r->first = mf_calloc(r->n + 1, sizeof *r->first);
+    r->shares = mf_calloc(r->n, sizeof *r->shares);
     r->writes = mf_calloc(t->n_trained, sizeof *r->writes);
-    if (!r->list || !r->names || !r->first || !r->writes)
+    if (!r->list || !r->names || !r->shares || !r->writes)
         return MF_NOMEM("replicas");
-    for (int i = 0; i <= r->n; i++)
-        r->first[i] = (int64_t)t->options.shards * i / r->n;
     for (int i = 0; i < r->n; i++) {
+        const int64_t first = (int64_t)t->options.shards * i / r->n;
         replica *p = &r->list[i];
 
+        r->shares[i] = (mf_share){ first, (int64_t)t->options.shards * (i + 1) / r->n - first };
         p->all = r;
         p->rank = i;
         (void)snprintf(p->name, sizeof p->name, "replica %d", i);
@@ -464,7 +465,7 @@ void mf_replicas_free(mf_replicas *r)
     mf_segment_free(r->segment);
     mf_free(r->list);
     mf_free(r->names);
-    mf_free(r->first);
+    mf_free(r->shares);
     mf_free(r->writes);
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);

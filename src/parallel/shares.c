@@ -7,29 +7,43 @@
 
 #include <string.h>
 
-mf_status mf_shares_init(mf_shares *s, int ranks, int64_t shards, int64_t grain,
-                         const int64_t *first)
+static void sort_ranks(mf_shares *s)
+{
+    for (int r = 0; r < s->ranks; r++) {
+        int at = r;
+
+        for (; at > 0 && s->of[s->order[at - 1]].first > s->of[r].first; at--)
+            s->order[at] = s->order[at - 1];
+        s->order[at] = r;
+    }
+}
+
+mf_status mf_shares_init(mf_shares *s, int ranks, int64_t shards, int64_t grain, const mf_share *of)
 {
     int64_t room = 0;
 
     *s = (mf_shares){ .ranks = ranks, .shards = shards, .grain = grain };
     for (int r = 0; r < ranks; r++)
-        room += mf_tree_room(first[r + 1] - first[r], grain);
-    s->first = mf_calloc(ranks + 1, sizeof *s->first);
+        room += mf_tree_room(of[r].n, grain);
+    s->of = mf_calloc(ranks, sizeof *s->of);
+    s->order = mf_calloc(ranks, sizeof *s->order);
     s->branches = mf_calloc(ranks, sizeof *s->branches);
     s->parts = mf_calloc(ranks, sizeof *s->parts);
     s->n_parts = mf_calloc(ranks, sizeof *s->n_parts);
     s->grains = mf_calloc(room, sizeof *s->grains);
     s->first_grain = mf_calloc(ranks + 1, sizeof *s->first_grain);
-    if (!s->first || !s->branches || !s->parts || !s->n_parts || !s->grains || !s->first_grain)
+    if (!s->of || !s->order || !s->branches || !s->parts || !s->n_parts || !s->grains ||
+        !s->first_grain)
         return MF_NOMEM("shards");
-    memcpy(s->first, first, (size_t)(ranks + 1) * sizeof *first);
+    memcpy(s->of, of, (size_t)ranks * sizeof *of);
+    sort_ranks(s);
     return MF_OK;
 }
 
 void mf_shares_deinit(mf_shares *s)
 {
-    mf_free(s->first);
+    mf_free(s->of);
+    mf_free(s->order);
     mf_free(s->branches);
     mf_free(s->parts);
     mf_free(s->n_parts);
@@ -44,7 +58,7 @@ void mf_shares_set(mf_shares *s, int64_t samples)
     s->samples = samples;
     s->leaves = samples < s->shards ? samples : s->shards;
     for (int r = 0; r < s->ranks; r++) {
-        const int64_t lo = s->first[r], n = s->first[r + 1] - lo;
+        const int64_t lo = s->of[r].first, n = s->of[r].n;
         const int64_t own =
             mf_shard_begin(samples, s->shards, lo + n) - mf_shard_begin(samples, s->shards, lo);
 

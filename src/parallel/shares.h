@@ -4,25 +4,27 @@
 #define MF_PARALLEL_SHARES_H
 
 #include "comm/group.h"
+#include "parallel/dealing.h"
 #include "tensor/tensor.h"
 
 typedef struct mf_shares {
     int ranks;
     int64_t shards; /* of a batch */
     int64_t grain; /* shards whose sums are handed over as one; 0: as many as possible */
-    int64_t *first; /* by rank: its first shard; and one behind the last rank */
+    mf_share *of; /* by rank */
+    int *order; /* ranks, as their shards follow each other */
     /* of the step at hand */
     int64_t samples, leaves;
     mf_tree_node (*branches)[MF_TREE_PARTS]; /* by rank: the largest */
     const mf_tree_node **parts; /* the same, as collectives want them */
     int *n_parts;
-    mf_tree_node *grains; /* of all, in their order: what is handed over */
+    mf_tree_node *grains; /* of all, rank by rank: what is handed over */
     int *first_grain; /* by rank; and one behind the last rank */
 } mf_shares;
 
 /* Owns: mf_shares_deinit(), also after a failure. */
 MF_MUST mf_status mf_shares_init(mf_shares *s, int ranks, int64_t shards, int64_t grain,
-                                 const int64_t *first);
+                                 const mf_share *of);
 void mf_shares_deinit(mf_shares *s);
 
 /* Steps have so many samples from now on. */

@@ -22,8 +22,8 @@ static mf_status find_factor(mf_sums *x)
     if (!n)
         return MF_NOMEM("weights");
     for (int r = 0; r < s->ranks; r++)
-        n[r] = mf_shard_begin(s->samples, s->shards, s->first[r + 1]) -
-               mf_shard_begin(s->samples, s->shards, s->first[r]);
+        n[r] = mf_shard_begin(s->samples, s->shards, s->of[r].first + s->of[r].n) -
+               mf_shard_begin(s->samples, s->shards, s->of[r].first);
     x->factor = (float)mf_aggregate_factor(&x->o.aggregation, n, s->ranks, x->o.group->rank);
     mf_free(n);
     return MF_OK;
@@ -323,23 +323,23 @@ static void *exchange_all(void *arg)
 
 static const mf_exchange_kind SUMS = { .begin = sums_begin, .end = sums_end };
 
-static mf_status take_shares(mf_sums *x, const int64_t *first)
+static mf_status take_shares(mf_sums *x, const mf_share *of)
 {
     const int rank = x->o.group->rank;
 
-    x->base.first = first[rank];
-    x->base.count = first[rank + 1] - first[rank];
-    return mf_shares_init(&x->shares, x->o.group->size, x->o.shards, x->base.grain, first);
+    x->base.first = of[rank].first;
+    x->base.count = of[rank].n;
+    return mf_shares_init(&x->shares, x->o.group->size, x->o.shards, x->base.grain, of);
 }
 
-mf_status mf_sums_deal(mf_sums *x, const int64_t *first)
+mf_status mf_sums_deal(mf_sums *x, const mf_share *of)
 {
     mf_status st;
 
     pthread_mutex_lock(&x->lock);
     forget_layout(x);
     mf_shares_deinit(&x->shares);
-    st = take_shares(x, first);
+    st = take_shares(x, of);
     pthread_mutex_unlock(&x->lock);
     return st;
 }
@@ -392,7 +392,7 @@ mf_status mf_sums_new(const mf_sums_options *o, mf_sums **out)
     pthread_cond_init(&x->changed, NULL);
     x->buckets = mf_calloc(o->n_buckets, sizeof *x->buckets);
     x->base.grain = grain;
-    st = x->buckets ? take_shares(x, o->first) : MF_NOMEM("an exchange");
+    st = x->buckets ? take_shares(x, o->of) : MF_NOMEM("an exchange");
     if (st != MF_OK) {
         mf_sums_free(x);
         return st;

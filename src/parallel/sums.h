@@ -11,6 +11,7 @@
 #include "graph/exchange.h"
 #include "parallel/aggregate.h"
 #include "parallel/codec.h"
+#include "parallel/dealing.h"
 #include "train/extra.h"
 
 typedef struct mf_sums mf_sums;
@@ -18,7 +19,9 @@ typedef struct mf_sums mf_sums;
 typedef struct mf_sums_options {
     mf_group *group; /* used by nobody else; must outlive the exchange */
     int64_t shards; /* of a batch */
-    const int64_t *first; /* by rank: its first shard; and one behind the last rank */
+    const mf_share
+        *of; /* by rank: its shards; in the order of ranks with codecs that keep something
+              */
     int n_buckets; /* of a step; loss and metrics are in the last */
     int64_t timeout_ns; /* for everybody to come */
     const mf_codecs
@@ -40,9 +43,9 @@ mf_exchange *mf_sums_exchange(mf_sums *x);
 MF_MUST mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wants_stop);
 /* Nanoseconds from the beginning of the last step until all that is exchanged was computed here. */
 int64_t mf_sums_computed_ns(mf_sums *x);
-/* Between steps, by all members: shards have other owners from now on (first: as in the options);
+/* Between steps, by all members: shards have other owners from now on (of: as in the options);
  * the session has to be told. Not with codecs that keep something. */
-MF_MUST mf_status mf_sums_deal(mf_sums *x, const int64_t *first);
+MF_MUST mf_status mf_sums_deal(mf_sums *x, const mf_share *of);
 /* Somebody has voted for stopping in the step that was done last. */
 bool mf_sums_wants_stop(mf_sums *x);
 /* Bytes of all sums so far, as this worker would have sent them without codecs in an all-reduce

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sums_rows.c - rows of tables that were touched, of all workers one after the other. */
+/* sums_rows.c - rows of tables that were touched, of all workers, as their shards follow. */
 #include "base/mem.h"
 #include "parallel/sums_private.h"
 
@@ -55,24 +55,30 @@ static size_t row_bytes(const mf_exchange_bucket *b, int i)
            mf_dtype_cell((mf_dtype)b->types[i]);
 }
 
-/* From rank by rank, as they have come, to item by item. */
-static mf_status sort_rows(const mf_sums *x, mf_sums_bucket *k, const int64_t *rows,
-                           const int64_t *sizes)
+/* From rank by rank, as they have come, to item by item, each in the order of the shards. sizes: of
+ * what has come; in the end, where it begins. */
+static mf_status sort_rows(const mf_sums *x, mf_sums_bucket *k, const int64_t *rows, int64_t *sizes)
 {
     const mf_exchange_bucket *b = k->about;
     mf_tensor sorted = { 0 };
+    int64_t begin = 0;
     char *to;
 
     MF_TRY(mf_tensor_alloc(&sorted, MF_DTYPE_U8, &MF_SHAPE(k->result.count)));
     to = sorted.data;
-    for (int i = 0; i < b->n_items; i++) {
-        const char *from = k->result.data;
+    for (int r = 0; r < x->o.group->size; r++) {
+        const int64_t size = sizes[r];
 
+        sizes[r] = begin;
+        begin += size;
+    }
+    for (int i = 0; i < b->n_items; i++) {
         k->rows[i] = 0;
-        for (int r = 0; r < x->o.group->size; from += sizes[r++]) {
+        for (int s = 0; s < x->o.group->size; s++) {
+            const int r = x->shares.order[s];
             const int64_t *of_rank = rows + (size_t)r * (size_t)b->n_items;
             const size_t bytes = (size_t)of_rank[i] * row_bytes(b, i);
-            const char *at = from;
+            const char *at = (const char *)k->result.data + sizes[r];
 
             for (int j = 0; j < i; j++)
                 at += (size_t)of_rank[j] * row_bytes(b, j);

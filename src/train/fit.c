@@ -6,6 +6,7 @@
 #include "data/ledger.h"
 #include "train/checkpoint.h"
 #include "train/feeding.h"
+#include "train/input.h"
 #include "train/loop.h"
 #include "train/team_trace.h"
 
@@ -341,13 +342,20 @@ static mf_status agree_on_trace(fit *f)
 
 static mf_status prepare(fit *f)
 {
+    mf_team *team = f->t->team;
+    const bool leased =
+        team && team->kind->lease; /* then nothing is known of the batches to come */
     const int64_t batch = f->o.batch > 0 ? f->o.batch : 32;
     const int64_t epochs = f->o.epochs > 0 ? f->o.epochs : 1;
     const int64_t per_epoch = (mf_dataset_count(f->train) + batch - 1) / batch;
     mf_iterator_options order = { .batch = batch,
                                   .in_order = f->o.in_order,
-                                  .seed = f->t->options.seed };
-    mf_team *team = f->t->team;
+                                  .slice = leased && f->o.slice == MF_SLICE_FILE
+                                               ? MF_SLICE_FILE_BATCH
+                                               : f->o.slice,
+                                  .seed = f->t->options.seed,
+                                  .shards = f->t->options.shards,
+                                  .n_shards = f->t->options.shards };
     char *prefix = NULL;
 
     if (mf_dataset_count(f->train) == 0)
@@ -361,8 +369,10 @@ static mf_status prepare(fit *f)
     if (f->o.out && f->o.resume)
         MF_TRY(mf_checkpoints_restore(f->o.out, f->t, &prefix));
     mf_free(prefix);
+    MF_TRY(mf_input_check_order(f->t, f->train, &order));
     if (team) {
         MF_TRY(mf_team_align(team, f->t));
+        MF_TRY(mf_input_take_near(f->t, f->train, &order, f->o.near));
         order.shards = team->shards;
         order.first_shard = team->first_shard;
         order.n_shards = team->n_shards;
@@ -376,10 +386,10 @@ static mf_status prepare(fit *f)
         MF_TRY(agree_on_trace(f));
     if (f->o.out)
         MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));
-    if (f->o.out && !(team && team->kind->lease))
+    if (f->o.out && !leased)
         open_ledger(f, &order);
     MF_TRY(add_hooks(f));
-    mf_feeding_init(&f->feeding, f->t, f->o.input_threads);
+    mf_feeding_init(&f->feeding, f->t, leased && f->o.input_threads == 0 ? 1 : f->o.input_threads);
     order.threads = f->feeding.input;
     MF_TRY(mf_iterator_new(f->train, &order, &f->it));
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);

@@ -9,10 +9,14 @@
 
 #include <string.h>
 
-enum { EPOCH, FIRST, SEED, SHARDS, N_FIELDS };
+enum { EPOCH, FIRST, SEED, SHARDS, SLICE, SLICE_BATCH, SLICE_FILES, N_FIELDS };
 
-static const char *const field_names[N_FIELDS] = { "_meshflow/epoch", "_meshflow/first",
-                                                   "_meshflow/seed", "_meshflow/shards" };
+/* Those of slices are younger than the others: where they are not, samples were sliced by element,
+ * and all three are 0. */
+static const char *const field_names[N_FIELDS] = { "_meshflow/epoch",      "_meshflow/first",
+                                                   "_meshflow/seed",       "_meshflow/shards",
+                                                   "_meshflow/slice",      "_meshflow/slice_batch",
+                                                   "_meshflow/slice_files" };
 static const char numerics_name[] = "_meshflow/numerics_class";
 
 struct mf_snapshot {
@@ -73,6 +77,9 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
     s->fields[FIRST] = t->first;
     s->fields[SEED] = (int64_t)t->options.seed;
     s->fields[SHARDS] = t->options.shards;
+    s->fields[SLICE] = t->sliced.by;
+    s->fields[SLICE_BATCH] = t->sliced.batch;
+    s->fields[SLICE_FILES] = t->sliced.files;
     s->names = mf_calloc(t->n_trained, sizeof *s->names);
     s->values = mf_calloc(t->n_trained, sizeof *s->values);
     if (!s->names || !s->values)
@@ -392,6 +399,7 @@ static mf_status restore(mf_trainer *t, const char *prefix, bool partly, int64_t
 
         t->epoch = fields[EPOCH];
         t->first = fields[FIRST];
+        t->sliced = (mf_sliced){ fields[SLICE], fields[SLICE_BATCH], fields[SLICE_FILES] };
         st = mf_variable_read(mf_trainer_find(t, "global_step")->variable, &step);
         t->step = st == MF_OK ? ((const int64_t *)step.data)[0] : 0;
         mf_tensor_clear(&step);

@@ -34,6 +34,9 @@ typedef struct mf_team_kind {
     /* The trainer goes; its session has gone already. Also after a join that has failed. May be
      * NULL. */
     void (*leave)(mf_team *team, struct mf_trainer *t);
+    /* Before the first step: how much of each shard's data this worker has near. It may have other
+     * shards then. Collective. NULL: that makes no difference. */
+    mf_status (*near)(mf_team *team, const double *near);
     /* A step of so many samples, all workers' together, begins. wants_stop: this worker would like
      * the step to be the last one. */
     mf_status (*begin_step)(mf_team *team, int64_t step, int64_t samples, bool wants_stop);
@@ -71,6 +74,8 @@ typedef struct mf_team_kind {
     mf_status (*serve)(mf_team *team, struct mf_trainer *t);
 } mf_team_kind;
 
+enum { MF_TEAM_STREAMS = 64 };
+
 struct mf_team {
     const mf_team_kind *kind;
     int rank, size;
@@ -80,6 +85,10 @@ struct mf_team {
                  */
     bool one_updates; /* only the chief has the optimizer's slots */
     int64_t shards, first_shard, n_shards; /* of a batch, and which are ours; set by join */
+    /* How near batches are to this worker, where it leases them: batch b as near[b % n_near], 0 to
+     * 255. n_near 0: nothing is known. */
+    uint8_t near[MF_TEAM_STREAMS];
+    int64_t n_near;
     mf_group *group; /* NULL: there is one process only */
     int64_t timeout_ns; /* of everything that is done together */
     mf_extra_list extra; /* the chief's, on the way from or to a checkpoint */

@@ -26,6 +26,12 @@ typedef struct mf_names {
 
 struct mf_call;
 
+/* What decides the order of samples, besides seed and shards. All 0: they are sliced by element. */
+typedef struct mf_sliced {
+    int64_t by; /* mf_slicing */
+    int64_t batch, files; /* by file: samples of a batch; which samples are in which files */
+} mf_sliced;
+
 struct mf_trainer {
     mf_model *model;
     mf_arena *arena;
@@ -40,6 +46,7 @@ struct mf_trainer {
     mf_names step_names, eval_names, predict_names;
     int64_t step; /* steps done */
     int64_t epoch, first; /* where the next batch begins */
+    mf_sliced sliced; /* the order in which that is the place */
     atomic_bool stop;
     const char *trace; /* where the next step's trace goes; NULL: nowhere */
     struct mf_team *team; /* that trains together; NULL: nobody else */

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the suites of this folder share: tests that are functions of a bench, and TAP lines."""
 import argparse
+import glob
+import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 TESTS = []
 
@@ -45,6 +49,51 @@ class Bench:
                 p.kill()
             p.communicate()
         shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Trainings(Bench):
+    """Trainings that differ in who takes part."""
+
+    def train(self, *more, model="mlp", data="fashion-mnist", steps=40, batch=32, seed=3,
+              optimizer="momentum", strategy=None):
+        return ["train", "--model", model, "--data", data, "--batch", str(batch), "--steps",
+                str(steps), "--seed", str(seed), "--optimizer", optimizer, "--lr", "0.05",
+                "--quiet", "--no-test", "--json",
+                *(["--strategy", strategy] if strategy else []), *more]
+
+    def run(self, command, code=0):
+        r = subprocess.run([self.program, *command], capture_output=True, text=True, timeout=120)
+        check(r.returncode == code, "%s: exit code %d, not %d: %s" %
+              (" ".join(command), r.returncode, code, r.stderr))
+        return r
+
+    def sha(self, *more, workers=0, **kind):
+        """Of the weights in the end; workers 0: one process that nobody has launched."""
+        launch = ["launch", "--workers", str(workers), "--"] if workers else []
+        r = self.run([*launch, *self.train(*more, **kind)])
+        line = [l for l in r.stdout.splitlines() if "weights_sha256" in l]
+        check(len(line) == 1, "%d workers told the result: %s" % (len(line), r.stdout))
+        return json.loads(line[0][line[0].index("{"):])["weights_sha256"]
+
+    def start(self, commands, environment={}):
+        """Workers without a launcher, each with a command line of its own."""
+        base = random.randrange(20000, 60000)
+        cluster = {"worker": ["localhost:%d" % (base + i) for i in range(len(commands))]}
+        for i, command in enumerate(commands):
+            task = {"cluster": cluster, "task": {"type": "worker", "index": i}}
+            self.running.append(subprocess.Popen(
+                [self.program, *command],
+                env={**os.environ, **environment, "TF_CONFIG": json.dumps(task)},
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return self.running[-len(commands):]
+
+
+def await_checkpoint(out):
+    """Training is under way."""
+    end = time.monotonic() + 60
+    while not glob.glob(os.path.join(out, "*.index")):
+        check(time.monotonic() < end, "there is no checkpoint")
+        time.sleep(0.02)
 
 
 def parser():

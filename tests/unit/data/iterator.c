@@ -211,32 +211,6 @@ static mf_status broken_read(const mf_dataset *set, uint64_t epoch, int64_t inde
     return index == 50 ? MF_FAIL(MF_DATA_LOSS, "sample 50 is damaged") : MF_OK;
 }
 
-MF_TEST(data_batches_stay_the_same_when_threads_change)
-{
-    const mf_iterator_options o = { .batch = 7, .seed = 9 };
-    mf_dataset *set = numbers(SAMPLES);
-    mf_iterator *a, *b;
-
-    T_OK(mf_iterator_new(set, &o, &a));
-    T_OK(mf_iterator_new(set, &o, &b));
-    T_FAILS(MF_INVALID_ARGUMENT, "threads", mf_iterator_set_threads(b, 0));
-    for (int i = 0; i < 40; i++) {
-        const mf_batch *x, *y;
-
-        if (i % 3 == 0)
-            T_OK(mf_iterator_set_threads(b, 1 + i % 5));
-        T_OK(mf_iterator_next(a, &x));
-        T_OK(mf_iterator_next(b, &y));
-        T_EQ(x->n, y->n);
-        T_EQ(x->epoch, y->epoch);
-        for (int64_t k = 0; k < x->n; k++)
-            T_EQ(x->ids[k], y->ids[k]);
-    }
-    mf_iterator_free(a);
-    mf_iterator_free(b);
-    mf_dataset_unref(set);
-}
-
 MF_TEST(data_errors_of_the_reading_threads_reach_next)
 {
     static const mf_dataset_ops ops = { .read = broken_read };
@@ -323,6 +297,29 @@ MF_TEST(data_parts_of_batches_make_up_the_batch)
         }
         mf_iterator_free(one);
     }
+    mf_dataset_unref(set);
+}
+
+MF_TEST(data_threads_may_come_and_go_between_batches)
+{
+    const mf_iterator_options o = { .batch = 7, .seed = 9 };
+    mf_dataset *set = numbers(SAMPLES);
+    int64_t expected[4 * SAMPLES], ids[4 * SAMPLES];
+    mf_iterator *it;
+
+    T_OK(mf_iterator_new(set, &o, &it));
+    collect(it, expected, 4 * SAMPLES);
+    T_OK(mf_iterator_seek(it, 0, 0));
+    for (int64_t at = 0, i = 0; at < 4 * SAMPLES; i++) {
+        const int64_t left = SAMPLES - at % SAMPLES, n = left < 7 ? left : 7;
+
+        T_OK(mf_iterator_set_threads(it, (int)(1 + i * 5 % 9)));
+        collect(it, ids + at, n);
+        at += n;
+    }
+    T_TRUE(memcmp(ids, expected, sizeof ids) == 0);
+    T_FAILS(MF_INVALID_ARGUMENT, "no way to read", mf_iterator_set_threads(it, 0));
+    mf_iterator_free(it);
     mf_dataset_unref(set);
 }
 

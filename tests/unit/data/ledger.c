@@ -114,6 +114,11 @@ MF_TEST(data_ledger_of_other_data_is_refused)
     other.seed = 4;
     T_FAILS(MF_FAILED_PRECONDITION, "by seed 3; now it is 4",
             mf_ledger_open(dir, "toys", set, &other, 2, &l));
+    other = options;
+    other.slice = MF_SLICE_FILE;
+    other.shards = other.n_shards = 4;
+    T_FAILS(MF_FAILED_PRECONDITION, "sliced by element; now it is sliced by file",
+            mf_ledger_open(dir, "toys", set, &other, 2, &l));
     T_OK(mf_dataset_range(set, 0, 10, &part));
     T_FAILS(MF_FAILED_PRECONDITION, "50 samples of 50; now there are 10 of 50",
             mf_ledger_open(dir, "toys", part, &options, 2, &l));
@@ -122,6 +127,14 @@ MF_TEST(data_ledger_of_other_data_is_refused)
     T_FAILS(MF_INVALID_ARGUMENT, "step 4 does not follow", mf_ledger_add(l, 4, &b));
     T_OK(mf_ledger_close(l));
     T_FAILS(MF_NOT_FOUND, MF_LEDGER_FILE, mf_ledger_open("/nowhere", "x", set, &options, 2, &l));
+    T_OK(mf_ledger_open(dir, "toys", set, &other, -1, &l)); /* anew, by file */
+    T_OK(mf_ledger_add(l, 1, &b));
+    T_OK(mf_ledger_close(l));
+    T_OK(mf_ledger_open(dir, "toys", set, &other, 1, &l));
+    T_OK(mf_ledger_close(l));
+    other.batch = 2 * BATCH;
+    T_FAILS(MF_FAILED_PRECONDITION, "whose order is another",
+            mf_ledger_open(dir, "toys", set, &other, 1, &l));
     end(set);
 }
 

@@ -57,3 +57,77 @@ MF_TEST(job_leases_hold_back_who_is_too_far_ahead)
     T_EQ(mf_ps_leases_staleness(l), 3);
     mf_ps_leases_free(l);
 }
+
+MF_TEST(job_leases_give_what_is_near_first_and_all_in_the_end)
+{
+    /* Streams 0 and 1 are near to worker 0, 2 and 3 to worker 1; worker 2 has nothing near. */
+    const mf_ps_lease of[] = { { .total = 200, .n_near = 4, .near = { 200, 255, 0, 0 } },
+                               { .total = 200, .n_near = 4, .near = { 0, 0, 9, 9 } },
+                               { .total = 200, .n_near = 0 } };
+    bool given[200] = { 0 };
+    int near = 0, out = 0;
+    int64_t oldest = 0;
+    mf_ps_leases *l;
+
+    T_OK(mf_ps_leases_new(3, -1, &l));
+    for (uint32_t seq = 1; out < 2; seq++) { /* two workers, one as fast as the other */
+        const int worker = (int)(seq % 2);
+        mf_ps_grant g;
+
+        mf_ps_leases_ask(l, worker, seq, &of[worker]);
+        T_TRUE(mf_ps_leases_next(l, &g));
+        T_EQ(g.worker, worker);
+        if (g.batch < 0) {
+            out++;
+            continue;
+        }
+        T_TRUE(g.batch < 200 && !given[g.batch] && g.batch < oldest + 32);
+        given[g.batch] = true;
+        near += of[worker].near[g.batch % 4] > 0;
+        while (oldest < 200 && given[oldest])
+            oldest++;
+    }
+    T_EQ(oldest, 200);
+    T_EQ(near, 200);
+    mf_ps_leases_free(l);
+}
+
+MF_TEST(job_leases_of_one_worker_are_bounded_by_what_nobody_else_takes)
+{
+    const mf_ps_lease greedy = { .total = 100, .n_near = 2, .near = { 0, 255 } };
+    int64_t last_even = -2, since = 0;
+    mf_ps_leases *l;
+    mf_ps_grant g;
+
+    T_OK(mf_ps_leases_new(1, -1, &l));
+    for (uint32_t seq = 1;; seq++) {
+        mf_ps_leases_ask(l, 0, seq, &greedy);
+        T_TRUE(mf_ps_leases_next(l, &g));
+        if (g.batch < 0)
+            break;
+        since = g.batch % 2 ? since + 1 : 0;
+        T_TRUE(since < 32); /* what is far comes in the end, in its order */
+        if (g.batch % 2 == 0) {
+            T_EQ(g.batch, last_even + 2);
+            last_even = g.batch;
+        }
+    }
+    T_EQ(last_even, 98);
+    mf_ps_leases_free(l);
+}
+
+/* Whatever a worker says of what is near to it, batches are leased. */
+MF_TEST(job_leases_do_not_trust_what_workers_say)
+{
+    const int64_t numbers[] = { -1, 65, INT64_MAX, INT64_MIN };
+    mf_ps_leases *l;
+    mf_ps_grant g;
+
+    T_OK(mf_ps_leases_new(1, -1, &l));
+    for (uint32_t i = 0; i < 4; i++) {
+        mf_ps_leases_ask(l, 0, i + 1, &(mf_ps_lease){ .total = 4, .n_near = numbers[i] });
+        T_TRUE(mf_ps_leases_next(l, &g));
+        T_EQ(g.batch, (int64_t)i);
+    }
+    mf_ps_leases_free(l);
+}

@@ -98,7 +98,8 @@ static void *run_member(void *arg)
 {
     member *m = arg;
     const mf_group like = { .rank = m->rank, .size = m->j->members, .names = names };
-    int64_t first[MOST + 1], grain;
+    mf_share of[MOST];
+    int64_t grain;
     mf_coded coded = { 0 };
     mf_codecs *codecs;
     mf_shares shares;
@@ -106,10 +107,12 @@ static void *run_member(void *arg)
 
     T_OK(mf_codecs_parse(m->j->codec, &codecs));
     grain = mf_codecs_grain(codecs);
-    for (int r = 0; r <= m->j->members; r++)
-        first[r] = SHARDS / grain * r / m->j->members * grain;
+    for (int r = 0; r < m->j->members; r++) {
+        of[r].first = SHARDS / grain * r / m->j->members * grain;
+        of[r].n = SHARDS / grain * (r + 1) / m->j->members * grain - of[r].first;
+    }
     T_OK(mf_group_shared(m->j->segment, &like, &g));
-    T_OK(mf_shares_init(&shares, m->j->members, SHARDS, grain, first));
+    T_OK(mf_shares_init(&shares, m->j->members, SHARDS, grain, of));
     m->ok = run_steps(m, &coded, &shares, codecs, g);
     mf_coded_deinit(&coded);
     mf_shares_deinit(&shares);
@@ -195,7 +198,7 @@ MF_TEST(coded_what_was_left_out_comes_later)
     float whole[COUNT];
 
     for (int c = 0; c < MF_COUNT(codecs); c++) {
-        const int64_t first[] = { 0, SHARDS };
+        const mf_share all = { 0, SHARDS };
         const mf_codec_item item = { .count = COUNT, .rows = ROWS, .columns = COLUMNS };
         double sum[COUNT] = { 0 }, off = 0.0, size = 0.0;
         mf_extra_list none = { 0 };
@@ -209,7 +212,7 @@ MF_TEST(coded_what_was_left_out_comes_later)
         T_OK(mf_codecs_parse(codecs[c], &codec));
         T_OK(mf_segment_new(1, 4096, &segment));
         T_OK(mf_group_shared(segment, &(mf_group){ .size = 1, .names = names }, &g));
-        T_OK(mf_shares_init(&s, 1, SHARDS, 1, first));
+        T_OK(mf_shares_init(&s, 1, SHARDS, 1, &all));
         mf_shares_set(&s, 100);
         T_OK(mf_coded_add(&coded, &s, 0, "w", mf_codecs_find(codec, "w", MF_DTYPE_F32, &item),
                           &item, 0, &none));
