@@ -101,6 +101,15 @@ struct mf_master {
     mf_call_runner *runner; /* alone */
 };
 
+/* ---- closures (dispatch_closure.c) ---- */
+
+/* FAILED_PRECONDITION: this task is not the master. */
+MF_MUST mf_status mf_dispatch_need_master(const mf_dispatch *d);
+/* With the lock held. */
+void mf_closure_unref(mf_closure *c);
+
+/* ---- calls (dispatch_queue.c) ---- */
+
 /* With the lock held: its end, and whoever waits for it goes on. Values are taken over. st not
  * MF_OK: the thread's message says why. */
 void mf_future_finish(mf_future *f, mf_status st, mf_tensor **values);
