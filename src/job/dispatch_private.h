@@ -25,9 +25,7 @@ static inline int64_t mf_dispatch_ping_ns(const mf_dispatch *d)
     return d->timeout_ns / 5;
 }
 
-/* ---- the queue (dispatch_queue.c). Fields: guarded by the master's lock unless said otherwise
- * ----
- */
+/* ---- the master's things. Fields: guarded by its lock unless said otherwise ---- */
 
 /* A graph as it is sent. Never changes. */
 typedef struct mf_shipped {
