@@ -25,9 +25,7 @@ static inline int64_t mf_dispatch_ping_ns(const mf_dispatch *d)
     return d->timeout_ns / 5;
 }
 
-/* ---- the queue (dispatch_queue.c). Fields: guarded by the master's lock unless said otherwise
- * ----
- */
+/* ---- the master's things. Fields: guarded by its lock unless said otherwise ---- */
 
 /* A graph as it is sent. Never changes. */
 typedef struct mf_shipped {
@@ -100,6 +98,15 @@ struct mf_master {
     int n_agents, n_workers;
     mf_call_runner *runner; /* alone */
 };
+
+/* ---- closures (dispatch_closure.c) ---- */
+
+/* FAILED_PRECONDITION: this task is not the master. */
+MF_MUST mf_status mf_dispatch_need_master(const mf_dispatch *d);
+/* With the lock held. */
+void mf_closure_unref(mf_closure *c);
+
+/* ---- calls (dispatch_queue.c) ---- */
 
 /* With the lock held: its end, and whoever waits for it goes on. Values are taken over. st not
  * MF_OK: the thread's message says why. */

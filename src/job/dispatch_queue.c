@@ -4,8 +4,6 @@
 #include "base/cond.h"
 #include "job/dispatch_private.h"
 
-#include <string.h>
-
 enum { USUAL_QUEUE = 1024 };
 
 /* ---- lists ---- */
@@ -62,16 +60,13 @@ static void free_tensors(mf_tensor **tensors, int n)
     mf_free(tensors);
 }
 
-/* With the lock held. */
-static void closure_unref(mf_closure *c);
-
 void mf_future_unref(mf_future *f)
 {
     if (--f->refs > 0)
         return;
     free_tensors(f->feeds, f->closure->n_feeds);
     free_tensors(f->values, f->closure->n_fetches);
-    closure_unref(f->closure);
+    mf_closure_unref(f->closure);
     mf_free(f->message);
     mf_free(f);
 }
@@ -162,132 +157,6 @@ void mf_future_free(mf_future *f)
     pthread_mutex_lock(&m->lock);
     mf_future_unref(f);
     pthread_mutex_unlock(&m->lock);
-}
-
-/* ---- closures ---- */
-
-static void free_names(char **names, int n)
-{
-    for (int i = 0; names && i < n; i++)
-        mf_free(names[i]);
-    mf_free(names);
-}
-
-static void closure_unref(mf_closure *c)
-{
-    if (--c->refs > 0)
-        return;
-    free_names(c->feeds, c->n_feeds);
-    free_names(c->fetches, c->n_fetches);
-    free_names(c->targets, c->n_targets);
-    mf_free(c);
-}
-
-void mf_closure_free(mf_closure *c)
-{
-    mf_master *m = c ? c->master : NULL;
-
-    if (!c)
-        return;
-    pthread_mutex_lock(&m->lock);
-    closure_unref(c);
-    pthread_mutex_unlock(&m->lock);
-}
-
-static mf_status copy_names(const char *const *names, int n, char ***out)
-{
-    *out = mf_calloc(n, sizeof **out);
-    if (!*out)
-        return MF_NOMEM("a closure");
-    for (int i = 0; i < n; i++) {
-        (*out)[i] = mf_strdup(names[i]);
-        if (!(*out)[i])
-            return MF_NOMEM("a closure");
-    }
-    return MF_OK;
-}
-
-/* With the lock held: the graph of these bytes, which are taken over. */
-static mf_status ship(mf_master *m, char *bytes, size_t len, const mf_shipped **out)
-{
-    const mf_digest digest = mf_digest_of(bytes, len);
-    mf_shipped *s = m->graphs;
-
-    while (s && memcmp(&s->digest, &digest, sizeof digest) != 0)
-        s = s->next;
-    if (s) {
-        mf_bytes_free(bytes);
-        *out = s;
-        return MF_OK;
-    }
-    s = mf_calloc(1, sizeof *s);
-    if (!s) {
-        mf_bytes_free(bytes);
-        return MF_NOMEM("a graph");
-    }
-    *s = (mf_shipped){
-        .digest = digest, .bytes = bytes, .len = len, .number = m->n_graphs++, .next = m->graphs
-    };
-    m->graphs = s;
-    *out = s;
-    return MF_OK;
-}
-
-static mf_status need_master(const mf_dispatch *d)
-{
-    if (d->master)
-        return MF_OK;
-    return MF_FAIL(MF_FAILED_PRECONDITION,
-                   "this task is not the master: it can only serve (mf_dispatch_serve)");
-}
-
-static mf_status fill_closure(mf_closure *c, const mf_closure_spec *spec)
-{
-    char *bytes;
-    size_t len;
-    mf_status st;
-
-    MF_TRY(copy_names(spec->feeds, spec->n_feeds, &c->feeds));
-    MF_TRY(copy_names(spec->fetches, spec->n_fetches, &c->fetches));
-    MF_TRY(copy_names(spec->targets, spec->n_targets, &c->targets));
-    MF_TRY(mf_graph_status(spec->graph));
-    MF_TRY(mf_graph_encode(spec->graph, &bytes, &len));
-    if (len > MF_FRAME_MAX) {
-        mf_bytes_free(bytes);
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "a graph of %zu bytes is too long for one message, at most %d: feed large "
-                       "values, or have them read from files",
-                       len, (int)MF_FRAME_MAX);
-    }
-    pthread_mutex_lock(&c->master->lock);
-    st = ship(c->master, bytes, len, &c->graph);
-    pthread_mutex_unlock(&c->master->lock);
-    return st;
-}
-
-mf_status mf_closure_new(mf_dispatch *d, const mf_closure_spec *spec, mf_closure **out)
-{
-    mf_closure *c;
-    mf_status st;
-
-    *out = NULL;
-    MF_TRY(need_master(d));
-    if (spec->n_fetches + spec->n_targets < 1)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "a closure without fetches and targets does nothing");
-    c = mf_calloc(1, sizeof *c);
-    if (!c)
-        return MF_NOMEM("a closure");
-    *c = (mf_closure){ .master = d->master,
-                       .n_feeds = spec->n_feeds,
-                       .n_fetches = spec->n_fetches,
-                       .n_targets = spec->n_targets,
-                       .refs = 1 };
-    st = fill_closure(c, spec);
-    if (st == MF_OK)
-        *out = c;
-    else
-        mf_closure_free(c);
-    return st;
 }
 
 /* ---- scheduling ---- */
@@ -381,7 +250,7 @@ mf_status mf_dispatch_schedule(mf_dispatch *d, const mf_closure *c, const mf_ten
 {
     if (out)
         *out = NULL;
-    MF_TRY(need_master(d));
+    MF_TRY(mf_dispatch_need_master(d));
     return schedule(d, -1, c, feeds, out);
 }
 
@@ -390,7 +259,7 @@ mf_status mf_dispatch_schedule_on(mf_dispatch *d, int worker, const mf_closure *
 {
     if (out)
         *out = NULL;
-    MF_TRY(need_master(d));
+    MF_TRY(mf_dispatch_need_master(d));
     if (worker < 0 || worker >= d->master->n_workers)
         return MF_FAIL(MF_INVALID_ARGUMENT, "there is no worker of number %d: there are %d", worker,
                        d->master->n_workers);
@@ -414,7 +283,7 @@ mf_status mf_dispatch_run_on_all(mf_dispatch *d, const mf_closure *c, const mf_t
     mf_error first = { 0 };
     int n = 0;
 
-    MF_TRY(need_master(d));
+    MF_TRY(mf_dispatch_need_master(d));
     n = d->master->n_workers;
     futures = mf_calloc(n, sizeof *futures);
     results = mf_calloc(c->n_fetches, sizeof(mf_tensor *));
@@ -448,7 +317,7 @@ mf_status mf_dispatch_join(mf_dispatch *d, int64_t timeout_ms)
     mf_master *m = d->master;
     mf_status st = MF_OK;
 
-    MF_TRY(need_master(d));
+    MF_TRY(mf_dispatch_need_master(d));
     pthread_mutex_lock(&m->lock);
     while (m->unfinished > 0 && wait_for_change(m, end))
         ;
