@@ -6,16 +6,21 @@
 
 enum { LOOK_NS = 100000000 }; /* how often somebody who has nothing to do looks around */
 
-/* The first whose gradients are missing for an update that others have begun; NULL: nobody. */
+/* The first whose gradients are missing for an update that others have begun; NULL: nobody. A push
+ * of several workers is that of one and its neighbours behind it. */
 static const char *missing(const server *s)
 {
-    int n = 0, absent = -1;
+    int pushes = 0, absent = -1;
 
-    for (int w = s->o.n_workers - 1; w >= 0; w--) {
-        n += s->pushes[w].of != NULL;
-        absent = s->pushes[w].of ? absent : w;
+    for (int w = 0; w < s->o.n_workers;) {
+        const bool here = s->pushes[w].of != NULL;
+        const int64_t members = here && s->o.mode.sync ? s->pushes[w].head.workers : 1;
+
+        pushes += here;
+        absent = here || absent >= 0 ? absent : w;
+        w += members > 1 && members < s->o.n_workers ? (int)members : 1;
     }
-    return n > 0 && absent >= 0 ? mf_net_name(s->o.net, absent) : NULL;
+    return pushes > 0 && absent >= 0 ? mf_net_name(s->o.net, absent) : NULL;
 }
 
 mf_status mf_ps_next_request(server *s, mf_mail **out)
