@@ -261,7 +261,8 @@ def threads_go_where_they_are_needed_and_weights_stay(b):
     folder = os.path.join(b.dir, "images")
     write_images(folder, 32, 160)
     slow = ["train", "--model", "mlp units=[2]", "--data", folder, "--test", folder, "--batch", "8",
-            "--steps", "400", "--quiet", "--no-test", "--json"]
+            "--steps", "400", "--quiet", "--no-test", "--json",
+            "--cache", "off"]
     b.env["MESHFLOW_THREADS"] = "3"
     b.env["MESHFLOW_FEEDING_MS"] = "50"
     want = b.sha(b.start(*slow, "--input-threads", "1"))
