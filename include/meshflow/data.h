@@ -143,7 +143,8 @@ MF_API void mf_iterator_position(const mf_iterator *it, int64_t *epoch, int64_t 
 MF_API MF_MUST mf_status mf_iterator_seek(mf_iterator *it, int64_t epoch, int64_t first);
 /* From the next batch on, take these shards of each. */
 MF_API MF_MUST mf_status mf_iterator_share(mf_iterator *it, int64_t first_shard, int64_t n_shards);
-/* From the next batch on, so many threads make them. Batches stay the same. */
+/* From the next batch on, so many threads make them. Batches stay the same. After a failure the
+ * iterator can only be freed. */
 MF_API MF_MUST mf_status mf_iterator_set_threads(mf_iterator *it, int threads);
 
 #ifdef __cplusplus

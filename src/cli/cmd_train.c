@@ -6,7 +6,6 @@
 #include "cli/job.h"
 #include "cli/progress.h"
 #include "cli/shares.h"
-#include "data/dataset.h"
 #include "graph/op.h"
 
 #include <signal.h>
@@ -125,32 +124,13 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     return MF_OK;
 }
 
-/* Samples that were read and decoded once stay in memory: always, never, or where that pays. */
-static mf_status cache_data(mf_job *job, mf_args *args)
-{
-    const char *when = mf_args_value(args, "cache");
-    mf_dataset *kept;
-
-    if (when && strcmp(when, "off") == 0)
-        return MF_OK;
-    if (when && strcmp(when, "on") == 0)
-        MF_TRY(mf_dataset_cache(job->train, 0, &kept));
-    else if (!when || strcmp(when, "auto") == 0)
-        MF_TRY(mf_dataset_cache_if_it_fits(job->train, &kept));
-    else
-        return mf_args_wrong(args, "--cache is auto, on or off, not '%s'", when);
-    mf_dataset_unref(job->train);
-    job->train = kept;
-    return MF_OK;
-}
-
 static mf_status change_data(mf_job *job, mf_args *args)
 {
     const char *augment = mf_args_value(args, "augment");
     double validation = 0.0;
     mf_dataset *part;
 
-    MF_TRY(cache_data(job, args));
+    MF_TRY(mf_job_cache(job, args));
     MF_TRY(mf_args_double(args, "validation", &validation));
     if (validation != 0.0) {
         MF_TRY(mf_dataset_split(job->train, 1.0 - validation, job->compile.seed, &part,

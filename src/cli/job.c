@@ -3,6 +3,7 @@
 #include "cli/job.h"
 
 #include "base/mem.h"
+#include "data/dataset.h"
 
 #include <errno.h>
 #include <math.h>
@@ -65,6 +66,24 @@ void mf_job_name(const mf_job *job, const mf_args *args, mf_buf *out)
     else
         mf_buf_printf(out, "%.*s-%lld", word < 40 ? (int)word : 40, job->model_text,
                       launcher ? strtoll(launcher, NULL, 10) : (long long)getpid());
+}
+
+mf_status mf_job_cache(mf_job *job, mf_args *args)
+{
+    const char *when = mf_args_value(args, "cache");
+    mf_dataset *kept;
+
+    if (when && strcmp(when, "off") == 0)
+        return MF_OK;
+    if (when && strcmp(when, "on") == 0)
+        MF_TRY(mf_dataset_cache(job->train, 0, &kept));
+    else if (!when || strcmp(when, "auto") == 0)
+        MF_TRY(mf_dataset_cache_if_it_fits(job->train, &kept));
+    else
+        return mf_args_wrong(args, "--cache is auto, on or off, not '%s'", when);
+    mf_dataset_unref(job->train);
+    job->train = kept;
+    return MF_OK;
 }
 
 /* ---- numbers ---- */

@@ -42,6 +42,9 @@ void mf_job_name(const mf_job *job, const mf_args *args, mf_buf *out);
 /* Opens what is needed. with_training: the training part too. Fails as a wrong call, or as opening
  * does, with a hint. Owns: mf_job_deinit(), also after a failure. */
 MF_MUST mf_status mf_job_open(mf_job *job, mf_args *args, bool with_training);
+/* As --cache says, training samples that were read and decoded once stay in memory: always, never,
+ * or where that pays. Fails as a wrong call. */
+MF_MUST mf_status mf_job_cache(mf_job *job, mf_args *args);
 /* Makes the trainer; job->compile may be completed before. */
 MF_MUST mf_status mf_job_compile(mf_job *job, mf_args *args);
 void mf_job_deinit(mf_job *job);

@@ -49,6 +49,7 @@ void mf_ps_leases_reset(mf_ps_leases *l)
     for (int i = 0; i < l->n; i++)
         l->workers[i] = (lessee){ .clock = -1 }; /* the first request comes before the first step */
     l->next = l->total = l->seen = 0;
+    l->taken = 0;
 }
 
 void mf_ps_leases_free(mf_ps_leases *l)

@@ -116,6 +116,26 @@ MF_TEST(job_leases_of_one_worker_are_bounded_by_what_nobody_else_takes)
     mf_ps_leases_free(l);
 }
 
+/* Training begins anew: nothing is left of who had what. */
+MF_TEST(job_leases_begin_anew_with_all_batches)
+{
+    const mf_ps_lease from_behind = { .total = 8, .n_near = 8, .near = { [5] = 1 } };
+    mf_ps_leases *l;
+    mf_ps_grant g;
+
+    T_OK(mf_ps_leases_new(1, -1, &l));
+    mf_ps_leases_ask(l, 0, 1, &from_behind);
+    T_TRUE(mf_ps_leases_next(l, &g));
+    T_EQ(g.batch, 5);
+    mf_ps_leases_reset(l);
+    for (uint32_t i = 0; i < 8; i++) {
+        mf_ps_leases_ask(l, 0, i + 2, &(mf_ps_lease){ .total = 8 });
+        T_TRUE(mf_ps_leases_next(l, &g));
+        T_EQ(g.batch, (int64_t)i);
+    }
+    mf_ps_leases_free(l);
+}
+
 /* Whatever a worker says of what is near to it, batches are leased. */
 MF_TEST(job_leases_do_not_trust_what_workers_say)
 {
