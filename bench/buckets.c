@@ -68,7 +68,7 @@ static void build(mf_graph *g, const worker *w)
 static void *work(void *arg)
 {
     static const char *const names[] = { "worker 0", "worker 1" };
-    static const int64_t first[] = { 0, 1, 2 };
+    static const mf_share of[] = { { 0, 1 }, { 1, 1 } };
     static const char *const end[] = { "end" };
     worker *w = arg;
     mf_graph *g;
@@ -83,7 +83,7 @@ static void *work(void *arg)
                          &(mf_group){ .rank = w->rank, .size = WORKERS, .names = names }, &group));
     must(mf_sums_new(&(mf_sums_options){ .group = group,
                                          .shards = WORKERS,
-                                         .first = first,
+                                         .of = of,
                                          .n_buckets = 1,
                                          .timeout_ns = 60000000000 },
                      &sums));
