@@ -34,5 +34,7 @@ part "hosts" tests/engines/netns.sh "$build"
 part "training" tests/engines/train.sh "$build"
 part "training under Slurm" tests/engines/slurm.sh "$build"
 part "training on hosts" tests/engines/train_hosts.sh "$build"
+part "parameter servers on hosts" tests/train/servers.py "$build/meshflow" --hosts
+part "status of hosts" tests/train/jobs.py "$build/meshflow" --hosts
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
