@@ -6,6 +6,7 @@
  * (gRPC among them), and gives it to nobody who asks for any free port: there is no moment in which
  * another program could be handed it. */
 #include "base/file.h"
+#include "base/param.h"
 #include "cli/launch.h"
 
 #include <arpa/inet.h>
@@ -82,11 +83,28 @@ static void put_tf_config(const mf_launch *l, const mf_launched *t, mf_buf *out)
                   t->index);
 }
 
+/* Tasks of one machine share its memory for samples. */
+#define MEMORY "MESHFLOW_DATA_MEMORY_PERCENT"
+
+static int64_t memory_percent(const mf_launch *l)
+{
+    mf_param *const *all;
+    int n;
+
+    mf_params_load();
+    all = mf_params(&n);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(all[i]->name, "data_memory_percent") == 0)
+            return atomic_load(&all[i]->value) / l->n;
+    }
+    return 0;
+}
+
 /* Ours, or what would win over it. */
 static bool is_replaced(const mf_launch *l, const char *variable)
 {
     static const char *const ours[] = { "TF_CONFIG=", "MESHFLOW_RENDEZVOUS=", "MESHFLOW_RESTARTS=",
-                                        "MESHFLOW_LAUNCHER=" };
+                                        "MESHFLOW_LAUNCHER=", MEMORY "=" };
 
     for (int i = 0; i < MF_COUNT(ours); i++) {
         if (strncmp(variable, ours[i], strlen(ours[i])) == 0)
@@ -97,7 +115,7 @@ static bool is_replaced(const mf_launch *l, const char *variable)
 
 typedef struct surroundings {
     mf_buf config;
-    char threads[64], restarts[64], launcher[64];
+    char threads[64], restarts[64], launcher[64], memory[64];
     char **list;
 } surroundings;
 
@@ -107,7 +125,7 @@ static mf_status make_environment(const mf_launch *l, const mf_launched *t, surr
 
     while (environ[have])
         have++;
-    s->list = mf_calloc(have + 5, sizeof *s->list);
+    s->list = mf_calloc(have + 6, sizeof *s->list);
     put_tf_config(l, t, &s->config);
     if (!s->list || s->config.failed)
         return MF_NOMEM("an environment");
@@ -118,7 +136,9 @@ static mf_status make_environment(const mf_launch *l, const mf_launched *t, surr
     (void)snprintf(s->threads, sizeof s->threads, "MESHFLOW_THREADS=%d", l->threads);
     (void)snprintf(s->restarts, sizeof s->restarts, "MESHFLOW_RESTARTS=%d", t->restarts);
     (void)snprintf(s->launcher, sizeof s->launcher, "MESHFLOW_LAUNCHER=%d", (int)getpid());
+    (void)snprintf(s->memory, sizeof s->memory, MEMORY "=%lld", (long long)memory_percent(l));
     s->list[n++] = s->config.data;
+    s->list[n++] = s->memory;
     s->list[n++] = s->restarts;
     s->list[n++] = s->launcher;
     if (l->threads > 0)

@@ -16,7 +16,7 @@ enum { PLANES = 4, LENGTH = 4, MOST = 1 << 29 }; /* elements: lengths have four 
 static bool suits(const mf_codec *c, const mf_codec_item *item)
 {
     (void)c;
-    return item->count < MOST;
+    return item->count > 0 && item->count < MOST;
 }
 
 static int64_t bytes(const mf_codec *c, const mf_codec_item *item)

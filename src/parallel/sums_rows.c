@@ -30,7 +30,27 @@ mf_status mf_sums_pack_rows(const mf_sums *x, mf_sums_bucket *k, const mf_tensor
     return MF_OK;
 }
 
-/* rows: of all ranks, item by item. */
+static size_t row_bytes(const mf_exchange_bucket *b, int i)
+{
+    return (size_t)mf_shape_span(&b->shapes[i], 1, b->shapes[i].rank) *
+           mf_dtype_cell((mf_dtype)b->types[i]);
+}
+
+/* Bytes of a member that has so many rows of each item. */
+static mf_status size_of(const mf_exchange_bucket *b, const int64_t *rows, int64_t *size)
+{
+    *size = 0;
+    for (int i = 0; i < b->n_items; i++) {
+        int64_t bytes;
+
+        if (rows[i] < 0 || !mf_mul_i64(rows[i], (int64_t)row_bytes(b, i), &bytes) ||
+            !mf_add_i64(*size, bytes, size))
+            return MF_FAIL(MF_DATA_LOSS, "a worker says that it has %lld rows", (long long)rows[i]);
+    }
+    return MF_OK;
+}
+
+/* rows: of all ranks, item by item; sizes: of what each gives. */
 static mf_status gather_rows(mf_sums *x, mf_sums_bucket *k, int64_t *rows, int64_t *sizes)
 {
     const mf_exchange_bucket *b = k->about;
@@ -41,18 +61,14 @@ static mf_status gather_rows(mf_sums *x, mf_sums_bucket *k, int64_t *rows, int64
     for (int r = 0; r < g->size; r++)
         sizes[r] = b->n_items * (int64_t)sizeof *rows;
     MF_TRY(mf_all_gather(g, &(mf_gather){ c, k->rows, sizes, rows }));
-    MF_TRY(mf_group_sizes(g, &c, k->count, sizes));
-    for (int r = 0; r < g->size; r++)
-        total += sizes[r];
+    for (int r = 0; r < g->size; r++) {
+        MF_TRY(size_of(b, rows + (size_t)r * (size_t)b->n_items, &sizes[r]));
+        if (!mf_add_i64(total, sizes[r], &total))
+            return MF_FAIL(MF_DATA_LOSS, "workers have more rows than there can be");
+    }
     mf_tensor_clear(&k->result);
     MF_TRY(mf_tensor_alloc(&k->result, MF_DTYPE_U8, &MF_SHAPE(total > 0 ? total : 1)));
     return mf_all_gather(g, &(mf_gather){ c, k->packed.data, sizes, k->result.data });
-}
-
-static size_t row_bytes(const mf_exchange_bucket *b, int i)
-{
-    return (size_t)mf_shape_span(&b->shapes[i], 1, b->shapes[i].rank) *
-           mf_dtype_cell((mf_dtype)b->types[i]);
 }
 
 /* From rank by rank, as they have come, to item by item, each in the order of the shards. sizes: of

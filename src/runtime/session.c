@@ -238,8 +238,15 @@ void mf_session_set_exchange(mf_session *session, struct mf_exchange *exchange)
 {
     pthread_mutex_lock(&session->lock);
     session->exchange = exchange;
-    for (int64_t i = 0; i < session->n_cache; i++)
-        session->cache[i]->stale = true;
+    for (int64_t i = session->n_cache - 1; i >= 0; i--) { /* shards are part of a program */
+        compiled *c = session->cache[i];
+
+        c->stale = true;
+        if (c->users == 0) {
+            compiled_free(c);
+            session->cache[i] = session->cache[--session->n_cache];
+        }
+    }
     pthread_mutex_unlock(&session->lock);
 }
 

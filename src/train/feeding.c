@@ -29,8 +29,11 @@ void mf_feeding_init(mf_feeding *b, mf_trainer *t, int input)
 static mf_status move(mf_feeding *b, mf_trainer *t, mf_iterator *it, int to_input)
 {
     MF_TRY(mf_iterator_set_threads(it, b->input + to_input));
-    MF_TRY(mf_pool_resize(t->pool, mf_pool_threads(t->pool) - to_input));
     b->input += to_input;
+    if (mf_pool_resize(t->pool, mf_pool_threads(t->pool) - to_input) != MF_OK) {
+        MF_WARN("threads stay as they are: %s", mf_error_message());
+        b->fixed = true;
+    }
     MF_INFO("from step %lld on %d threads make batches and %d compute", (long long)t->step + 1,
             b->input, mf_pool_threads(t->pool));
     show(b, t);

@@ -32,9 +32,10 @@ mf_status mf_input_check_order(mf_trainer *t, const mf_dataset *set,
     mf_sliced now;
 
     MF_TRY(describe(set, order, &now));
-    t->sliced = now;
-    if (t->step == 0)
+    if (t->step == 0) {
+        t->sliced = now;
         return MF_OK;
+    }
     if (was.by != now.by)
         return MF_FAIL(MF_FAILED_PRECONDITION,
                        "training was begun with data sliced by %s, now it is sliced by %s: the "
@@ -51,6 +52,7 @@ mf_status mf_input_check_order(mf_trainer *t, const mf_dataset *set,
         return MF_FAIL(MF_FAILED_PRECONDITION,
                        "training was begun with other files, or other samples in them: data that "
                        "is sliced by file comes in another order now; begin in another folder");
+    t->sliced = now;
     return MF_OK;
 }
 

@@ -105,9 +105,25 @@ static mf_status align_extra(mf_team *team, int64_t step)
     return st == MF_OK && n >= 0 ? team->kind->restore(team, step) : st;
 }
 
+/* Whoever has the samples in another order than the chief would train on others. */
+static mf_status compare_order(const mf_sliced *own, const mf_sliced *chief)
+{
+    if (own->by == chief->by && own->batch == chief->batch && own->files == chief->files)
+        return MF_OK;
+    return MF_FAIL(MF_FAILED_PRECONDITION,
+                   "this worker's data is cut otherwise than the chief's: %s; let all workers have "
+                   "the same files, or use --slice element",
+                   own->by != chief->by ? "by file here, not there, or the other way round"
+                   : own->batch != chief->batch
+                       ? "batches have another size"
+                       : "there are other files, or other samples in them");
+}
+
 mf_status mf_team_align(mf_team *team, mf_trainer *t)
 {
-    int64_t place[] = { t->step, t->epoch, t->first };
+    int64_t place[] = {
+        t->step, t->epoch, t->first, t->sliced.by, t->sliced.batch, t->sliced.files
+    };
     /* Of step 0: who has not read the checkpoint does not know better. */
     const mf_collective c = mf_team_call(team, 0, "the place to begin");
 
@@ -117,6 +133,7 @@ mf_status mf_team_align(mf_team *team, mf_trainer *t)
     t->step = place[0];
     t->epoch = place[1];
     t->first = place[2];
+    MF_TRY(compare_order(&t->sliced, &(mf_sliced){ place[3], place[4], place[5] }));
     for (int64_t i = 0; i < t->n_trained; i++)
         MF_TRY(align_variable(team, &t->trained[i], t->step));
     if (mf_team_keeps(team))
