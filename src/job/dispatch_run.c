@@ -219,6 +219,9 @@ mf_status mf_call_runner_run(mf_call_runner *r, const void *data, size_t len, mf
 /* A call that was on its way into its session may have missed the first time. */
 void mf_call_runner_stop(mf_call_runner *r)
 {
+    mf_error before;
+
+    mf_error_save(MF_OK, &before); /* who stops may have a reason to tell */
     pthread_mutex_lock(&r->lock);
     r->stopped = true;
     while (r->running > 0) {
@@ -230,6 +233,7 @@ void mf_call_runner_stop(mf_call_runner *r)
             (void)mf_cond_wait_until(&r->ended, &r->lock, mf_clock_ns() + AGAIN_NS);
     }
     pthread_mutex_unlock(&r->lock);
+    (void)mf_error_restore(&before);
 }
 
 /* ---- making and freeing ---- */
