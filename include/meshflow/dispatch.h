@@ -104,7 +104,8 @@ MF_API MF_MUST mf_status mf_dispatch_schedule_on(mf_dispatch *dispatch, int work
 MF_API MF_MUST mf_status mf_dispatch_run_on_all(mf_dispatch *dispatch, const mf_closure *closure,
                                                 const mf_tensor *const *feeds);
 /* Wait until nothing is scheduled any more. Returns the first failure of a call since the last
- * join. timeout_ms < 0: for ever, which ends when no worker is left. Fails: DEADLINE_EXCEEDED. */
+ * join, but for those of mf_dispatch_run_on_all(), which has told. timeout_ms < 0: for ever, which
+ * ends when no worker is left. Fails: DEADLINE_EXCEEDED. */
 MF_API MF_MUST mf_status mf_dispatch_join(mf_dispatch *dispatch, int64_t timeout_ms);
 /* All calls that are not finished fail with CANCELLED; what workers still compute is dropped. */
 MF_API void mf_dispatch_cancel(mf_dispatch *dispatch);

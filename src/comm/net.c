@@ -179,13 +179,12 @@ static void deliver(mf_peer *p, message *m)
     *last = m;
 }
 
-static void end(mf_inbox *in, int peer, const mf_frame *f)
+/* The message that was coming is whole. Of a request: with `serving` held. */
+static void take_whole(mf_net *n, int peer)
 {
-    mf_net *n = (mf_net *)in;
     mf_peer *p = &n->peers[peer];
     message *m = p->coming;
 
-    (void)f;
     if (peer == 0) {
         pthread_mutex_lock(&n->lock);
         n->unheard = 0;
@@ -210,6 +209,19 @@ static void end(mf_inbox *in, int peer, const mf_frame *f)
     p->coming_to = NULL;
     pthread_cond_broadcast(&n->changed);
     pthread_mutex_unlock(&n->lock);
+}
+
+static void end(mf_inbox *in, int peer, const mf_frame *f)
+{
+    mf_net *n = (mf_net *)in;
+
+    if (f->kind != MF_MESSAGE_REQUEST) {
+        take_whole(n, peer);
+        return;
+    }
+    pthread_mutex_lock(&n->serving);
+    take_whole(n, peer);
+    pthread_mutex_unlock(&n->serving);
 }
 
 static void gone(mf_inbox *in, int peer, const char *why)
@@ -496,10 +508,11 @@ static message *early_request(mf_peer *p)
     return NULL;
 }
 
-/* Those that came first are served first: later ones are kept until fn is known. The lock is not
- * held meanwhile, for fn may send. */
+/* Those that came first are served first: later ones wait until fn is known. The lock is not held
+ * while fn is called, which may look at the net. */
 void mf_net_serve(mf_net *n, mf_net_serve_fn *fn, void *ctx)
 {
+    pthread_mutex_lock(&n->serving);
     pthread_mutex_lock(&n->lock);
     for (int i = 0; fn && i < n->n_tasks; i++) {
         message *m;
@@ -510,12 +523,12 @@ void mf_net_serve(mf_net *n, mf_net_serve_fn *fn, void *ctx)
             m->data = NULL;
             message_free(m);
             pthread_mutex_lock(&n->lock);
-            i = 0; /* others may have come */
         }
     }
     n->serve = fn;
     n->serve_ctx = ctx;
     pthread_mutex_unlock(&n->lock);
+    pthread_mutex_unlock(&n->serving);
 }
 
 int mf_net_self(const mf_net *n)
@@ -590,6 +603,7 @@ void mf_net_close(mf_net *n)
     mf_free(n->hello);
     mf_free(n->job);
     pthread_mutex_destroy(&n->watching);
+    pthread_mutex_destroy(&n->serving);
     pthread_cond_destroy(&n->changed);
     pthread_mutex_destroy(&n->lock);
     mf_free(n);

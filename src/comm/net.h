@@ -100,7 +100,8 @@ void mf_net_watch_add(mf_net *net, mf_net_watch *w);
 void mf_net_watch_remove(mf_net *net, mf_net_watch *w);
 
 /* Requests are handed to fn, each with the data taken over, by the transport's thread: it must not
- * wait. NULL: they are kept for mf_net_take(). */
+ * wait, nor call mf_net_serve(). Those that have come already are handed to it first. NULL: they
+ * are kept for mf_net_take(). After the return, the fn before is not called any more. */
 typedef void mf_net_serve_fn(void *ctx, int from, const mf_frame *f, void *data);
 void mf_net_serve(mf_net *net, mf_net_serve_fn *fn, void *ctx);
 

@@ -402,6 +402,7 @@ mf_status mf_net_open(const mf_net_options *o, mf_net **out)
         return MF_NOMEM("connections");
     n->inbox.kind = &mf_net_inbox;
     pthread_mutex_init(&n->lock, NULL);
+    pthread_mutex_init(&n->serving, NULL);
     pthread_mutex_init(&n->watching, NULL);
     mf_cond_init(&n->changed);
     st = open_all(n, o);

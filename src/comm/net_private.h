@@ -67,6 +67,9 @@ struct mf_net {
     bool aborted, closing;
     int64_t untold_since; /* mf_net_tell(): when task 0 was told of us last */
     int unheard; /* how often since it last sent something */
+    /* Held while a request is served or kept, and while it is changed who serves: nobody is told of
+     * one any more who has left, and none comes in between. Taken before the lock. */
+    pthread_mutex_t serving;
     mf_net_serve_fn *serve;
     void *serve_ctx;
     pthread_mutex_t watching; /* the list, also while they are called; taken last */

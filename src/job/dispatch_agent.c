@@ -161,27 +161,38 @@ static void finish(mf_agent *a, mf_future *f, const mf_answer *r)
     mf_future_unref(f);
 }
 
-/* Fails: it makes no sense, and so does this worker. */
+/* With the lock held: the one with this answer is over. */
+static void take_answer(mf_agent *a, int k, const mf_answer *r)
+{
+    a->done.calls++;
+    a->done.failed += r->status != MF_OK;
+    a->done.seconds += (double)r->ns * 1e-9;
+    finish(a, take_back(a, k), r);
+}
+
+/* Fails: it makes no sense, and so does this worker. One that is too large for us is the call's
+ * misfortune alone. */
 static mf_status take_result(mf_agent *a, const void *data, size_t size)
 {
     mf_master *m = a->master;
     mf_arena *arena = mf_arena_new();
     mf_answer r = { 0 };
     mf_status st = arena ? mf_answer_decode(data, size, arena, &r) : MF_NOMEM("a result");
-    int k = -1;
+    int k;
 
     pthread_mutex_lock(&m->lock);
+    k = find_running(a, r.id);
+    if (st == MF_OK &&
+        (k < 0 || (r.status == MF_OK && r.n_values != a->running[k]->closure->n_fetches)))
+        st = MF_FAIL(MF_DATA_LOSS, "it answers call %lld with %d values, which nobody asked",
+                     (long long)r.id, r.n_values);
     if (st == MF_OK) {
-        k = find_running(a, r.id);
-        if (k < 0 || (r.status == MF_OK && r.n_values != a->running[k]->closure->n_fetches))
-            st = MF_FAIL(MF_DATA_LOSS, "it answers call %lld with %d values, which nobody asked",
-                         (long long)r.id, r.n_values);
-    }
-    if (st == MF_OK) {
-        a->done.calls++;
-        a->done.failed += r.status != MF_OK;
-        a->done.seconds += (double)r.ns * 1e-9;
-        finish(a, take_back(a, k), &r);
+        take_answer(a, k, &r);
+    } else if (st == MF_RESOURCE_EXHAUSTED && k >= 0) {
+        r.status = MF_FAIL(st, "there is no room for its result: %.800s", mf_error_message());
+        r.message = mf_error_message();
+        take_answer(a, k, &r);
+        st = MF_OK;
     }
     pthread_mutex_unlock(&m->lock);
     mf_tensors_clear(r.values, r.n_values);
@@ -340,6 +351,7 @@ static mf_status look_around(mf_agent *a)
     const mf_dispatch *d = a->master->d;
     const int64_t silent = mf_clock_ns() - a->heard;
 
+    MF_TRY(mf_mailbox_check(&a->box));
     MF_TRY(mf_net_check_task(d->net, a->task));
     if (silent > d->timeout_ns)
         return MF_FAIL(MF_DEADLINE_EXCEEDED, "it has said nothing for %.1f s",

@@ -37,11 +37,11 @@ static mf_status add_myself(mf_master *m)
     mf_agent *a = &m->agents[0];
 
     a->done.name = "this process";
-    a->done.slots = 1;
     a->task = -1;
     a->running = mf_calloc(1, sizeof *a->running);
     if (!a->running)
         return MF_NOMEM("a worker");
+    a->done.slots = 1;
     return mf_call_runner_new(&m->d->o, &m->runner);
 }
 
@@ -111,6 +111,8 @@ void mf_master_free(mf_master *m)
     pthread_mutex_lock(&m->lock);
     m->closing = true;
     pthread_mutex_unlock(&m->lock);
+    if (m->runner)
+        mf_call_runner_stop(m->runner);
     for (int i = 0; i < m->n_agents; i++)
         mf_agent_stop(&m->agents[i]);
     if (m->d->net) {

@@ -53,6 +53,7 @@ struct mf_future {
     int only; /* the worker that must run it; -1: any */
     int losses; /* workers that were lost with it */
     int refs; /* of the caller and of the queue or the agent that has it */
+    bool waited_for; /* whoever scheduled it tells of its failure: mf_dispatch_join() does not */
     bool done;
     mf_status status;
     char *message; /* of a failure; NULL: there was no memory for it */

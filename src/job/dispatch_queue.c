@@ -86,7 +86,7 @@ void mf_future_finish(mf_future *f, mf_status st, mf_tensor **values)
     f->feeds = NULL;
     if (st != MF_OK) {
         f->message = mf_strdup(mf_error_message());
-        if (m->failure.status == MF_OK)
+        if (m->failure.status == MF_OK && !f->waited_for)
             mf_error_save(st, &m->failure);
     }
     m->unfinished--;
@@ -107,10 +107,13 @@ static mf_status take_values(const mf_future *f, mf_tensor **results)
     return MF_OK;
 }
 
-/* 0: never. */
+/* 0: never, as what no clock will show. */
 static int64_t until(int64_t timeout_ms)
 {
-    return timeout_ms < 0 ? 0 : mf_clock_ns() + 1000000 * timeout_ms;
+    const int64_t now = mf_clock_ns();
+
+    return timeout_ms < 0 || timeout_ms > (INT64_MAX - now) / 1000000 ? 0
+                                                                      : now + 1000000 * timeout_ms;
 }
 
 /* With the lock held: false when the time has come. */
@@ -222,7 +225,7 @@ static mf_status enqueue(mf_master *m, mf_future *f)
     return MF_OK;
 }
 
-static mf_status schedule(mf_dispatch *d, int worker, const mf_closure *c,
+static mf_status schedule(mf_dispatch *d, int worker, bool waited_for, const mf_closure *c,
                           const mf_tensor *const *feeds, mf_future **out)
 {
     mf_master *m = d->master;
@@ -232,6 +235,7 @@ static mf_status schedule(mf_dispatch *d, int worker, const mf_closure *c,
     if (!f)
         return st;
     f->only = worker;
+    f->waited_for = waited_for;
     pthread_mutex_lock(&m->lock);
     if (st == MF_OK)
         st = enqueue(m, f);
@@ -251,7 +255,7 @@ mf_status mf_dispatch_schedule(mf_dispatch *d, const mf_closure *c, const mf_ten
     if (out)
         *out = NULL;
     MF_TRY(mf_dispatch_need_master(d));
-    return schedule(d, -1, c, feeds, out);
+    return schedule(d, -1, false, c, feeds, out);
 }
 
 mf_status mf_dispatch_schedule_on(mf_dispatch *d, int worker, const mf_closure *c,
@@ -263,7 +267,7 @@ mf_status mf_dispatch_schedule_on(mf_dispatch *d, int worker, const mf_closure *
     if (worker < 0 || worker >= d->master->n_workers)
         return MF_FAIL(MF_INVALID_ARGUMENT, "there is no worker of number %d: there are %d", worker,
                        d->master->n_workers);
-    return schedule(d, worker, c, feeds, out);
+    return schedule(d, worker, false, c, feeds, out);
 }
 
 /* ---- all calls ---- */
@@ -290,7 +294,7 @@ mf_status mf_dispatch_run_on_all(mf_dispatch *d, const mf_closure *c, const mf_t
     if (!futures || !results)
         mf_error_save(MF_NOMEM("calls"), &first);
     for (int w = 0; w < n && first.status == MF_OK; w++) {
-        const mf_status st = mf_dispatch_schedule_on(d, w, c, feeds, &futures[w]);
+        const mf_status st = schedule(d, w, true, c, feeds, &futures[w]);
 
         if (st != MF_OK && !is_lost(d->master, w))
             mf_error_save(st, &first);

@@ -2,6 +2,7 @@
 #include "job/dispatch_run.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "runtime/session.h"
 
 #include <pthread.h>
@@ -20,9 +21,14 @@ struct mf_call_runner {
     mf_dispatch_options o;
     mf_pool *pool;
     mf_resources *resources;
-    pthread_mutex_t lock; /* the list */
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t ended; /* a call */
     known_graph *graphs;
+    int running; /* calls */
+    bool stopped; /* no more are begun */
 };
+
+enum { AGAIN_NS = 50000000 }; /* how often calls that have not ended are cancelled again */
 
 /* ---- graphs ---- */
 
@@ -152,9 +158,39 @@ static mf_status write_result(const mf_call *call, mf_status st, mf_tensor **val
     }
     if (st == MF_OK)
         return MF_OK;
-    mf_buf_clear(out);
+    mf_buf_deinit(out); /* it may have failed, which stays */
     return mf_answer_encode(
         &(mf_answer){ .id = call->id, .status = st, .message = mf_error_message(), .ns = ns }, out);
+}
+
+static mf_status begin_call(mf_call_runner *r)
+{
+    bool stopped;
+
+    pthread_mutex_lock(&r->lock);
+    stopped = r->stopped;
+    r->running += !stopped;
+    pthread_mutex_unlock(&r->lock);
+    return stopped ? MF_FAIL(MF_CANCELLED, "the call was cancelled") : MF_OK;
+}
+
+static void end_call(mf_call_runner *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->running--;
+    pthread_cond_broadcast(&r->ended);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static mf_status run_unless_stopped(mf_call_runner *r, const mf_call *call, mf_tensor **values,
+                                    int64_t *ns)
+{
+    mf_status st;
+
+    MF_TRY(begin_call(r));
+    st = run(r, call, values, ns);
+    end_call(r);
+    return st;
 }
 
 mf_status mf_call_runner_run(mf_call_runner *r, const void *data, size_t len, mf_buf *result)
@@ -167,8 +203,10 @@ mf_status mf_call_runner_run(mf_call_runner *r, const void *data, size_t len, mf
 
     if (st == MF_OK) {
         values = mf_calloc(call.n_fetches, sizeof(mf_tensor *));
-        st = values ? run(r, &call, values, &ns) : MF_NOMEM("results");
+        st = values ? run_unless_stopped(r, &call, values, &ns) : MF_NOMEM("results");
         st = write_result(&call, st, values, ns, result);
+    } else if (st == MF_RESOURCE_EXHAUSTED && call.id > 0) {
+        st = write_result(&call, st, NULL, ns, result); /* it is too large; the next may not be */
     }
     for (int i = 0; values && i < call.n_fetches; i++)
         mf_tensor_free(values[i]);
@@ -178,14 +216,24 @@ mf_status mf_call_runner_run(mf_call_runner *r, const void *data, size_t len, mf
     return st;
 }
 
-void mf_call_runner_cancel(mf_call_runner *r)
+/* A call that was on its way into its session may have missed the first time. */
+void mf_call_runner_stop(mf_call_runner *r)
 {
+    mf_error before;
+
+    mf_error_save(MF_OK, &before); /* who stops may have a reason to tell */
     pthread_mutex_lock(&r->lock);
-    for (known_graph *g = r->graphs; g; g = g->next) {
-        if (g->session)
-            mf_session_cancel(g->session);
+    r->stopped = true;
+    while (r->running > 0) {
+        for (known_graph *g = r->graphs; g; g = g->next) {
+            if (g->session)
+                mf_session_cancel(g->session);
+        }
+        if (r->running > 0)
+            (void)mf_cond_wait_until(&r->ended, &r->lock, mf_clock_ns() + AGAIN_NS);
     }
     pthread_mutex_unlock(&r->lock);
+    (void)mf_error_restore(&before);
 }
 
 /* ---- making and freeing ---- */
@@ -199,6 +247,7 @@ mf_status mf_call_runner_new(const mf_dispatch_options *o, mf_call_runner **out)
     if (!r)
         return MF_NOMEM("a worker");
     pthread_mutex_init(&r->lock, NULL);
+    mf_cond_init(&r->ended);
     r->o = *o;
     st = mf_pool_new(o->threads, &r->pool);
     if (st == MF_OK)
@@ -222,6 +271,7 @@ void mf_call_runner_free(mf_call_runner *r)
     }
     mf_resources_free(r->resources);
     mf_pool_free(r->pool);
+    pthread_cond_destroy(&r->ended);
     pthread_mutex_destroy(&r->lock);
     mf_free(r);
 }

@@ -19,10 +19,11 @@ void mf_call_runner_free(mf_call_runner *r);
 MF_MUST mf_status mf_call_runner_add(mf_call_runner *r, const void *graph, size_t len);
 /* Run a call, of which these are the bytes; those of its result, which may be a failure, are
  * appended to `result`. Thread: any, several at once.
- * Fails: DATA_LOSS (this is no call), RESOURCE_EXHAUSTED. */
+ * Fails: DATA_LOSS (this is no call), RESOURCE_EXHAUSTED (even for finding out which call it is, or
+ * for an answer). */
 MF_MUST mf_status mf_call_runner_run(mf_call_runner *r, const void *call, size_t len,
                                      mf_buf *result);
-/* Calls that run end with CANCELLED. */
-void mf_call_runner_cancel(mf_call_runner *r);
+/* Calls that run, and all that come, end with CANCELLED. Returns when none runs any more. */
+void mf_call_runner_stop(mf_call_runner *r);
 
 #endif

@@ -110,6 +110,7 @@ static mf_status look_around(worker *w, int64_t heard)
     const int64_t silent = mf_clock_ns() - heard;
     mf_status st;
 
+    MF_TRY(mf_mailbox_check(&w->box));
     pthread_mutex_lock(&w->lock);
     st = w->failure.status == MF_OK ? MF_OK : mf_error_restore(&w->failure);
     pthread_mutex_unlock(&w->lock);
@@ -199,7 +200,7 @@ static void finish(worker *w)
 {
     mf_mailbox_close(&w->calls);
     if (w->runner)
-        mf_call_runner_cancel(w->runner);
+        mf_call_runner_stop(w->runner);
     for (int i = 0; i < w->n_threads; i++)
         pthread_join(w->threads[i], NULL);
     mf_free(w->threads);

@@ -9,7 +9,7 @@
 #include <nettle/sha2.h>
 #include <string.h>
 
-/* Memory that a tensor may take for a byte of its message: an empty string takes two there. */
+/* Memory that tensors may take for a byte of their message: an empty string takes two there. */
 enum { TENSOR_FACTOR = 32 };
 
 mf_digest mf_digest_of(const void *data, size_t len)
@@ -114,17 +114,32 @@ static mf_status decode(const ProtobufCMessageDescriptor *kind, const void *data
     return MF_FAIL(MF_DATA_LOSS, "the message makes no sense: %.900s", mf_error_message());
 }
 
+/* With its strings; at most `most`. */
+static size_t bytes_of(const mf_tensor *t, size_t most)
+{
+    const mf_string *strings = t->data;
+    size_t bytes = mf_tensor_bytes(t);
+
+    for (int64_t i = 0; t->dtype == MF_DTYPE_STRING && i < t->count; i++)
+        bytes += strings[i].len;
+    return bytes < most ? bytes : most;
+}
+
 static mf_status decode_tensors(Tensorflow__TensorProto *const *protos, size_t n, size_t len,
                                 mf_arena *arena, mf_tensor ***out, int *n_out)
 {
     mf_tensor *cells = MF_ARENA_ARRAY(arena, mf_tensor, (int64_t)n);
+    size_t left = TENSOR_FACTOR * len; /* for all of them */
 
     *n_out = 0;
     *out = MF_ARENA_ARRAY(arena, mf_tensor *, (int64_t)n);
     if (n > 0 && (!cells || !*out))
         return MF_NOMEM("tensors");
     for (size_t i = 0; i < n; i++) {
-        const mf_status st = mf_tensor_decode(protos[i], TENSOR_FACTOR * len, &cells[i]);
+        const mf_status st =
+            left > 0 ? mf_tensor_decode(protos[i], left, &cells[i])
+                     : MF_FAIL(MF_RESOURCE_EXHAUSTED, "%zu tensors would need more than %zu bytes",
+                               n, TENSOR_FACTOR * len);
 
         if (st != MF_OK)
             return st == MF_RESOURCE_EXHAUSTED
@@ -132,6 +147,7 @@ static mf_status decode_tensors(Tensorflow__TensorProto *const *protos, size_t n
                        : MF_FAIL(MF_DATA_LOSS, "tensor %zu: %.900s", i, mf_error_message());
         (*out)[i] = &cells[i];
         ++*n_out;
+        left -= bytes_of(&cells[i], left);
     }
     return MF_OK;
 }

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
-#include "base/log.h"
 #include "base/mem.h"
 
 void mf_mailbox_init(mf_mailbox *box)
@@ -39,7 +38,7 @@ void mf_mailbox_add(mf_mailbox *box, mf_mail *mail)
 
     mail->next = NULL;
     pthread_mutex_lock(&box->lock);
-    closed = box->closed;
+    closed = box->closed || box->broken;
     if (!closed && box->last)
         box->last->next = mail;
     else if (!closed)
@@ -52,13 +51,21 @@ void mf_mailbox_add(mf_mailbox *box, mf_mail *mail)
         mf_mail_free(mail);
 }
 
+static void break_box(mf_mailbox *box)
+{
+    pthread_mutex_lock(&box->lock);
+    box->broken = true;
+    pthread_cond_broadcast(&box->changed);
+    pthread_mutex_unlock(&box->lock);
+}
+
 void mf_mailbox_put(void *ctx, int from, const mf_frame *f, void *data)
 {
     mf_mail *mail = mf_calloc(1, sizeof *mail);
 
-    if (!mail) { /* whoever waits for what comes of it will say so */
-        MF_WARN("there is no memory for a message");
+    if (!mail) {
         mf_free(data);
+        break_box(ctx);
         return;
     }
     *mail = (mf_mail){ .from = from, .frame = *f, .data = data };
@@ -70,7 +77,7 @@ mf_mail *mf_mailbox_take(mf_mailbox *box, int64_t until_ns)
     mf_mail *mail;
 
     pthread_mutex_lock(&box->lock);
-    while (!box->first && !box->woken && !box->closed) {
+    while (!box->first && !box->woken && !box->closed && !box->broken) {
         if (until_ns == 0)
             pthread_cond_wait(&box->changed, &box->lock);
         else if (mf_clock_ns() >= until_ns ||
@@ -86,6 +93,16 @@ mf_mail *mf_mailbox_take(mf_mailbox *box, int64_t until_ns)
         box->last = NULL;
     pthread_mutex_unlock(&box->lock);
     return mail;
+}
+
+mf_status mf_mailbox_check(mf_mailbox *box)
+{
+    bool broken;
+
+    pthread_mutex_lock(&box->lock);
+    broken = box->broken;
+    pthread_mutex_unlock(&box->lock);
+    return broken ? MF_NOMEM("a message that came") : MF_OK;
 }
 
 void mf_mailbox_wake(mf_mailbox *box)

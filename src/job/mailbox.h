@@ -21,6 +21,7 @@ typedef struct mf_mailbox {
     pthread_cond_t changed;
     mf_mail *first, *last;
     bool woken, closed;
+    bool broken; /* a message was dropped: there was no memory for it */
 } mf_mailbox;
 
 void mf_mailbox_init(mf_mailbox *box);
@@ -31,8 +32,10 @@ void mf_mailbox_put(void *ctx, int from, const mf_frame *f, void *data);
 /* The same with mail that came another way. */
 void mf_mailbox_add(mf_mailbox *box, mf_mail *mail);
 /* The first that came. NULL: until_ns (0: never) has passed, or somebody called mf_mailbox_wake()
- * since the last NULL, or it is closed. Owns: mf_mail_free(). */
+ * since the last NULL, or it is closed, or broken. Owns: mf_mail_free(). */
 mf_mail *mf_mailbox_take(mf_mailbox *box, int64_t until_ns);
+/* RESOURCE_EXHAUSTED: it is broken. A message was lost, so all that came later is dropped, too. */
+MF_MUST mf_status mf_mailbox_check(mf_mailbox *box);
 /* Let whoever waits look around. */
 void mf_mailbox_wake(mf_mailbox *box);
 /* All who wait go on; what is put into it from now on is dropped. */

@@ -34,14 +34,19 @@ mf_status mf_ps_ask(mf_ps_client *c, int server, mf_ps_request what, int64_t ste
                        mf_clock_ns() + c->timeout_ns);
 }
 
-mf_status mf_ps_answer(mf_ps_client *c, int server, mf_ps_request what, int64_t step, void **data,
-                       size_t *size)
+mf_status mf_ps_answer_by(mf_ps_client *c, int64_t deadline_ns, int server, mf_ps_request what,
+                          int64_t step, void **data, size_t *size)
 {
     const mf_frame f = frame_of(c, what, MF_MESSAGE_REPLY, step);
 
-    return mf_net_take(c->net, c->first_server + server, &f, data, size,
-                       mf_clock_ns() + c->timeout_ns,
+    return mf_net_take(c->net, c->first_server + server, &f, data, size, deadline_ns,
                        what == MF_PS_PUSH ? "the new weights" : "an answer");
+}
+
+mf_status mf_ps_answer(mf_ps_client *c, int server, mf_ps_request what, int64_t step, void **data,
+                       size_t *size)
+{
+    return mf_ps_answer_by(c, mf_clock_ns() + c->timeout_ns, server, what, step, data, size);
 }
 
 /* One whole number. */

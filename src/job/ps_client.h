@@ -36,6 +36,9 @@ MF_MUST mf_status mf_ps_ask(mf_ps_client *c, int server, mf_ps_request what, int
                             const mf_buf *data);
 MF_MUST mf_status mf_ps_answer(mf_ps_client *c, int server, mf_ps_request what, int64_t step,
                                void **data, size_t *size);
+/* The same, of one that may take longer than others. */
+MF_MUST mf_status mf_ps_answer_by(mf_ps_client *c, int64_t deadline_ns, int server,
+                                  mf_ps_request what, int64_t step, void **data, size_t *size);
 /* Who server s is. */
 static inline const char *mf_ps_server_name(const mf_ps_client *c, int server)
 {

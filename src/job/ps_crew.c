@@ -76,40 +76,76 @@ static mf_status write_piece(const mf_round *r, mf_buf *out)
 /* The pieces of all members, looked at. */
 typedef struct gathered {
     int n; /* members */
-    mf_reader *in; /* by member */
+    const char *const *names; /* by member, as what follows */
+    mf_reader *in;
     piece_head *heads;
     mf_tree_node (*parts)[MF_TREE_PARTS];
 } gathered;
 
-static mf_status look_at_piece(gathered *g, int i, const char *name)
+static mf_status look_at_piece(gathered *g, int i)
 {
-    const void *head = mf_reader_take(&g->in[i], 1, sizeof g->heads[i]), *parts;
+    const void *head = mf_reader_take(&g->in[i], 1, sizeof g->heads[i]), *parts = NULL;
 
     if (head)
         memcpy(&g->heads[i], head, sizeof g->heads[i]);
-    if (!head || g->heads[i].n_parts < 0 || g->heads[i].n_parts > MF_TREE_PARTS)
-        return MF_FAIL(MF_DATA_LOSS, "what %s has summed up makes no sense", name);
-    parts = mf_reader_take(&g->in[i], g->heads[i].n_parts, sizeof(mf_tree_node));
-    if (parts)
-        memcpy(g->parts[i], parts, (size_t)g->heads[i].n_parts * sizeof(mf_tree_node));
+    if (head && g->heads[i].n_parts >= 0 && g->heads[i].n_parts <= MF_TREE_PARTS)
+        parts = mf_reader_take(&g->in[i], g->heads[i].n_parts, sizeof(mf_tree_node));
+    if (!parts)
+        return MF_FAIL(MF_DATA_LOSS, "what %s has summed up makes no sense", g->names[i]);
+    memcpy(g->parts[i], parts, (size_t)g->heads[i].n_parts * sizeof(mf_tree_node));
     return MF_OK;
 }
 
 /* ---- adding up ---- */
 
+/* Is there nothing missing between the leaves lo and hi? */
+static mf_status check_covered(const gathered *g, int64_t leaves, int64_t lo, int64_t hi)
+{
+    mf_tree_part *parts = mf_calloc((int64_t)(g->n + 2) * MF_TREE_PARTS, sizeof *parts);
+    mf_tree_node others[2 * MF_TREE_PARTS];
+    int n_others = mf_tree_parts(leaves, 0, lo, others), n = 0;
+    bool covered;
+
+    if (!parts)
+        return MF_NOMEM("a sum");
+    n_others += mf_tree_parts(leaves, hi, leaves, others + n_others);
+    for (int k = 0; k < n_others; k++)
+        parts[n++].node = others[k];
+    for (int i = 0; i < g->n; i++) {
+        for (int64_t p = 0; p < g->heads[i].n_parts; p++)
+            parts[n++].node = g->parts[i][p];
+    }
+    covered = mf_tree_covers(leaves, parts, n);
+    mf_free(parts);
+    if (!covered)
+        return MF_FAIL(MF_DATA_LOSS, "what %s to %s have summed up does not fit together",
+                       g->names[0], g->names[g->n - 1]);
+    return MF_OK;
+}
+
 /* What all members together have is a few branches of the tree. */
-static void merge_parts(const gathered *g, int64_t leaves, mf_round *all)
+static mf_status merge_parts(const gathered *g, int64_t leaves, mf_round *all)
 {
     int64_t lo = leaves, hi = 0;
 
     for (int i = 0; i < g->n; i++) {
         for (int64_t p = 0; p < g->heads[i].n_parts; p++) {
-            lo = g->parts[i][p].lo < lo ? g->parts[i][p].lo : lo;
-            hi = g->parts[i][p].hi > hi ? g->parts[i][p].hi : hi;
+            const mf_tree_node *node = &g->parts[i][p];
+
+            if (node->lo < 0 || node->lo >= node->hi || node->hi > leaves)
+                return MF_FAIL(MF_DATA_LOSS, "%s has summed up shards %lld to %lld of %lld",
+                               g->names[i], (long long)node->lo, (long long)node->hi,
+                               (long long)leaves);
+            lo = node->lo < lo ? node->lo : lo;
+            hi = node->hi > hi ? node->hi : hi;
         }
         all->wants_stop |= g->heads[i].wants_stop != 0;
     }
-    all->n_parts = lo < hi ? mf_tree_parts(leaves, lo, hi, all->parts) : 0;
+    if (lo >= hi)
+        return MF_OK;
+    MF_TRY(check_covered(g, leaves, lo, hi));
+    all->n_parts = mf_tree_parts(leaves, lo, hi, all->parts);
+    return MF_OK;
 }
 
 static mf_status sum_value(gathered *g, int64_t leaves, mf_round *all, mf_round_value *x)
@@ -172,7 +208,7 @@ static mf_status add_up(gathered *g, int64_t shards, const mf_round *mine, mf_ro
 {
     const int64_t leaves = mine->samples < shards ? mine->samples : shards;
 
-    merge_parts(g, leaves, all);
+    MF_TRY(merge_parts(g, leaves, all));
     for (int v = 0; v < all->n_values; v++) {
         mf_round_value *x = &all->values[v];
 
@@ -196,6 +232,7 @@ static mf_status look_at_all(const mf_group *group, const mf_buf *own, const cha
                              const int64_t *sizes, gathered *g)
 {
     g->n = group->size;
+    g->names = group->names;
     g->in = mf_calloc(g->n, sizeof *g->in);
     g->heads = mf_calloc(g->n, sizeof *g->heads);
     g->parts = mf_calloc(g->n, sizeof *g->parts);
@@ -205,7 +242,7 @@ static mf_status look_at_all(const mf_group *group, const mf_buf *own, const cha
         g->in[i] = (mf_reader){ .at = i == 0 ? own->data : pieces,
                                 .left = i == 0 ? own->len : (size_t)sizes[i] };
         pieces += i == 0 ? 0 : sizes[i];
-        MF_TRY(look_at_piece(g, i, group->names[i]));
+        MF_TRY(look_at_piece(g, i));
     }
     return MF_OK;
 }

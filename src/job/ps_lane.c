@@ -104,14 +104,17 @@ void mf_ps_lane_hide(const mf_ps_lane *lane)
 
 mf_status mf_ps_lane_open(mf_ps_lane *lane, const char *text)
 {
+    mf_ps_lane fresh = { 0 };
     char name[64];
     long long room;
 
-    mf_ps_lane_close(lane);
     if (sscanf(text, "%63s %lld", name, &room) != 2 || room <= 0 || room > (1LL << 40))
         return MF_FAIL(MF_INVALID_ARGUMENT, "'%.80s' is no shared memory", text);
-    lane->room = room;
-    return mf_segment_open(name, MEMBERS, room, &lane->memory);
+    fresh.room = room;
+    MF_TRY(mf_segment_open(name, MEMBERS, room, &fresh.memory));
+    mf_ps_lane_close(lane);
+    *lane = fresh;
+    return MF_OK;
 }
 
 void mf_ps_lane_close(mf_ps_lane *lane)

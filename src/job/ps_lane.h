@@ -23,7 +23,7 @@ typedef struct mf_ps_lane {
     mf_segment *memory; /* NULL: none, so all goes through messages */
     int64_t room; /* bytes of each area */
     mf_buffer *answers[MF_PS_ANSWERS]; /* a worker's: the areas, as storage of tensors */
-    bool refused; /* it was tried, and could not be had */
+    bool refused; /* one, or a wider one, was tried and could not be had */
 } mf_ps_lane;
 
 void *mf_ps_lane_push(const mf_ps_lane *lane);
@@ -36,7 +36,7 @@ MF_MUST mf_status mf_ps_lane_make(mf_ps_lane *lane, int64_t room);
 /* "NAME ROOM", for the server; and when it has opened it, or not: nobody else will. */
 void mf_ps_lane_tell(const mf_ps_lane *lane, mf_buf *out);
 void mf_ps_lane_hide(const mf_ps_lane *lane);
-/* The server: what a worker tells. An older one is closed. */
+/* The server: what a worker tells. An older one is closed, unless this fails. */
 MF_MUST mf_status mf_ps_lane_open(mf_ps_lane *lane, const char *text);
 /* The memory stays as long as a tensor refers to an answer. */
 void mf_ps_lane_close(mf_ps_lane *lane);

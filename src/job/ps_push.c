@@ -71,11 +71,12 @@ static mf_status ask_to_open(mf_ps_client *c, int server, const mf_ps_lane *lane
 }
 
 /* A lane of at least this room. What is in the old one moves. Not having the memory is no
- * misfortune. */
+ * misfortune: the old one stays, and what does not fit goes into messages. */
 static mf_status widen(mf_ps_client *c, int server, int64_t room)
 {
     mf_ps_lane *old = &c->lanes[server], lane;
     mf_status st = mf_ps_lane_make(&lane, room + room / 4);
+    const bool made = st == MF_OK;
 
     if (st == MF_OK && old->memory)
         memcpy(mf_ps_lane_push(&lane), mf_ps_lane_push(old), (size_t)old->room);
@@ -89,8 +90,10 @@ static mf_status widen(mf_ps_client *c, int server, int64_t room)
         return MF_OK;
     }
     mf_ps_lane_close(&lane);
-    if (mf_net_check(c->net) != MF_OK || old->memory)
+    if (mf_net_check(c->net) != MF_OK)
         return st;
+    if (old->memory && made && st != MF_FAILED_PRECONDITION)
+        return st; /* which one does the server use? */
     MF_WARN("gradients and weights go through connections instead of shared memory: %s",
             mf_error_message());
     old->refused = true;
@@ -151,9 +154,14 @@ bool mf_ps_take(void *ctx, int v, int part, int n_parts, const mf_tensor *x)
     return true;
 }
 
+/* What mf_ps_take() was given lies in the lane already. */
 static void write_dense(const mf_ps_client *c, const mf_round *r, int server, int part,
                         mf_ps_out *out)
 {
+    const mf_ps_lane *lane = &c->lanes[server];
+    const float *taken =
+        lane->memory ? (const float *)mf_ps_lane_push(lane) + part * c->dense[server] : NULL;
+
     for (int i = 0; i < c->place.n_slices[server]; i++) {
         const mf_piece *s = &c->place.slices[server][i];
         const size_t bytes = (size_t)(s->to - s->from) * sizeof(float);
@@ -163,8 +171,11 @@ static void write_dense(const mf_ps_client *c, const mf_round *r, int server, in
             continue;
         if (r->values[v].part[part].data)
             mf_ps_out_put(out, (const float *)r->values[v].part[part].data + s->from, bytes);
+        else if (out->at)
+            (void)mf_ps_out_room(out, bytes);
         else
-            (void)mf_ps_out_room(out, bytes); /* it is there: mf_ps_take() */
+            mf_ps_out_put(out, taken, bytes);
+        taken += taken ? s->to - s->from : 0;
     }
 }
 
@@ -240,6 +251,7 @@ mf_status mf_ps_write_push(mf_ps_client *c, const mf_round *r, int server, mf_bu
 {
     const int64_t shards = c->t->options.shards;
     const mf_ps_lane *lane = &c->lanes[server];
+    const bool in_lane = lane->memory && room_needed(c, r, server) <= lane->room;
     mf_ps_out out = { .pool = c->t->pool, .buf = message };
     mf_ps_push head = {
         .step = r->step,
@@ -252,11 +264,11 @@ mf_status mf_ps_write_push(mf_ps_client *c, const mf_round *r, int server, mf_bu
         .learning_rate = mf_schedule_at(&c->t->schedule, r->step),
         .flags = (loss_is_bad(c, r) ? MF_PS_BAD : 0) | (r->wants_stop ? MF_PS_STOP : 0),
         .in_lane = -1,
-        .answer = mf_ps_lane_free_answer(lane),
+        .answer = in_lane ? mf_ps_lane_free_answer(lane) : -1,
     };
 
     c->answer[server] = (int)head.answer;
-    if (lane->memory) {
+    if (in_lane) {
         out.at = mf_ps_lane_push(lane);
         out.left = (size_t)lane->room;
         write_body(c, r, server, &out);
@@ -264,8 +276,8 @@ mf_status mf_ps_write_push(mf_ps_client *c, const mf_round *r, int server, mf_bu
     }
     mf_buf_bytes(message, &head, sizeof head);
     mf_buf_bytes(message, r->parts, (size_t)r->n_parts * sizeof r->parts[0]);
-    if (!lane->memory)
+    if (!in_lane)
         write_body(c, r, server, &out);
-    MF_ASSERT(!out.full); /* mf_ps_open_lanes() has made room */
+    MF_ASSERT(!out.full); /* there was room_needed() */
     return mf_buf_finish(message);
 }

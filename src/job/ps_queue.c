@@ -40,6 +40,8 @@ mf_status mf_ps_next_request(server *s, mf_mail **out)
         *out = mf_mailbox_take(&s->requests, mf_clock_ns() + LOOK_NS);
         mf_waiting_look(&waiting);
         if (!*out)
+            st = mf_mailbox_check(&s->requests);
+        if (!*out && st == MF_OK)
             st = mf_net_check(s->o.net);
         mf_net_tell(s->o.net);
     }

@@ -96,6 +96,7 @@ static mf_status append_rows(const mf_ps_client *c, mf_round *r, int gradient, m
     mf_shape shape = rows->shape;
     mf_tensor more_ids = { 0 }, more_rows = { 0 };
     const char *new_ids, *new_rows;
+    mf_status st;
 
     if (count)
         memcpy(&n, count, sizeof n);
@@ -105,7 +106,11 @@ static mf_status append_rows(const mf_ps_client *c, mf_round *r, int gradient, m
         return MF_OK; /* said by the caller */
     shape.dims[0] = had + n;
     MF_TRY(mf_tensor_alloc(&more_ids, ids->dtype, &MF_SHAPE(had + n)));
-    MF_TRY(mf_tensor_alloc(&more_rows, MF_DTYPE_F32, &shape));
+    st = mf_tensor_alloc(&more_rows, MF_DTYPE_F32, &shape);
+    if (st != MF_OK) {
+        mf_tensor_clear(&more_ids);
+        return st;
+    }
     for (int64_t i = 0; i < had + n; i++) {
         int64_t id;
 

@@ -116,13 +116,35 @@ static void remove_part(const char *prefix)
     mf_free(data);
 }
 
-/* Has it written? *why is kept of the first that has not. */
-static mf_status answer_save(mf_ps_client *c, int index, mf_error *why)
+/* Writing takes its time, even on a slow disk. */
+static int64_t save_deadline(const mf_ps_client *c)
+{
+    const int64_t ns_a_byte = 100; /* 10 MB a second */
+    int64_t bytes = 0;
+
+    for (int64_t i = 0; i < c->t->n_trained; i++) {
+        const mf_shape *shape = &c->t->trained[i].variable->declared;
+        const int64_t count = mf_shape_span(shape, 0, shape->rank);
+
+        bytes += count > 0 ? count * (int64_t)sizeof(float) : 0;
+    }
+    return mf_clock_ns() + c->timeout_ns + ns_a_byte * bytes;
+}
+
+/* Has it written? *why is kept of the first that has not, also for want of time: other workers may
+ * not have left yet. */
+static mf_status answer_save(mf_ps_client *c, int64_t deadline_ns, int index, mf_error *why)
 {
     void *text;
     size_t size;
+    const mf_status st = mf_ps_answer_by(c, deadline_ns, index, MF_PS_SAVE, 0, &text, &size);
 
-    MF_TRY(mf_ps_answer(c, index, MF_PS_SAVE, 0, &text, &size));
+    if (st == MF_DEADLINE_EXCEEDED) {
+        if (why->status == MF_OK)
+            mf_error_save(st, why);
+        return MF_OK;
+    }
+    MF_TRY(st);
     if (size > 0 && why->status == MF_OK)
         mf_error_save(MF_FAIL(MF_FAILED_PRECONDITION, "%s: %.*s", mf_ps_server_name(c, index),
                               (int)size, (const char *)text),
@@ -134,6 +156,7 @@ static mf_status answer_save(mf_ps_client *c, int index, mf_error *why)
 /* All write at once. */
 static mf_status ask_to_save(mf_ps_client *c, const char *where, mf_error *why)
 {
+    const int64_t deadline = save_deadline(c);
     mf_buf text = { 0 };
     mf_status st;
 
@@ -143,7 +166,7 @@ static mf_status ask_to_save(mf_ps_client *c, const char *where, mf_error *why)
     for (int s = 0; s < c->n_servers && st == MF_OK; s++)
         st = mf_ps_ask(c, s, MF_PS_SAVE, 0, &text);
     for (int s = 0; s < c->n_servers && st == MF_OK; s++)
-        st = answer_save(c, s, why);
+        st = answer_save(c, deadline, s, why);
     mf_buf_deinit(&text);
     return st;
 }

@@ -75,7 +75,7 @@ static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all
 
     if (!out)
         return MF_NOMEM("answers");
-    for (int i = 0; i < n_all; i++) {
+    for (int i = 0; i < n_all && sent == MF_OK; i++) {
         const int worker = all[i]->of->from;
         const bool in_lane = s->lanes[worker].memory && all[i]->head.answer >= 0;
 
@@ -85,8 +85,11 @@ static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all
         if (st == MF_OK)
             st = mf_ps_write_reply(s, all, n_all, same ? -1 : worker, in_lane ? all[i] : NULL,
                                    &out[i]);
-        if (st != MF_OK)
+        if (st != MF_OK) {
+            mf_buf_deinit(&out[i]); /* it may have failed, which stays */
             write_failure(st, &out[i]);
+        }
+        sent = mf_buf_finish(&out[i]);
     }
     for (int i = 0; i < n_all && sent == MF_OK; i++)
         sent = answer_push(s, all[i], &out[out[i].len > 0 ? i : common]);
@@ -162,6 +165,8 @@ static mf_status take_lane(server *s, mf_mail *r)
 
     if (r->from >= s->o.n_workers)
         text = "only workers push";
+    else if (s->pushes[r->from].of) /* and may lie in the lane that would be closed */
+        text = "a push is waiting";
     else if (mf_ps_lane_open(&s->lanes[r->from], r->data) != MF_OK)
         text = mf_error_message();
     st = reply(s, r, text, strlen(text));

@@ -8,6 +8,7 @@
 #include "unit/comm/talk.h"
 #include "unit/comm/tasks.h"
 
+#include <stdatomic.h>
 #include <time.h>
 
 MF_TEST(comm_net_tasks_meet_with_addresses_or_with_a_place_to_meet)
@@ -67,4 +68,54 @@ static bool star_of_three(mf_net *net, void *arg)
 MF_TEST(comm_net_who_goes_from_a_star_is_trouble_for_itself_alone)
 {
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 3, .star = true, .run = star_of_three }));
+}
+
+/* ---- serving begins and ends, while requests come ---- */
+
+enum { REQUESTS = 20000 };
+
+typedef struct clerk {
+    atomic_bool serves;
+    int64_t next; /* the number of the request that must come */
+} clerk;
+
+static void serve_one(void *ctx, int from, const mf_frame *f, void *data)
+{
+    clerk *c = ctx;
+
+    (void)from;
+    T_TRUE(atomic_load(&c->serves));
+    T_EQ(f->step, c->next);
+    c->next++;
+    mf_free(data);
+}
+
+static bool ask_or_serve(mf_net *net, void *arg)
+{
+    const int64_t until = mf_clock_ns() + 60000000000;
+    mf_frame f = { .kind = MF_MESSAGE_REQUEST, .group = 7, .size = 0 };
+    clerk c = { .next = 0 };
+
+    (void)arg;
+    if (mf_net_self(net) == 0) {
+        for (; f.step < REQUESTS; f.step++) {
+            if (mf_net_send(net, 1, &f, NULL, until) != MF_OK)
+                return false;
+        }
+        f.kind = MF_MESSAGE_REPLY; /* or we would leave before all is read */
+        return mf_net_recv(net, 1, &f, NULL, until, "thanks") == MF_OK;
+    }
+    while (c.next < REQUESTS && mf_clock_ns() < until) {
+        atomic_store(&c.serves, true);
+        mf_net_serve(net, serve_one, &c);
+        mf_net_serve(net, NULL, NULL);
+        atomic_store(&c.serves, false);
+    }
+    f = (mf_frame){ .kind = MF_MESSAGE_REPLY, .group = 7, .step = REQUESTS };
+    return c.next == REQUESTS && mf_net_send(net, 0, &f, NULL, until) == MF_OK;
+}
+
+MF_TEST(comm_net_requests_are_served_in_order_and_only_by_who_still_serves)
+{
+    T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = ask_or_serve }));
 }

@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "job/dispatch_private.h"
 #include "mf_test.h"
+#include "proto/dispatch.pb-c.h"
+#include "proto/wire.h"
 
 #include <meshflow/meshflow.h>
 
@@ -115,10 +117,11 @@ static mf_tensor *number(float value)
     return t;
 }
 
-/* y = x * x; log of x checks that it is positive; v counts calls of a worker. */
+/* y = x * x; log of x checks that it is positive; v counts calls of a worker; never waits for what
+ * nobody puts into a queue. */
 static mf_graph *toy_graph(void)
 {
-    mf_output x, v, one, far;
+    mf_output x, v, q, one, far;
     mf_graph *g;
 
     T_OK(mf_graph_new(&g));
@@ -132,6 +135,8 @@ static mf_graph *toy_graph(void)
     mf_applyf(g, "AssignVariableOp", MF_IN(v, far), "name='init'");
     mf_applyf(g, "AssignAddVariableOp", MF_IN(v, one), "name='count'");
     mf_applyf(g, "ReadVariableOp", MF_IN(v), "dtype=float name='counted'");
+    q = mf_applyf(g, "FIFOQueueV2", MF_NO_IN, "component_types=[float] capacity=1 name='q'");
+    mf_applyf(g, "QueueDequeueV2", MF_IN(q), "component_types=[float] name='never'");
     T_OK(mf_graph_status(g));
     return g;
 }
@@ -331,6 +336,48 @@ MF_TEST(dispatch_cancel_ends_calls_and_later_ones_work)
     end(&m);
 }
 
+/* Calls that would run for ever, up to the moment in which they begin. */
+static void close_while_calls_wait(team *m, int64_t running)
+{
+    mf_closure *c = closure_of(m, NULL, "never:0", NULL);
+    mf_worker_done done = { 0 };
+
+    for (int64_t i = 0; i < running; i++)
+        T_OK(mf_dispatch_schedule(m->d, c, NULL, NULL));
+    while (done.running < running)
+        mf_dispatch_done(m->d, 0, &done);
+    mf_closure_free(c);
+    end(m);
+}
+
+MF_TEST(dispatch_ends_while_calls_wait_for_what_never_comes)
+{
+    team m = { .n = 0 };
+
+    for (int i = 0; i < 10; i++) {
+        T_OK(mf_dispatch_open(NULL, &m.d));
+        close_while_calls_wait(&m, 1);
+    }
+    begin(&m, 1);
+    close_while_calls_wait(&m, 2);
+}
+
+MF_TEST(dispatch_failure_on_all_workers_is_told_once)
+{
+    mf_tensor *x = number(-1);
+    mf_closure *c;
+    team m;
+
+    begin(&m, 2);
+    c = closure_of(&m, "x:0", "log:0", NULL);
+    T_FAILS(MF_INVALID_ARGUMENT, "no logarithm",
+            mf_dispatch_run_on_all(m.d, c, (const mf_tensor *const *)&x));
+    T_OK(mf_dispatch_join(m.d, INT64_MAX));
+    mf_tensor_free(x);
+    mf_closure_free(c);
+    end(&m);
+}
+
 MF_TEST(dispatch_second_master_waits_for_the_end)
 {
     team m;
@@ -391,10 +438,29 @@ MF_TEST(dispatch_graph_that_makes_no_sense_fails_its_calls)
 
 /* ---- those that talk nonsense ---- */
 
-/* A worker that answers as the test says: it is no mf_dispatch_serve(). */
-static void *babble(void *arg)
+/* The answer to the first call: a tensor larger than anything. */
+static void write_huge_answer(mf_buf *out)
 {
-    task *t = arg;
+    Tensorflow__TensorShapeProto__Dim dim = TENSORFLOW__TENSOR_SHAPE_PROTO__DIM__INIT;
+    Tensorflow__TensorShapeProto__Dim *dims[] = { &dim };
+    Tensorflow__TensorShapeProto shape = TENSORFLOW__TENSOR_SHAPE_PROTO__INIT;
+    Tensorflow__TensorProto value = TENSORFLOW__TENSOR_PROTO__INIT, *values[] = { &value };
+    Meshflow__Result result = MESHFLOW__RESULT__INIT;
+
+    dim.size = (int64_t)1 << 40;
+    shape.n_dim = 1;
+    shape.dim = dims;
+    value.dtype = MF_DTYPE_F32;
+    value.tensor_shape = &shape;
+    result.id = 1;
+    result.n_values = 1;
+    result.values = values;
+    T_OK(mf_wire_encode(&result.base, out));
+}
+
+/* A worker that answers its first call with `result`: it is no mf_dispatch_serve(). */
+static void answer_once(task *t, const mf_buf *result)
+{
     mf_strategy_options o;
     const mf_dispatch_options options = options_of(t, &o);
     mf_dispatch *d;
@@ -413,14 +479,61 @@ static void *babble(void *arg)
         over = mail->frame.flags == MF_DISPATCH_CALL;
         mf_mail_free(mail);
     }
-    T_OK(
-        mf_dispatch_send(d->net, d->hub, MF_DISPATCH_RESULT, "\x08\x63\x10\x20", 4, d->timeout_ns));
+    T_OK(mf_dispatch_send(d->net, d->hub, MF_DISPATCH_RESULT, result->data, result->len,
+                          d->timeout_ns));
     mf_buf_deinit(&ready);
     mf_mail_free(mf_mailbox_take(&box, mf_clock_ns() + 200000000));
     mf_net_serve(d->net, NULL, NULL);
     mf_mailbox_deinit(&box);
     mf_dispatch_close(d);
+}
+
+static void *babble(void *arg)
+{
+    mf_buf nonsense = { 0 };
+
+    mf_buf_str(&nonsense, "\x08\x63\x10\x20");
+    answer_once(arg, &nonsense);
+    mf_buf_deinit(&nonsense);
     return NULL;
+}
+
+static void *boast(void *arg)
+{
+    mf_buf huge = { 0 };
+
+    write_huge_answer(&huge);
+    answer_once(arg, &huge);
+    mf_buf_deinit(&huge);
+    return NULL;
+}
+
+MF_TEST(dispatch_result_without_room_for_it_fails_its_call_alone)
+{
+    mf_strategy_options o;
+    mf_dispatch_options options;
+    task self = { 0 };
+    mf_tensor *t = NULL;
+    mf_worker_done done;
+    mf_closure *c;
+    mf_future *f;
+    team m = { .n = 0 };
+
+    describe(&m.tasks[0], "worker", 0, 1, 1);
+    describe(&self, "master", 0, 1, 1);
+    T_EQ(pthread_create(&m.tasks[0].thread, NULL, boast, &m.tasks[0]), 0);
+    options = options_of(&self, &o);
+    T_OK(mf_dispatch_open(&options, &m.d));
+    c = closure_of(&m, "x:0", "y:0", NULL);
+    f = call(&m, c, 1);
+    T_FAILS(MF_RESOURCE_EXHAUSTED, "worker 0: there is no room for its result",
+            mf_future_wait(f, -1, &t));
+    mf_dispatch_done(m.d, 0, &done);
+    T_TRUE(done.calls == 1 && done.failed == 1 && done.moved == 0);
+    mf_future_free(f);
+    mf_closure_free(c);
+    end(&m);
+    pthread_join(m.tasks[0].thread, NULL);
 }
 
 MF_TEST(dispatch_worker_that_talks_nonsense_is_lost_and_its_calls_are_run_by_others)

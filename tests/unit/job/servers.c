@@ -172,22 +172,29 @@ static mf_ps_reply push(mf_net *net, const void *data, size_t size, char *text)
     return head;
 }
 
+typedef struct full_push {
+    mf_ps_push head;
+    mf_tree_node part;
+    float gradients[TOY_INPUTS + 1];
+} full_push;
+
+static full_push good_push(void)
+{
+    return (full_push){ .head = { .samples = 1,
+                                  .leaves = 1,
+                                  .n_parts = 1,
+                                  .workers = 1,
+                                  .learning_rate = 0.1f,
+                                  .in_lane = -1,
+                                  .answer = -1 },
+                        .part = { 0, 1 } };
+}
+
 static void be_a_bad_worker(mf_net *net)
 {
-    struct full_push {
-        mf_ps_push head;
-        mf_tree_node part;
-        float gradients[TOY_INPUTS + 1];
-    } good = { .head = { .samples = 1,
-                         .leaves = 1,
-                         .n_parts = 1,
-                         .workers = 1,
-                         .learning_rate = 0.1f,
-                         .in_lane = -1,
-                         .answer = -1 },
-               .part = { 0, 1 } },
-      bad = good;
-    const size_t size = offsetof(struct full_push, gradients) + sizeof good.gradients;
+    const full_push good = good_push();
+    full_push bad = good;
+    const size_t size = offsetof(full_push, gradients) + sizeof good.gradients;
     char text[200];
 
     T_EQ(push(net, &good, size, text).version, 1);
@@ -198,8 +205,7 @@ static void be_a_bad_worker(mf_net *net)
     for (int lane = 0; lane < 3; lane++) { /* there is none */
         bad.head.in_lane = lane;
         T_EQ(push(net, &bad, size, text).status, MF_INVALID_ARGUMENT);
-        T_EQ(push(net, &bad, offsetof(struct full_push, gradients), text).status,
-             MF_INVALID_ARGUMENT);
+        T_EQ(push(net, &bad, offsetof(full_push, gradients), text).status, MF_INVALID_ARGUMENT);
     }
     bad = good;
     bad.head.n_parts = MF_TREE_PARTS + 1;
@@ -213,31 +219,69 @@ static void be_a_bad_worker(mf_net *net)
     T_EQ(push(net, &good, size, text).version, 2); /* and it still serves */
 }
 
+/* Its push waits for that of another: it may lie in the lane that a new one would replace. */
+static void be_an_impatient_worker(mf_net *net)
+{
+    const int64_t deadline = mf_clock_ns() + 20000000000;
+    const full_push good = good_push();
+    mf_frame f = { .kind = MF_MESSAGE_REQUEST, .group = MF_PS_PUSH, .seq = ++seq };
+    size_t size = sizeof "/none 64", nothing = 0;
+    char *answer;
+
+    f.size = offsetof(full_push, gradients) + sizeof good.gradients;
+    T_OK(mf_net_send(net, SERVER, &f, &good, deadline));
+    answer = ask(net, MF_PS_LANE, "/none 64", &size);
+    T_TRUE(size == strlen("a push is waiting") && memcmp(answer, "a push is waiting", size) == 0);
+    mf_free(answer);
+    mf_free(ask(net, MF_PS_LEAVE, NULL, &nothing)); /* who is left suffices */
+    f.kind = MF_MESSAGE_REPLY;
+    T_OK(mf_net_take(net, SERVER, &f, (void **)&answer, &size, deadline, "an answer"));
+    T_TRUE(size > sizeof(mf_ps_reply));
+    mf_free(answer);
+}
+
+/* n_workers 2: the server counts on another one, which does not come. */
+typedef struct service {
+    int n_workers;
+    void (*work)(mf_net *net);
+} service;
+
 static bool serve_or_push(mf_net *net, void *arg)
 {
+    const service *x = arg;
     size_t nothing = 0;
     toy p;
     mf_status st;
 
-    (void)arg;
     if (mf_net_self(net) != SERVER) {
-        be_a_bad_worker(net);
+        x->work(net);
         mf_free(ask(net, MF_PS_END, NULL, &nothing));
         return true;
     }
     toy_line(&p);
     toy_compile(&p, (mf_compile_options){ .optimizer = "sgd" });
-    st = mf_ps_serve(&(mf_ps_server_options){ .net = net,
-                                              .n_workers = 1,
-                                              .n_servers = 1,
-                                              .mode = { .staleness = -1, .period = 1 },
-                                              .timeout_ns = 20000000000 },
-                     p.trainer);
+    st = mf_ps_serve(
+        &(mf_ps_server_options){
+            .net = net,
+            .n_workers = x->n_workers,
+            .n_servers = 1,
+            .mode = { .staleness = -1, .quorum = x->n_workers > 1 ? 2 : 0, .period = 1 },
+            .timeout_ns = 20000000000 },
+        p.trainer);
     toy_end(&p);
     return st == MF_OK;
 }
 
 MF_TEST(servers_refuse_pushes_that_make_no_sense_and_go_on)
 {
-    T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push }));
+    service x = { 1, be_a_bad_worker };
+
+    T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &x }));
+}
+
+MF_TEST(servers_take_no_new_lane_while_a_push_waits)
+{
+    service x = { 2, be_an_impatient_worker };
+
+    T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &x }));
 }
