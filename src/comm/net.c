@@ -117,6 +117,7 @@ static bool take_word(mf_net *n, int peer, const message *m)
         p->left = true;
         break;
     case MF_MESSAGE_ASK:
+    case MF_MESSAGE_STATE: /* it shall know that it is heard */
         p->asks = true;
         break;
     case MF_MESSAGE_ANSWER:
@@ -146,7 +147,7 @@ static bool take_control(mf_net *n, int peer, message *m)
     bool news;
 
     if (m->frame.kind == MF_MESSAGE_STATE && n->self == 0)
-        mf_board_keep(m->data, m->frame.size);
+        mf_board_keep(n->peers[peer].name, m->data, m->frame.size);
     pthread_mutex_lock(&n->lock);
     news = take_word(n, peer, m);
     if (m->frame.kind == MF_MESSAGE_REQUEST) {
