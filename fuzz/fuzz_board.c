@@ -19,6 +19,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         mf_board_page_used(p, INT64_MAX / 16, ns);
         for (int i = 0; i < MF_USES; i++)
             MF_ASSERT(ns[i] >= 0);
+        MF_ASSERT(p->rate >= 0.0 && p->rate < 1e15);
+        MF_ASSERT(p->first_shard >= 0 && p->n_shards >= 0);
+        MF_ASSERT(p->first_shard <= INT64_MAX - p->n_shards);
         for (int i = 0; i < MF_BOARD_WAITS; i++)
             MF_ASSERT(strlen(p->waits[i].what) < sizeof p->waits[i].what);
     }

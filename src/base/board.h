@@ -85,7 +85,8 @@ typedef struct mf_board_page {
 
 /* ---- writing: the process's own board ---- */
 
-/* A name is 1 to 63 letters, digits, '.', '_' and '-'. INVALID_ARGUMENT says so. */
+/* A name is 1 to 63 letters, digits, '.', '_' and '-', and no '.' at first. INVALID_ARGUMENT says
+ * so. */
 MF_MUST mf_status mf_board_check_name(const char *job);
 
 /* Show this process as `task` ("worker 1") of `job`. Where the folder cannot be used that is logged
@@ -129,9 +130,9 @@ int mf_board_take_wish(void);
 
 /* This process's page, to be sent; false: there is none. Owns: mf_buf_deinit(out). */
 MF_MUST bool mf_board_copy(mf_buf *out);
-/* Show a page that another host's task has sent, as one of our job; what is none is passed over. It
- * goes with our board. */
-void mf_board_keep(const void *bytes, size_t n);
+/* Show a page that another host's task has sent, as `task` of our job, whoever it says to be; what
+ * is none is passed over. It goes with our board. */
+void mf_board_keep(const char *task, const void *bytes, size_t n);
 
 /* ---- reading: everybody's ---- */
 
@@ -149,6 +150,10 @@ MF_MUST mf_status mf_board_dir(mf_buf *out);
  * over. Owns: mf_boards_free(). */
 MF_MUST mf_status mf_boards_read(mf_board_seen **out, int *n);
 void mf_boards_free(mf_board_seen *boards, int n);
+/* Dead ones go. Fails: UNAVAILABLE (somebody keeps the folder locked). */
+MF_MUST mf_status mf_boards_sweep(void);
+/* Does the task still live? Also of one that was seen a while ago. */
+bool mf_board_lives(const mf_board_seen *b);
 /* A page out of a file's bytes: DATA_LOSS unless it is one. Strings end, numbers are in range. */
 MF_MUST mf_status mf_board_decode(const void *bytes, size_t n, mf_board_page *out);
 /* Times by use, with the one of now until `now`. */

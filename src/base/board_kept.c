@@ -64,13 +64,13 @@ static mf_status write_file(const char *path, const mf_board_page *p)
     return MF_OK;
 }
 
-static mf_status keep(mf_board_page *p)
+static mf_status keep(const mf_board_page *p)
 {
-    char name[MF_BOARD_TASK + MF_BOARD_NAME + 1];
+    char name[MF_BOARD_TASK + 16];
     mf_buf dir = { 0 }, path = { 0 };
     mf_status st = mf_board_dir(&dir);
 
-    (void)snprintf(name, sizeof name, "%s@%s", p->task, p->host);
+    (void)snprintf(name, sizeof name, "%s elsewhere", p->task);
     if (st == MF_OK)
         mf_board_path(dir.data, p->job, name, &path);
     if (st == MF_OK)
@@ -85,7 +85,7 @@ static mf_status keep(mf_board_page *p)
     return st;
 }
 
-void mf_board_keep(const void *bytes, size_t n)
+void mf_board_keep(const char *task, const void *bytes, size_t n)
 {
     const char *job = mf_board_job();
     const int64_t now = mf_clock_ns();
@@ -98,6 +98,7 @@ void mf_board_keep(const void *bytes, size_t n)
     st = mf_board_decode(bytes, n, &p);
     if (st == MF_OK) {
         (void)snprintf(p.job, sizeof p.job, "%s", job);
+        (void)snprintf(p.task, sizeof p.task, "%s", task);
         p.keeper = getpid();
         p.keeper_start = self.start;
         move_times(&p, now - p.told_ns);

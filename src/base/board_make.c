@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* board_make.c - the file of a board: made under another name, then linked to its own, so that
- * nobody sees it before it is whole, and two cannot have one name. */
+ * nobody sees it before it is whole, and two cannot have one name. Boards come and are swept away
+ * with the folder locked: what was read as dead is what is removed. */
 #include "base/board.h"
 #include "base/board_file.h"
 #include "base/clock.h"
@@ -11,20 +12,20 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
-static mf_status fill(mf_board_file *f, const char *job, const char *task, int tasks)
-{
-    mf_process self;
+static const int64_t LOCK_WAIT_NS = 5000000000; /* it is held for moments */
 
-    if (!mf_process_look(getpid(), &self))
-        return MF_FAIL(MF_UNAVAILABLE, "/proc says nothing of this process");
+static void fill(mf_board_file *f, const char *job, const char *task, int tasks, int64_t start)
+{
     *f = (mf_board_file){ .magic = MF_BOARD_MAGIC,
                           .version = MF_BOARD_VERSION,
                           .bytes = sizeof *f,
                           .page = { .pid = getpid(),
-                                    .start = self.start,
+                                    .start = start,
                                     .tasks = tasks,
                                     .use = MF_USE_IDLE,
                                     .opened_ns = mf_clock_ns() } };
@@ -34,10 +35,33 @@ static mf_status fill(mf_board_file *f, const char *job, const char *task, int t
     (void)snprintf(f->page.task, sizeof f->page.task, "%s", task);
     if (gethostname(f->page.host, sizeof f->page.host - 1) != 0)
         (void)strcpy(f->page.host, "unknown");
+}
+
+/* Until close(*fd). */
+static mf_status lock_dir(const char *dir, int *fd)
+{
+    const int64_t until = mf_clock_ns() + LOCK_WAIT_NS;
+
+    *fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd < 0)
+        return mf_errno_status(errno, "open", dir);
+    while (flock(*fd, LOCK_EX | LOCK_NB) != 0) {
+        const int why = errno;
+
+        if ((why == EWOULDBLOCK || why == EINTR) && mf_clock_ns() < until) {
+            (void)nanosleep(&(struct timespec){ 0, 5000000 }, NULL);
+            continue;
+        }
+        (void)close(*fd);
+        if (why == EWOULDBLOCK)
+            return MF_FAIL(MF_UNAVAILABLE, "another process keeps '%s' locked", dir);
+        return mf_errno_status(why, "lock", dir);
+    }
     return MF_OK;
 }
 
-/* Dead tasks of the job make room. ALREADY_EXISTS: this one lives. */
+/* With the folder locked: dead tasks of the job make room. ALREADY_EXISTS: this one lives. A dead
+ * one may have had our number. */
 static mf_status sweep(const char *job, const char *task)
 {
     mf_board_seen *all = NULL;
@@ -48,11 +72,11 @@ static mf_status sweep(const char *job, const char *task)
     for (int i = 0; i < n; i++) {
         const mf_board_page *p = &all[i].page;
 
-        if (strcmp(p->job, job) != 0 || p->pid == getpid())
-            continue; /* of another job, or ourselves */
+        if (strcmp(p->job, job) != 0)
+            continue;
         if (!all[i].alive)
             (void)unlink(all[i].path);
-        else if (p->keeper == 0 && strcmp(p->task, task) == 0)
+        else if (p->keeper == 0 && p->pid != getpid() && strcmp(p->task, task) == 0)
             st = MF_FAIL(MF_ALREADY_EXISTS,
                          "process %lld is %s of a job named '%s' on this host; give another name",
                          (long long)p->pid, task, job);
@@ -61,23 +85,45 @@ static mf_status sweep(const char *job, const char *task)
     return st;
 }
 
+/* The same. Whoever lives was found by sweep(): what still has the name is no board we can read. */
+static mf_status link_to(const char *from, const char *to, char **path)
+{
+    int why;
+
+    *path = mf_strdup(to);
+    if (!*path)
+        return MF_NOMEM("a board");
+    if (link(from, to) == 0) {
+        (void)unlink(from);
+        return MF_OK;
+    }
+    why = errno;
+    mf_free(*path);
+    *path = NULL;
+    if (why == EEXIST)
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "'%s' is in the way, and no board that this program knows; remove it", to);
+    return mf_errno_status(why, "make", to);
+}
+
 mf_status mf_board_file_link(const char *from, const char *job, const char *task, char **path)
 {
     mf_buf dir = { 0 }, name = { 0 };
-    mf_status st = sweep(job, task);
+    mf_status st = mf_board_dir(&dir);
+    int fd = -1;
 
-    if (st == MF_OK)
-        st = mf_board_dir(&dir);
     if (st == MF_OK) {
         mf_board_path(dir.data, job, task, &name);
         st = mf_buf_finish(&name);
     }
-    if (st == MF_OK && link(from, name.data) != 0)
-        st = mf_errno_status(errno, "make", name.data);
-    if (st == MF_OK && !(*path = mf_strdup(name.data)))
-        st = MF_NOMEM("a board");
     if (st == MF_OK)
-        (void)unlink(from);
+        st = lock_dir(dir.data, &fd);
+    if (st == MF_OK) {
+        st = sweep(job, task);
+        if (st == MF_OK)
+            st = link_to(from, name.data, path);
+        (void)close(fd);
+    }
     mf_buf_deinit(&name);
     mf_buf_deinit(&dir);
     return st;
@@ -96,10 +142,13 @@ static mf_status make_in(const char *dir, const char *job, const char *task, int
                          mf_board_file **out, char **path)
 {
     char draft[4200];
+    mf_process self;
     mf_status st;
     int fd;
 
     MF_TRY(mf_board_dir_check(dir, true));
+    if (!mf_process_look(getpid(), &self)) /* readers would take us for dead */
+        return MF_FAIL(MF_UNAVAILABLE, "/proc says nothing of this process");
     (void)snprintf(draft, sizeof draft, "%s/.%d", dir, (int)getpid());
     (void)unlink(draft);
     fd = open(draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -109,10 +158,10 @@ static mf_status make_in(const char *dir, const char *job, const char *task, int
              ? map(fd, out)
              : MF_FAIL(MF_RESOURCE_EXHAUSTED, "no room for '%s'", draft);
     (void)close(fd);
-    if (st == MF_OK)
-        st = fill(*out, job, task, tasks);
-    if (st == MF_OK)
+    if (st == MF_OK) {
+        fill(*out, job, task, tasks, self.start);
         st = mf_board_file_link(draft, job, task, path);
+    }
     if (st != MF_OK)
         (void)unlink(draft);
     return st;
@@ -138,5 +187,30 @@ mf_status mf_board_file_make(const char *job, const char *task, int tasks, mf_bo
 mf_status mf_board_file_unseen(const char *job, const char *task, int tasks, mf_board_file **out)
 {
     MF_TRY(map(-1, out));
-    return fill(*out, job, task, tasks);
+    fill(*out, job, task, tasks, 0);
+    return MF_OK;
+}
+
+mf_status mf_boards_sweep(void)
+{
+    mf_board_seen *all = NULL;
+    mf_buf dir = { 0 };
+    mf_status st = mf_board_dir(&dir);
+    int fd = -1, n = 0;
+
+    if (st == MF_OK)
+        st = mf_board_dir_check(dir.data, false);
+    if (st == MF_OK)
+        st = lock_dir(dir.data, &fd);
+    mf_buf_deinit(&dir);
+    if (st != MF_OK)
+        return st == MF_NOT_FOUND ? MF_OK : st; /* nobody has ever made one */
+    st = mf_boards_read(&all, &n);
+    for (int i = 0; i < n; i++) {
+        if (!all[i].alive)
+            (void)unlink(all[i].path);
+    }
+    mf_boards_free(all, n);
+    (void)close(fd);
+    return st;
 }

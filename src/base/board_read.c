@@ -38,11 +38,12 @@ mf_status mf_board_check_name(const char *job)
     static const char known[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     const size_t n = strspn(job, known);
 
-    if (n > 0 && n < MF_BOARD_NAME && job[n] == '\0')
+    if (n > 0 && n < MF_BOARD_NAME && job[n] == '\0' && job[0] != '.') /* readers skip such files */
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "'%s' is no name of a job: 1 to %d letters, digits, '.', '_' and '-'", job,
-                   MF_BOARD_NAME - 1);
+                   "'%s' is no name of a job: 1 to %d letters, digits, '.', '_' and '-', and no "
+                   "'.' at first",
+                   job, MF_BOARD_NAME - 1);
 }
 
 mf_status mf_board_dir(mf_buf *out)
@@ -93,10 +94,16 @@ static void mend_text(char *text, size_t size)
         text[i] = (char)(text[i] < ' ' || text[i] > '~' ? '?' : text[i]);
 }
 
-static void mend_time(int64_t *ns)
+static void mend_number(int64_t *n)
 {
-    if (*ns < 0 || *ns > INT64_MAX / 16) /* sums and differences of some do not overflow */
-        *ns = 0;
+    if (*n < 0 || *n > INT64_MAX / 16) /* sums and differences of some do not overflow */
+        *n = 0;
+}
+
+static void mend_rate(double *rate)
+{
+    if (!(*rate >= 0.0 && *rate < 1e15)) /* it becomes an integer for people */
+        *rate = 0.0;
 }
 
 static void mend_count(int32_t *n, int32_t most)
@@ -115,20 +122,23 @@ static void mend(mf_board_page *p)
     mend_count(&p->tasks, INT32_MAX);
     mend_count(&p->threads, INT32_MAX);
     mend_count(&p->input_threads, INT32_MAX);
-    mend_time(&p->opened_ns);
-    mend_time(&p->told_ns);
-    mend_time(&p->rate_since_ns);
-    mend_time(&p->began_ns);
-    mend_time(&p->changed_ns);
-    mend_time(&p->phase_since_ns);
-    mend_time(&p->use_since_ns);
+    mend_rate(&p->rate);
+    mend_number(&p->first_shard);
+    mend_number(&p->n_shards);
+    mend_number(&p->opened_ns);
+    mend_number(&p->told_ns);
+    mend_number(&p->rate_since_ns);
+    mend_number(&p->began_ns);
+    mend_number(&p->changed_ns);
+    mend_number(&p->phase_since_ns);
+    mend_number(&p->use_since_ns);
     for (int i = 0; i < MF_USES; i++)
-        mend_time(&p->used_ns[i]);
+        mend_number(&p->used_ns[i]);
     for (int i = 0; i < MF_BOARD_WAITS; i++) {
         mend_text(p->waits[i].whom, sizeof p->waits[i].whom);
         mend_text(p->waits[i].where, sizeof p->waits[i].where);
         mend_text(p->waits[i].what, sizeof p->waits[i].what);
-        mend_time(&p->waits[i].since_ns);
+        mend_number(&p->waits[i].since_ns);
     }
     for (int i = 0; i < MF_BOARD_LINKS; i++)
         mend_text(p->links[i].to, sizeof p->links[i].to);
@@ -189,12 +199,19 @@ static mf_status read_whole(int fd, mf_board_page *out)
     return mf_board_decode(bytes, n > 0 ? (size_t)n : 0, out);
 }
 
-static bool lives(const mf_board_page *p, mf_process *process)
+static bool look(const mf_board_page *p, mf_process *process)
 {
     const bool kept = p->keeper != 0;
 
     return mf_process_look(kept ? p->keeper : p->pid, process) &&
            process->start == (kept ? p->keeper_start : p->start) && process->state != 'Z';
+}
+
+bool mf_board_lives(const mf_board_seen *b)
+{
+    mf_process process;
+
+    return look(&b->page, &process);
 }
 
 mf_status mf_board_read(const char *path, mf_board_seen *out)
@@ -208,7 +225,7 @@ mf_status mf_board_read(const char *path, mf_board_seen *out)
     st = read_whole(fd, &out->page);
     (void)close(fd);
     MF_TRY(st);
-    out->alive = lives(&out->page, &out->process);
+    out->alive = look(&out->page, &out->process);
     out->path = mf_strdup(path);
     return out->path ? MF_OK : MF_NOMEM("a board");
 }
@@ -256,8 +273,13 @@ static mf_status read_all(DIR *d, const char *dir, mf_board_seen **all, int *n, 
         st = mf_buf_finish(&path);
         if (st == MF_OK)
             st = mf_grow(all, cap, *n + 1, sizeof **all);
-        if (st == MF_OK && mf_board_read(path.data, &(*all)[*n]) == MF_OK)
-            ++*n;
+        if (st == MF_OK) {
+            const mf_status one = mf_board_read(path.data, &(*all)[*n]);
+
+            *n += one == MF_OK;
+            if (one == MF_RESOURCE_EXHAUSTED) /* no fault of the board */
+                st = one;
+        }
     }
     mf_buf_deinit(&path);
     return st;
@@ -278,8 +300,15 @@ mf_status mf_boards_read(mf_board_seen **out, int *n)
     if (d) {
         st = read_all(d, dir.data, out, n, &cap);
         (void)closedir(d);
+    } else if (st == MF_OK) {
+        st = mf_errno_status(errno, "open", dir.data);
     }
     mf_buf_deinit(&dir);
+    if (st != MF_OK) {
+        mf_boards_free(*out, *n);
+        *out = NULL;
+        *n = 0;
+    }
     drop_doubles(*out, n);
     if (*n > 1)
         qsort(*out, (size_t)*n, sizeof **out, compare);

@@ -4,7 +4,6 @@
 #include "cli/text.h"
 
 #include <string.h>
-#include <unistd.h>
 
 static const char *state_of(const mf_running_sum *s)
 {
@@ -35,15 +34,6 @@ static void put_json(const mf_running_job *job, mf_buf *out)
                   s.rate);
 }
 
-/* What dead tasks have left behind. */
-static void sweep(const mf_running *r)
-{
-    for (int i = 0; i < r->n_boards; i++) {
-        if (!r->boards[i].alive)
-            (void)unlink(r->boards[i].path);
-    }
-}
-
 static mf_status jobs_run(mf_args *args)
 {
     const bool json = mf_args_has(args, "json");
@@ -66,7 +56,7 @@ static mf_status jobs_run(mf_args *args)
                      : r.n_jobs == 0 ? "no job of this user trains on this host\n"
                                      : "");
     if (st == MF_OK && mf_args_has(args, "sweep"))
-        sweep(&r);
+        st = mf_boards_sweep();
     mf_running_deinit(&r);
     if (st == MF_OK)
         return mf_cli_print(&out);

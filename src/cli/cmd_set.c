@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_set.c - `meshflow set`: change tasks that run. */
 #include "base/clock.h"
+#include "base/mem.h"
 #include "cli/running.h"
 
 #include <string.h>
 #include <time.h>
+
+static const int64_t WAIT_NS = 5000000000; /* for all tasks together */
 
 typedef struct change {
     int64_t threads, priority; /* 0: left as it is */
@@ -22,58 +25,85 @@ static bool is_meant(const change *c, const char *task)
            strcmp(task + role + 1, c->task + role + 1) == 0;
 }
 
-/* It has been taken: the task looks between two steps. */
-static bool took(mf_args *args, const mf_board_seen *t, int64_t threads)
+/* Its threads are so many now. */
+static bool has_threads(const mf_board_seen *t, int64_t threads)
 {
-    const int64_t until = mf_clock_ns() + 5000000000;
-    bool done = false;
+    mf_board_seen *all;
+    bool found = false;
+    int n;
 
-    while (!done && mf_clock_ns() < until) {
-        mf_running r;
-
-        (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
-        if (mf_running_read(args, t->page.job, &r) == MF_OK) {
-            for (int i = 0; i < r.jobs[0].n; i++)
-                done |= r.jobs[0].tasks[i].page.pid == t->page.pid &&
-                        r.jobs[0].tasks[i].page.threads == threads;
-        }
-        mf_running_deinit(&r);
-    }
-    return done;
+    if (mf_boards_read(&all, &n) != MF_OK)
+        return false;
+    for (int i = 0; i < n; i++)
+        found |= all[i].page.pid == t->page.pid && all[i].page.start == t->page.start &&
+                 all[i].page.threads == threads;
+    mf_boards_free(all, n);
+    return found;
 }
 
-static mf_status change_task(mf_args *args, const change *c, const mf_board_seen *t, mf_buf *out)
+/* The task looks for wishes between two steps. */
+static void wait_for_threads(const mf_board_seen *t, int64_t threads, int64_t until, mf_buf *out)
 {
+    bool took;
+
+    while (!(took = has_threads(t, threads)) && mf_board_lives(t) && mf_clock_ns() < until)
+        (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+    if (took || mf_board_lives(t))
+        mf_buf_printf(out, "%s: %lld threads%s\n", t->page.task, (long long)threads,
+                      took ? "" : " as soon as it begins its next step");
+    else
+        mf_buf_printf(out, "%s: it is gone\n", t->page.task);
+}
+
+/* *wished: it shall change its threads. */
+static mf_status change_task(const change *c, const mf_board_seen *t, bool *wished, mf_buf *out)
+{
+    mf_status st = MF_OK;
+
     if (mf_running_is_kept(t)) {
         mf_buf_printf(out, "%s: it is on %s; say it there\n", t->page.task, t->page.host);
         return MF_OK;
     }
-    if (c->priority > 0) {
-        MF_TRY(mf_priority_set(t->page.pid, (int)c->priority));
-        mf_buf_printf(out, "%s: priority %lld\n", t->page.task, (long long)c->priority);
+    if (mf_board_lives(t) && c->priority > 0) { /* its number may be somebody else's by now */
+        st = mf_priority_set(t->page.pid, (int)c->priority);
+        if (st == MF_OK)
+            mf_buf_printf(out, "%s: priority %lld\n", t->page.task, (long long)c->priority);
     }
     if (c->threads > 0 && t->page.phase == MF_PHASE_SERVE)
         mf_buf_printf(out, "%s: its threads stay, for it serves\n", t->page.task);
-    else if (c->threads > 0) {
-        MF_TRY(mf_board_wish(t, (int)c->threads));
-        mf_buf_printf(out, "%s: %lld threads%s\n", t->page.task, (long long)c->threads,
-                      took(args, t, c->threads) ? "" : " as soon as it begins its next step");
+    else if (st == MF_OK && c->threads > 0 && mf_board_lives(t)) {
+        st = mf_board_wish(t, (int)c->threads);
+        *wished = st == MF_OK;
     }
+    if (mf_board_lives(t))
+        return st;
+    *wished = false;
+    mf_buf_printf(out, "%s: it is gone\n", t->page.task);
     return MF_OK;
 }
 
+/* All are told before the first is waited for. */
 static mf_status change_all(mf_args *args, const change *c, const mf_running_job *job, mf_buf *out)
 {
+    bool *wished = mf_calloc(job->n, sizeof *wished);
+    mf_status st = wished ? MF_OK : MF_NOMEM("tasks");
+    int64_t until;
     int n = 0;
 
-    for (int i = 0; i < job->n; i++) {
+    for (int i = 0; st == MF_OK && i < job->n; i++) {
         if (!job->tasks[i].alive || !is_meant(c, job->tasks[i].page.task))
             continue;
-        MF_TRY(change_task(args, c, &job->tasks[i], out));
+        st = change_task(c, &job->tasks[i], &wished[i], out);
         n++;
     }
-    if (n > 0)
-        return MF_OK;
+    until = mf_clock_ns() + WAIT_NS;
+    for (int i = 0; wished && i < job->n; i++) {
+        if (wished[i])
+            wait_for_threads(&job->tasks[i], c->threads, until, out);
+    }
+    mf_free(wished);
+    if (n > 0 || st != MF_OK)
+        return st;
     mf_args_hint(args, "`meshflow status %s` lists them", job->tasks[0].page.job);
     return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living task %s here", job->tasks[0].page.job,
                    c->task ? c->task : "");
@@ -84,7 +114,8 @@ static mf_status set_run(mf_args *args)
     change c = { .task = mf_args_value(args, "task") };
     mf_buf out = { 0 };
     mf_running r;
-    mf_status st;
+    mf_error why;
+    mf_status st, printed;
 
     MF_TRY(mf_args_int(args, "threads", 1, MF_BOARD_THREADS_MAX, &c.threads));
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &c.priority));
@@ -94,10 +125,9 @@ static mf_status set_run(mf_args *args)
     if (st == MF_OK)
         st = change_all(args, &c, &r.jobs[0], &out);
     mf_running_deinit(&r);
-    if (st == MF_OK)
-        return mf_cli_print(&out);
-    mf_buf_deinit(&out);
-    return st;
+    mf_error_save(st, &why);
+    printed = mf_cli_print(&out); /* also what was done before something failed */
+    return st == MF_OK ? printed : mf_error_restore(&why);
 }
 
 static const mf_option options[] = {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const int64_t LONG_NS = 1000000000; /* shorter waits belong to every step */
-static const int64_t SILENT_NS = 5000000000;
+static const int64_t SILENT_NS = 15000000000; /* whoever waits tells it every 10 s or oftener */
 
 /* ---- reading ---- */
 
@@ -76,7 +76,9 @@ static double seconds(int64_t since, int64_t now)
     return now > since ? (double)(now - since) * 1e-9 : 0.0;
 }
 
-/* It is on another host, and has told nothing of itself for long. */
+/* It is on another host, and has told nothing of itself for long: it is stopped, or it computes,
+ * saves or evaluates for long, which is no fault unless others wait. What it waited for then, it
+ * has. */
 static bool is_silent(const mf_board_seen *t, int64_t now)
 {
     return t->alive && mf_running_is_kept(t) && now - t->page.told_ns > SILENT_NS;
@@ -216,7 +218,7 @@ static void put_well(const mf_running_job *job, mf_buf *out)
                   mf_cli_count((int64_t)(s.rate + 0.5), rate));
 }
 
-/* The one that most wait for; else one that cannot go on by itself. NULL: all is well. */
+/* The one that most wait for; else one that is known not to go on. NULL: all is well. */
 static const char *reason(const mf_running_job *job, int64_t now)
 {
     const char *best = NULL;
@@ -224,7 +226,7 @@ static const char *reason(const mf_running_job *job, int64_t now)
 
     for (int i = 0; i < job->n; i++) {
         const mf_board_seen *t = &job->tasks[i];
-        const bool stuck = !t->alive || mf_running_is_stopped(t) || is_silent(t, now);
+        const bool stuck = !t->alive || mf_running_is_stopped(t);
         const char *name;
         int n = 0;
 

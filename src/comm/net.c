@@ -117,6 +117,7 @@ static bool take_word(mf_net *n, int peer, const message *m)
         p->left = true;
         break;
     case MF_MESSAGE_ASK:
+    case MF_MESSAGE_STATE: /* it shall know that it is heard */
         p->asks = true;
         break;
     case MF_MESSAGE_ANSWER:
@@ -146,7 +147,7 @@ static bool take_control(mf_net *n, int peer, message *m)
     bool news;
 
     if (m->frame.kind == MF_MESSAGE_STATE && n->self == 0)
-        mf_board_keep(m->data, m->frame.size);
+        mf_board_keep(n->peers[peer].name, m->data, m->frame.size);
     pthread_mutex_lock(&n->lock);
     news = take_word(n, peer, m);
     if (m->frame.kind == MF_MESSAGE_REQUEST) {
@@ -245,6 +246,22 @@ static void gone(mf_inbox *in, int peer, const char *why)
         mf_net_tell_watches(n);
 }
 
+/* With the lock held. */
+static void show_sending(mf_net *n, int peer, const mf_frame *f)
+{
+    mf_peer *p = &n->peers[peer];
+
+    if (p->sending.since == 0) {
+        p->sending = (mf_waiting){ .who = n->peers[n->self].name,
+                                   .whom = p->name,
+                                   .where = p->address,
+                                   .what = "to take a message",
+                                   .step = f->step };
+        mf_waiting_begin(&p->sending);
+    }
+    mf_waiting_look(&p->sending);
+}
+
 /* While we cannot go on sending. Words are told even in trouble. */
 static mf_status waits(mf_inbox *in, int peer, const mf_frame *f)
 {
@@ -256,8 +273,10 @@ static mf_status waits(mf_inbox *in, int peer, const mf_frame *f)
     pthread_mutex_lock(&n->lock);
     if (n->trouble.status != MF_OK)
         st = mf_error_restore(&n->trouble);
-    else
+    else {
+        show_sending(n, peer, f);
         mf_net_answer(n, peer, peer);
+    }
     pthread_mutex_unlock(&n->lock);
     return st;
 }
@@ -297,14 +316,16 @@ mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, in
         return MF_FAIL(MF_INVALID_ARGUMENT, "a message of %llu bytes is too long",
                        (unsigned long long)f->size);
     st = n->transport->kind->send(n->transport, to, f, data, deadline_ns);
+    pthread_mutex_lock(&n->lock);
+    if (!is_word(f)) /* which never begins it */
+        mf_waiting_end(&n->peers[to].sending);
+    n->peers[to].sent += st == MF_OK ? (int64_t)f->size : 0;
+    pthread_mutex_unlock(&n->lock);
     if (st == MF_UNAVAILABLE || st == MF_DEADLINE_EXCEEDED)
         (void)mf_error_wrap(st, mf_net_sentence(n, "cannot send to ", to), "");
     if (st == MF_UNAVAILABLE && !is_word(f))
         return why_closed(n, to, st);
     MF_TRY(st);
-    pthread_mutex_lock(&n->lock);
-    n->peers[to].sent += (int64_t)f->size;
-    pthread_mutex_unlock(&n->lock);
     mf_board_sent(n->peers[to].name, (int64_t)f->size);
     if (!is_word(f))
         mf_net_tell(n);

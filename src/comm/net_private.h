@@ -46,6 +46,7 @@ typedef struct mf_peer {
     mf_waiter *coming_to; /* or it goes here */
     int64_t unclaimed; /* bytes of arrived and coming */
     int64_t sent; /* bytes */
+    mf_waiting sending; /* while it does not take what we send */
     bool asks; /* whom we wait for */
     int waits_for; /* its answer, when we asked */
     int64_t answered; /* when */

@@ -2,7 +2,8 @@
 /* net_tell.c - tasks of other hosts tell task 0 what they do, about once a second, so that
  * `meshflow status` can show all of a job where its chief is. They do so when they send or wait
  * anyhow: no thread, and no word from a task that stands still, which is just what the others shall
- * see. */
+ * see. Task 0 answers each page when it next waits for somebody: to one that does not, they tell
+ * rarely, and in the end nothing, for what it does not read must fit between the two. */
 #include "base/board.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -12,7 +13,9 @@
 
 enum {
     EVERY_MS = 1000,
-    UNHEARD = 20, /* pages, to a task 0 of which we hear nothing: they must fit between the two */
+    RARELY_MS = 10000,
+    UNHEARD = 20, /* pages in which nothing has come from task 0: from now on rarely */
+    UNHEARD_MAX = 40,
 };
 
 bool mf_net_is_untold(mf_net *n)
@@ -20,13 +23,14 @@ bool mf_net_is_untold(mf_net *n)
     const int64_t now = mf_clock_ns();
     const mf_peer *chief = &n->peers[0];
     const char *here = n->peers[n->self].host;
+    const int64_t every = (int64_t)(n->unheard < UNHEARD ? EVERY_MS : RARELY_MS) * 1000000;
 
     if (n->self == 0 || !chief->here || chief->gone || chief->left || !chief->host || !here ||
         strcmp(chief->host, here) == 0 || n->trouble.status != MF_OK)
         return false;
     if (n->untold_since == 0) /* the first time is a second from now, too */
         n->untold_since = now;
-    return now - n->untold_since >= (int64_t)EVERY_MS * 1000000 && n->unheard < UNHEARD;
+    return now - n->untold_since >= every && n->unheard < UNHEARD_MAX;
 }
 
 void mf_net_tell(mf_net *n)

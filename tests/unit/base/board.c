@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -133,25 +134,67 @@ MF_TEST(board_of_a_killed_task_is_dead_until_the_job_starts_again)
     finish();
 }
 
-/* A number that the kernel has given to another process meanwhile. */
-MF_TEST(board_of_a_process_that_started_at_another_time_is_dead)
+/* A dead task of this process's number: the kernel gives numbers again. */
+static void leave_dead(const char *name)
 {
+    mf_board_file f = { .magic = MF_BOARD_MAGIC, .version = MF_BOARD_VERSION, .bytes = sizeof f };
     char path[128];
-    int64_t start = 1;
+    FILE *out;
+
+    f.page = (mf_board_page){ .job = "job", .task = "worker 0", .pid = getpid(), .start = 1 };
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
+    out = fopen(path, "w");
+    T_TRUE(out && fwrite(&f, sizeof f, 1, out) == 1 && fclose(out) == 0);
+}
+
+MF_TEST(board_of_a_process_that_started_at_another_time_is_dead_and_makes_room)
+{
     bool alive = true;
-    int fd;
 
     begin();
-    T_OK(mf_board_open("job", "worker 0", 1));
-    (void)snprintf(path, sizeof path, "%s/job~worker-0", dir);
-    fd = open(path, O_WRONLY);
-    T_EQ(pwrite(fd, &start, sizeof start,
-                (off_t)(offsetof(mf_board_file, page) + offsetof(mf_board_page, start))),
-         sizeof start);
-    (void)close(fd);
+    leave_dead("job~worker-0");
     (void)read_one(&alive);
     T_TRUE(!alive);
+    T_OK(mf_board_open("job", "worker 0", 1));
+    (void)read_one(&alive);
+    T_TRUE(alive);
+    leave_dead("other~worker-0");
+    T_OK(mf_boards_sweep());
+    (void)read_one(&alive);
+    T_TRUE(alive);
     mf_board_close();
+    finish();
+}
+
+MF_TEST(board_that_finds_something_else_in_its_place_is_not_seen_but_open)
+{
+    char path[128];
+    int64_t ns[MF_USES];
+
+    begin();
+    (void)snprintf(path, sizeof path, "%s/job~worker-0", dir);
+    T_EQ(mkdir(path, 0700), 0);
+    T_OK(mf_board_open("job", "worker 0", 1));
+    T_TRUE(mf_board_used(ns));
+    mf_board_close();
+    T_EQ(access(path, F_OK), 0);
+    finish();
+}
+
+MF_TEST(board_folder_that_cannot_be_opened_is_an_error)
+{
+    struct rlimit before, few;
+    mf_board_seen *all;
+    int n;
+
+    begin();
+    T_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = 0;
+    T_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    T_FAILS(MF_RESOURCE_EXHAUSTED, dir, mf_boards_read(&all, &n));
+    T_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    T_EQ(n, 0);
     finish();
 }
 
@@ -185,12 +228,14 @@ MF_TEST(board_of_another_host_is_shown_by_the_chief_in_its_own_time)
     T_OK(mf_board_open("job", "worker 0", 2));
     T_TRUE(mf_board_copy(&page));
     memcpy(&f, page.data, sizeof f);
-    (void)strcpy(f.page.task, "worker 1");
+    (void)strcpy(f.page.task, "worker 7"); /* it says so, but the net knows who it is */
     (void)strcpy(f.page.host, "far/away");
     f.page.told_ns = 5000000000; /* by a clock that began long after ours */
     f.page.waits[0] = (mf_board_wait){ .whom = "worker 0", .since_ns = 4000000000 };
-    mf_board_keep(&f, sizeof f);
-    mf_board_keep(&f, sizeof f / 2); /* none */
+    mf_board_keep("worker 1", &f, sizeof f);
+    (void)strcpy(f.page.host, "elsewhere");
+    mf_board_keep("worker 1", &f, sizeof f); /* in the same file */
+    mf_board_keep("worker 1", &f, sizeof f / 2); /* none */
     T_OK(mf_boards_read(&all, &n));
     T_EQ(n, 2);
     T_STREQ(all[1].page.task, "worker 1");
@@ -220,6 +265,7 @@ MF_TEST(board_folder_of_somebody_else_is_not_used)
     T_TRUE(mf_board_used(ns));
     mf_board_close();
     T_FAILS(MF_INVALID_ARGUMENT, "no name of a job", mf_board_open("../x", "worker 0", 1));
+    T_FAILS(MF_INVALID_ARGUMENT, "no name of a job", mf_board_open(".x", "worker 0", 1));
     finish();
 }
 
@@ -230,9 +276,13 @@ MF_TEST(board_decodes_only_boards)
 
     f.page.pid = 1;
     f.page.phase = 99;
+    f.page.rate = NAN;
+    f.page.first_shard = f.page.n_shards = INT64_MAX;
     memset(f.page.task, 'x', sizeof f.page.task); /* without an end */
     T_OK(mf_board_decode(&f, sizeof f, &p));
     T_EQ(p.phase, 0);
+    T_TRUE(p.rate == 0.0);
+    T_EQ(p.first_shard + p.n_shards, 0);
     T_EQ(strlen(p.task), sizeof p.task - 1);
     T_FAILS(MF_DATA_LOSS, "no board", mf_board_decode(&f, sizeof f - 1, &p));
     f.version++;
