@@ -127,6 +127,8 @@ def a_stopped_worker_is_named_as_the_reason(b):
         os.kill(pid, signal.SIGCONT)
     step = b.tasks("j")["worker 0"]["step"]
     b.wait_step("j", step + 3, 3)
+    said = b.run("set", "j", "--threads", "2").stdout.splitlines()
+    check([l.split(" threads")[0] for l in said] == ["worker %d: 2" % i for i in range(3)], said)
 
 
 @test

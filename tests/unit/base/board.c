@@ -166,6 +166,35 @@ MF_TEST(board_of_a_process_that_started_at_another_time_is_dead_and_makes_room)
     finish();
 }
 
+/* Sweeping reads, then removes: what has come in between must stay. */
+MF_TEST(board_that_takes_the_place_of_a_dead_one_is_not_swept_away)
+{
+    char path[128];
+    bool stays = true;
+    pid_t sweeper;
+
+    begin();
+    (void)snprintf(path, sizeof path, "%s/job~worker-0", dir);
+    sweeper = fork();
+    while (sweeper == 0) {
+        if (mf_boards_sweep() != MF_OK)
+            _exit(1);
+        (void)usleep(100);
+    }
+    for (int i = 0; i < 300; i++) {
+        leave_dead("job~worker-0");
+        T_OK(mf_board_open("job", "worker 0", 1));
+        for (int k = 0; k < 50; k++)
+            stays &= access(path, F_OK) == 0;
+        mf_board_close();
+    }
+    T_TRUE(stays);
+    T_EQ(waitpid(sweeper, NULL, WNOHANG), 0); /* it has not failed */
+    (void)kill(sweeper, SIGKILL);
+    T_EQ(waitpid(sweeper, NULL, 0), sweeper);
+    finish();
+}
+
 MF_TEST(board_that_finds_something_else_in_its_place_is_not_seen_but_open)
 {
     char path[128];
