@@ -25,7 +25,8 @@ MF_MUST mf_status mf_board_file_make(const char *job, const char *task, int task
 /* One that only this process sees. */
 MF_MUST mf_status mf_board_file_unseen(const char *job, const char *task, int tasks,
                                        mf_board_file **out);
-/* The file `from` gets the name of this task, once dead tasks of the job are swept away.
+/* The file `from` gets the name of this task, once dead tasks of the job, and those that have been
+ * dead for a day, are swept away.
  * ALREADY_EXISTS: the task lives. */
 MF_MUST mf_status mf_board_file_link(const char *from, const char *job, const char *task,
                                      char **path);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 static const int64_t LOCK_WAIT_NS = 5000000000; /* it is held for moments */
+static const int64_t DAY_NS = 86400000000000;
 
 static void fill(mf_board_file *f, const char *job, const char *task, int tasks, int64_t start)
 {
@@ -60,8 +61,16 @@ static mf_status lock_dir(const char *dir, int *fd)
     return MF_OK;
 }
 
-/* With the folder locked: dead tasks of the job make room. ALREADY_EXISTS: this one lives. A dead
- * one may have had our number. */
+/* A page of before the machine began anew is from the future, by its clock. */
+static bool is_old(const mf_board_page *p)
+{
+    const int64_t age = mf_clock_ns() - p->changed_ns;
+
+    return age < 0 || age > DAY_NS;
+}
+
+/* With the folder locked: dead tasks of the job make room, and so do old ones of any job.
+ * ALREADY_EXISTS: this one lives. A dead one may have had our number. */
 static mf_status sweep(const char *job, const char *task)
 {
     mf_board_seen *all = NULL;
@@ -72,11 +81,12 @@ static mf_status sweep(const char *job, const char *task)
     for (int i = 0; i < n; i++) {
         const mf_board_page *p = &all[i].page;
 
-        if (strcmp(p->job, job) != 0)
-            continue;
-        if (!all[i].alive)
+        const bool ours = strcmp(p->job, job) == 0;
+
+        if (!all[i].alive && (ours || is_old(p)))
             (void)unlink(all[i].path);
-        else if (p->keeper == 0 && p->pid != getpid() && strcmp(p->task, task) == 0)
+        else if (all[i].alive && ours && p->keeper == 0 && p->pid != getpid() &&
+                 strcmp(p->task, task) == 0)
             st = MF_FAIL(MF_ALREADY_EXISTS,
                          "process %lld is %s of a job named '%s' on this host; give another name",
                          (long long)p->pid, task, job);

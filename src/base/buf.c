@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -132,6 +133,14 @@ void mf_buf_json(mf_buf *buf, const char *s, size_t len)
         }
     }
     mf_buf_str(buf, "\"");
+}
+
+void mf_buf_json_number(mf_buf *buf, double value)
+{
+    if (isfinite(value))
+        mf_buf_printf(buf, "%.9g", value);
+    else
+        mf_buf_str(buf, "null");
 }
 
 mf_status mf_buf_finish(mf_buf *buf)

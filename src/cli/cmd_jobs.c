@@ -74,9 +74,10 @@ const mf_command mf_command_jobs = {
     .name = "jobs",
     .arguments = "",
     .summary = "list running jobs",
-    .about = "One line for each training of this user on this host. A job is broken when one of "
-             "its tasks is dead, and dead when all are: killed ones stay in the list until --sweep "
-             "or until a job of that name starts.",
+    .about =
+        "One line for each training of this user on this host. A job is broken when one of "
+        "its tasks is dead, and dead when all are: killed ones stay in the list until --sweep, "
+        "until a job of that name starts, or until any starts a day later.",
     .options = options,
     .examples = (const char *const[]){ "meshflow jobs", "meshflow jobs --sweep", NULL },
     .min_args = 0,

@@ -5,7 +5,6 @@
 #include "cli/shares.h"
 #include "cli/text.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -118,10 +117,7 @@ static void put_task_json(const mf_board_seen *t, int64_t now, mf_buf *out)
     const mf_board_page *p = &t->page;
     int64_t ns[MF_USES];
     mf_buf does = { 0 };
-    char loss[32] = "null"; /* JSON has no word for nan */
 
-    if (isfinite(p->loss))
-        (void)snprintf(loss, sizeof loss, "%.9g", p->loss);
     mf_running_task_text(t, now, &does);
     mf_buf_str(out, "{");
     put_string("task", p->task, out);
@@ -129,15 +125,16 @@ static void put_task_json(const mf_board_seen *t, int64_t now, mf_buf *out)
     put_string("state", word_for(t), out);
     put_string("does", does.data ? does.data : "", out);
     mf_buf_deinit(&does);
+    mf_buf_str(out, "\"loss\":");
+    mf_buf_json_number(out, p->loss);
     mf_buf_printf(out,
-                  "\"pid\":%lld,\"alive\":%s,\"step\":%lld,\"steps\":%lld,\"epoch\":%lld,"
-                  "\"loss\":%s,\"samples_per_second\":%.6g,\"threads\":%d,\"input_threads\":%d,"
+                  ",\"pid\":%lld,\"alive\":%s,\"step\":%lld,\"steps\":%lld,\"epoch\":%lld,"
+                  "\"samples_per_second\":%.6g,\"threads\":%d,\"input_threads\":%d,"
                   "\"priority\":%d,"
                   "\"sent_bytes\":%lld,\"changed_seconds_ago\":%.3f,\"cpu_seconds\":%.2f,",
                   (long long)p->pid, t->alive ? "true" : "false", (long long)p->step,
-                  (long long)p->steps, (long long)p->epoch, loss, p->rate, p->threads,
-                  p->input_threads, priority_of(t), (long long)p->sent,
-                  (double)(now - p->changed_ns) * 1e-9,
+                  (long long)p->steps, (long long)p->epoch, p->rate, p->threads, p->input_threads,
+                  priority_of(t), (long long)p->sent, (double)(now - p->changed_ns) * 1e-9,
                   mf_running_is_kept(t) ? 0.0 : (double)t->process.cpu_ns * 1e-9);
     put_waits_json(p, now, out);
     mf_board_page_used(p, t->alive ? now : p->changed_ns, ns);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_train.c - `meshflow train`: data, model, compile, fit, test. */
 #include "base/clock.h"
-#include "base/log.h"
 #include "cli/cluster_options.h"
 #include "cli/job.h"
 #include "cli/progress.h"
 #include "cli/shares.h"
+#include "cli/train_options.h"
 #include "graph/op.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,63 +68,6 @@ static void stop_on_signals(mf_trainer *t)
 
 /* ---- settings ---- */
 
-static mf_status read_compile(mf_job *job, mf_args *args)
-{
-    mf_compile_options *c = &job->compile;
-    int64_t micro = 0;
-
-    c->optimizer = mf_args_value(args, "optimizer");
-    c->schedule = mf_args_value(args, "schedule");
-    c->clip = mf_args_value(args, "clip");
-    MF_TRY(mf_args_double(args, "lr", &c->learning_rate));
-    MF_TRY(mf_args_double(args, "weight-decay", &c->weight_decay));
-    MF_TRY(mf_args_double(args, "ema", &c->ema));
-    c->ema_eval = mf_args_has(args, "ema-eval");
-    MF_TRY(mf_args_int(args, "micro-batches", 1, 4096, &micro));
-    c->micro_batches = (int)micro;
-    c->hogwild = mf_args_has(args, "hogwild");
-    if (c->hogwild) /* not refused: scripts for many workers shall run on one, too */
-        MF_WARN("--hogwild changes nothing here: one process does one step after the other, and no "
-                "update waits for a lock");
-    return MF_OK;
-}
-
-static mf_status read_slice(mf_args *args, mf_slicing *out)
-{
-    const char *slice = mf_args_value(args, "slice");
-
-    if (slice && strcmp(slice, "element") != 0 && strcmp(slice, "file") != 0)
-        return mf_args_wrong(args, "--slice is element or file, not '%s'", slice);
-    *out = slice && strcmp(slice, "file") == 0 ? MF_SLICE_FILE : MF_SLICE_ELEMENT;
-    return MF_OK;
-}
-
-static mf_status read_fit(mf_args *args, mf_fit_options *f)
-{
-    int64_t keep = 0, threads = 0;
-
-    f->batch = 32;
-    MF_TRY(mf_args_int(args, "epochs", 1, INT64_MAX, &f->epochs));
-    MF_TRY(mf_args_int(args, "steps", 1, INT64_MAX, &f->steps));
-    MF_TRY(mf_args_int(args, "batch", 1, INT64_MAX, &f->batch));
-    MF_TRY(mf_args_int(args, "save-steps", 1, INT64_MAX, &f->save_steps));
-    MF_TRY(mf_args_int(args, "summary-steps", 1, INT64_MAX, &f->summary_steps));
-    MF_TRY(mf_args_int(args, "keep", 1, 1000000, &keep));
-    MF_TRY(mf_args_int(args, "input-threads", 0, 256, &threads));
-    f->keep = (int)keep;
-    f->input_threads = (int)threads;
-    MF_TRY(read_slice(args, &f->slice));
-    f->near = mf_args_value(args, "near");
-    f->out = mf_args_value(args, "out");
-    f->trace = mf_args_value(args, "trace");
-    f->resume = mf_args_has(args, "resume");
-    if (f->resume && !f->out)
-        return mf_args_wrong(args, "--resume needs --out, the folder to go on from");
-    if (f->summary_steps > 0 && !f->out)
-        return mf_args_wrong(args, "--summary-steps needs --out, the folder for events");
-    return MF_OK;
-}
-
 static mf_status change_data(mf_job *job, mf_args *args)
 {
     const char *augment = mf_args_value(args, "augment");
@@ -182,6 +126,12 @@ static void print_traffic(const mf_strategy *strategy, mf_buf *out)
                       (long long)t.bytes, (long long)t.plain_bytes);
 }
 
+static void put_result(const char *name, double value, mf_buf *out)
+{
+    mf_buf_printf(out, ",\"%s\":", name);
+    mf_buf_json_number(out, value);
+}
+
 static mf_status print_json(const measured *m, const mf_result *test, int n_test)
 {
     struct rusage usage;
@@ -197,19 +147,16 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
     mf_buf_printf(&out, ",\"steps\":%lld,\"shards\":%d,\"workers\":%d,\"loss\":",
                   (long long)mf_trainer_step(m->job->trainer), m->job->compile.shards,
                   mf_strategy_size(m->job->strategy));
-    if (m->loss_known)
-        mf_buf_printf(&out, "%.9g", m->loss);
-    else
-        mf_buf_str(&out, "null");
+    mf_buf_json_number(&out, m->loss_known ? m->loss : NAN);
     print_traffic(m->job->strategy, &out);
     if (mf_board_used(used)) {
         mf_buf_str(&out, ",\"utilisation\":");
         mf_shares_json(used, &out);
     }
     for (int i = 1; i < n_test; i++)
-        mf_buf_printf(&out, ",\"%s\":%.9g", test[i].name, test[i].value);
+        put_result(test[i].name, test[i].value, &out);
     if (n_test > 0)
-        mf_buf_printf(&out, ",\"test_loss\":%.9g", test[0].value);
+        put_result("test_loss", test[0].value, &out);
     mf_buf_printf(&out,
                   ",\"seconds\":%.6g,\"samples_per_second\":%.6g,"
                   "\"start_to_first_step_seconds\":%.6g,\"peak_rss_bytes\":%lld,"
@@ -287,8 +234,7 @@ static mf_status train(mf_job *job, mf_args *args)
     mf_error why;
     int n_test = 0;
 
-    MF_TRY(read_compile(job, args));
-    MF_TRY(read_fit(args, &fit));
+    MF_TRY(mf_train_options_read(args, &job->compile, &fit));
     MF_TRY(change_data(job, args));
     MF_TRY(freeze(job, args));
     MF_TRY(open_strategy(job, args));

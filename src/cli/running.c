@@ -151,13 +151,15 @@ static int find_task(const mf_running_job *job, const char *name)
     return -1;
 }
 
-/* The wait of a task that is able to go on if only it got what it waits for. */
+/* The wait of a task that is able to go on if only it got what it waits for. One of another host
+ * had waited for so long when it said so; it may have gone on since. */
 static const mf_board_wait *waits(const mf_board_seen *t, int64_t now)
 {
+    const int64_t known = mf_running_is_kept(t) ? t->page.told_ns : now;
     const bool able = t->alive && !mf_running_is_stopped(t) && !is_silent(t, now);
     const mf_board_wait *w = able ? blocked_by(t) : NULL;
 
-    return w && now - w->since_ns >= LONG_NS ? w : NULL;
+    return w && known - w->since_ns >= LONG_NS ? w : NULL;
 }
 
 /* From one to the next, until one that waits for nobody; *name: of that one. -1: it is not here, or

@@ -135,13 +135,16 @@ MF_TEST(board_of_a_killed_task_is_dead_until_the_job_starts_again)
 }
 
 /* A dead task of this process's number: the kernel gives numbers again. */
-static void leave_dead(const char *name)
+static void leave_dead(const char *name, const char *job, int64_t changed_ns)
 {
     mf_board_file f = { .magic = MF_BOARD_MAGIC, .version = MF_BOARD_VERSION, .bytes = sizeof f };
     char path[128];
     FILE *out;
 
-    f.page = (mf_board_page){ .job = "job", .task = "worker 0", .pid = getpid(), .start = 1 };
+    f.page = (mf_board_page){
+        .task = "worker 0", .pid = getpid(), .start = 1, .changed_ns = changed_ns
+    };
+    (void)strcpy(f.page.job, job);
     (void)snprintf(path, sizeof path, "%s/%s", dir, name);
     out = fopen(path, "w");
     T_TRUE(out && fwrite(&f, sizeof f, 1, out) == 1 && fclose(out) == 0);
@@ -152,16 +155,62 @@ MF_TEST(board_of_a_process_that_started_at_another_time_is_dead_and_makes_room)
     bool alive = true;
 
     begin();
-    leave_dead("job~worker-0");
+    leave_dead("job~worker-0", "job", mf_clock_ns());
     (void)read_one(&alive);
     T_TRUE(!alive);
     T_OK(mf_board_open("job", "worker 0", 1));
     (void)read_one(&alive);
     T_TRUE(alive);
-    leave_dead("other~worker-0");
+    leave_dead("other~worker-0", "other", mf_clock_ns());
     T_OK(mf_boards_sweep());
     (void)read_one(&alive);
     T_TRUE(alive);
+    mf_board_close();
+    finish();
+}
+
+/* Sweeping reads, then removes: what has come in between must stay. */
+MF_TEST(board_that_takes_the_place_of_a_dead_one_is_not_swept_away)
+{
+    char path[128];
+    bool stays = true;
+    pid_t sweeper;
+
+    begin();
+    (void)snprintf(path, sizeof path, "%s/job~worker-0", dir);
+    sweeper = fork();
+    while (sweeper == 0) {
+        if (mf_boards_sweep() != MF_OK)
+            _exit(1);
+        (void)usleep(100);
+    }
+    for (int i = 0; i < 300; i++) {
+        leave_dead("job~worker-0", "job", mf_clock_ns());
+        T_OK(mf_board_open("job", "worker 0", 1));
+        for (int k = 0; k < 50; k++)
+            stays &= access(path, F_OK) == 0;
+        mf_board_close();
+    }
+    T_TRUE(stays);
+    T_EQ(waitpid(sweeper, NULL, WNOHANG), 0); /* it has not failed */
+    (void)kill(sweeper, SIGKILL);
+    T_EQ(waitpid(sweeper, NULL, 0), sweeper);
+    finish();
+}
+
+MF_TEST(board_of_another_job_goes_a_day_after_its_death)
+{
+    mf_board_seen *all;
+    int n;
+
+    begin();
+    leave_dead("new~worker-0", "new", mf_clock_ns());
+    leave_dead("old~worker-0", "old", mf_clock_ns() + 3600000000000); /* before a restart */
+    T_OK(mf_board_open("job", "worker 0", 1));
+    T_OK(mf_boards_read(&all, &n));
+    T_EQ(n, 2);
+    T_TRUE(n == 2 && strcmp(all[0].page.job, "job") == 0 && strcmp(all[1].page.job, "new") == 0);
+    mf_boards_free(all, n);
     mf_board_close();
     finish();
 }

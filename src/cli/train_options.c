@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/train_options.h"
+
+#include "base/log.h"
+#include "cli/job.h"
+
+#include <string.h>
+
+static mf_status read_compile(mf_args *args, mf_compile_options *c)
+{
+    int64_t micro = 0;
+
+    c->optimizer = mf_args_value(args, "optimizer");
+    c->schedule = mf_args_value(args, "schedule");
+    c->clip = mf_args_value(args, "clip");
+    MF_TRY(mf_args_double(args, "lr", &c->learning_rate));
+    MF_TRY(mf_args_double(args, "weight-decay", &c->weight_decay));
+    MF_TRY(mf_args_double(args, "ema", &c->ema));
+    c->ema_eval = mf_args_has(args, "ema-eval");
+    MF_TRY(mf_args_int(args, "micro-batches", 1, 4096, &micro));
+    c->micro_batches = (int)micro;
+    c->hogwild = mf_args_has(args, "hogwild");
+    if (c->hogwild) /* not refused: scripts for many workers shall run on one, too */
+        MF_WARN("--hogwild changes nothing here: one process does one step after the other, and no "
+                "update waits for a lock");
+    return MF_OK;
+}
+
+static mf_status read_slice(mf_args *args, mf_slicing *out)
+{
+    const char *slice = mf_args_value(args, "slice");
+
+    if (slice && strcmp(slice, "element") != 0 && strcmp(slice, "file") != 0)
+        return mf_args_wrong(args, "--slice is element or file, not '%s'", slice);
+    *out = slice && strcmp(slice, "file") == 0 ? MF_SLICE_FILE : MF_SLICE_ELEMENT;
+    return MF_OK;
+}
+
+static mf_status read_fit(mf_args *args, mf_fit_options *f)
+{
+    int64_t keep = 0, threads = 0;
+
+    f->batch = 32;
+    MF_TRY(mf_args_int(args, "epochs", 1, INT64_MAX, &f->epochs));
+    MF_TRY(mf_args_int(args, "steps", 1, INT64_MAX, &f->steps));
+    MF_TRY(mf_args_int(args, "batch", 1, INT64_MAX, &f->batch));
+    MF_TRY(mf_args_int(args, "save-steps", 1, INT64_MAX, &f->save_steps));
+    MF_TRY(mf_args_int(args, "summary-steps", 1, INT64_MAX, &f->summary_steps));
+    MF_TRY(mf_args_int(args, "keep", 1, 1000000, &keep));
+    MF_TRY(mf_args_int(args, "input-threads", 0, 256, &threads));
+    f->keep = (int)keep;
+    f->input_threads = (int)threads;
+    MF_TRY(read_slice(args, &f->slice));
+    f->near = mf_args_value(args, "near");
+    f->out = mf_args_value(args, "out");
+    f->trace = mf_args_value(args, "trace");
+    f->resume = mf_args_has(args, "resume");
+    if (f->resume && !f->out)
+        return mf_args_wrong(args, "--resume needs --out, the folder to go on from");
+    if (f->summary_steps > 0 && !f->out)
+        return mf_args_wrong(args, "--summary-steps needs --out, the folder for events");
+    return MF_OK;
+}
+
+mf_status mf_train_options_read(mf_args *args, mf_compile_options *compile, mf_fit_options *fit)
+{
+    MF_TRY(read_compile(args, compile));
+    return read_fit(args, fit);
+}
