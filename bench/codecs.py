@@ -97,7 +97,11 @@ class Hosts:
 
     def __enter__(self):
         self.hosts.__enter__()
-        self.hosts.make_certificates(MESHFLOW)
+        try:
+            self.hosts.make_certificates(MESHFLOW)
+        except BaseException:
+            self.hosts.__exit__()
+            raise
         return self
 
     def __exit__(self, *why):
