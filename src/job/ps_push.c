@@ -175,7 +175,8 @@ static void write_dense(const mf_ps_client *c, const mf_round *r, int server, in
             (void)mf_ps_out_room(out, bytes);
         else
             mf_ps_out_put(out, taken, bytes);
-        taken += taken ? s->to - s->from : 0;
+        if (taken)
+            taken += s->to - s->from;
     }
 }
 
