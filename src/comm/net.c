@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net.c - messages find those who wait for them, and those who wait learn of trouble. */
+/* net.c - sending, and waiting for messages until they come or trouble does. */
 #include "comm/net.h"
 
 #include "base/board.h"
@@ -10,286 +10,6 @@
 #include "comm/net_private.h"
 
 #include <string.h>
-
-enum { UNCLAIMED_MAX = 1 << 30 }; /* bytes of a peer that nobody has asked for */
-
-/* ---- what the transport tells ---- */
-
-static bool same_key(const mf_frame *a, const mf_frame *b)
-{
-    return a->kind == b->kind && a->epoch == b->epoch && a->group == b->group && a->seq == b->seq &&
-           a->step == b->step;
-}
-
-static message *new_message(const mf_frame *f)
-{
-    message *m = mf_calloc(1, sizeof *m);
-
-    if (m)
-        m->data = mf_calloc((int64_t)f->size + 1, 1);
-    if (!m || !m->data) {
-        mf_free(m);
-        (void)MF_NOMEM("a message");
-        return NULL;
-    }
-    m->frame = *f;
-    return m;
-}
-
-/* The first that waits for a message like this. */
-static mf_waiter *find_waiter(const mf_peer *p, const mf_frame *f)
-{
-    for (mf_waiter *w = p->waiters; w; w = w->next) {
-        if (!w->busy && !w->done && !w->message && same_key(&w->frame, f))
-            return w;
-    }
-    return NULL;
-}
-
-/* A waiter that wants just these bytes gets them where it wants them. */
-static void *begin(mf_inbox *in, int peer, const mf_frame *f)
-{
-    mf_net *n = (mf_net *)in;
-    mf_peer *p = &n->peers[peer];
-    message *m = NULL;
-    mf_waiter *w;
-
-    pthread_mutex_lock(&n->lock);
-    w = find_waiter(p, f);
-    if (w && w->data && w->frame.size == f->size && f->size > 0) {
-        w->busy = true;
-        p->coming_to = w;
-        pthread_mutex_unlock(&n->lock);
-        return w->data;
-    }
-    if (p->unclaimed + (int64_t)f->size <= UNCLAIMED_MAX)
-        m = new_message(f);
-    else
-        (void)MF_FAIL(MF_RESOURCE_EXHAUSTED, "it sent more than anybody here asked for");
-    p->coming = m;
-    p->unclaimed += m ? (int64_t)f->size : 0;
-    pthread_mutex_unlock(&n->lock);
-    return m ? m->data : NULL;
-}
-
-/* The thread's error is why a peer is not here any more: the first reason stays. */
-static void note_gone(mf_net *n, mf_peer *p, mf_status why)
-{
-    if (!p->gone)
-        mf_error_save(why, &p->why);
-    p->gone = true;
-    if (!p->left && !n->closing && !n->star)
-        mf_net_note_trouble(n, why);
-    pthread_cond_broadcast(&n->changed);
-}
-
-static void take_abort(mf_net *n, int peer, const message *m)
-{
-    mf_peer *p = &n->peers[peer];
-    mf_status why;
-
-    MF_LOG(MF_LOG_DEBUG, "%s gives up: %s", p->name, m->data);
-    why = MF_FAIL(MF_ABORTED, "%s gave up: %.800s", p->name, m->data);
-    if (n->star)
-        note_gone(n, p, why);
-    else
-        mf_net_note_trouble(n, why);
-}
-
-static void message_free(message *m)
-{
-    if (!m)
-        return;
-    mf_free(m->data);
-    mf_free(m);
-}
-
-/* With the lock held: what concerns the net itself. True: those who wait elsewhere shall know. */
-static bool take_word(mf_net *n, int peer, const message *m)
-{
-    mf_peer *p = &n->peers[peer];
-
-    switch (m->frame.kind) {
-    case MF_MESSAGE_ABORT:
-        take_abort(n, peer, m);
-        return true;
-    case MF_MESSAGE_BYE:
-        p->left = true;
-        break;
-    case MF_MESSAGE_ASK:
-    case MF_MESSAGE_STATE: /* it shall know that it is heard */
-        p->asks = true;
-        break;
-    case MF_MESSAGE_ANSWER:
-        if (m->frame.step < 0 || m->frame.step >= n->n_tasks)
-            return false;
-        p->waits_for = (int)m->frame.step;
-        p->answered = mf_clock_ns();
-        break;
-    default:
-        return false;
-    }
-    pthread_cond_broadcast(&n->changed);
-    return m->frame.kind != MF_MESSAGE_ANSWER;
-}
-
-static bool is_word(const mf_frame *f)
-{
-    return f->kind == MF_MESSAGE_ABORT || f->kind == MF_MESSAGE_BYE || f->kind == MF_MESSAGE_ASK ||
-           f->kind == MF_MESSAGE_ANSWER || f->kind == MF_MESSAGE_STATE;
-}
-
-/* True: the message is dealt with. */
-static bool take_control(mf_net *n, int peer, message *m)
-{
-    mf_net_serve_fn *serve = NULL;
-    void *ctx = NULL;
-    bool news;
-
-    if (m->frame.kind == MF_MESSAGE_STATE && n->self == 0)
-        mf_board_keep(n->peers[peer].name, m->data, m->frame.size);
-    pthread_mutex_lock(&n->lock);
-    news = take_word(n, peer, m);
-    if (m->frame.kind == MF_MESSAGE_REQUEST) {
-        serve = n->serve;
-        ctx = n->serve_ctx;
-    }
-    pthread_mutex_unlock(&n->lock);
-    if (news)
-        mf_net_tell_watches(n);
-    if (serve) {
-        serve(ctx, peer, &m->frame, m->data);
-        m->data = NULL;
-    }
-    return serve || is_word(&m->frame) || m->frame.epoch < n->epoch;
-}
-
-/* With the lock held: to the one who waits for it, or to the others that nobody has asked for. */
-static void deliver(mf_peer *p, message *m)
-{
-    message **last = &p->arrived;
-    mf_waiter *w = find_waiter(p, &m->frame);
-
-    if (w) {
-        w->message = m;
-        p->unclaimed -= (int64_t)m->frame.size;
-        return;
-    }
-    while (*last)
-        last = &(*last)->next;
-    *last = m;
-}
-
-/* The message that was coming is whole. Of a request: with `serving` held. */
-static void take_whole(mf_net *n, int peer)
-{
-    mf_peer *p = &n->peers[peer];
-    message *m = p->coming;
-
-    if (peer == 0) {
-        pthread_mutex_lock(&n->lock);
-        n->unheard = 0;
-        pthread_mutex_unlock(&n->lock);
-    }
-    if (m && take_control(n, peer, m)) {
-        pthread_mutex_lock(&n->lock);
-        p->unclaimed -= (int64_t)m->frame.size;
-        p->coming = NULL;
-        pthread_mutex_unlock(&n->lock);
-        message_free(m);
-        return;
-    }
-    pthread_mutex_lock(&n->lock);
-    if (m) {
-        deliver(p, m);
-    } else {
-        p->coming_to->busy = false;
-        p->coming_to->done = true;
-    }
-    p->coming = NULL;
-    p->coming_to = NULL;
-    pthread_cond_broadcast(&n->changed);
-    pthread_mutex_unlock(&n->lock);
-}
-
-static void end(mf_inbox *in, int peer, const mf_frame *f)
-{
-    mf_net *n = (mf_net *)in;
-
-    if (f->kind != MF_MESSAGE_REQUEST) {
-        take_whole(n, peer);
-        return;
-    }
-    pthread_mutex_lock(&n->serving);
-    take_whole(n, peer);
-    pthread_mutex_unlock(&n->serving);
-}
-
-static void gone(mf_inbox *in, int peer, const char *why)
-{
-    mf_net *n = (mf_net *)in;
-    mf_peer *p = &n->peers[peer];
-    bool news;
-
-    pthread_mutex_lock(&n->lock);
-    message_free(p->coming);
-    p->coming = NULL;
-    if (p->coming_to)
-        p->coming_to->busy = false;
-    p->coming_to = NULL;
-    news = !p->left && !n->closing;
-    note_gone(n, p,
-              MF_FAIL(MF_UNAVAILABLE, "%s%s%s is gone: %s", p->name, p->address ? " at " : "",
-                      p->address ? p->address : "", why));
-    pthread_mutex_unlock(&n->lock);
-    if (news)
-        mf_net_tell_watches(n);
-}
-
-/* With the lock held. */
-static void show_sending(mf_net *n, int peer, const mf_frame *f)
-{
-    mf_peer *p = &n->peers[peer];
-
-    if (p->sending.since == 0) {
-        p->sending = (mf_waiting){ .who = n->peers[n->self].name,
-                                   .whom = p->name,
-                                   .where = p->address,
-                                   .what = "to take a message",
-                                   .step = f->step };
-        mf_waiting_begin(&p->sending);
-    }
-    mf_waiting_look(&p->sending);
-}
-
-/* While we cannot go on sending. Words are told even in trouble. */
-static mf_status waits(mf_inbox *in, int peer, const mf_frame *f)
-{
-    mf_net *n = (mf_net *)in;
-    mf_status st = MF_OK;
-
-    if (is_word(f))
-        return MF_OK;
-    pthread_mutex_lock(&n->lock);
-    if (n->trouble.status != MF_OK)
-        st = mf_error_restore(&n->trouble);
-    else {
-        show_sending(n, peer, f);
-        mf_net_answer(n, peer, peer);
-    }
-    pthread_mutex_unlock(&n->lock);
-    return st;
-}
-
-const mf_inbox_kind mf_net_inbox = {
-    .greeting = mf_net_greeting,
-    .hello = mf_net_hello,
-    .ready = mf_net_ready,
-    .begin = begin,
-    .end = end,
-    .waits = waits,
-    .gone = gone,
-};
 
 /* ---- sending ---- */
 
@@ -317,17 +37,17 @@ mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, in
                        (unsigned long long)f->size);
     st = n->transport->kind->send(n->transport, to, f, data, deadline_ns);
     pthread_mutex_lock(&n->lock);
-    if (!is_word(f)) /* which never begins it */
+    if (!mf_net_is_word(f)) /* which never begins it */
         mf_waiting_end(&n->peers[to].sending);
     n->peers[to].sent += st == MF_OK ? (int64_t)f->size : 0;
     pthread_mutex_unlock(&n->lock);
     if (st == MF_UNAVAILABLE || st == MF_DEADLINE_EXCEEDED)
         (void)mf_error_wrap(st, mf_net_sentence(n, "cannot send to ", to), "");
-    if (st == MF_UNAVAILABLE && !is_word(f))
+    if (st == MF_UNAVAILABLE && !mf_net_is_word(f))
         return why_closed(n, to, st);
     MF_TRY(st);
     mf_board_sent(n->peers[to].name, (int64_t)f->size);
-    if (!is_word(f))
+    if (!mf_net_is_word(f))
         mf_net_tell(n);
     return MF_OK;
 }
@@ -340,7 +60,7 @@ static message *find_message(mf_peer *p, const mf_frame *f)
     for (message **at = &p->arrived; *at; at = &(*at)->next) {
         message *m = *at;
 
-        if (!same_key(&m->frame, f))
+        if (!mf_net_same_key(&m->frame, f))
             continue;
         *at = m->next;
         p->unclaimed -= (int64_t)m->frame.size;
@@ -452,7 +172,7 @@ mf_status mf_net_finish(mf_net *n, mf_waiter *w, int64_t deadline_ns)
         st = MF_OK;
     if (st == MF_OK && f->size > 0)
         memcpy(w->data, w->message->data, f->size);
-    message_free(w->message);
+    mf_message_free(w->message);
     w->message = NULL;
     return st;
 }
@@ -462,7 +182,7 @@ void mf_net_unpost(mf_net *n, mf_waiter *w)
     pthread_mutex_lock(&n->lock);
     unpost(n, w);
     pthread_mutex_unlock(&n->lock);
-    message_free(w->message);
+    mf_message_free(w->message);
     w->message = NULL;
 }
 
@@ -486,7 +206,7 @@ mf_status mf_net_take(mf_net *n, int from, const mf_frame *f, void **data, size_
     *data = w.message->data;
     *size = w.message->frame.size;
     w.message->data = NULL;
-    message_free(w.message);
+    mf_message_free(w.message);
     return MF_OK;
 }
 
@@ -506,7 +226,7 @@ void mf_net_forget(mf_net *n, uint32_t group)
             }
             *at = m->next;
             p->unclaimed -= (int64_t)m->frame.size;
-            message_free(m);
+            mf_message_free(m);
         }
     }
     pthread_mutex_unlock(&n->lock);
@@ -542,7 +262,7 @@ void mf_net_serve(mf_net *n, mf_net_serve_fn *fn, void *ctx)
             pthread_mutex_unlock(&n->lock);
             fn(ctx, i, &m->frame, m->data);
             m->data = NULL;
-            message_free(m);
+            mf_message_free(m);
             pthread_mutex_lock(&n->lock);
         }
     }
@@ -608,12 +328,12 @@ void mf_net_close(mf_net *n)
     for (int i = 0; i < n->n_tasks; i++) {
         mf_peer *p = &n->peers[i];
 
-        message_free(p->coming);
+        mf_message_free(p->coming);
         while (p->arrived) {
             message *m = p->arrived;
 
             p->arrived = m->next;
-            message_free(m);
+            mf_message_free(m);
         }
         mf_free(p->name);
         mf_free(p->address);

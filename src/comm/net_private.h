@@ -77,7 +77,24 @@ struct mf_net {
     mf_net_watch *watches;
 };
 
+/* What a message is about. */
+static inline bool mf_net_same_key(const mf_frame *a, const mf_frame *b)
+{
+    return a->kind == b->kind && a->epoch == b->epoch && a->group == b->group && a->seq == b->seq &&
+           a->step == b->step;
+}
+
+/* Of the net itself: told even in trouble. */
+static inline bool mf_net_is_word(const mf_frame *f)
+{
+    return f->kind == MF_MESSAGE_ABORT || f->kind == MF_MESSAGE_BYE || f->kind == MF_MESSAGE_ASK ||
+           f->kind == MF_MESSAGE_ANSWER || f->kind == MF_MESSAGE_STATE;
+}
+
+/* ---- net_inbox.c, net_open.c: what the transport tells ---- */
+
 extern const mf_inbox_kind mf_net_inbox;
+void mf_message_free(message *m);
 const char *mf_net_greeting(mf_inbox *in, const char *address);
 mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer);
 void mf_net_ready(mf_inbox *in, int peer);
