@@ -22,10 +22,10 @@ BUILD = os.path.join(os.path.dirname(HERE), "build")
 class Worker:
     """A process that answers a number of bytes with seconds: the median and the best tenth."""
 
-    def __init__(self, name, command):
+    def __init__(self, name, command, start=subprocess.Popen):
         self.name = name
-        self.p = subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL)
+        self.p = start(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                       stderr=subprocess.DEVNULL)
 
     def seconds(self, size):
         self.p.stdin.write("%d\n" % size)
@@ -40,20 +40,26 @@ class Worker:
         self.p.wait()
 
 
+def open_mpi_program():
+    """Built; None: Open MPI is not installed."""
+    if not (shutil.which("mpicc") and shutil.which("mpirun")):
+        print("# without Open MPI: openmpi-bin and libopenmpi-dev are not installed")
+        return None
+    program = os.path.join(BUILD, "bench-mpi-allreduce")
+    subprocess.run(["mpicc", "-O2", "-o", program, os.path.join(HERE, "mpi", "allreduce.c")], check=True)
+    return program
+
+
 def peers(n):
     python = os.path.join(BUILD, "venv-torch", "bin", "python")
     if os.path.exists(python):
         yield Worker("gloo", [python, os.path.join(HERE, "peer_gloo.py"), str(n)])
     else:
         print("# without gloo: there is no PyTorch (tools/make_peer_venv.sh torch)")
-    if shutil.which("mpicc") and shutil.which("mpirun"):
-        program = os.path.join(BUILD, "bench-mpi-allreduce")
-        subprocess.run(["mpicc", "-O2", "-o", program, os.path.join(HERE, "mpi", "allreduce.c")],
-                       check=True)
+    program = open_mpi_program()
+    if program:
         yield Worker("openmpi", ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(n),
                                  program])
-    else:
-        print("# without Open MPI: openmpi-bin and libopenmpi-dev are not installed")
 
 
 def text(size):

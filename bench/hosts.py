@@ -18,49 +18,38 @@ import statistics
 import subprocess
 import time
 
+import comm
 import namespaces
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-BUILD = os.path.join(os.path.dirname(HERE), "build")
+BUILD = comm.BUILD
 
 
-class Peer:
-    """Processes, one a host, of which the first answers a number of bytes with seconds."""
+class Ours(comm.Worker):
+    """One process a host, of which the first answers."""
 
-    def __init__(self, name, processes):
-        self.name, self.processes = name, processes
+    def __init__(self, hosts, name, transport, port, secure):
+        program = os.path.join(BUILD, "release", "bench", "allreduce")
+        addresses = ",".join("%s:%d" % (ip, port) for ip in hosts.ips)
 
-    def seconds(self, size):
-        first = self.processes[0]
-        first.stdin.write("%d\n" % size)
-        first.stdin.flush()
-        line = first.stdout.readline()
-        if not line:
-            raise RuntimeError("%s has ended" % self.name)
-        return float(line.split()[0])
+        def start(i, **kind):
+            return hosts.start(i, [program, transport, addresses, str(i)],
+                               {"MESHFLOW_LOG": "error",
+                                "MESHFLOW_PLUGIN_PATH": os.path.join(BUILD, "release", "plugins"),
+                                **(hosts.certificates(i) if secure else {})}, **kind)
+
+        super().__init__(name, None, lambda _, **kind: start(0, **kind))
+        self.others = [start(i) for i in range(1, len(hosts.ips))]
 
     def close(self):
-        self.processes[0].stdin.close()
-        for p in self.processes:
-            p.wait()
-
-
-def ours(hosts, name, transport, port, secure):
-    addresses = ",".join("%s:%d" % (ip, port) for ip in hosts.ips)
-    program = os.path.join(BUILD, "release", "bench", "allreduce")
-    return Peer(name, [
-        hosts.start(i, [program, transport, addresses, str(i)],
-                    {"MESHFLOW_LOG": "error", "MESHFLOW_PLUGIN_PATH": os.path.join(BUILD, "release", "plugins"),
-                     **(hosts.certificates(i) if secure else {})}, stdin=subprocess.PIPE, stderr=None)
-        for i in range(len(hosts.ips))])
+        super().close()
+        for p in self.others:
+            p.communicate()
 
 
 def open_mpi(hosts):
-    if not (shutil.which("mpicc") and shutil.which("mpirun")):
-        print("# without Open MPI: openmpi-bin and libopenmpi-dev are not installed")
+    program = comm.open_mpi_program()
+    if not program:
         return []
-    program = os.path.join(BUILD, "bench-mpi-allreduce")
-    subprocess.run(["mpicc", "-O2", "-o", program, os.path.join(HERE, "mpi", "allreduce.c")], check=True)
     agent = os.path.join(hosts.dir.name, "agent")  # stands for ssh
     with open(agent, "w") as f:
         f.write("#!/bin/sh\nhost=$1\nshift\ncase $host in\n")
@@ -68,11 +57,11 @@ def open_mpi(hosts):
             f.write("%s) exec ip netns exec %s sh -c \"$*\" ;;\n" % (ip, name))
         f.write("esac\n")
     os.chmod(agent, 0o755)
-    return [Peer("openmpi", [hosts.start(0, [
+    return [comm.Worker("openmpi", [
         "mpirun", "--allow-run-as-root", "--host", ",".join(hosts.ips), "-n", str(len(hosts.ips)),
         "--map-by", "node", "--mca", "plm_rsh_agent", agent, "--mca", "pml", "ob1", "--mca", "btl",
         "tcp,self", "--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0", program],
-        stdin=subprocess.PIPE, stderr=None)])]
+        lambda command, **kind: hosts.start(0, command, **kind))]
 
 
 def iperf(hosts):
@@ -88,30 +77,25 @@ def iperf(hosts):
     return min(end[k]["bits_per_second"] for k in ("sum_received", "sum_received_bidir_reverse")) / 8
 
 
-def text(size):
-    return "%d MB" % (size >> 20) if size >= 1 << 20 else "%d KB" % (size >> 10)
-
-
 def compare(n, a):
     with namespaces.Hosts(n, a.rate) as hosts:
         hosts.make_certificates(os.path.join(BUILD, "release", "meshflow"))
         limit = iperf(hosts)
         if limit:
             print("# iperf3 between two hosts: %.2f GB/s each way" % (limit * 1e-9))
-        mine = [ours(hosts, "ucx", "ucx", 2222, False),
-                ours(hosts, "grpc, tls", "grpc", 2223, True)]
+        mine = [Ours(hosts, "ucx", "ucx", 2222, False), Ours(hosts, "grpc, tls", "grpc", 2223, True)]
         peers = open_mpi(hosts)
         for size in [int(s) for s in a.sizes.split(",")]:
             times = {p: [] for p in mine + peers}
             for _ in range(a.rounds):
                 for p in times:
-                    times[p].append(p.seconds(size))
+                    times[p].append(p.seconds(size)[0])
             usual = {p: statistics.median(t) for p, t in times.items()}
             for m in mine:
                 share = 2 * (n - 1) / n * size / usual[m] / limit if limit else float("nan")
                 for p in peers or [m]:
                     print("%-40s %-8s %10.1f %10.1f us %8.2f %8.2f" % (
-                        "all-reduce %s, %d hosts / %s" % (m.name, n, p.name), text(size), usual[m] * 1e6,
+                        "all-reduce %s, %d hosts / %s" % (m.name, n, p.name), comm.text(size), usual[m] * 1e6,
                         usual[p] * 1e6, usual[p] / usual[m], share), flush=True)
         for p in mine + peers:
             p.close()

@@ -54,6 +54,6 @@ class Hosts:
                 for name in ("ca", "cert", "key")}
 
     def start(self, i, command, environment={}, **kind):
-        kind = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kind}
-        return subprocess.Popen(["ip", "netns", "exec", self.names[i], *command], text=True,
+        kind = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **kind}
+        return subprocess.Popen(["ip", "netns", "exec", self.names[i], *command],
                                 env={**os.environ, **environment}, **kind)
