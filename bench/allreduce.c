@@ -10,6 +10,7 @@
  * of one core that is 0.3 ms for 1 MB in cache, 20 ms for 64 MB. Two meetings cost 0.5 us. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "bench.h"
 #include "comm/net.h"
 #include "comm/transports.h"
 
@@ -20,21 +21,6 @@
 #include <unistd.h>
 
 enum { MAX_TASKS = 8, REPEATS = 400 };
-
-static void must(mf_status st)
-{
-    if (st != MF_OK) {
-        fprintf(stderr, "bench allreduce: %s\n", mf_error_message());
-        exit(1);
-    }
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
 
 /* ---- the processes ---- */
 
@@ -114,7 +100,7 @@ static result measure(mf_group *g, int64_t bytes)
         must(MF_FAIL(MF_INTERNAL, "the sum is wrong"));
     mf_free(data);
     mf_free(out);
-    qsort(seconds, (size_t)n, sizeof *seconds, by_value);
+    sort(seconds, n);
     return (result){ seconds[n / 2], seconds[n / 10] };
 }
 

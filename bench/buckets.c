@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "bench.h"
 #include "parallel/sums.h"
 #include "runtime/session.h"
 
@@ -17,14 +18,6 @@
 #include <stdlib.h>
 
 enum { WORKERS = 2, FLOATS = 1 << 20, STEPS = 60, WARM = 5, ROUNDS = 5 };
-
-static void must(mf_status st)
-{
-    if (st != MF_OK) {
-        fprintf(stderr, "bench buckets: %s\n", mf_error_message());
-        exit(1);
-    }
-}
 
 typedef struct worker {
     mf_segment *segment;
@@ -120,13 +113,6 @@ static double measure(int tensors)
     return w[0].seconds;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 int main(void)
 {
     static const int counts[] = { 100, 10000 };
@@ -138,8 +124,8 @@ int main(void)
             one[r] = measure(1);
             many[r] = measure(counts[k]);
         }
-        qsort(one, ROUNDS, sizeof *one, by_value);
-        qsort(many, ROUNDS, sizeof *many, by_value);
+        sort(one, ROUNDS);
+        sort(many, ROUNDS);
         printf("4 MB as %5d tensors %10.1f us, as one %10.1f us, %.2f times as long\n", counts[k],
                many[ROUNDS / 2] * 1e6, one[ROUNDS / 2] * 1e6, many[ROUNDS / 2] / one[ROUNDS / 2]);
         (void)fflush(stdout);

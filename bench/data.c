@@ -6,6 +6,7 @@
  * at 0.4 GB/s takes 0.12 s, mapping an unpacked copy and its checksum 5 ms. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "bench.h"
 #include "data/convert.h"
 #include "data/ledger.h"
 
@@ -15,24 +16,9 @@
 
 enum { ROUNDS = 5, BATCH = 128, BATCHES = 400 };
 
-static void must(mf_status st)
-{
-    if (st != MF_OK) {
-        fprintf(stderr, "bench data: %s\n", mf_error_message());
-        exit(1);
-    }
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 static void report(const char *subject, const char *size, double *us)
 {
-    qsort(us, ROUNDS, sizeof *us, by_value);
+    sort(us, ROUNDS);
     printf("%-34s %-12s %10.1f %10.1f us\n", subject, size, us[ROUNDS / 2], us[ROUNDS - 1]);
 }
 

@@ -11,6 +11,7 @@
  * 10 GB/s of a core 45 ms. Two messages and five changes of threads cost 50 us. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "bench.h"
 #include "job/ps_client.h"
 
 #include <meshflow/meshflow.h>
@@ -24,21 +25,6 @@
 enum { WORKER, SERVER, TASKS, REPEATS = 400 };
 
 static const int64_t MINUTE = 60000000000;
-
-static void must(mf_status st)
-{
-    if (st != MF_OK) {
-        fprintf(stderr, "bench push_pull: %s\n", mf_error_message());
-        exit(1);
-    }
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
 
 static int repeats(int64_t bytes)
 {
@@ -157,7 +143,7 @@ static void measure(const mf_ps_mode *mode, int64_t bytes, FILE *out)
     must(mf_ps_client_end(c, &staleness));
     mf_net_close(net);
     (void)wait(NULL);
-    qsort(seconds, (size_t)n, sizeof *seconds, by_value);
+    sort(seconds, n);
     (void)fprintf(out, "%.9f %.9f\n", seconds[n / 2], seconds[n / 10]);
     (void)fflush(out);
     _exit(0);
