@@ -87,6 +87,11 @@ MF_API MF_MUST mf_status mf_strategy_barrier(mf_strategy *strategy, const char *
 /* mf_fit() of all workers ends after the same step, with MF_OK, as soon as they can agree on one.
  * Thread: any; also from a signal handler. */
 MF_API void mf_strategy_stop(mf_strategy *strategy);
+/* This worker leaves after the next step, and the others go on: its mf_fit() fails with CANCELLED,
+ * and mf_strategy_has_left() is true. Where all want to leave, or tasks must stay, it is as
+ * mf_strategy_stop(). Thread: any; also from a signal handler. */
+MF_API void mf_strategy_leave(mf_strategy *strategy);
+MF_API bool mf_strategy_has_left(const mf_strategy *strategy);
 /* This worker cannot go on, for the reason that its thread's message says: all who wait for it, now
  * or later, fail with ABORTED and that message. */
 MF_API void mf_strategy_abort(mf_strategy *strategy, mf_status why);

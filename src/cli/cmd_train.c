@@ -48,20 +48,25 @@ static mf_status count_step(void *ctx, mf_trainer *t, const mf_step_report *repo
 
 /* ---- stopping ---- */
 
+enum { LEFT = 128 + SIGTERM }; /* exit code of a worker that has left while the others go on */
+
 static mf_trainer *volatile to_stop; /* what a signal stops; the program trains one at a time */
+static mf_strategy *volatile to_leave; /* and SIGTERM leaves; NULL: nobody else */
 
 static void on_signal(int signal_number)
 {
-    (void)signal_number;
-    if (to_stop)
+    if (signal_number == SIGTERM && to_leave)
+        mf_strategy_leave(to_leave);
+    else if (to_stop)
         mf_trainer_stop(to_stop);
 }
 
-static void stop_on_signals(mf_trainer *t)
+static void stop_on_signals(mf_trainer *t, mf_strategy *strategy)
 {
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
 
     to_stop = t;
+    to_leave = strategy;
     sigemptyset(&action.sa_mask);
     (void)sigaction(SIGINT, t ? &action : &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
     (void)sigaction(SIGTERM, t ? &action : &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
@@ -244,9 +249,9 @@ static mf_status train(mf_job *job, mf_args *args)
     MF_TRY(mf_progress_init(&progress, job, &fit));
     fit.hooks = (mf_hook[]){ { .ctx = &m, .after_step = count_step }, mf_progress_hook(&progress) };
     fit.n_hooks = 2;
-    stop_on_signals(job->trainer);
+    stop_on_signals(job->trainer, job->strategy);
     fitted = mf_fit(job->trainer, job->train, job->validation, &fit);
-    stop_on_signals(NULL);
+    stop_on_signals(NULL, NULL);
     if (fitted != MF_OK) /* a checkpoint that could not be written is no reason to show nothing */
         mf_error_save(fitted, &why);
     st = fitted == MF_OK || m.loss_known ? MF_OK : fitted;
@@ -254,6 +259,12 @@ static mf_status train(mf_job *job, mf_args *args)
         MF_WARN("%s", why.message); /* it came too late, which is no mistake */
         mf_progress_deinit(&progress);
         return MF_OK;
+    }
+    if (fitted == MF_CANCELLED && mf_strategy_has_left(job->strategy)) {
+        MF_INFO("%s after step %lld", why.message, (long long)mf_trainer_step(job->trainer));
+        args->exit_code = LEFT;
+        mf_progress_deinit(&progress);
+        return fitted;
     }
     if (mf_strategy_serves(job->strategy)) {
         mf_progress_deinit(&progress);

@@ -141,6 +141,12 @@ static void failed(watch *w, mf_launched *t, const siginfo_t *info)
     if (!mf_launch_leads(w->l, t) && w->told && !exited && info->si_status == w->told)
         return;
     describe(info, how, sizeof how);
+    if (exited && info->si_status == 128 + SIGTERM && w->phase == GOING &&
+        mf_launch_has_members(w->l)) {
+        say("%s has left: the others go on", t->name);
+        w->without = true;
+        return;
+    }
     if (w->l->masters && t->role != MF_ROLE_MASTER) {
         say("%s %s: it is the masters' matter", t->name, how);
         return;
@@ -220,6 +226,7 @@ static void look_at_clock(watch *w)
         kill_all(w);
 }
 
+/* One worker that is told to end leaves, and the others go on; the whole job is interrupted. */
 static void take_signals(watch *w)
 {
     struct signalfd_siginfo got;
@@ -236,7 +243,7 @@ static void take_signals(watch *w)
         }
         w->asked = true;
         say("%s: passed on to the tasks; once more kills them", strsignal(number));
-        stop(w, number);
+        stop(w, w->l->trains && mf_launch_has_members(w->l) ? SIGINT : number);
     }
 }
 

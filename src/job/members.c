@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/param.h"
 #include "job/strategies.h"
+#include "parallel/votes.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -252,6 +253,38 @@ mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out)
     st = mf_job_group_of(j->net, members, j->n_workers, id, j->collective, out);
     mf_free(members);
     return st;
+}
+
+/* ---- votes ---- */
+
+static void leave(mf_job_members *j, mf_team *team)
+{
+    if (team->leaving)
+        return;
+    team->leaving = true;
+    MF_INFO("%s wants to leave", j->name);
+    if (mf_members_leave(j->members) != MF_OK) {
+        MF_WARN("%s cannot leave yet: %s", j->name, mf_error_message());
+        team->leaving = false;
+    }
+}
+
+int mf_job_members_votes(mf_job_members *j, mf_team *team, bool wants_stop)
+{
+    int votes = wants_stop ? MF_VOTE_STOP : 0;
+
+    if (atomic_load(&team->leaves))
+        leave(j, team);
+    votes |= team->leaving ? MF_VOTE_LEAVE : 0;
+    return votes | (mf_members_wait_for_next(j->members) ? MF_VOTE_MEET : 0);
+}
+
+void mf_job_take_votes(mf_team *team, int votes, bool *stop)
+{
+    const int leaving = mf_votes_leaving(votes);
+
+    *stop = (votes & MF_VOTE_STOP) || leaving >= team->size; /* who would go on? */
+    team->changes = (votes & MF_VOTE_MEET) || leaving > 0;
 }
 
 /* ---- telling ---- */

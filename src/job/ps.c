@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "job/ps_copies.h"
 #include "job/ps_crew.h"
-#include "parallel/sums.h"
+#include "parallel/votes.h"
 #include "train/checkpoint.h"
 
 #include <stddef.h>
@@ -61,21 +61,20 @@ static mf_status ps_join(mf_team *team, mf_trainer *t)
 static mf_status ps_begin_step(mf_team *team, int64_t step, int64_t samples, bool wants_stop)
 {
     ps_job *j = of_team(team);
-    const bool meet = j->changes && mf_members_wait_for_next(j->members.members);
+    const int votes = j->changes   ? mf_job_members_votes(&j->members, team, wants_stop)
+                      : wants_stop ? MF_VOTE_STOP
+                                   : 0;
 
-    return mf_rounds_begin_step(mf_ps_client_rounds(j->client), step, samples,
-                                (wants_stop ? MF_VOTE_STOP : 0) | (meet ? MF_VOTE_MEET : 0));
+    return mf_rounds_begin_step(mf_ps_client_rounds(j->client), step, samples, votes);
 }
 
 static mf_status ps_end_step(mf_team *team, int64_t step, bool *stop)
 {
     ps_job *j = of_team(team);
 
-    const int votes = mf_ps_client_votes(j->client);
-
-    j->stop |= votes & MF_VOTE_STOP;
-    team->changes = j->changes && (votes & MF_VOTE_MEET);
     (void)step;
+    mf_job_take_votes(team, mf_ps_client_votes(j->client), stop);
+    j->stop |= *stop;
     *stop = j->stop;
     return MF_OK;
 }
@@ -316,6 +315,7 @@ static mf_status ps_meet(mf_team *team, mf_trainer *t, mf_status why)
         st = meet_once(j, t);
     } while (mf_job_others_failed(st));
     team->over = st == MF_OUT_OF_RANGE;
+    team->left = st == MF_CANCELLED;
     if (st == MF_OK)
         mf_job_members_say(&j->members, &reason, since);
     return st;

@@ -34,8 +34,6 @@ typedef enum mf_ps_request {
 /* Flags. */
 enum {
     MF_PS_BAD = 1, /* the loss is no number */
-    MF_PS_STOP = 2, /* somebody wants to */
-    MF_PS_MEET = 4, /* somebody wants to come or leave */
 };
 
 typedef struct mf_ps_push {
@@ -44,7 +42,7 @@ typedef struct mf_ps_push {
     int64_t version; /* of the weights that it was computed with */
     int64_t workers; /* it is of so many of them */
     float learning_rate;
-    uint32_t flags;
+    uint16_t flags, votes; /* parallel/votes.h */
     int64_t in_lane; /* so many bytes of what follows the parts lie in the lane; -1: none */
     int64_t answer; /* which area of the lane is for the answer; -1: none */
     /* then: parts (lo, hi); the slices of every part; the extra floats of every part; for every
@@ -55,7 +53,7 @@ typedef struct mf_ps_reply {
     int64_t status; /* mf_status; then the message follows, and nothing else */
     int64_t n_extra;
     int64_t version; /* updates so far */
-    uint32_t flags, pad;
+    uint32_t votes, pad;
     int64_t in_lane; /* so many bytes of what follows lie in the lane's area; -1: none */
     /* then: slices (in a lane each aligned, MF_PS_ALIGN); extra sums; for every gradient of rows:
      * their number, their ids, their values
@@ -132,7 +130,7 @@ void mf_ps_client_free(mf_ps_client *c);
 void mf_ps_client_join_crew(mf_ps_client *c, const struct mf_ps_crew *crew);
 mf_rounds *mf_ps_client_rounds(mf_ps_client *c);
 mf_trainer *mf_ps_client_trainer(mf_ps_client *c);
-/* What somebody has voted for in the last round (parallel/sums.h). */
+/* What somebody has voted for in the last round (parallel/votes.h). */
 int mf_ps_client_votes(mf_ps_client *c);
 /* Training begins, again perhaps: nothing has come from the servers yet. */
 void mf_ps_client_begin(mf_ps_client *c);

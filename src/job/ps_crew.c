@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "job/ps.h"
+#include "parallel/votes.h"
 
 #include <string.h>
 
@@ -139,7 +140,7 @@ static mf_status merge_parts(const gathered *g, int64_t leaves, mf_round *all)
             lo = node->lo < lo ? node->lo : lo;
             hi = node->hi > hi ? node->hi : hi;
         }
-        all->votes |= (int)g->heads[i].votes;
+        all->votes = mf_votes_join(all->votes, (int)g->heads[i].votes);
     }
     if (lo >= hi)
         return MF_OK;

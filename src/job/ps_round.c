@@ -3,7 +3,6 @@
  * answer. */
 #include "base/mem.h"
 #include "job/ps_client.h"
-#include "parallel/sums.h"
 
 #include <string.h>
 
@@ -158,8 +157,7 @@ static mf_status read_reply(mf_ps_client *c, mf_round *r, int server, answer *a)
     memcpy(&head, at, sizeof head);
     if (head.status != MF_OK)
         return MF_FAIL((mf_status)head.status, "%.*s", (int)a->in.left, a->in.at);
-    c->votes |=
-        (head.flags & MF_PS_STOP ? MF_VOTE_STOP : 0) | (head.flags & MF_PS_MEET ? MF_VOTE_MEET : 0);
+    c->votes = (int)head.votes; /* all servers have got the same ones */
     c->version[server] = head.version;
     if (head.in_lane >= 0)
         MF_TRY(look_into_lane(c, server, &head, a));

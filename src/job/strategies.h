@@ -108,6 +108,10 @@ void mf_job_members_part(mf_job_members *j, mf_status why);
 bool mf_job_others_failed(mf_status st);
 /* It is not, or there is no trouble with others at all. MF_OK: nothing has failed. */
 bool mf_job_is_our_matter(mf_job_members *j, mf_status why);
+/* What this worker votes for in its next step (parallel/votes.h). */
+int mf_job_members_votes(mf_job_members *j, mf_team *team, bool wants_stop);
+/* What has become of everybody's votes: *stop, and whether all meet again. */
+void mf_job_take_votes(mf_team *team, int votes, bool *stop);
 /* For people: we have met. why: what made it necessary. */
 void mf_job_members_say(const mf_job_members *j, const mf_error *why, int64_t since);
 /* A group of all members that train. */

@@ -141,10 +141,11 @@ static void workers_leave(mf_team *team, mf_trainer *t)
 static mf_status workers_begin_step(mf_team *team, int64_t step, int64_t samples, bool wants_stop)
 {
     workers *w = of_team(team);
-    const bool meet = w->changes && mf_members_wait_for_next(w->members.members);
+    const int votes = w->changes   ? mf_job_members_votes(&w->members, team, wants_stop)
+                      : wants_stop ? MF_VOTE_STOP
+                                   : 0;
 
-    return mf_sums_begin_step(w->sums, step, samples,
-                              (wants_stop ? MF_VOTE_STOP : 0) | (meet ? MF_VOTE_MEET : 0));
+    return mf_sums_begin_step(w->sums, step, samples, votes);
 }
 
 static mf_status one_run(mf_team *team, mf_trainer *t, const mf_run_options *options,
@@ -165,11 +166,9 @@ static mf_status follow_balance(workers *w)
 static mf_status workers_end_step(mf_team *team, int64_t step, bool *stop)
 {
     workers *w = of_team(team);
-    const int votes = mf_sums_votes(w->sums);
     bool changed;
 
-    *stop = votes & MF_VOTE_STOP;
-    team->changes = votes & MF_VOTE_MEET;
+    mf_job_take_votes(team, mf_sums_votes(w->sums), stop);
     MF_TRY(mf_balance_step(&w->balance, team, step, mf_sums_computed_ns(w->sums), &changed));
     if (!changed)
         return MF_OK;
@@ -262,6 +261,7 @@ static mf_status workers_meet(mf_team *team, mf_trainer *t, mf_status why)
         st = meet_once(w, t);
     } while (mf_job_others_failed(st));
     team->over = st == MF_OUT_OF_RANGE;
+    team->left = st == MF_CANCELLED;
     if (st == MF_OK)
         mf_job_members_say(&w->members, &reason, since);
     return st;

@@ -18,7 +18,7 @@ typedef struct mf_round_value {
 
 typedef struct mf_round {
     int64_t step, samples; /* of all workers together */
-    int votes; /* ours: parallel/sums.h */
+    int votes; /* ours: parallel/votes.h */
     int n_parts;
     mf_tree_node parts[MF_TREE_PARTS];
     mf_round_value *values; /* bucket by bucket */

@@ -284,7 +284,11 @@ static int count_votes(const mf_sums_bucket *k)
 {
     const float *sums = (const float *)k->result.data + k->exact - MF_SUMS_ALIGN;
 
-    return (sums[0] > 0.0f) | (sums[1] > 0.0f) << 1;
+    int votes = (int)sums[MF_VOTE_KINDS] * MF_VOTE_LEAVE;
+
+    for (int v = 0; v < MF_VOTE_KINDS; v++)
+        votes |= (sums[v] > 0.0f) << v;
+    return votes;
 }
 
 static void finish(mf_sums *x, mf_sums_bucket *k, mf_status st)

@@ -12,6 +12,7 @@
 #include "parallel/aggregate.h"
 #include "parallel/codec.h"
 #include "parallel/dealing.h"
+#include "parallel/votes.h"
 #include "train/extra.h"
 
 typedef struct mf_sums mf_sums;
@@ -38,12 +39,6 @@ typedef struct mf_sums_options {
 MF_MUST mf_status mf_sums_new(const mf_sums_options *o, mf_sums **out);
 void mf_sums_free(mf_sums *x);
 mf_exchange *mf_sums_exchange(mf_sums *x);
-
-/* What a member can vote for; it is done if one does. */
-enum {
-    MF_VOTE_STOP = 1, /* the step shall be the last one */
-    MF_VOTE_MEET = 2, /* somebody wants to come or leave: all shall meet again after the step */
-};
 
 /* A step of so many samples in all begins. votes: ours. */
 MF_MUST mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, int votes);

@@ -107,8 +107,10 @@ static void pack_part(const mf_sums *x, const mf_sums_bucket *k, int part,
         char *to = vector + (size_t)(k->exact - MF_SUMS_ALIGN) * cell;
 
         memset(to, 0, MF_SUMS_ALIGN * cell);
-        for (int v = 0; part == 0 && v < 2; v++)
+        for (int v = 0; part == 0 && v < MF_VOTE_KINDS; v++)
             ((float *)(void *)to)[v] = (float)(x->votes >> v & 1);
+        if (part == 0)
+            ((float *)(void *)to)[MF_VOTE_KINDS] = (float)mf_votes_leaving(x->votes);
     }
 }
 

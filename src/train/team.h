@@ -109,6 +109,9 @@ struct mf_team {
     bool over; /* by meet(), which has failed: all has been done without us */
     bool anew; /* by mf_team_align(): nobody had anything, so training begins, or goes on from a
                   checkpoint */
+    atomic_bool leaves; /* this worker wants to leave: mf_strategy_leave() */
+    bool leaving; /* and has said so */
+    bool left; /* by meet(), which has failed with CANCELLED: the others go on without us */
     bool changes; /* somebody wants to come or leave: meet again before the next step */
     int64_t timeout_ns; /* of everything that is done together */
     mf_extra_list extra; /* the chief's, on the way from or to a checkpoint */

@@ -256,6 +256,55 @@ def workers_come_one_by_one(b):
     check("with worker 0, worker 1, worker 2, worker 3" in b.logs(), b.logs())
 
 
+def scale(b, job, n):
+    r = subprocess.run([b.program, "scale", job, "--workers", str(n)], capture_output=True, text=True,
+                       env=b.env)
+    check(r.returncode == 0, r.stdout + r.stderr)
+    end = time.monotonic() + 120
+    while True:
+        ready = [t for t in tasks(b, job).values() if t["step"] > 0]
+        if len(ready) == n and len(tasks(b, job)) == n:
+            return
+        check(time.monotonic() < end, "there are %s, not %d workers" % (tasks(b, job).keys(), n))
+        time.sleep(0.05)
+
+
+@test
+def a_job_is_scaled_while_it_runs(b):
+    """1, 4, 2, 3 workers."""
+    out = b.out("run")
+    b.env["MESHFLOW_THREADS"] = "1"
+    p = subprocess.Popen([b.program, "launch", "--workers", "1", "--json", "--", *b.train(
+        "--name", "elastic", "--out", out, steps=1500)], env=b.env, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True)
+    b.running.append(p)
+    b.await_launched("elastic", 5)
+    for n in (4, 2, 3):
+        scale(b, "elastic", n)
+    text, err = p.communicate(timeout=240)
+    check(p.returncode == 0, err)
+    check(b.sha(text, err) == b.alone(steps=1500), "other weights\n" + err)
+    b.audit(out)
+
+
+@test
+def a_worker_that_is_told_to_end_leaves(b):
+    """After a step, with an exit code of its own; the last one of all saves and ends well."""
+    out = b.out("run")
+    b.start_all(3, b.train("--out", out, steps=100000))
+    b.await_step(20)
+    b.workers[0].terminate()
+    check(b.workers[0].wait(60) == 143, b.logs())
+    check("worker 0 has left the job" in b.logs(), b.logs())
+    before = max(b.steps().values())
+    b.await_step(before + 20, "worker 1")
+    b.workers[1].terminate()
+    check(b.workers[1].wait(60) == 143, b.logs())
+    b.workers[2].terminate()
+    check(b.workers[2].wait(60) == 0, b.logs())
+    b.audit(out)
+
+
 @test
 def nobody_is_left_but_a_checkpoint(b):
     """All are killed; one that comes later goes on from what they have saved."""
