@@ -262,10 +262,10 @@ static void *count(void *arg)
         st = mf_store_put(s, "count", text, strlen(text), version, 0, NULL);
         T_TRUE(st == MF_OK || st == MF_ABORTED || st == MF_UNAVAILABLE ||
                st == MF_DEADLINE_EXCEEDED);
-        atomic_fetch_add(st == MF_OK        ? &t->wins
-                         : st != MF_ABORTED ? &t->unknown
-                                            : &(atomic_int){ 0 },
-                         1);
+        if (st == MF_OK)
+            atomic_fetch_add(&t->wins, 1);
+        else if (st != MF_ABORTED)
+            atomic_fetch_add(&t->unknown, 1);
     }
     mf_store_close(s);
     return NULL;
@@ -409,19 +409,21 @@ MF_TEST(cluster_store_etcd_addresses_that_are_wrong_or_not_safe_are_refused)
 
 /* A server that says the same to everybody. */
 typedef struct liar {
-    const char *says;
-    int fd, port;
+    _Atomic(const char *) says;
+    int fd;
 } liar;
 
 static void *lie(void *arg)
 {
-    const liar *l = arg;
+    liar *l = arg;
     char request[65536];
     int fd;
 
     while ((fd = accept(l->fd, NULL, NULL)) >= 0) {
+        const char *says = atomic_load(&l->says);
+
         if (read(fd, request, sizeof request) > 0)
-            (void)!write(fd, l->says, strlen(l->says));
+            (void)!write(fd, says, strlen(says));
         (void)close(fd);
     }
     return NULL;
@@ -461,13 +463,13 @@ MF_TEST(cluster_store_etcd_nonsense_is_an_error_and_no_more)
            getsockname(l.fd, (struct sockaddr *)&a, &size) == 0);
     (void)snprintf(url, sizeof url, "etcd://127.0.0.1:%d", ntohs(a.sin_port));
     s = open_store(url, &o);
-    l.says = "";
+    atomic_store(&l.says, "");
     T_EQ(pthread_create(&thread, NULL, lie, &l), 0);
     for (int i = 0; i < MF_COUNT(cases); i++) {
         mf_store_entries all;
         mf_status st;
 
-        l.says = cases[i].says;
+        atomic_store(&l.says, cases[i].says);
         st = mf_store_list(s, "", &all);
         T_TRUE(st == MF_UNAVAILABLE || st == MF_DATA_LOSS || st == MF_INVALID_ARGUMENT);
         T_FAILS(st, cases[i].error, st);
@@ -476,6 +478,9 @@ MF_TEST(cluster_store_etcd_nonsense_is_an_error_and_no_more)
         T_TRUE(mf_store_wait(s, "", 0, store_in_ms(100)) != MF_OK);
     }
     mf_store_close(s);
+    (void)shutdown(l.fd, SHUT_RDWR);
+    T_EQ(pthread_join(thread, NULL), 0);
+    (void)close(l.fd);
 }
 
 /* ---- TLS ---- */
@@ -505,6 +510,10 @@ static void make_certificates(const servers *s, const char *ca_name, const char 
     write_text(s, ca_name, ca.cert);
     write_text(s, cert_name, own.cert);
     write_text(s, key_name, own.key);
+    mf_free(ca.cert);
+    mf_free(ca.key);
+    mf_free(own.cert);
+    mf_free(own.key);
 }
 
 MF_TEST_TIMEOUT(cluster_store_etcd_with_tls_knows_its_own_and_no_others, 180)

@@ -170,8 +170,10 @@ static mf_status line_take(etcd_client *c, etcd_line **out)
             c->lines = l;
         }
     }
-    if (l)
+    if (l) {
         l->busy = true;
+        l->said[0] = '\0';
+    }
     pthread_mutex_unlock(&c->lock);
     *out = l;
     return l ? MF_OK : MF_NOMEM("a connection");
@@ -290,14 +292,17 @@ static long http_of(const etcd_line *l)
     return http;
 }
 
-static mf_status without_answer(const etcd_client *c, const etcd_line *l, int endpoint)
+/* When the time of a call is over, what earlier tries have met with says more. */
+static mf_status without_answer(const etcd_client *c, etcd_line *l, int endpoint)
 {
     if (l->no_memory)
         return MF_NOMEM("an answer of etcd");
     if (l->too_large)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "etcd at %s answers with more than %d bytes",
                        c->endpoints[endpoint], ETCD_ANSWER_MAX);
-    return MF_FAIL(MF_UNAVAILABLE, "etcd at %s: %s", c->endpoints[endpoint], l->why);
+    if (!l->late || l->said[0] == '\0')
+        (void)snprintf(l->said, sizeof l->said, "etcd at %s: %s", c->endpoints[endpoint], l->why);
+    return MF_FAIL(MF_UNAVAILABLE, "%s", l->said);
 }
 
 /* What failed at one endpoint may go well at another. */
@@ -367,7 +372,7 @@ mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, v
         if (!is_passing(st))
             break;
         endpoint = (endpoint + 1) % c->n;
-        if (!again || mf_clock_ns() + PAUSE_NS >= deadline) /* a last glance would find no reason */
+        if (!again || mf_clock_ns() + 2 * PAUSE_NS >= deadline)
             break;
         if (tries % c->n == 0)
             rest();
@@ -429,7 +434,7 @@ static mf_status watch_one(watch *w, int endpoint, const etcd_call *call, int64_
         return MF_OK;
     if (how == ANSWERED)
         return MF_FAIL(MF_UNAVAILABLE, "etcd at %s has ended a watch", w->c->endpoints[endpoint]);
-    if (w->l->late)
+    if (w->l->late && (how != NOT_SENT || w->l->said[0] == '\0'))
         return MF_FAIL(MF_DEADLINE_EXCEEDED, "nothing has changed");
     return without_answer(w->c, w->l, endpoint);
 }
@@ -449,7 +454,7 @@ mf_status etcd_watch(etcd_client *c, const char *body, int64_t deadline_ns)
         if (!is_passing(st))
             break;
         endpoint = (endpoint + 1) % c->n;
-        if (mf_clock_ns() + (st == MF_UNAVAILABLE ? PAUSE_NS : 0) >= deadline_ns)
+        if (mf_clock_ns() + (st == MF_UNAVAILABLE ? 2 * PAUSE_NS : 0) >= deadline_ns)
             break;
         if (st == MF_UNAVAILABLE)
             rest();

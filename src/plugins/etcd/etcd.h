@@ -4,6 +4,7 @@
 #define MF_PLUGINS_ETCD_ETCD_H
 
 #include "cluster/store.h"
+#include "plugins/common/address.h"
 #include "plugins/etcd/answer.h"
 
 #include <curl/curl.h>
@@ -19,7 +20,8 @@ typedef struct etcd_line {
     bool busy;
     CURL *easy;
     CURLM *multi;
-    char why[CURL_ERROR_SIZE];
+    char why[CURL_ERROR_SIZE]; /* the last try has failed */
+    char said[MF_ADDRESS_MAX + CURL_ERROR_SIZE + 32]; /* of the last one that did not only wait */
     /* The answer. */
     char *bytes;
     size_t len, cap;
