@@ -13,7 +13,6 @@
 
 static const int64_t TRY_NS = 500000000; /* at least, for one endpoint of several */
 static const int64_t PAUSE_NS = 100000000; /* when none has answered */
-enum { POLL_MS = 1000 };
 
 /* ---- opening ---- */
 
@@ -66,20 +65,11 @@ mf_status etcd_client_init(etcd_client *c, const char *hosts, size_t len, const 
     return c->headers ? MF_OK : MF_NOMEM("a store");
 }
 
-static void line_free(etcd_line *l)
-{
-    curl_easy_cleanup(l->easy);
-    if (l->multi)
-        (void)curl_multi_cleanup(l->multi);
-    mf_free(l->bytes);
-    mf_free(l);
-}
-
 void etcd_client_deinit(etcd_client *c)
 {
     for (etcd_line *l = c->lines, *next; l; l = next) {
         next = l->next;
-        line_free(l);
+        etcd_line_free(l);
     }
     for (int i = 0; i < c->n; i++)
         mf_free(c->endpoints[i]);
@@ -88,103 +78,6 @@ void etcd_client_deinit(etcd_client *c)
     mf_free(c->key);
     curl_slist_free_all(c->headers);
     pthread_mutex_destroy(&c->lock);
-}
-
-/* ---- lines ---- */
-
-static size_t take_bytes(char *data, size_t one, size_t n, void *arg)
-{
-    etcd_line *l = arg;
-
-    (void)one; /* is 1 */
-    l->too_large |= l->len + n > ETCD_ANSWER_MAX;
-    if (l->too_large)
-        return 0;
-    if (l->len + n + 1 > l->cap) {
-        const size_t cap = 2 * (l->len + n) + 4096;
-        char *larger = mf_calloc((int64_t)cap, 1);
-
-        if (!larger) {
-            l->no_memory = true;
-            return 0;
-        }
-        if (l->len > 0)
-            memcpy(larger, l->bytes, l->len);
-        mf_free(l->bytes);
-        l->bytes = larger;
-        l->cap = cap;
-    }
-    memcpy(l->bytes + l->len, data, n);
-    l->len += n;
-    return n;
-}
-
-/* What stays the same from call to call. */
-static bool set_up(const etcd_client *c, etcd_line *l)
-{
-    CURL *e = l->easy;
-    bool ok = curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) == CURLE_OK;
-
-    ok &= curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, c->ca ? "https" : "http") == CURLE_OK;
-    ok &= curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK;
-    ok &= curl_easy_setopt(e, CURLOPT_PROXY, "") == CURLE_OK;
-    ok &= curl_easy_setopt(e, CURLOPT_HTTPHEADER, c->headers) == CURLE_OK;
-    ok &= curl_easy_setopt(e, CURLOPT_ERRORBUFFER, l->why) == CURLE_OK;
-    ok &= curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, take_bytes) == CURLE_OK;
-    ok &= curl_easy_setopt(e, CURLOPT_WRITEDATA, l) == CURLE_OK;
-    if (!c->ca)
-        return ok;
-    ok &= curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK;
-    ok &= curl_easy_setopt(e, CURLOPT_CAINFO, c->ca) == CURLE_OK;
-    ok &= curl_easy_setopt(e, CURLOPT_CAPATH, NULL) == CURLE_OK; /* ours, and no other */
-    ok &= curl_easy_setopt(e, CURLOPT_SSLCERT, c->cert) == CURLE_OK;
-    ok &= curl_easy_setopt(e, CURLOPT_SSLKEY, c->key) == CURLE_OK;
-    return ok;
-}
-
-static etcd_line *line_new(const etcd_client *c)
-{
-    etcd_line *l = mf_calloc(1, sizeof *l);
-
-    if (!l)
-        return NULL;
-    l->easy = curl_easy_init();
-    l->multi = curl_multi_init();
-    if (l->easy && l->multi && set_up(c, l))
-        return l;
-    line_free(l);
-    return NULL;
-}
-
-static mf_status line_take(etcd_client *c, etcd_line **out)
-{
-    etcd_line *l;
-
-    pthread_mutex_lock(&c->lock);
-    for (l = c->lines; l && l->busy;)
-        l = l->next;
-    if (!l) {
-        l = line_new(c);
-        if (l) {
-            l->next = c->lines;
-            c->lines = l;
-        }
-    }
-    if (l) {
-        l->busy = true;
-        l->said[0] = '\0';
-    }
-    pthread_mutex_unlock(&c->lock);
-    *out = l;
-    return l ? MF_OK : MF_NOMEM("a connection");
-}
-
-static void line_give(etcd_client *c, etcd_line *l, int endpoint)
-{
-    pthread_mutex_lock(&c->lock);
-    l->busy = false;
-    c->preferred = endpoint;
-    pthread_mutex_unlock(&c->lock);
 }
 
 static int preferred(etcd_client *c)
@@ -198,112 +91,6 @@ static int preferred(etcd_client *c)
 }
 
 /* ---- one try ---- */
-
-typedef enum outcome {
-    ANSWERED,
-    NOT_SENT, /* it has not reached anybody */
-    UNKNOWN, /* it may have, and no whole answer came; l->why says more */
-    STOPPED,
-} outcome;
-
-static outcome outcome_of(etcd_line *l)
-{
-    int left;
-    const CURLMsg *m = curl_multi_info_read(l->multi, &left);
-    const CURLcode code = m ? m->data.result : CURLE_RECV_ERROR;
-
-    if (code == CURLE_OK)
-        return ANSWERED;
-    if (l->why[0] == '\0')
-        (void)snprintf(l->why, sizeof l->why, "%s", curl_easy_strerror(code));
-    switch (code) {
-    case CURLE_COULDNT_RESOLVE_HOST:
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_SSL_CONNECT_ERROR:
-    case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CERTPROBLEM:
-    case CURLE_SSL_CACERT_BADFILE:
-        return NOT_SENT;
-    default:
-        return UNKNOWN;
-    }
-}
-
-/* Time is over. Of a new connection (etcd_call.once) it is known whether it came about. */
-static outcome give_up(etcd_line *l)
-{
-    curl_off_t connected = 0;
-
-    l->late = true;
-    (void)snprintf(l->why, sizeof l->why, "no answer in time");
-    (void)curl_easy_getinfo(l->easy, CURLINFO_CONNECT_TIME_T, &connected);
-    return connected == 0 ? NOT_SENT : UNKNOWN;
-}
-
-static outcome run(etcd_line *l, int64_t deadline_ns, bool (*stop)(void *arg), void *arg)
-{
-    outcome how = UNKNOWN;
-    int running = 1;
-
-    if (curl_multi_add_handle(l->multi, l->easy) != CURLM_OK)
-        return NOT_SENT;
-    while (curl_multi_perform(l->multi, &running) == CURLM_OK) {
-        const int64_t left_ms = (deadline_ns - mf_clock_ns()) / 1000000;
-
-        if (stop && stop(arg)) {
-            how = STOPPED;
-            break;
-        }
-        if (running == 0) {
-            how = outcome_of(l);
-            break;
-        }
-        if (left_ms <= 0) {
-            how = give_up(l);
-            break;
-        }
-        (void)curl_multi_poll(l->multi, NULL, 0, left_ms < POLL_MS ? (int)left_ms : POLL_MS, NULL);
-    }
-    (void)curl_multi_remove_handle(l->multi, l->easy); /* ends a connection that is not done */
-    return how;
-}
-
-static mf_status begin(const etcd_client *c, etcd_line *l, int endpoint, const etcd_call *call)
-{
-    char url[MF_ADDRESS_MAX + 64];
-    bool ok;
-
-    l->len = 0;
-    l->late = l->too_large = l->no_memory = false;
-    l->why[0] = '\0';
-    (void)snprintf(url, sizeof url, "%s%s", c->endpoints[endpoint], call->path);
-    ok = curl_easy_setopt(l->easy, CURLOPT_URL, url) == CURLE_OK;
-    ok &= curl_easy_setopt(l->easy, CURLOPT_POSTFIELDS, call->body) == CURLE_OK;
-    /* On a connection that was used before, libcurl would send again what got no answer. */
-    ok &= curl_easy_setopt(l->easy, CURLOPT_FRESH_CONNECT, call->once ? 1L : 0L) == CURLE_OK;
-    return ok ? MF_OK : MF_NOMEM("a request");
-}
-
-static long http_of(const etcd_line *l)
-{
-    long http = 0;
-
-    (void)curl_easy_getinfo(l->easy, CURLINFO_RESPONSE_CODE, &http);
-    return http;
-}
-
-/* When the time of a call is over, what earlier tries have met with says more. */
-static mf_status without_answer(const etcd_client *c, etcd_line *l, int endpoint)
-{
-    if (l->no_memory)
-        return MF_NOMEM("an answer of etcd");
-    if (l->too_large)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "etcd at %s answers with more than %d bytes",
-                       c->endpoints[endpoint], ETCD_ANSWER_MAX);
-    if (!l->late || l->said[0] == '\0')
-        (void)snprintf(l->said, sizeof l->said, "etcd at %s: %s", c->endpoints[endpoint], l->why);
-    return MF_FAIL(MF_UNAVAILABLE, "%s", l->said);
-}
 
 /* What failed at one endpoint may go well at another. */
 static bool is_passing(mf_status st)
@@ -324,20 +111,20 @@ static mf_status ask_one(etcd_client *c, etcd_line *l, int endpoint, const etcd_
                          int64_t deadline_ns, etcd_decode *decode, void *arg, bool *again)
 {
     mf_status st;
-    outcome how;
+    etcd_outcome how;
 
     *again = false;
-    MF_TRY(begin(c, l, endpoint, call));
-    how = run(l, deadline_ns, NULL, NULL);
-    if (how == ANSWERED) {
-        st = decode(&(etcd_text){ l->bytes ? l->bytes : "", l->len, http_of(l) }, arg);
+    MF_TRY(etcd_line_begin(c, l, endpoint, call));
+    how = etcd_line_run(l, deadline_ns, NULL, NULL);
+    if (how == ETCD_ANSWERED) {
+        st = decode(&(etcd_text){ l->bytes ? l->bytes : "", l->len, etcd_line_http(l) }, arg);
         if (st != MF_OK)
             st = wrapped(c, st, endpoint);
     } else {
-        st = without_answer(c, l, endpoint);
+        st = etcd_line_failed(c, l, endpoint);
     }
-    *again = is_passing(st) && (how == NOT_SENT || !call->once);
-    if (is_passing(st) && call->once && how != NOT_SENT)
+    *again = is_passing(st) && (how == ETCD_NOT_SENT || !call->once);
+    if (is_passing(st) && call->once && how != ETCD_NOT_SENT)
         st = MF_FAIL(st, "%.800s (it is not known whether it was done)", mf_error_message());
     return st;
 }
@@ -364,7 +151,7 @@ mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, v
     etcd_line *l;
     mf_status st;
 
-    MF_TRY(line_take(c, &l));
+    MF_TRY(etcd_line_take(c, &l));
     for (int tries = 1;; tries++) {
         const int64_t until = c->n == 1 ? deadline : sooner(deadline, mf_clock_ns() + one_ns);
 
@@ -377,7 +164,7 @@ mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, v
         if (tries % c->n == 0)
             rest();
     }
-    line_give(c, l, endpoint);
+    etcd_line_give(c, l, endpoint);
     return st;
 }
 
@@ -393,7 +180,7 @@ typedef struct watch {
 
 static void look_at_line(watch *w, size_t len)
 {
-    const etcd_text t = { w->l->bytes + w->done, len, http_of(w->l) };
+    const etcd_text t = { w->l->bytes + w->done, len, etcd_line_http(w->l) };
 
     w->st = etcd_watch_decode(&t, &w->changed);
 }
@@ -418,25 +205,25 @@ static bool is_enough(void *arg)
 /* DEADLINE_EXCEEDED: nothing has come. */
 static mf_status watch_one(watch *w, int endpoint, const etcd_call *call, int64_t deadline_ns)
 {
-    outcome how;
+    etcd_outcome how;
 
     w->done = 0;
     w->st = MF_OK;
-    MF_TRY(begin(w->c, w->l, endpoint, call));
-    how = run(w->l, deadline_ns, is_enough, w);
+    MF_TRY(etcd_line_begin(w->c, w->l, endpoint, call));
+    how = etcd_line_run(w->l, deadline_ns, is_enough, w);
     if (w->cancelled)
         return MF_FAIL(MF_CANCELLED, "waiting for the store was cancelled");
-    if (how == ANSWERED && w->l->len > w->done)
+    if (how == ETCD_ANSWERED && w->l->len > w->done)
         look_at_line(w, w->l->len - w->done); /* a failure is no stream */
     if (w->st != MF_OK)
         return wrapped(w->c, w->st, endpoint);
     if (w->changed)
         return MF_OK;
-    if (how == ANSWERED)
+    if (how == ETCD_ANSWERED)
         return MF_FAIL(MF_UNAVAILABLE, "etcd at %s has ended a watch", w->c->endpoints[endpoint]);
-    if (w->l->late && (how != NOT_SENT || w->l->said[0] == '\0'))
+    if (w->l->late && (how != ETCD_NOT_SENT || w->l->said[0] == '\0'))
         return MF_FAIL(MF_DEADLINE_EXCEEDED, "nothing has changed");
-    return without_answer(w->c, w->l, endpoint);
+    return etcd_line_failed(w->c, w->l, endpoint);
 }
 
 /* An endpoint may have been cut off from the others, or stand still, and say nothing: so another
@@ -448,7 +235,7 @@ mf_status etcd_watch(etcd_client *c, const char *body, int64_t deadline_ns)
     watch w = { .c = c };
     mf_status st = MF_OK;
 
-    MF_TRY(line_take(c, &w.l));
+    MF_TRY(etcd_line_take(c, &w.l));
     for (;;) {
         st = watch_one(&w, endpoint, &call, sooner(deadline_ns, mf_clock_ns() + c->timeout_ns));
         if (!is_passing(st))
@@ -459,7 +246,7 @@ mf_status etcd_watch(etcd_client *c, const char *body, int64_t deadline_ns)
         if (st == MF_UNAVAILABLE)
             rest();
     }
-    line_give(c, w.l, endpoint);
+    etcd_line_give(c, w.l, endpoint);
     return st;
 }
 

@@ -51,6 +51,32 @@ typedef struct etcd_call {
     bool once; /* it must not be asked a second time if it is not known what became of the first */
 } etcd_call;
 
+/* ---- lines (line.c) ---- */
+
+typedef enum etcd_outcome {
+    ETCD_ANSWERED,
+    ETCD_NOT_SENT, /* it has not reached anybody */
+    ETCD_UNKNOWN, /* it may have, and no whole answer came; l->why says more */
+    ETCD_STOPPED,
+} etcd_outcome;
+
+MF_MUST mf_status etcd_line_take(etcd_client *c, etcd_line **out);
+/* endpoint: the one to be asked first from now on. */
+void etcd_line_give(etcd_client *c, etcd_line *l, int endpoint);
+void etcd_line_free(etcd_line *l);
+/* What is to be asked, and whom. */
+MF_MUST mf_status etcd_line_begin(const etcd_client *c, etcd_line *l, int endpoint,
+                                  const etcd_call *call);
+/* Until there is an answer, the time is over, or (unless it is NULL) `stop` says so; it is asked
+ * whenever something has come, and when somebody calls curl_multi_wakeup(). */
+etcd_outcome etcd_line_run(etcd_line *l, int64_t deadline_ns, bool (*stop)(void *arg), void *arg);
+/* The status of the answer. */
+long etcd_line_http(const etcd_line *l);
+/* There is no whole answer: why. UNAVAILABLE, RESOURCE_EXHAUSTED. */
+MF_MUST mf_status etcd_line_failed(const etcd_client *c, etcd_line *l, int endpoint);
+
+/* ---- asking (client.c) ---- */
+
 /* Asks one endpoint after the other until one answers or the time of a call is over; `decode` says
  * whether it is an answer (UNAVAILABLE and DEADLINE_EXCEEDED: ask the next one). Fails: as
  * `decode`, UNAVAILABLE (none answers, and why). */
