@@ -170,9 +170,11 @@ def victims(pid):
 @test
 def whoever_is_killed_is_named_by_the_others(b):
     for victim in ("ps 0", "worker 1"):
-        p = subprocess.Popen(b.launch(2, 2, b.train(steps=100000), "--all-stay"), stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True)
-        time.sleep(1.5)
+        out = b.out(victim)
+        p = subprocess.Popen(b.launch(2, 2, b.train("--out", out, "--save-steps", "5", steps=100000),
+                                      "--all-stay"),
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        harness.await_checkpoint(out)
         found = victims(p.pid)
         check(victim in found, "%s is not among %s" % (victim, found))
         os.kill(found[victim], signal.SIGKILL)
