@@ -2,7 +2,6 @@
 /* store.c - which kinds of stores there are, and what is looked at before one of them is asked. */
 #include "cluster/store.h"
 
-#include "base/mem.h"
 #include "comm/plugin.h"
 #include "comm/transports.h"
 
@@ -77,16 +76,9 @@ void mf_store_close(mf_store *s)
 
 /* ---- what is looked at ---- */
 
-static bool is_key(const char *key, size_t least)
-{
-    const size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789/._-");
-
-    return n >= least && n <= MF_STORE_KEY_MAX && key[n] == '\0';
-}
-
 mf_status mf_store_check_key(const char *key)
 {
-    if (is_key(key, 1))
+    if (mf_store_is_key(key))
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "'%.250s' is no key of a store: 1 to %d of a-z, 0-9, '/', '.', '_' and '-'", key,
@@ -95,7 +87,7 @@ mf_status mf_store_check_key(const char *key)
 
 static mf_status check_prefix(const char *prefix)
 {
-    return is_key(prefix, 0) ? MF_OK : mf_store_check_key(prefix);
+    return *prefix == '\0' ? MF_OK : mf_store_check_key(prefix);
 }
 
 static mf_status check_expected(const char *key, int64_t expected)
@@ -124,26 +116,11 @@ mf_status mf_store_get(mf_store *s, const char *key, mf_store_entry *out, int64_
     return s->kind->get(s, key, out, revision ? revision : &unwanted);
 }
 
-void mf_store_entry_deinit(mf_store_entry *e)
-{
-    mf_free(e->key);
-    mf_free(e->value);
-    *e = (mf_store_entry){ 0 };
-}
-
 mf_status mf_store_list(mf_store *s, const char *prefix, mf_store_entries *out)
 {
     *out = (mf_store_entries){ 0 };
     MF_TRY(check_prefix(prefix));
     return s->kind->list(s, prefix, out);
-}
-
-void mf_store_entries_deinit(mf_store_entries *l)
-{
-    for (int i = 0; i < l->n; i++)
-        mf_store_entry_deinit(&l->entries[i]);
-    mf_free(l->entries);
-    *l = (mf_store_entries){ 0 };
 }
 
 mf_status mf_store_put(mf_store *s, const char *key, const void *value, size_t size,

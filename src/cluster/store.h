@@ -11,7 +11,10 @@
 #ifndef MF_CLUSTER_STORE_H
 #define MF_CLUSTER_STORE_H
 
+#include "base/mem.h"
 #include "comm/transport.h"
+
+#include <string.h>
 
 enum {
     MF_STORE_KEY_MAX = 200, /* bytes */
@@ -82,17 +85,51 @@ void mf_store_close(mf_store *s);
 
 /* A key is 1 to 200 of a-z, 0-9, '/', '.', '_' and '-'. INVALID_ARGUMENT says so. */
 MF_MUST mf_status mf_store_check_key(const char *key);
+static inline bool mf_store_is_key(const char *key)
+{
+    const size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789/._-");
+
+    return n > 0 && n <= MF_STORE_KEY_MAX && key[n] == '\0';
+}
 
 /* NOT_FOUND: there is none; *revision (unless NULL) is told then, too.
  * Owns: mf_store_entry_deinit(). */
 MF_MUST mf_status mf_store_get(mf_store *s, const char *key, mf_store_entry *out,
                                int64_t *revision);
-void mf_store_entry_deinit(mf_store_entry *e);
+static inline void mf_store_entry_deinit(mf_store_entry *e)
+{
+    mf_free(e->key);
+    mf_free(e->value);
+    *e = (mf_store_entry){ 0 };
+}
 
 /* All whose keys begin with `prefix`, as they were at one moment. Owns: mf_store_entries_deinit().
  */
 MF_MUST mf_status mf_store_list(mf_store *s, const char *prefix, mf_store_entries *out);
-void mf_store_entries_deinit(mf_store_entries *l);
+static inline void mf_store_entries_deinit(mf_store_entries *l)
+{
+    for (int i = 0; i < l->n; i++)
+        mf_store_entry_deinit(&l->entries[i]);
+    mf_free(l->entries);
+    *l = (mf_store_entries){ 0 };
+}
+
+/* What mf_store_put() and mf_store_remove() say of a key that is at version `is` (0: it is not
+ * there). For kinds of stores. */
+MF_MUST static inline mf_status mf_store_check_version(const char *key, int64_t is,
+                                                       int64_t expected)
+{
+    if (expected == MF_STORE_ANY || expected == is)
+        return MF_OK;
+    if (expected == MF_STORE_NEW)
+        return MF_FAIL(MF_ABORTED, "somebody else was first: '%s' exists, at version %lld", key,
+                       (long long)is);
+    if (is == 0)
+        return MF_FAIL(MF_ABORTED, "somebody else was first: '%s' at version %lld is gone", key,
+                       (long long)expected);
+    return MF_FAIL(MF_ABORTED, "somebody else was first: '%s' is at version %lld and not %lld", key,
+                   (long long)is, (long long)expected);
+}
 
 /* Put a value in place of version `expected`, MF_STORE_NEW or MF_STORE_ANY. *version (unless NULL)
  * is the new one. lease: it vanishes with; 0: it stays.

@@ -112,22 +112,6 @@ bool mf_store_state_changed(const mf_store_state *s, const char *prefix, int64_t
 
 /* ---- changing ---- */
 
-static mf_status check_version(const mf_store_entry *e, const char *key, int64_t expected)
-{
-    const long long is = e ? (long long)e->version : 0;
-
-    if (expected == MF_STORE_ANY || expected == is)
-        return MF_OK;
-    if (expected == MF_STORE_NEW)
-        return MF_FAIL(MF_ABORTED, "somebody else was first: '%s' exists, at version %lld", key,
-                       is);
-    if (!e)
-        return MF_FAIL(MF_ABORTED, "somebody else was first: '%s' at version %lld is gone", key,
-                       (long long)expected);
-    return MF_FAIL(MF_ABORTED, "somebody else was first: '%s' is at version %lld and not %lld", key,
-                   is, (long long)expected);
-}
-
 static mf_status check_room(const mf_store_state *s, const char *key, size_t before, size_t after)
 {
     const size_t removals = MF_STORE_REMOVALS * (size_t)(ENTRY_BYTES + MF_STORE_KEY_MAX);
@@ -164,7 +148,7 @@ mf_status mf_store_state_put(mf_store_state *s, const mf_store_entry *e, int64_t
     mf_store_entry copy;
     mf_status st = MF_OK;
 
-    MF_TRY(check_version(is_new ? NULL : &s->all.entries[place], e->key, expected));
+    MF_TRY(mf_store_check_version(e->key, is_new ? 0 : s->all.entries[place].version, expected));
     MF_TRY(check_room(s, e->key, before, bytes_of(e)));
     MF_TRY(copy_entry(e, &copy));
     copy.version = s->all.revision + 1;
@@ -211,7 +195,7 @@ mf_status mf_store_state_remove(mf_store_state *s, const char *key, int64_t expe
 {
     const mf_store_entry *e = mf_store_state_find(s, key);
 
-    MF_TRY(check_version(e, key, expected));
+    MF_TRY(mf_store_check_version(key, e ? e->version : 0, expected));
     if (!e)
         return MF_FAIL(MF_NOT_FOUND, "the store has no '%s'", key);
     remove_at(s, (int)(e - s->all.entries));

@@ -6,8 +6,9 @@
 #include "mf_test.h"
 #include "unit/cluster/store_folder.h"
 
-#include <dirent.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static void run(const char *format, const store_folder *f)
@@ -91,6 +92,39 @@ MF_TEST(cluster_store_file_that_is_removed_or_damaged_is_named)
         T_FAILS(st, cases[i].says, mf_store_wait(s, "a", 100, 0));
         finish(s, &f);
     }
+}
+
+/* As if the disk were full. */
+static void limit_files(rlim_t bytes)
+{
+    struct rlimit l;
+
+    T_EQ(getrlimit(RLIMIT_FSIZE, &l), 0);
+    l.rlim_cur = bytes;
+    T_EQ(setrlimit(RLIMIT_FSIZE, &l), 0);
+}
+
+MF_TEST(cluster_store_file_that_cannot_be_written_stays_as_it_was)
+{
+    mf_store_entry e;
+    store_folder f;
+    mf_store *s = begin(&f);
+    int64_t lease;
+
+    (void)signal(SIGXFSZ, SIG_IGN);
+    for (rlim_t bytes = 0; bytes < 45; bytes += 4) {
+        limit_files(bytes);
+        T_TRUE(mf_store_put(s, "a", "longer than before", 18, MF_STORE_ANY, 0, NULL) != MF_OK);
+        T_TRUE(mf_store_lease_grant(s, 1000000000, &lease) != MF_OK);
+        limit_files(RLIM_INFINITY);
+        T_OK(mf_store_get(s, "a", &e, NULL));
+        T_STREQ(e.value, "value");
+        mf_store_entry_deinit(&e);
+        run("test $(ls state | wc -l) = 3 && test $(ls | wc -l) = 1",
+            &f); /* nothing else is there */
+    }
+    T_OK(mf_store_put(s, "a", "new", 3, MF_STORE_ANY, 0, NULL));
+    finish(s, &f);
 }
 
 MF_TEST(cluster_store_file_of_another_host_is_refused)

@@ -125,6 +125,17 @@ MF_TEST(cluster_store_file_lease_of_a_stopped_process_ends_and_does_not_come_bac
     store_folder_end(&f);
 }
 
+/* Answers with the negative number of a lease: it is over. */
+static _Noreturn void watch_lease(const mf_store_folder *folder, atomic_llong *now)
+{
+    for (;;) {
+        long long id = atomic_load(now);
+
+        if (id > 0 && mf_store_lease_look(folder, id, NULL) != MF_OK)
+            (void)atomic_compare_exchange_strong(now, &id, -id);
+    }
+}
+
 /* While one keeps its lease, at the last moment again and again, others look whether it is over:
  * what one has seen to be over must not be kept by the other. */
 MF_TEST(cluster_store_file_lease_is_over_for_all_or_for_nobody)
@@ -139,16 +150,8 @@ MF_TEST(cluster_store_file_lease_is_over_for_all_or_for_nobody)
     store_folder_begin(&f);
     T_OK(mf_store_folder_open(f.dir, &folder));
     other = fork();
-    for (int64_t last = 0; other == 0;) { /* answers with the negative number: it is over */
-        const int64_t id = atomic_load(now);
-
-        if (id > 0 && id != last && mf_store_lease_look(&folder, id, NULL) != MF_OK) {
-            long long same = id;
-
-            (void)atomic_compare_exchange_strong(now, &same, -id);
-            last = id;
-        }
-    }
+    if (other == 0)
+        watch_lease(&folder, now);
     for (int i = 0; i < 100; i++) {
         int64_t id;
         mf_status st = MF_OK;
@@ -196,7 +199,7 @@ MF_TEST(cluster_store_file_leases_that_are_over_leave_nothing_behind)
 
 static mf_store_lease read_lease(const store_folder *f, int64_t id, char path[160])
 {
-    mf_store_lease l;
+    mf_store_lease l = { 0 };
     FILE *file;
 
     (void)snprintf(path, 160, "%s/lease~%lld", f->dir, (long long)id);
