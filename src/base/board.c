@@ -6,17 +6,20 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/race.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
+
+/* What took less is not recorded: there would be nothing else. */
+static const int64_t LONG_NS = 10000000;
 
 /* Not passed around, as standard error is not: it belongs to the process. */
 static struct {
     pthread_mutex_t lock; /* all below, and all writing */
-    _Atomic(mf_board_file *) file; /* NULL: none. Looked at without the lock first */
+    _Atomic(mf_board_area *) area; /* NULL: none. Looked at without the lock first */
     int opened; /* how often */
     char *path; /* NULL: nobody else sees it */
     mf_use use; /* of now: an index, which memory that others can write to is not asked for */
@@ -25,7 +28,7 @@ static struct {
 
 static inline bool is_open(void)
 {
-    return atomic_load_explicit(&board.file, memory_order_relaxed) != NULL;
+    return atomic_load_explicit(&board.area, memory_order_relaxed) != NULL;
 }
 
 /* ---- changing the page ---- */
@@ -55,18 +58,18 @@ static mf_use use_of(const mf_board_page *p)
 /* Between these two the page may change. NULL, and no lock: there is no board. */
 static mf_board_page *begin(void)
 {
-    mf_board_file *f;
+    mf_board_area *a;
 
     if (!is_open())
         return NULL;
     pthread_mutex_lock(&board.lock);
-    f = atomic_load(&board.file);
-    if (!f) {
+    a = atomic_load(&board.area);
+    if (!a) {
         pthread_mutex_unlock(&board.lock);
         return NULL;
     }
-    atomic_fetch_add(&f->seq, 1);
-    return &f->page;
+    atomic_fetch_add(&a->file.seq, 1);
+    return &a->file.page;
 }
 
 static void end(mf_board_page *p)
@@ -77,30 +80,41 @@ static void end(mf_board_page *p)
     p->use_since_ns = p->changed_ns = now;
     board.use = use_of(p);
     p->use = (int32_t)board.use;
-    atomic_fetch_add(&atomic_load(&board.file)->seq, 1);
+    atomic_fetch_add(&atomic_load(&board.area)->file.seq, 1);
     pthread_mutex_unlock(&board.lock);
 }
 
-static void copy(char *to, size_t size, const char *text)
+/* Between them, too: something that has just happened. */
+static void record(mf_event kind, int64_t step, int64_t amount, const char *text)
 {
-    (void)snprintf(to, size, "%s", text ? text : "");
+    mf_board_record(atomic_load(&board.area), kind, step, amount, text);
+}
+
+void mf_board_note(mf_event kind, int64_t step, int64_t amount, const char *text)
+{
+    mf_board_page *p = begin();
+
+    if (!p)
+        return;
+    record(kind, step, amount, text);
+    end(p);
 }
 
 /* ---- opening and closing ---- */
 
 static mf_status open_board(const char *job, const char *task, int tasks)
 {
-    mf_board_file *f = NULL;
-    mf_status st = mf_board_file_make(job, task, tasks, &f, &board.path);
+    mf_board_area *a = NULL;
+    mf_status st = mf_board_file_make(job, task, tasks, &a, &board.path);
 
     if (st == MF_ALREADY_EXISTS)
         return st;
     if (st != MF_OK) {
         MF_WARN("`meshflow status` will not see this process: %s", mf_error_message());
-        MF_TRY(mf_board_file_unseen(job, task, tasks, &f));
+        MF_TRY(mf_board_file_unseen(job, task, tasks, &a));
     }
     board.use = MF_USE_IDLE;
-    atomic_store(&board.file, f);
+    atomic_store(&board.area, a);
     return MF_OK;
 }
 
@@ -119,19 +133,19 @@ mf_status mf_board_open(const char *job, const char *task, int tasks)
 
 mf_status mf_board_rename(const char *job)
 {
-    mf_board_file *f = atomic_load(&board.file);
+    const mf_board_area *a = atomic_load(&board.area);
     char *path = NULL;
     mf_board_page *p;
 
     MF_TRY(mf_board_check_name(job));
-    if (!f || strcmp(f->page.job, job) == 0)
+    if (!a || strcmp(a->file.page.job, job) == 0)
         return MF_OK;
     if (board.path)
-        MF_TRY(mf_board_file_link(board.path, job, f->page.task, &path));
+        MF_TRY(mf_board_file_link(board.path, job, a->file.page.task, &path));
     p = begin();
     if (!p)
         return MF_OK;
-    copy(p->job, sizeof p->job, job);
+    mf_board_copy_text(p->job, sizeof p->job, job);
     mf_free(board.path);
     board.path = path;
     end(p);
@@ -140,25 +154,30 @@ mf_status mf_board_rename(const char *job)
 
 const char *mf_board_job(void)
 {
-    const mf_board_file *f = atomic_load(&board.file);
+    const mf_board_area *a = atomic_load(&board.area);
 
-    return f ? f->page.job : "";
+    return a ? a->file.page.job : "";
+}
+
+bool mf_board_is_seen(const char **task)
+{
+    const mf_board_area *a = atomic_load(&board.area);
+
+    *task = a ? a->file.page.task : "";
+    return a && board.path;
 }
 
 void mf_board_close(void)
 {
-    mf_board_file *f;
-
     pthread_mutex_lock(&board.lock);
-    f = atomic_load(&board.file);
-    if (f && --board.opened == 0) {
-        atomic_store(&board.file, NULL);
+    if (is_open() && --board.opened == 0) {
+        atomic_store(&board.area, NULL);
         mf_board_drop_kept();
         if (board.path)
             (void)unlink(board.path);
         mf_free(board.path);
         board.path = NULL;
-        (void)munmap(f, sizeof *f);
+        mf_board_area_leave();
     }
     pthread_mutex_unlock(&board.lock);
 }
@@ -173,6 +192,7 @@ void mf_board_phase(mf_phase phase)
         return;
     p->phase = (int32_t)phase;
     p->phase_since_ns = mf_clock_ns();
+    record(MF_EVENT_PHASE, p->step, phase, NULL);
     end(p);
 }
 
@@ -196,6 +216,7 @@ void mf_board_begin(int64_t step, int64_t steps)
     p->step = step;
     p->steps = steps;
     p->rate_samples = 0;
+    p->stepped_ns = 0;
     p->rate_since_ns = p->use_since_ns = p->began_ns = mf_clock_ns();
     memset(p->used_ns, 0, sizeof p->used_ns);
     end(p);
@@ -216,6 +237,15 @@ static void count_rate(mf_board_page *p, int64_t samples, int64_t now)
     }
 }
 
+/* The mean of the last few; the first step is none of them: it is compiled in. */
+static void count_usual(mf_board_page *p, int64_t now)
+{
+    const int64_t time = p->stepped_ns > 0 ? now - p->stepped_ns : 0;
+
+    p->usual_ns = p->usual_ns == 0 ? time : p->usual_ns + (time - p->usual_ns) / 8;
+    p->stepped_ns = now;
+}
+
 void mf_board_step(int64_t step, int64_t epoch, int64_t samples, double loss)
 {
     const int64_t now = mf_clock_ns();
@@ -229,6 +259,8 @@ void mf_board_step(int64_t step, int64_t epoch, int64_t samples, double loss)
     p->phase = MF_PHASE_BETWEEN;
     p->phase_since_ns = now;
     count_rate(p, samples, now);
+    count_usual(p, now);
+    record(MF_EVENT_STEP, step - 1, 0, NULL);
     end(p);
 }
 
@@ -259,6 +291,7 @@ void mf_board_computing(int change)
     const int before = atomic_fetch_add(&board.computing, change); /* also without a board */
     mf_board_page *p;
 
+    mf_board_act_running(change);
     if ((before > 0) == (before + change > 0))
         return;
     p = begin();
@@ -268,14 +301,32 @@ void mf_board_computing(int change)
     end(p);
 }
 
-void mf_board_talking(int change)
+int64_t mf_board_call_begin(const char *what, int64_t step, int64_t bytes)
 {
     mf_board_page *p = begin();
 
     if (!p)
-        return;
-    p->talking += change;
+        return 0;
+    p->talking++;
+    record(MF_EVENT_CALL, step, bytes, what);
     end(p);
+    return mf_clock_ns();
+}
+
+void mf_board_call_end(const char *what, int64_t step, int64_t began)
+{
+    mf_board_page *p = began > 0 ? begin() : NULL;
+
+    if (!p)
+        return;
+    p->talking--;
+    record(MF_EVENT_CALLED, step, mf_clock_ns() - began, what);
+    end(p);
+}
+
+void mf_board_said(const char *text)
+{
+    mf_board_note(MF_EVENT_SAID, -1, 0, text);
 }
 
 void mf_board_sent(const char *to, int64_t bytes)
@@ -287,7 +338,7 @@ void mf_board_sent(const char *to, int64_t bytes)
 
         if (l->to[0] && strncmp(l->to, to, sizeof l->to - 1) != 0)
             continue;
-        copy(l->to, sizeof l->to, to);
+        mf_board_copy_text(l->to, sizeof l->to, to);
         l->bytes += bytes;
         break;
     }
@@ -305,9 +356,9 @@ int mf_board_wait_begin(const char *whom, const char *where, const char *what, i
 
         if (w->since_ns != 0)
             continue;
-        copy(w->whom, sizeof w->whom, whom);
-        copy(w->where, sizeof w->where, where);
-        copy(w->what, sizeof w->what, what);
+        mf_board_copy_text(w->whom, sizeof w->whom, whom);
+        mf_board_copy_text(w->where, sizeof w->where, where);
+        mf_board_copy_text(w->what, sizeof w->what, what);
         w->step = step;
         w->since_ns = mf_clock_ns();
         slot = i;
@@ -320,11 +371,30 @@ int mf_board_wait_begin(const char *whom, const char *where, const char *what, i
 void mf_board_wait_end(int wait)
 {
     mf_board_page *p = wait >= 0 ? begin() : NULL;
+    char text[MF_BOARD_TASK + MF_BOARD_TEXT + 2];
+    mf_board_wait *w;
+    int64_t time;
 
     if (!p)
         return;
-    p->waits[wait].since_ns = 0;
+    w = &p->waits[wait];
+    time = mf_clock_ns() - w->since_ns;
+    if (time >= LONG_NS) {
+        (void)snprintf(text, sizeof text, "%.*s: %.*s", MF_BOARD_TASK - 1, w->whom,
+                       MF_BOARD_TEXT - 1, w->what);
+        record(MF_EVENT_WAITED, w->step, time, text);
+    }
+    w->since_ns = 0;
     end(p);
+}
+
+void mf_board_note_long(mf_event kind, int64_t since, const char *text)
+{
+    const int64_t time = mf_clock_ns() - since;
+    const size_t len = strlen(text), most = sizeof((mf_board_event *)0)->text - 1;
+
+    if (time >= LONG_NS)
+        mf_board_note(kind, -1, time, len > most ? text + len - most : text);
 }
 
 bool mf_board_used(int64_t ns[MF_USES])
@@ -347,8 +417,10 @@ bool mf_board_copy(mf_buf *out)
     p->told_ns = mf_clock_ns();
     end(p);
     pthread_mutex_lock(&board.lock);
+    mf_race_begin(); /* acts may change */
     if (is_open())
-        mf_buf_bytes(out, atomic_load(&board.file), sizeof(mf_board_file));
+        mf_buf_bytes(out, &atomic_load(&board.area)->file, sizeof(mf_board_file));
+    mf_race_end();
     pthread_mutex_unlock(&board.lock);
     return mf_buf_finish(out) == MF_OK && out->len > 0;
 }
@@ -360,7 +432,7 @@ int mf_board_take_wish(void)
 
     if (!p)
         return 0;
-    wish = atomic_exchange(&atomic_load(&board.file)->wish, 0);
+    wish = atomic_exchange(&atomic_load(&board.area)->file.wish, 0);
     end(p);
     return wish > 0 && wish <= MF_BOARD_THREADS_MAX ? wish : 0;
 }

@@ -121,7 +121,7 @@ static mf_status set_run(mf_args *args)
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &c.priority));
     if (c.threads == 0 && c.priority == 0)
         return mf_args_wrong(args, "say what to change: --threads or --priority");
-    st = mf_running_read(args, args->words[0], &r);
+    st = mf_cli_running(args, args->words[0], &r);
     if (st == MF_OK)
         st = change_all(args, &c, &r.jobs[0], &out);
     mf_running_deinit(&r);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_train.c - `meshflow train`: data, model, compile, fit, test. */
+#include "base/board.h"
 #include "base/clock.h"
 #include "cli/cluster_options.h"
 #include "cli/job.h"
@@ -7,6 +8,7 @@
 #include "cli/shares.h"
 #include "cli/train_options.h"
 #include "graph/op.h"
+#include "job/strategies.h"
 
 #include <math.h>
 #include <signal.h>
@@ -266,6 +268,27 @@ static mf_status train(mf_job *job, mf_args *args)
     return st;
 }
 
+/* Opening data may take long: who waits for us shall see it. */
+static mf_status open_shown(mf_job *job, mf_args *args)
+{
+    mf_strategy_options o;
+    mf_buf name = { 0 };
+    mf_status st;
+
+    MF_TRY(mf_job_open(job, args));
+    MF_TRY(mf_connect_options_read(args, &o));
+    mf_job_name(job, args, &name);
+    o.job = name.data;
+    st = mf_job_show(&o);
+    mf_buf_deinit(&name);
+    MF_TRY(st);
+    job->shown = true;
+    mf_board_phase(MF_PHASE_LOAD);
+    MF_TRY(mf_job_load(job, args, true));
+    mf_board_phase(MF_PHASE_START);
+    return MF_OK;
+}
+
 static mf_status train_run(mf_args *args)
 {
     int64_t priority = 0;
@@ -275,7 +298,7 @@ static mf_status train_run(mf_args *args)
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &priority));
     if (priority > 0) /* before there are threads, which inherit it */
         MF_TRY(mf_priority_set(getpid(), (int)priority));
-    st = mf_job_open(&job, args, true);
+    st = open_shown(&job, args);
     if (st == MF_OK)
         st = train(&job, args);
     mf_job_deinit(&job);

@@ -232,7 +232,7 @@ static mf_status connect_to(mf_net *n, int task, int64_t deadline_ns)
             n->transport->kind->connect(n->transport, task, n->peers[task].address, deadline_ns);
 
         if (st != MF_UNAVAILABLE || now >= deadline_ns)
-            mf_waiting_end(&waiting);
+            mf_waiting_end(&waiting, st == MF_OK);
         if (st == MF_OK)
             return MF_OK;
         if (st != MF_UNAVAILABLE)
@@ -270,7 +270,7 @@ static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
             if (st == MF_OK)
                 (void)mf_cond_wait_until(&n->changed, &n->lock, now + 500000000);
         }
-        mf_waiting_end(&waiting);
+        mf_waiting_end(&waiting, st == MF_OK);
     }
     pthread_mutex_unlock(&n->lock);
     return st;

@@ -45,6 +45,6 @@ mf_status mf_ps_next_request(server *s, mf_mail **out)
             st = mf_net_check(s->o.net);
         mf_net_tell(s->o.net);
     }
-    mf_waiting_end(&waiting);
+    mf_waiting_end(&waiting, st == MF_OK);
     return st;
 }
