@@ -192,7 +192,8 @@ void mf_board_phase(mf_phase phase)
         return;
     p->phase = (int32_t)phase;
     p->phase_since_ns = mf_clock_ns();
-    record(MF_EVENT_PHASE, p->step, phase, NULL);
+    if (phase != MF_PHASE_SERVE) /* after every update */
+        record(MF_EVENT_PHASE, p->step, phase, NULL);
     end(p);
 }
 

@@ -8,6 +8,7 @@
 #include "train/feeding.h"
 #include "train/input.h"
 #include "train/loop.h"
+#include "train/straggler.h"
 #include "train/team_trace.h"
 
 #include <string.h>
@@ -31,6 +32,7 @@ typedef struct fit {
     int64_t waited_ns; /* for the last batch */
     int64_t traced; /* the step whose trace is written; 0: none */
     mf_team_trace trace; /* of all workers */
+    mf_straggler straggler; /* of the chief */
     int64_t batch, per_epoch; /* samples of a batch; batches of an epoch */
     mf_result results[MF_MAX_RESULTS];
 } fit;
@@ -309,6 +311,8 @@ static mf_status one_step(fit *f)
     show_traffic(t->team);
     mf_board_step(report.step, report.epoch, report.samples,
                   report.n_results > 0 ? f->results[0].value : 0.0);
+    if (t->team && t->team->size > 1 && mf_team_is_chief(t->team))
+        mf_straggler_look(&f->straggler);
     mf_iterator_position(f->it, &t->epoch, &t->first);
     if (f->ledger)
         check_ledger(f, add_to_ledger(f, batch));
@@ -458,6 +462,7 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
         st = st == MF_OK ? closed : st;
     }
     end_loop(&f);
+    mf_straggler_deinit(&f.straggler);
     mf_team_trace_deinit(&f.trace, t);
     mf_iterator_free(f.it);
     if (f.ledger)
