@@ -24,7 +24,8 @@ mf_board_area *mf_board_area_find(void)
 mf_status mf_board_area_map(int fd, mf_board_area **out)
 {
     mf_board_area *before = mf_board_area_find();
-    const int flags = (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (before ? MAP_FIXED : 0);
+    const int flags =
+        (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (before ? MAP_FIXED : 0);
     void *at = mmap(before, sizeof **out, PROT_READ | PROT_WRITE, flags, fd, 0);
 
     *out = at == MAP_FAILED ? NULL : at;
@@ -98,8 +99,9 @@ int mf_board_act_begin(mf_act act, const char *what)
 
 void mf_board_act_end(int act)
 {
-    static const mf_event events[MF_ACTS] = { [MF_ACT_READ] = MF_EVENT_READ,
-                                              [MF_ACT_WRITE] = MF_EVENT_WROTE };
+    static const mf_event events[MF_ACTS] = {
+        [MF_ACT_READ] = MF_EVENT_READ, [MF_ACT_WRITE] = MF_EVENT_WROTE
+    };
     const int why = errno; /* of what the thread was at */
     mf_board_act a;
 

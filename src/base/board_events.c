@@ -79,8 +79,8 @@ void mf_board_events_decode(const void *bytes, size_t size, mf_board_event *out,
         numbered *e = &all[count];
 
         memcpy(e, from + (size_t)i * sizeof *e, sizeof *e);
-        count += e->number != 0 && (e->number - 1) % MF_BOARD_EVENTS == (unsigned)i &&
-                 mend(&e->event);
+        count +=
+            e->number != 0 && (e->number - 1) % MF_BOARD_EVENTS == (unsigned)i && mend(&e->event);
     }
     qsort(all, (size_t)count, sizeof *all, by_number);
     for (int i = 0; i < count; i++)

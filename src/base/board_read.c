@@ -22,11 +22,15 @@ const char *const mf_use_names[MF_USES] = { "compute", "communication", "input",
 const char *mf_phase_text(mf_phase phase)
 {
     static const char *const texts[MF_PHASES] = {
-        [MF_PHASE_START] = "starts",       [MF_PHASE_LOAD] = "loads data",
+        [MF_PHASE_START] = "starts",
+        [MF_PHASE_LOAD] = "loads data",
         [MF_PHASE_INPUT] = "waits for input",
-        [MF_PHASE_STEP] = "computes",      [MF_PHASE_BETWEEN] = "is between steps",
-        [MF_PHASE_EVALUATE] = "evaluates", [MF_PHASE_SAVE] = "saves",
-        [MF_PHASE_SERVE] = "serves",       [MF_PHASE_END] = "ends",
+        [MF_PHASE_STEP] = "computes",
+        [MF_PHASE_BETWEEN] = "is between steps",
+        [MF_PHASE_EVALUATE] = "evaluates",
+        [MF_PHASE_SAVE] = "saves",
+        [MF_PHASE_SERVE] = "serves",
+        [MF_PHASE_END] = "ends",
     };
 
     return texts[phase];

@@ -84,8 +84,7 @@ mf_status mf_file_read(const char *path, size_t max_bytes, char **data, size_t *
     *len = 0;
     act = mf_board_act_begin(MF_ACT_READ, path);
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    st = fd < 0 ? mf_errno_status(errno, "open", path)
-                : read_all(fd, path, max_bytes, data, len);
+    st = fd < 0 ? mf_errno_status(errno, "open", path) : read_all(fd, path, max_bytes, data, len);
     if (fd >= 0)
         (void)close(fd);
     mf_board_act_end(act);

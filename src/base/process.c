@@ -119,6 +119,7 @@ static bool add_times(void *ctx, long long tid)
     search *s = ctx;
     long long ran, ready;
     char path[64], text[128];
+    mf_process thread;
 
     (void)snprintf(path, sizeof path, "/proc/%lld/task/%lld/schedstat", (long long)s->pid, tid);
     read_text(path, text, sizeof text);
@@ -127,6 +128,7 @@ static bool add_times(void *ctx, long long tid)
         s->times->ran_ns += ran;
         s->times->ready_ns += ready;
     }
+    s->times->ready += mf_process_look(tid, &thread) && thread.state == 'R';
     return true;
 }
 
@@ -140,6 +142,15 @@ bool mf_process_time(int64_t pid, mf_process_times *out)
         return false;
     out->faults = process.faults;
     return true;
+}
+
+mf_process_times mf_process_time_between(const mf_process_times *from, const mf_process_times *to)
+{
+    return (mf_process_times){ .at_ns = to->at_ns - from->at_ns,
+                               .ran_ns = to->ran_ns - from->ran_ns,
+                               .ready_ns = to->ready_ns - from->ready_ns,
+                               .faults = to->faults - from->faults,
+                               .ready = from->ready < to->ready ? from->ready : to->ready };
 }
 
 /* ---- priorities ---- */

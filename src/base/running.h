@@ -32,8 +32,8 @@ int mf_running_find(const mf_running_job *job, const char *task);
  * dense/MatMul since 2.0 s". */
 void mf_running_doing_text(const mf_board_seen *task, int64_t now, mf_buf *out);
 
-/* And what keeps it: "is stopped by a signal", "waits for worker 2 (127.0.0.1:4001): the gradients, bucket 3 of step 57, since
- * 12.0 s". */
+/* And what keeps it: "is stopped by a signal", "waits for worker 2 (127.0.0.1:4001): the gradients,
+ * bucket 3 of step 57, since 12.0 s". */
 void mf_running_task_text(const mf_board_seen *task, int64_t now, mf_buf *out);
 /* Who keeps the job from going on, and who waits for it. False, and nothing: it goes on. */
 MF_MUST bool mf_running_explain(const mf_running_job *job, int64_t now, mf_buf *out);
@@ -42,13 +42,13 @@ void mf_running_blame(const mf_running_job *job, const char *name, const char *n
                       mf_buf *out);
 /* For what task i has been waiting for a second or more, and can do nothing else; NULL. */
 const mf_board_wait *mf_running_waits(const mf_running_job *job, int i, int64_t now);
-/* The task that i waits for in the end, which waits for nobody; itself where it does not wait; NULL:
- * they wait for each other. */
+/* The task that i waits for in the end, which waits for nobody; itself where it does not wait;
+ * NULL: they wait for each other. */
 const char *mf_running_root(const mf_running_job *job, int i, int64_t now);
 
 enum { MF_RUNNING_NOTE = 160 };
-/* "; it had 12 % of ..." where a task that computes was kept from it by others, else "". lately: how
- * it fared in a while. */
+/* "; it had 12 % of ..." where a task that computes was kept from it by others, else "". lately:
+ * how it fared in a while. */
 void mf_running_starved(const mf_board_seen *task, const mf_process_times *lately,
                         char note[MF_RUNNING_NOTE]);
 

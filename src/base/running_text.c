@@ -103,9 +103,11 @@ static void put_alive(const mf_board_seen *t, int64_t now, mf_buf *out)
     char where[64];
 
     mf_running_doing_text(t, now, out);
-    if (mf_running_is_kept(t) || !mf_process_is_blocked(t->page.pid, where, sizeof where))
-        return;
-    mf_buf_printf(out, ", blocked in the kernel%s%s", where[0] ? " in " : "", where);
+    if (mf_running_is_kept(t))
+        mf_buf_printf(out, ", as it told %.1f s ago from %s", seconds(t->page.told_ns, now),
+                      t->page.host);
+    else if (mf_process_is_blocked(t->page.pid, where, sizeof where))
+        mf_buf_printf(out, ", blocked in the kernel%s%s", where[0] ? " in " : "", where);
 }
 
 void mf_running_task_text(const mf_board_seen *t, int64_t now, mf_buf *out)
@@ -127,14 +129,16 @@ void mf_running_task_text(const mf_board_seen *t, int64_t now, mf_buf *out)
 void mf_running_starved(const mf_board_seen *t, const mf_process_times *lately,
                         char note[MF_RUNNING_NOTE])
 {
-    const int64_t wanted = lately->ran_ns + lately->ready_ns;
+    const int64_t counted = lately->ran_ns + lately->ready_ns;
+    const int64_t wanted = lately->ready > 0 && counted < lately->at_ns ? lately->at_ns : counted;
 
     note[0] = '\0';
     if (mf_running_is_stopped(t) || wanted < lately->at_ns / 5 || lately->ran_ns > wanted / 2)
         return;
-    (void)snprintf(note, MF_RUNNING_NOTE,
-                   ", and gets %.0f %% of the processor time that it wants: others run on its cores",
-                   100.0 * (double)lately->ran_ns / (double)wanted);
+    (void)snprintf(
+        note, MF_RUNNING_NOTE,
+        ", and gets %.0f %% of the processor time that it wants: others run on its cores",
+        100.0 * (double)lately->ran_ns / (double)wanted);
 }
 
 /* ---- who is the reason ---- */

@@ -74,23 +74,12 @@ static bool is_ours_to_say(const mf_running_job *job, int self, const char *root
     return true;
 }
 
-/* The times of the reason since we looked last. False: not known. */
-static bool fared(const mf_stall *s, const mf_process_times *now, mf_process_times *out)
-{
-    if (s->pid == 0 || now->at_ns <= s->times.at_ns)
-        return false;
-    *out = (mf_process_times){ .at_ns = now->at_ns - s->times.at_ns,
-                               .ran_ns = now->ran_ns - s->times.ran_ns,
-                               .ready_ns = now->ready_ns - s->times.ready_ns };
-    return true;
-}
-
 /* How long this task may keep others waiting before it is said. What uses its processor gets on:
  * starting, loading and evaluating take their time, and a step what it usually takes. */
 static int64_t patience(const mf_board_seen *t, const mf_process_times *lately)
 {
     const int64_t usual = MF_PARAM(say_stall_ms) * 1000000;
-    const bool moves = lately && lately->ran_ns > lately->at_ns / 5;
+    const bool moves = lately->ran_ns > lately->at_ns / 5;
 
     if (!moves || !t->alive || mf_running_is_stopped(t))
         return usual;
@@ -107,8 +96,8 @@ static int64_t patience(const mf_board_seen *t, const mf_process_times *lately)
 /* We are the reason ourselves: for want of what? */
 static bool is_stuck(const mf_board_page *p)
 {
-    return p->computing == 0 && (p->phase == MF_PHASE_INPUT || p->phase == MF_PHASE_SAVE ||
-                                 p->phase == MF_PHASE_END);
+    return p->computing == 0 &&
+           (p->phase == MF_PHASE_INPUT || p->phase == MF_PHASE_SAVE || p->phase == MF_PHASE_END);
 }
 
 /* ---- saying it ---- */
@@ -151,23 +140,24 @@ static void look(mf_stall *s, const mf_running_job *job, int self, int64_t now)
     const int i = root ? mf_running_find(job, root) : -1;
     const bool here = i >= 0 && !mf_running_is_kept(&job->tasks[i]);
     const int64_t pid = here ? job->tasks[i].page.pid : 0;
-    mf_process_times times = { 0 }, lately;
+    mf_process_times times = { 0 };
     const bool timed = here && mf_process_time(pid, &times);
-    const bool known = timed && s->pid == pid && fared(s, &times, &lately);
+    const bool known = timed && s->pid == pid;
     int64_t enough = MF_PARAM(say_stall_ms) * 1000000;
     char note[MF_RUNNING_NOTE] = "";
 
     s->look_at = now + AGAIN_NS;
-    if (here && known) {
+    if (known) {
+        const mf_process_times lately = mf_process_time_between(&s->times, &times);
+
         enough = patience(&job->tasks[i], &lately);
         mf_running_starved(&job->tasks[i], &lately, note);
-    }
-    if (!known) {
+    } else {
         s->pid = timed ? pid : 0;
         s->times = times;
+        if (timed) /* how it fares is seen the next time */
+            return;
     }
-    if (timed && !known) /* how it fares is seen the next time */
-        return;
     if (now - s->since < enough) {
         s->look_at = s->since + enough < s->look_at ? s->since + enough : s->look_at;
         return;

@@ -28,7 +28,8 @@ void mf_stall_begin(mf_stall *s);
 /* It lasts. May read the boards of all tasks: hold no lock that others are in a hurry for. Nothing
  * happens before it has begun. */
 mf_stall_seen mf_stall_look(mf_stall *s);
-/* It is over. well: it goes on, and not because of an error. Nothing happens if it has not begun. */
+/* It is over. well: it goes on, and not because of an error. Nothing happens if it has not begun.
+ */
 void mf_stall_end(mf_stall *s, bool well);
 
 #endif

@@ -55,14 +55,12 @@ static void watch(told *tasks, int n)
     if (any)
         (void)nanosleep(&(struct timespec){ 0, LOOK_MS * 1000000 }, NULL);
     for (int i = 0; any && i < n; i++) {
-        mf_process_times now;
+        mf_process_times now, lately;
 
         if (before[i].at_ns == 0 || !mf_process_time(tasks[i].task->page.pid, &now))
             continue;
-        now.at_ns -= before[i].at_ns;
-        now.ran_ns -= before[i].ran_ns;
-        now.ready_ns -= before[i].ready_ns;
-        mf_running_starved(tasks[i].task, &now, tasks[i].note);
+        lately = mf_process_time_between(&before[i], &now);
+        mf_running_starved(tasks[i].task, &lately, tasks[i].note);
     }
     mf_free(before);
 }
@@ -97,7 +95,8 @@ static void put_death(const mf_running_job *job, const told *tasks, int64_t now,
         first = tasks[i].end < first->end ? &tasks[i] : first;
     mf_buf_printf(out, "%s dead: killed, or crashed", job->n == 1 ? "it is" : "all tasks are");
     if (job->n > 1)
-        mf_buf_printf(out, "; %s was the first that showed nothing any more", first->task->page.task);
+        mf_buf_printf(out, "; %s was the first that showed nothing any more",
+                      first->task->page.task);
     mf_buf_printf(out, ", %.1f s ago: it ", seconds(now - first->end));
     mf_running_doing_text(first->task, first->end, out);
 }
@@ -163,8 +162,8 @@ static void put_task_json(const told *t, int64_t events, int64_t now, mf_buf *te
         mf_board_event_text(&t->events[i], text);
         mf_buf_str(out, i > first ? ",{" : "{");
         put_string("event", text, out);
-        mf_buf_printf(out, "\"seconds\":%.6f,\"step\":%lld}",
-                      -seconds(t->end - t->events[i].at_ns), (long long)t->events[i].step);
+        mf_buf_printf(out, "\"seconds\":%.6f,\"step\":%lld}", -seconds(t->end - t->events[i].at_ns),
+                      (long long)t->events[i].step);
     }
     mf_buf_str(out, "]");
 }
@@ -251,8 +250,7 @@ const mf_command mf_command_hang = {
         "before now, or before the last sign of life of a task that is dead. Dead tasks are kept "
         "until `meshflow jobs --sweep` or until a job of that name starts. See docs/hang.md.",
     .options = options,
-    .examples =
-        (const char *const[]){ "meshflow hang", "meshflow hang resnet --events 40", NULL },
+    .examples = (const char *const[]){ "meshflow hang", "meshflow hang resnet --events 40", NULL },
     .min_args = 0,
     .max_args = 1,
     .run = hang_run,

@@ -40,7 +40,8 @@ typedef struct mf_job {
 /* What `meshflow status` calls the job: --name, else MODEL-NUMBER, where the number is that of the
  * process that launched all tasks, or of this one. */
 void mf_job_name(const mf_job *job, const mf_args *args, mf_buf *out);
-/* What the command line says. Fails as a wrong call. Owns: mf_job_deinit(), also after a failure. */
+/* What the command line says. Fails as a wrong call. Owns: mf_job_deinit(), also after a failure.
+ */
 MF_MUST mf_status mf_job_open(mf_job *job, mf_args *args);
 /* Opens data, and makes the model for it. with_training: the training part too. Fails as a wrong
  * call, or as opening does, with a hint. */

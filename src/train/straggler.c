@@ -61,28 +61,28 @@ static const char *op_of(const mf_board_page *p)
 void mf_straggler_cause(const mf_board_seen *task, const mf_pace *before, const mf_pace *now,
                         int64_t excess, mf_buf *out)
 {
-    const mf_process_times *a = &before->times, *b = &now->times;
-    const bool timed = a->at_ns > 0 && b->at_ns > a->at_ns;
+    const mf_process_times t = mf_process_time_between(&before->times, &now->times);
+    const bool timed = before->times.at_ns > 0 && t.at_ns > 0;
     const int64_t input = now->own_ns[MF_USE_INPUT] - before->own_ns[MF_USE_INPUT];
     const int64_t computed = now->own_ns[MF_USE_COMPUTE] - before->own_ns[MF_USE_COMPUTE];
-    const int64_t ran = b->ran_ns - a->ran_ns, wanted = ran + b->ready_ns - a->ready_ns;
-    const double time = (double)(b->at_ns - a->at_ns) * 1e-9;
-    const double faults = timed ? (double)(b->faults - a->faults) / time : 0.0;
+    const int64_t wanted = t.ran_ns + t.ready_ns;
+    const double faults = timed ? (double)t.faults / ((double)t.at_ns * 1e-9) : 0.0;
     const char *op = op_of(&task->page);
 
     if (input > excess / 2)
-        put_input(task, a->at_ns, out);
-    else if (timed && wanted > 0 && (double)ran < 0.7 * (double)wanted)
+        put_input(task, before->times.at_ns, out);
+    else if (timed && wanted > 0 && (double)t.ran_ns < 0.7 * (double)wanted)
         mf_buf_printf(out,
                       "its processor time is %.0f %% of what it wants (others run on its cores)",
-                      100.0 * (double)ran / (double)wanted);
+                      100.0 * (double)t.ran_ns / (double)wanted);
     else if (timed && faults > FEW)
         mf_buf_printf(out, "its memory comes from a disk (%.0f page faults a second)", faults);
     else if (timed && (double)wanted < 0.6 * (double)computed)
-        mf_buf_printf(out,
-                      "%.0f %% of the time in which it computes it stands still (stopped by signals, "
-                      "or blocked in the kernel)",
-                      100.0 - 100.0 * (double)wanted / (double)computed);
+        mf_buf_printf(
+            out,
+            "%.0f %% of the time in which it computes it stands still (stopped by signals, "
+            "or blocked in the kernel)",
+            100.0 - 100.0 * (double)wanted / (double)computed);
     else
         mf_buf_printf(out, "it computes slower%s%s%s", op ? " (at op " : "", op ? op : "",
                       op ? " just now)" : "");
@@ -233,7 +233,7 @@ void mf_straggler_look(mf_straggler *s)
             compare(s, &r.jobs[0], r.now);
         mf_running_deinit(&r);
     }
-    s->look_at = now + every + 100 * (mf_clock_ns() - now); /* many tasks take long to look at */
+    s->look_at = now + every + 20 * (mf_clock_ns() - now); /* many tasks take long to look at */
 }
 
 void mf_straggler_deinit(mf_straggler *s)

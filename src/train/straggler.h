@@ -22,8 +22,8 @@ typedef struct mf_straggler {
     int n;
 } mf_straggler;
 
-/* A step is done. Now and then the workers are compared: what each took itself by shard, which is to
- * compute and to wait for input. */
+/* A step is done. Now and then the workers are compared: what each took itself by shard, which is
+ * to compute and to wait for input. */
 void mf_straggler_look(mf_straggler *s);
 void mf_straggler_deinit(mf_straggler *s);
 

@@ -15,8 +15,7 @@ static mf_status make_data(mf_dataset **out)
 {
     static const char *const names[] = { "x", "label" };
     mf_tensor *x = NULL, *label = NULL;
-    mf_status st =
-        mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ (int64_t)BATCH * STEPS, 1 }, 2, &x);
+    mf_status st = mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ (int64_t)BATCH * STEPS, 1 }, 2, &x);
 
     if (st == MF_OK)
         st = mf_tensor_new(MF_DTYPE_I32, (int64_t[]){ (int64_t)BATCH * STEPS }, 1, &label);
@@ -46,9 +45,10 @@ static mf_status make_model(mf_model **out)
     g = mf_model_graph(m);
     n = mf_applyf(g, "Cast", MF_IN(mf_apply(g, "Max", MF_IN(x, mf_ints(g, (int64_t[]){ 0 }, 1)))),
                   "DstT=int32");
-    ones = mf_apply(g, "Fill",
-                    MF_IN(mf_applyf(g, "ConcatV2", MF_IN(n, n, mf_scalar(g, MF_DTYPE_I32, 0)), "N=2"),
-                          mf_scalar(g, MF_DTYPE_F32, 1)));
+    ones =
+        mf_apply(g, "Fill",
+                 MF_IN(mf_applyf(g, "ConcatV2", MF_IN(n, n, mf_scalar(g, MF_DTYPE_I32, 0)), "N=2"),
+                       mf_scalar(g, MF_DTYPE_F32, 1)));
     ones = mf_applyf(g, "MatMul", MF_IN(ones, ones), "name='LargeProduct'");
     sum = mf_apply(g, "Sum", MF_IN(ones, mf_ints(g, (int64_t[]){ 0, 1 }, 2)));
     sum = mf_apply(g, "Mul", MF_IN(sum, mf_scalar(g, MF_DTYPE_F32, 0)));
