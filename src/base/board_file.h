@@ -51,12 +51,14 @@ MF_MUST mf_status mf_board_file_make(const char *job, const char *task, int task
 MF_MUST mf_status mf_board_file_unseen(const char *job, const char *task, int tasks,
                                        mf_board_area **out);
 
-/* With the board's lock held. NULL text: none. */
+/* Between these two the page may change. NULL, and no lock: there is no board. */
+mf_board_page *mf_board_change(void);
+void mf_board_changed(mf_board_page *p);
+
+/* Between the two. NULL text: none. */
 void mf_board_record(mf_board_area *a, mf_event kind, int64_t step, int64_t amount,
                      const char *text);
-/* Takes the board's lock. */
-void mf_board_note(mf_event kind, int64_t step, int64_t amount, const char *text);
-/* The same, where it took long enough to be of interest. */
+/* Not between them, where it took long enough to be of interest. */
 void mf_board_note_long(mf_event kind, int64_t since, const char *text);
 
 /* NULL: nothing. Of what does not fit, the beginning. */
