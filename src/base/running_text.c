@@ -98,15 +98,25 @@ void mf_running_doing_text(const mf_board_seen *t, int64_t now, mf_buf *out)
         put_phase(&t->page, now, out);
 }
 
+/* One of another host: what it does is as old as what it has told. */
+static void put_kept(const mf_board_seen *t, int64_t now, mf_buf *out)
+{
+    const double ago = seconds(t->page.told_ns, now);
+
+    if (is_silent(t, now)) {
+        mf_buf_printf(out, "is on %s and was last heard of %.1f s ago", t->page.host, ago);
+        return;
+    }
+    mf_buf_printf(out, "is on %s and told %.1f s ago that it ", t->page.host, ago);
+    mf_running_doing_text(t, t->page.told_ns, out);
+}
+
 static void put_alive(const mf_board_seen *t, int64_t now, mf_buf *out)
 {
     char where[64];
 
     mf_running_doing_text(t, now, out);
-    if (mf_running_is_kept(t))
-        mf_buf_printf(out, ", as it told %.1f s ago from %s", seconds(t->page.told_ns, now),
-                      t->page.host);
-    else if (mf_process_is_blocked(t->page.pid, where, sizeof where))
+    if (mf_process_is_blocked(t->page.pid, where, sizeof where))
         mf_buf_printf(out, ", blocked in the kernel%s%s", where[0] ? " in " : "", where);
 }
 
@@ -119,9 +129,8 @@ void mf_running_task_text(const mf_board_seen *t, int64_t now, mf_buf *out)
         mf_buf_printf(out, "is stopped by a %s since %.1f s or less",
                       t->process.state == 'T' ? "signal" : "debugger",
                       seconds(t->page.changed_ns, now));
-    else if (is_silent(t, now))
-        mf_buf_printf(out, "is on %s and was last heard of %.1f s ago", t->page.host,
-                      seconds(t->page.told_ns, now));
+    else if (mf_running_is_kept(t))
+        put_kept(t, now, out);
     else
         put_alive(t, now, out);
 }

@@ -19,7 +19,7 @@ import sys
 import time
 
 import harness
-from harness import check, test, write_images
+from harness import check, host_test, test, write_images
 
 LIMIT = 30  # seconds, on any machine
 PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
@@ -268,6 +268,44 @@ def a_worker_that_others_keep_from_its_core(b):
     line = b.hears(r"others run on its cores", now, "worker without a core")
     check(re.search(r"worker 1 \(pid %d\) computes .* and gets \d+ %% of the processor time" %
                     both[1].pid, line), line)
+
+
+# ---- others ----
+
+
+@test
+def a_job_of_one_task_whose_input_does_not_come(b):
+    write_images(b.out("images"), 16, 16)
+    b.open([b.program, "train", "--model", "mlp units=[2]", "--data", b.out("images"), "--test",
+            b.out("images"), "--batch", "8", "--steps", "100000", "--quiet", "--no-test", "--cache",
+            "off", "--name", "j"])
+    b.wait_step("j", 20)
+    path = b.out("images/class1/7.png")
+    os.mkfifo(path + ".pipe")
+    os.rename(path + ".pipe", path)
+    line = b.hears(r"stands still since", time.monotonic(), "job of one task")
+    check(re.search(r"worker 0 \(pid \d+\) waits for input since [\d.]+ s: reads \S*class1/7.png since",
+                    line), line)
+
+
+@host_test
+def a_worker_of_another_host_that_is_stopped(b):
+    """It has a /dev/shm of its own, which makes it another host."""
+    away = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh"]
+    hosts = ",".join("127.0.0.1:%d" % random.randrange(20000, 60000) for _ in range(2))
+    for i in range(2):
+        b.env["MESHFLOW_RUN_DIR"] = b.out("host%d" % i)
+        b.open([*(away if i else []), b.program, *b.train(
+            "--name", "j", "--worker-hosts", hosts, "--task-index", str(i), "--job-name", "worker")])
+    b.env["MESHFLOW_RUN_DIR"] = b.out("host0")
+    b.wait_step("j", 3, 2)
+    time.sleep(2)
+    os.kill(b.running[1].pid, signal.SIGSTOP)
+    now = time.monotonic()
+    line = b.hears(r"stands still since", now, "worker of another host")
+    check(re.search(r"worker 1 \(pid %d\) is on \S+ and told [\d.]+ s ago that it" %
+                    b.running[1].pid, line), line)
+    check("worker 0 waits for it" in line, line)
 
 
 # ---- who is slow, and what was ----
