@@ -135,6 +135,13 @@ void mf_running_task_text(const mf_board_seen *t, int64_t now, mf_buf *out)
         put_alive(t, now, out);
 }
 
+/* Others wait for something. */
+static bool wants_to_run(const mf_board_page *p)
+{
+    return p->computing > 0 || p->phase == MF_PHASE_START || p->phase == MF_PHASE_LOAD ||
+           p->phase == MF_PHASE_STEP || p->phase == MF_PHASE_EVALUATE;
+}
+
 void mf_running_starved(const mf_board_seen *t, const mf_process_times *lately,
                         char note[MF_RUNNING_NOTE])
 {
@@ -142,7 +149,8 @@ void mf_running_starved(const mf_board_seen *t, const mf_process_times *lately,
     const int64_t wanted = lately->ready > 0 && counted < lately->at_ns ? lately->at_ns : counted;
 
     note[0] = '\0';
-    if (mf_running_is_stopped(t) || wanted < lately->at_ns / 5 || lately->ran_ns > wanted / 2)
+    if (!wants_to_run(&t->page) || mf_running_is_stopped(t) || wanted < lately->at_ns / 5 ||
+        lately->ran_ns > wanted / 2)
         return;
     (void)snprintf(
         note, MF_RUNNING_NOTE,

@@ -109,4 +109,7 @@ MF_TEST(running_task_that_gets_no_processor_is_told_from_one_that_wants_none)
     mf_running_starved(&t[0], &(mf_process_times){ .at_ns = 1000, .ran_ns = 990, .ready = 1 },
                        note);
     T_STREQ(note, "");
+    t[0].page.phase = MF_PHASE_INPUT; /* its thread that asks runs, but that is no computing */
+    mf_running_starved(&t[0], &(mf_process_times){ .at_ns = 1000, .ran_ns = 20, .ready = 1 }, note);
+    T_STREQ(note, "");
 }
