@@ -165,8 +165,10 @@ static void judge(const mf_straggler *s, const mf_board_seen *const *tasks, mf_p
         const bool slow = others > 0.0 && excess > WORTH_IT * (double)time &&
                           100.0 * by_shard[i] >= (double)MF_PARAM(say_slow_percent) * others;
 
-        paces[i].slow = slow ? (before->slow < SURE ? before->slow + 1 : SURE) : 0;
-        paces[i].said = before && before->said;
+        if (!before)
+            continue;
+        paces[i].slow = !slow ? 0 : before->slow < SURE ? before->slow + 1 : SURE;
+        paces[i].said = before->said;
         if (paces[i].slow < SURE || paces[i].said)
             continue;
         say(tasks[i], before, &paces[i], by_shard[i] / others, (int64_t)excess);

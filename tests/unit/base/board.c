@@ -221,7 +221,7 @@ MF_TEST(board_has_room_for_some_threads_and_others_are_not_shown)
     begin();
     T_OK(mf_board_open("job", "worker 0", 1));
     memset(name, 'x', sizeof name);
-    (void)strcpy(name + sizeof name - 5, ".png");
+    memcpy(name + sizeof name - 5, ".png", 5);
     for (int i = 0; i < MF_BOARD_ACTS + 2; i++)
         acts[i] = mf_board_act_begin(MF_ACT_READ, name);
     T_EQ(acts[MF_BOARD_ACTS - 1], MF_BOARD_ACTS - 1);
@@ -460,10 +460,10 @@ MF_TEST(process_that_is_blocked_in_the_kernel_is_known)
 
     if (pid == 0) {
         (void)setpgid(0, 0);
-        const pid_t child = vfork(); /* NOLINT: that is what is tested */
+        const pid_t child = vfork();
 
         if (child == 0) {
-            (void)sleep(60);
+            (void)sleep(60); /* NOLINT(clang-analyzer-unix.Vfork): that is what is tested */
             _exit(0);
         }
         _exit(1);
