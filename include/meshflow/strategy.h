@@ -41,6 +41,9 @@ typedef struct mf_strategy_options {
     bool insecure_any_peer; /* between hosts without TLS: whoever comes is let in */
     const char *job; /* show this process to `meshflow status`, as a task of the job of this name;
                         the first task's name counts for all; NULL: it is not shown */
+    const char *store; /* where the job keeps who belongs to it, so that tasks may die, come and
+                          leave: "file:DIR" or "etcd://HOST:PORT/PREFIX", docs/members.md; NULL:
+                          MESHFLOW_STORE; without it all tasks must stay */
     const char *codec; /* gradients travel in fewer bytes: "fp16", "*bias*: none; top_k ratio=0.01",
                           docs/codecs.md; NULL: as they are */
 } mf_strategy_options;
@@ -60,8 +63,11 @@ MF_API int mf_strategy_size(const mf_strategy *strategy);
 /* It only holds weights for others: mf_fit() serves until training is over, and there is nothing to
  * evaluate. */
 MF_API bool mf_strategy_serves(const mf_strategy *strategy);
-/* It is the one that writes checkpoints and tells what happens. */
+/* It is the one that writes checkpoints and tells what happens. Where tasks come and go it may
+ * become so in mf_fit(), and rank and size may change there. */
 MF_API bool mf_strategy_is_chief(const mf_strategy *strategy);
+/* mf_fit() has failed with OUT_OF_RANGE because this process came when the job was over. */
+MF_API bool mf_strategy_is_over(const mf_strategy *strategy);
 
 /* What this process has sent to the others for sums of gradients. */
 typedef struct mf_traffic {

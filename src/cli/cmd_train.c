@@ -2,6 +2,7 @@
 /* cmd_train.c - `meshflow train`: data, model, compile, fit, test. */
 #include "base/board.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "cli/cluster_options.h"
 #include "cli/job.h"
 #include "cli/progress.h"
@@ -178,7 +179,7 @@ static bool may_differ(const char *option)
                                          "quiet",         "json",       "strategy",      "no-test",
                                          "resume",        "timeout",    "summary-steps", "tls-dir",
                                          "job-name",      "task-index", "name",          "priority",
-                                         "input-threads", "cache",      "near" };
+                                         "input-threads", "cache",      "near",          "store" };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)
@@ -240,7 +241,6 @@ static mf_status train(mf_job *job, mf_args *args)
     MF_TRY(change_data(job, args));
     MF_TRY(freeze(job, args));
     MF_TRY(open_strategy(job, args));
-    progress.quiet |= !mf_strategy_is_chief(job->strategy);
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(change_weights(job, args));
     MF_TRY(mf_progress_init(&progress, job, &fit));
@@ -252,6 +252,11 @@ static mf_status train(mf_job *job, mf_args *args)
     if (fitted != MF_OK) /* a checkpoint that could not be written is no reason to show nothing */
         mf_error_save(fitted, &why);
     st = fitted == MF_OK || m.loss_known ? MF_OK : fitted;
+    if (fitted == MF_OUT_OF_RANGE && mf_strategy_is_over(job->strategy)) {
+        MF_WARN("%s", why.message); /* it came too late, which is no mistake */
+        mf_progress_deinit(&progress);
+        return MF_OK;
+    }
     if (mf_strategy_serves(job->strategy)) {
         mf_progress_deinit(&progress);
         return fitted;
