@@ -319,10 +319,10 @@ def a_slow_worker_is_named_once_with_the_cause(b):
     both = b.workers(b.train("--name", "j", "--strategy", "multi_worker_mirrored balance=false"))
     b.wait_step("j", 20, 2)
     core = max(os.sched_getaffinity(0))
-    b.keep_busy(core, 2)
+    b.keep_busy(core, 3)
     for tid in threads_of(both[1].pid):
         os.sched_setaffinity(tid, {core})
-        os.setpriority(os.PRIO_PROCESS, tid, 5)
+        os.setpriority(os.PRIO_PROCESS, tid, 8)
     line = b.hears(r"worker 1 is slow: [\d.]+ times the others by shard", time.monotonic(),
                    "slow worker")
     check(re.search(r"its processor time is \d+ % of what it wants \(others run on its cores\)",
