@@ -155,7 +155,7 @@ static void failed(watch *w, mf_launched *t, const siginfo_t *info)
     }
     if (w->phase == STOPPING || w->phase == KILLING)
         return;
-    if (mf_launch_leads(w->l, t) && runs(w->l, false) && mf_launch_has_members(w->l)) {
+    if (runs(w->l, false) && mf_launch_has_members(w->l)) {
         say("%s %s: the others go on", t->name, how);
         w->without = true;
         return;

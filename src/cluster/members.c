@@ -489,6 +489,16 @@ bool mf_members_wait_for_next(mf_members *m)
     return wait;
 }
 
+bool mf_members_are_done(mf_members *m)
+{
+    bool over;
+
+    pthread_mutex_lock(&m->lock);
+    over = m->seen.over;
+    pthread_mutex_unlock(&m->lock);
+    return over;
+}
+
 /* ---- notes ---- */
 
 mf_status mf_members_leave(mf_members *m)

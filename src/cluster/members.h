@@ -65,6 +65,9 @@ MF_MUST mf_status mf_members_check(mf_members *m);
 /* Somebody waits to be let in, or to be let go. Thread: any. */
 bool mf_members_wait_for_next(mf_members *m);
 
+/* Has somebody said that the job is over? Thread: any. */
+bool mf_members_are_done(mf_members *m);
+
 /* We want to leave: the next view is without us. */
 MF_MUST mf_status mf_members_leave(mf_members *m);
 /* The job is over: whoever comes now is sent home, and those who are there may go on until they

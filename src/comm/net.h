@@ -65,6 +65,8 @@ MF_MUST mf_status mf_net_open(const mf_net_options *o, mf_net **out);
 void mf_net_close(mf_net *net);
 
 int mf_net_self(const mf_net *net);
+uint32_t
+mf_net_epoch(const mf_net *net); /* frames are to have it: those of earlier ones are dropped */
 const char *mf_net_name(const mf_net *net, int task);
 
 /* Bytes that were sent to tasks of other hosts. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* members.c - tasks that are connected anew whenever somebody comes, leaves or is lost. */
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/param.h"
 #include "job/strategies.h"
@@ -28,25 +29,32 @@ bool mf_job_may_change(const mf_strategy_options *o, const mf_cluster *cluster)
 
 /* ---- making and freeing ---- */
 
-static mf_status copy_tasks(const mf_strategy_call *call, mf_job_members *j, const char **addresses)
+/* Those that train, then the servers. */
+static mf_status copy_tasks(const mf_strategy_call *call, mf_job_members *j, int n,
+                            const char **addresses)
 {
     const mf_cluster *c = call->cluster;
+    const int self = c->rank >= 0 ? c->rank : c->size + mf_cluster_self(c)->index;
 
-    for (int i = 0; i < c->size; i++) {
-        const mf_cluster_task *t = mf_cluster_rank(c, i);
+    for (int i = 0; i < n; i++) {
+        const mf_cluster_task *t =
+            i < c->size ? mf_cluster_rank(c, i) : mf_cluster_find(c, MF_ROLE_PS, i - c->size);
         mf_buf name = { 0 };
 
+        if (!t)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "the cluster does not list all of its tasks");
         mf_buf_printf(&name, "%s %d", mf_role_name(t->role), t->index);
         MF_TRY(mf_buf_finish(&name));
         j->first[j->n_first++] = name.data;
         addresses[i] = t->address;
     }
-    j->name = mf_strdup(j->first[c->rank]);
-    j->address = mf_strdup(addresses[c->rank]);
+    j->name = mf_strdup(j->first[self]);
+    j->address = mf_strdup(addresses[self]);
     return j->name && j->address ? MF_OK : MF_NOMEM("members");
 }
 
-static mf_status copy_call(const mf_strategy_call *call, mf_job_members *j, const char **addresses)
+static mf_status copy_call(const mf_strategy_call *call, mf_job_members *j, int n,
+                           const char **addresses)
 {
     mf_buf identity = { 0 };
     mf_status st = mf_job_identity(call, &identity);
@@ -58,18 +66,19 @@ static mf_status copy_call(const mf_strategy_call *call, mf_job_members *j, cons
     if (!j->store || !j->collective)
         return MF_NOMEM("members");
     j->timeout_ns = call->timeout_ns;
-    MF_TRY(copy_tasks(call, j, addresses));
-    return mf_job_transport(call, addresses, call->cluster->size, j->name, &j->way);
+    MF_TRY(copy_tasks(call, j, n, addresses));
+    return mf_job_transport(call, addresses, n, j->name, &j->way);
 }
 
 mf_status mf_job_members_init(const mf_strategy_call *call, mf_job_members *out)
 {
-    const char **addresses = mf_calloc(call->cluster->size, sizeof *addresses);
+    const int n = call->cluster->size + mf_cluster_count(call->cluster, MF_ROLE_PS);
+    const char **addresses = mf_calloc(n, sizeof *addresses);
     mf_status st;
 
-    *out = (mf_job_members){ .first = mf_calloc(call->cluster->size, sizeof *out->first) };
+    *out = (mf_job_members){ .first = mf_calloc(n, sizeof *out->first) };
     pthread_mutex_init(&out->lock, NULL);
-    st = addresses && out->first ? copy_call(call, out, addresses) : MF_NOMEM("members");
+    st = addresses && out->first ? copy_call(call, out, n, addresses) : MF_NOMEM("members");
     mf_free(addresses);
     return st;
 }
@@ -141,6 +150,27 @@ static mf_status is_worth_it(void *ctx)
     return mf_members_check(ctx);
 }
 
+static bool is_server(const mf_member *m)
+{
+    const char *role = mf_role_name(MF_ROLE_PS);
+
+    return strncmp(m->name, role, strlen(role)) == 0 && m->name[strlen(role)] == ' ';
+}
+
+/* Members of a role, in the order of the view, behind those that are there. */
+static void list_role(mf_job_members *j, bool servers, mf_net_task *tasks, int *n)
+{
+    for (int i = 0; i < j->view->n; i++) {
+        const mf_member *m = &j->view->members[i];
+
+        if (is_server(m) != servers)
+            continue;
+        if (i == j->view->self)
+            j->self = *n;
+        tasks[(*n)++] = (mf_net_task){ m->name, m->address };
+    }
+}
+
 static mf_status connect_view(mf_job_members *j, mf_net **out)
 {
     const mf_view *v = j->view;
@@ -149,11 +179,14 @@ static mf_status connect_view(mf_job_members *j, mf_net **out)
 
     if (!tasks)
         return MF_NOMEM("members");
-    for (int i = 0; i < v->n; i++)
-        tasks[i] = (mf_net_task){ v->members[i].name, v->members[i].address };
+    j->n_workers = 0;
+    list_role(j, false, tasks, &j->n_workers);
+    j->n_servers = j->n_workers;
+    list_role(j, true, tasks, &j->n_servers);
+    j->n_servers -= j->n_workers;
     st = mf_net_open(&(mf_net_options){ .tasks = tasks,
                                         .n_tasks = v->n,
-                                        .self = v->self,
+                                        .self = j->self,
                                         .identity = j->identity,
                                         .transport = j->way.transport,
                                         .security = j->way.security,
@@ -208,15 +241,41 @@ mf_status mf_job_members_meet(mf_job_members *j)
 
 mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out)
 {
-    int *members = mf_calloc(j->view->n, sizeof *members);
+    int *members = mf_calloc(j->n_workers, sizeof *members);
     mf_status st;
 
     *out = NULL;
     if (!members)
         return MF_NOMEM("members");
-    for (int i = 0; i < j->view->n; i++)
+    for (int i = 0; i < j->n_workers; i++)
         members[i] = i;
-    st = mf_job_group_of(j->net, members, j->view->n, id, j->collective, out);
+    st = mf_job_group_of(j->net, members, j->n_workers, id, j->collective, out);
     mf_free(members);
     return st;
+}
+
+/* ---- telling ---- */
+
+bool mf_job_is_our_matter(mf_job_members *j, mf_status why)
+{
+    if (why == MF_OK)
+        return false;
+    if (!mf_job_others_failed(why))
+        return true;
+    return j->net && !mf_job_others_failed(mf_net_check(j->net));
+}
+
+void mf_job_members_say(const mf_job_members *j, const mf_error *why, int64_t since)
+{
+    const char *reason = why->status == MF_OK ? "for some come or leave" : why->message;
+    mf_buf names = { 0 };
+
+    if (j->view->epoch == 1)
+        return;
+    for (int i = 0; i < j->view->n; i++)
+        mf_buf_printf(&names, "%s%s", i > 0 ? ", " : "", j->view->members[i].name);
+    MF_INFO("epoch %lld, %.*s: training goes on with %s after %.0f ms", (long long)j->view->epoch,
+            (int)strcspn(reason, "\n"), reason, names.data ? names.data : "",
+            (double)(mf_clock_ns() - since) * 1e-6);
+    mf_buf_deinit(&names);
 }

@@ -117,9 +117,11 @@ mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker, 
     const mf_ps_out plain = { .pool = s->t->pool, .buf = message };
     mf_ps_out out = plain;
 
-    for (int i = 0; i < n_all; i++)
+    for (int i = 0; i < n_all; i++) {
         s->stop |= (all[i]->head.flags & MF_PS_STOP) != 0;
-    head.flags = s->stop ? MF_PS_STOP : 0;
+        head.flags |= all[i]->head.flags & MF_PS_MEET;
+    }
+    head.flags |= s->stop ? MF_PS_STOP : 0;
     mf_buf_clear(message);
     if (to) {
         const mf_ps_lane *lane = &s->lanes[to->of->from];

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/param.h"
 #include "job/ps_client.h"
+#include "parallel/sums.h"
 
 #include <math.h>
 
@@ -263,7 +264,8 @@ mf_status mf_ps_write_push(mf_ps_client *c, const mf_round *r, int server, mf_bu
         .version = c->version[server],
         .workers = c->crew.group ? c->crew.group->size : 1,
         .learning_rate = mf_schedule_at(&c->t->schedule, r->step),
-        .flags = (loss_is_bad(c, r) ? MF_PS_BAD : 0) | (r->wants_stop ? MF_PS_STOP : 0),
+        .flags = (loss_is_bad(c, r) ? MF_PS_BAD : 0) | (r->votes & MF_VOTE_STOP ? MF_PS_STOP : 0) |
+                 (r->votes & MF_VOTE_MEET ? MF_PS_MEET : 0),
         .in_lane = -1,
         .answer = in_lane ? mf_ps_lane_free_answer(lane) : -1,
     };

@@ -90,13 +90,16 @@ typedef struct mf_job_members {
     mf_job_way way;
     int64_t timeout_ns;
     const mf_view *view; /* at hand; NULL: none yet */
+    int n_workers, n_servers; /* of the view */
+    int self; /* among its tasks, of which workers come first, in the order of the view */
     pthread_mutex_t lock; /* of net */
     mf_net *net; /* of the view at hand; NULL: not connected */
 } mf_job_members;
 
 /* Is there a store, and can this transport lose a task? Else nobody may be missing. */
 bool mf_job_may_change(const mf_strategy_options *o, const mf_cluster *cluster);
-/* Copies what it needs of the call. Owns: mf_job_members_deinit(), also after a failure. */
+/* Those that train together, and parameter servers. Copies what it needs of the call. Owns:
+ * mf_job_members_deinit(), also after a failure. */
 MF_MUST mf_status mf_job_members_init(const mf_strategy_call *call, mf_job_members *out);
 void mf_job_members_deinit(mf_job_members *j);
 /* Give up the view at hand, and be connected with the members of a later one. Fails where it is no
@@ -106,7 +109,11 @@ MF_MUST mf_status mf_job_members_meet(mf_job_members *j);
 void mf_job_members_part(mf_job_members *j, mf_status why);
 /* Is this failure due to others, who may be missing next time? */
 bool mf_job_others_failed(mf_status st);
-/* A group of all members. */
+/* It is not, or there is no trouble with others at all. MF_OK: nothing has failed. */
+bool mf_job_is_our_matter(mf_job_members *j, mf_status why);
+/* For people: we have met. why: what made it necessary. */
+void mf_job_members_say(const mf_job_members *j, const mf_error *why, int64_t since);
+/* A group of all members that train. */
 MF_MUST mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* workers.c - workers that all have the weights and sum over the shards of each batch together
  * (strategy multi_worker_mirrored); or only the first of them sums and updates (reduce_to_one). */
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "job/balance.h"
@@ -12,7 +11,6 @@
 #include "train/trainer.h"
 
 #include <stddef.h>
-#include <string.h>
 
 enum { ALONE_AREA = 256 << 10 };
 
@@ -249,33 +247,6 @@ static mf_status meet_once(workers *w, mf_trainer *t)
     return begin_sums(w, t);
 }
 
-/* "worker 0, worker 2". */
-static void list_members(const mf_view *v, mf_buf *out)
-{
-    for (int i = 0; i < v->n; i++)
-        mf_buf_printf(out, "%s%s", i > 0 ? ", " : "", v->members[i].name);
-}
-
-static void say_met(const workers *w, const char *why, int64_t since)
-{
-    mf_buf names = { 0 };
-
-    list_members(w->members.view, &names);
-    MF_INFO("epoch %lld, %.*s: training goes on with %s after %.0f ms",
-            (long long)w->members.view->epoch, (int)strcspn(why, "\n"), why,
-            names.data ? names.data : "", (double)(mf_clock_ns() - since) * 1e-6);
-    mf_buf_deinit(&names);
-}
-
-static bool is_our_matter(workers *w, mf_status why)
-{
-    if (why == MF_OK)
-        return false;
-    if (!mf_job_others_failed(why))
-        return true;
-    return w->members.net && !mf_job_others_failed(mf_net_check(w->members.net));
-}
-
 static mf_status workers_meet(mf_team *team, mf_trainer *t, mf_status why)
 {
     workers *w = of_team(team);
@@ -284,15 +255,15 @@ static mf_status workers_meet(mf_team *team, mf_trainer *t, mf_status why)
     mf_status st = why;
 
     mf_error_save(why, &reason);
-    if (is_our_matter(w, why))
+    if (mf_job_is_our_matter(&w->members, why))
         return mf_error_restore(&reason);
     do {
         part(w, st);
         st = meet_once(w, t);
     } while (mf_job_others_failed(st));
     team->over = st == MF_OUT_OF_RANGE;
-    if (st == MF_OK && w->members.view->epoch > 1)
-        say_met(w, reason.status == MF_OK ? "for some come or leave" : reason.message, since);
+    if (st == MF_OK)
+        mf_job_members_say(&w->members, &reason, since);
     return st;
 }
 

@@ -388,8 +388,12 @@ static mf_status restore(fit *f)
 
     if (f->out && goes_on(f))
         MF_TRY(mf_checkpoints_restore(f->out, f->t, &prefix));
+    if (f->t->team && f->t->team->lost && !prefix && f->t->step > 0)
+        return MF_FAIL(MF_DATA_LOSS,
+                       "what training has come to is lost with those who had it, and there is no "
+                       "checkpoint; give --out and --save-steps, or more parameter servers");
     if (f->t->team && f->t->team->lost)
-        MF_WARN("no worker is left that has the weights: training goes on from %s%s",
+        MF_WARN("nobody is left that has all of the weights: training goes on from %s%s",
                 prefix ? "the checkpoint " : "its beginning, for there is no checkpoint",
                 prefix ? prefix : "");
     mf_free(prefix);
@@ -550,21 +554,38 @@ static bool is_over(const fit *f)
     return (leases || f->followed == f->t->step) && (f->t->step >= f->total || f->stop);
 }
 
+/* All steps are done. */
+static mf_status finish(fit *f)
+{
+    mf_board_phase(MF_PHASE_END);
+    MF_TRY(settle(f));
+    if (f->t->team && f->t->team->kind->finish)
+        MF_TRY(f->t->team->kind->finish(f->t->team, f->t));
+    return save(f, true);
+}
+
 static mf_status run(fit *f)
 {
+    mf_status st;
+    bool again;
+
     MF_TRY(mf_hook_loop_call_begin(&f->loop));
     MF_TRY(mf_hook_loop_call_created(&f->loop));
     f->t->loop = &f->loop;
     mf_board_begin(f->t->step, f->total);
     if (f->t->team)
         mf_board_shards(f->t->team->first_shard, f->t->team->n_shards);
-    while (!is_over(f))
-        MF_TRY(go_on_or_forgive(f));
-    mf_board_phase(MF_PHASE_END);
-    MF_TRY(settle(f));
-    if (f->t->team && f->t->team->kind->finish)
-        MF_TRY(f->t->team->kind->finish(f->t->team, f->t));
-    return save(f, true);
+    do {
+        while (!is_over(f))
+            MF_TRY(go_on_or_forgive(f));
+        st = finish(f);
+        again = st != MF_OK && mf_team_meets(f->t->team);
+        if (again)
+            MF_TRY(mf_team_gather_round(f->t->team, f->t, st));
+        if (again)
+            MF_TRY(take_note(f));
+    } while (again);
+    return st;
 }
 
 static void end_loop(fit *f)

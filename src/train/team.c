@@ -28,11 +28,7 @@ static mf_status align_variable(mf_team *team, const mf_trained *v, int64_t step
 {
     const mf_collective c = mf_team_call(team, step, v->name);
     mf_tensor value = { 0 }, mine = { 0 };
-    mf_status st;
-
-    if (team->one_updates && mf_trained_is_slot(v))
-        return MF_OK;
-    st = mf_variable_read(v->variable, &value);
+    mf_status st = mf_variable_read(v->variable, &value);
 
     if (st == MF_OK) /* others may hold the value */
         st = mf_tensor_alloc(&mine, value.dtype, &value.shape);
@@ -47,6 +43,19 @@ static mf_status align_variable(mf_team *team, const mf_trained *v, int64_t step
     mf_tensor_clear(&mine);
     mf_tensor_clear(&value);
     return st;
+}
+
+/* The optimizer's state may be kept by one worker only, or by servers, whose copies are the newer
+ * ones. */
+static mf_status align_variables(mf_team *team, mf_trainer *t, int root)
+{
+    const bool elsewhere = team->one_updates || (team->pulls && mf_team_meets(team) && !team->anew);
+
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        if (!(elsewhere && mf_trained_is_slot(&t->trained[i])))
+            MF_TRY(align_variable(team, &t->trained[i], t->step, root));
+    }
+    return MF_OK;
 }
 
 /* ---- what is kept ---- */
@@ -204,15 +213,16 @@ static mf_status align_with(mf_team *team, mf_trainer *t, const int64_t *all)
     mf_sliced own;
     mf_standing s;
 
-    if (all[2 * root] < 0)
+    team->anew = all[2 * root] < 0;
+    if (team->anew)
         MF_TRY(begin(team, t));
     own = t->sliced;
     s = make_standing(t);
     MF_TRY(mf_broadcast(team->group, &c, root, &s, sizeof s));
     MF_TRY(compare_order(&own, &s.sliced));
     take_standing(t, &s);
-    for (int64_t i = 0; !all_are_equal(team, all) && i < t->n_trained; i++)
-        MF_TRY(align_variable(team, &t->trained[i], t->step, root));
+    if (!all_are_equal(team, all))
+        MF_TRY(align_variables(team, t, root));
     if (mf_team_keeps(team))
         MF_TRY(align_extra(team, t->step));
     return team->kind->aligned ? team->kind->aligned(team, t) : MF_OK;

@@ -107,6 +107,8 @@ struct mf_team {
                 */
     bool saved; /* by meet(): and have written a checkpoint */
     bool over; /* by meet(), which has failed: all has been done without us */
+    bool anew; /* by mf_team_align(): nobody had anything, so training begins, or goes on from a
+                  checkpoint */
     bool changes; /* somebody wants to come or leave: meet again before the next step */
     int64_t timeout_ns; /* of everything that is done together */
     mf_extra_list extra; /* the chief's, on the way from or to a checkpoint */

@@ -29,7 +29,8 @@ class Bench(harness.Bench):
         os.chmod(self.dir, 0o700)
         self.kills = args.kills
         self.env = {**os.environ, "MESHFLOW_RUN_DIR": self.dir, "MESHFLOW_LOG": "info"}
-        self.workers = {}
+        self.workers = {} # and servers
+        self.servers = 0
         self.addresses = []
 
     def train(self, *more, steps=300):
@@ -55,10 +56,17 @@ class Bench(harness.Bench):
             self.addresses.append("127.0.0.1:%d" % s.getsockname()[1])
 
     def start(self, index, command):
-        """Its standard error goes to a file that it shares with those before it."""
+        """Its standard error goes to a file that it shares with those before it. Behind the workers
+        come the parameter servers."""
         while len(self.addresses) <= index:
             self.new_address()
-        task = {"cluster": {"worker": self.addresses}, "task": {"type": "worker", "index": index}}
+        cluster = {"worker": self.addresses[:len(self.addresses) - self.servers]}
+        task = {"type": "worker", "index": index}
+        if self.servers:
+            cluster["ps"] = self.addresses[-self.servers:]
+        if index >= len(cluster["worker"]):
+            task = {"type": "ps", "index": index - len(cluster["worker"])}
+        task = {"cluster": cluster, "task": task}
         with open(self.log(index), "a") as log:
             p = subprocess.Popen([self.program, *command], stdout=subprocess.PIPE, stderr=log, text=True,
                                  env={**self.env, "MESHFLOW_THREADS": "1",
@@ -68,10 +76,11 @@ class Bench(harness.Bench):
         self.workers[index] = p
         return p
 
-    def start_all(self, n, command):
-        for i in range(n):
+    def start_all(self, n, command, servers=0):
+        self.servers = servers
+        for i in range(n + servers):
             self.new_address()
-        for i in range(n):
+        for i in range(n + servers):
             self.start(i, command)
 
     def log(self, index):
@@ -141,17 +150,54 @@ def any_worker_may_be_killed_and_comes_back(b):
     for k in range(b.kills):
         pids = {i: p.pid for i, p in b.workers.items()}
         victim = k % 3
-        if all(p.poll() is not None for p in b.workers.values()):
+        if any(p.returncode == 0 for p in b.workers.values()):
             break
         time.sleep(random.random() * 0.6)
         b.kill(victim)
-        if random.random() < 0.8:
+        if random.random() < 0.8 or sum(p.poll() is None for p in b.workers.values()) < 2:
             b.start(victim, command)
         check(all(b.workers[i].pid == pid for i, pid in pids.items() if i != victim), "others changed")
         time.sleep(0.4)
     check(b.finish() == b.alone(), "other weights\n" + b.logs())
     b.audit(out)
     say_times(b.recoveries())
+
+
+@test
+def any_worker_or_server_may_be_killed_and_comes_back(b):
+    """Three workers, two servers. A server's weights and slots are with its neighbour."""
+    out = b.out("run")
+    command = b.train("--out", out, "--save-steps", "40")
+    b.start_all(3, command, servers=2)
+    b.await_step(20)
+    for k in range(b.kills):
+        if any(p.returncode == 0 for p in b.workers.values()):
+            break
+        time.sleep(0.2 + random.random() * 0.6)
+        b.kill(k % 5)
+        b.start(k % 5, command)
+        time.sleep(0.8)
+    check(b.finish() == b.alone(), "other weights\n" + b.logs())
+    check("nobody is left" not in b.logs(), b.logs())
+    b.audit(out)
+    say_times(b.recoveries())
+
+
+@test
+def servers_that_are_all_lost_are_made_from_a_checkpoint(b):
+    out = b.out("run")
+    command = b.train("--out", out, "--save-steps", "20", steps=200)
+    b.start_all(2, command, servers=2)
+    b.await_step(80)
+    b.workers[2].kill()
+    b.workers[3].kill()
+    b.kill(2)
+    b.kill(3)
+    b.start(2, command)
+    b.start(3, command)
+    check(b.finish() == b.alone(steps=200), "other weights\n" + b.logs())
+    check("training goes on from the checkpoint" in b.logs(), b.logs())
+    b.audit(out)
 
 
 @test
