@@ -1,11 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_board.c - a task's board, as another process finds it. What is read holds together: strings
- * end and numbers can be used without a look. */
+/* fuzz_board.c - a task's board and its recorder, as another process finds them. What is read holds
+ * together: strings end and numbers can be used without a look. */
 #include "base/board.h"
 #include "base/mem.h"
 
 #include <stdint.h>
 #include <string.h>
+
+static void check_acts(const mf_board_page *p)
+{
+    for (int i = 0; i < MF_BOARD_ACTS; i++) {
+        MF_ASSERT(strlen(p->acts[i].what) < sizeof p->acts[i].what);
+        MF_ASSERT(p->acts[i].kind >= 0 && p->acts[i].kind < MF_ACTS);
+    }
+}
+
+static void check_events(const uint8_t *data, size_t size)
+{
+    mf_board_event *events = mf_calloc(MF_BOARD_EVENTS, sizeof *events);
+    mf_buf text = { 0 };
+    int n;
+
+    MF_ASSERT(events);
+    mf_board_events_decode(data, size, events, &n);
+    MF_ASSERT(n >= 0 && n <= MF_BOARD_EVENTS);
+    for (int i = 0; i < n; i++)
+        mf_board_event_text(&events[i], &text);
+    mf_buf_deinit(&text);
+    mf_free(events);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -24,7 +47,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MF_ASSERT(p->first_shard <= INT64_MAX - p->n_shards);
         for (int i = 0; i < MF_BOARD_WAITS; i++)
             MF_ASSERT(strlen(p->waits[i].what) < sizeof p->waits[i].what);
+        check_acts(p);
     }
     mf_free(p);
+    check_events(data, size);
     return 0;
 }

@@ -8,7 +8,11 @@
  * gone.
  *
  * Writing. Fields are guarded by a lock of the process; a count that is odd while something changes
- * (a seqlock) lets readers see a whole page. Reading trusts nothing. */
+ * (a seqlock) lets readers see a whole page. What single threads are at (acts) is written without a
+ * lock. Reading trusts nothing.
+ *
+ * Behind the page is a recorder: the last events of the task. As the file is mapped, both outlive a
+ * task that is killed. */
 #ifndef MF_BASE_BOARD_H
 #define MF_BASE_BOARD_H
 
@@ -21,12 +25,16 @@ enum {
     MF_BOARD_TEXT = 96,
     MF_BOARD_WAITS = 4,
     MF_BOARD_LINKS = 32,
+    MF_BOARD_ACTS = 16,
+    MF_BOARD_WHAT = 112,
+    MF_BOARD_EVENTS = 256,
     MF_BOARD_THREADS_MAX = 1024,
 };
 
 /* What the thread that trains is at. */
 typedef enum mf_phase {
     MF_PHASE_START,
+    MF_PHASE_LOAD, /* opens data */
     MF_PHASE_INPUT, /* the next batch is not there yet */
     MF_PHASE_STEP,
     MF_PHASE_BETWEEN, /* steps: hooks, events */
@@ -62,6 +70,40 @@ typedef struct mf_board_link {
     int64_t bytes; /* sent so far */
 } mf_board_link;
 
+/* What one thread is at. */
+typedef enum mf_act {
+    MF_ACT_NONE,
+    MF_ACT_RUN, /* an op */
+    MF_ACT_READ, /* a file */
+    MF_ACT_WRITE,
+    MF_ACTS,
+} mf_act;
+
+typedef struct mf_board_act {
+    int32_t kind; /* mf_act */
+    int64_t since_ns;
+    char what[MF_BOARD_WHAT]; /* the node's name; the end of the file's */
+} mf_board_act;
+
+/* What has happened. */
+typedef enum mf_event {
+    MF_EVENT_PHASE, /* one began; amount: which */
+    MF_EVENT_STEP, /* is done */
+    MF_EVENT_CALL, /* a collective began; amount: bytes */
+    MF_EVENT_CALLED, /* it is over; amount: nanoseconds, as below */
+    MF_EVENT_WAITED, /* for another task; only what took long */
+    MF_EVENT_READ, /* a file; the same */
+    MF_EVENT_WROTE,
+    MF_EVENT_SAID, /* on standard error: a warning, an error */
+    MF_EVENTS,
+} mf_event;
+
+typedef struct mf_board_event {
+    int64_t at_ns, step, amount; /* step -1: of none */
+    int32_t kind; /* mf_event */
+    char text[60];
+} mf_board_event;
+
 typedef struct mf_board_page {
     char job[MF_BOARD_NAME], task[MF_BOARD_TASK], host[MF_BOARD_NAME];
     int64_t pid, start; /* mf_process.start */
@@ -72,6 +114,7 @@ typedef struct mf_board_page {
     int32_t phase, computing, talking; /* mf_phase; threads that run ops; collectives under way */
     int64_t phase_since_ns;
     int64_t step, steps, epoch; /* done; in all; of the last step */
+    int64_t stepped_ns, usual_ns; /* when the last step was done; what a step takes */
     double loss, rate; /* of the last step; samples of the whole job in a second */
     int64_t rate_samples, rate_since_ns; /* of the second that is not over yet */
     int64_t sent; /* bytes, for sums of gradients */
@@ -81,6 +124,7 @@ typedef struct mf_board_page {
     int64_t began_ns, use_since_ns, used_ns[MF_USES]; /* from began to use_since */
     mf_board_wait waits[MF_BOARD_WAITS];
     mf_board_link links[MF_BOARD_LINKS];
+    mf_board_act acts[MF_BOARD_ACTS];
 } mf_board_page;
 
 /* ---- writing: the process's own board ---- */
@@ -97,6 +141,8 @@ MF_MUST mf_status mf_board_open(const char *job, const char *task, int tasks);
 MF_MUST mf_status mf_board_rename(const char *job);
 /* The name of the job; "": there is no board. Thread: one at a time with mf_board_rename(). */
 const char *mf_board_job(void);
+/* Do others see it? Then *task is our name there. Thread: as above. */
+bool mf_board_is_seen(const char **task);
 void mf_board_close(void);
 
 /* All of these do nothing without a board. Thread: any. */
@@ -111,10 +157,19 @@ void mf_board_step(int64_t step, int64_t epoch, int64_t samples, double loss);
 void mf_board_threads(int threads, int input_threads);
 /* So many bytes in all went to others for sums of gradients; by whichever way. */
 void mf_board_traffic(int64_t bytes);
-/* A thread begins to run ops (+1) or ends (-1). */
+/* This thread begins to run ops (+1) or ends (-1). */
 void mf_board_computing(int change);
-/* The same for collectives. */
-void mf_board_talking(int change);
+/* Between the two: which one. Some nanoseconds. */
+void mf_board_runs(const char *node);
+/* This thread begins something that may last; returns a number for mf_board_act_end(), which leaves
+ * errno as it is. */
+int mf_board_act_begin(mf_act act, const char *what);
+void mf_board_act_end(int act);
+/* A collective begins and ends; the beginning is what the end is told. */
+int64_t mf_board_call_begin(const char *what, int64_t step, int64_t bytes);
+void mf_board_call_end(const char *what, int64_t step, int64_t began);
+/* For the recorder: something was said. */
+void mf_board_said(const char *text);
 /* A message over a connection. */
 void mf_board_sent(const char *to, int64_t bytes);
 /* Returns a number for mf_board_wait_end(). where may be NULL. */
@@ -158,6 +213,13 @@ bool mf_board_lives(const mf_board_seen *b);
 MF_MUST mf_status mf_board_decode(const void *bytes, size_t n, mf_board_page *out);
 /* Times by use, with the one of now until `now`. */
 void mf_board_page_used(const mf_board_page *p, int64_t now, int64_t ns[MF_USES]);
+/* The recorder of a task, from old to new: at most MF_BOARD_EVENTS. *n 0: it has none, or is of
+ * another host. */
+MF_MUST mf_status mf_board_events_read(const mf_board_seen *b, mf_board_event *out, int *n);
+/* The same from a recorder's bytes; what is none is passed over. */
+void mf_board_events_decode(const void *bytes, size_t size, mf_board_event *out, int *n);
+/* "step 7 is done". */
+void mf_board_event_text(const mf_board_event *e, mf_buf *out);
 /* Let a task use so many threads: it will, after the step at hand. */
 MF_MUST mf_status mf_board_wish(const mf_board_seen *b, int threads);
 

@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-enum { MF_BOARD_VERSION = 1, MF_BOARD_TRIES = 100 };
+enum { MF_BOARD_VERSION = 2, MF_BOARD_TRIES = 100 };
 #define MF_BOARD_MAGIC "mfboard"
 
 typedef struct mf_board_file {
@@ -18,13 +18,55 @@ typedef struct mf_board_file {
     mf_board_page page;
 } mf_board_file;
 
+/* The recorder: event number n lies in place n % MF_BOARD_EVENTS. */
+typedef struct mf_board_ring {
+    uint64_t n; /* events so far */
+    struct {
+        atomic_ullong number; /* from 1 on; 0: none, or being written */
+        mf_board_event event;
+    } events[MF_BOARD_EVENTS];
+} mf_board_ring;
+
+/* All of the file. What is told to other hosts is the first part. */
+typedef struct mf_board_area {
+    mf_board_file file;
+    mf_board_ring ring;
+} mf_board_area;
+
+/* Where this process's board is in memory, from the first one on for ever: threads may write acts
+ * to it at any time. Without a board that is memory nobody reads. NULL: there was none yet. */
+mf_board_area *mf_board_area_find(void);
+/* From now on it is this file's memory; -1: nobody else's. Thread: one at a time. */
+MF_MUST mf_status mf_board_area_map(int fd, mf_board_area **out);
+/* The board is no more. */
+void mf_board_area_leave(void);
+/* For mf_board_computing(). */
+void mf_board_act_running(int change);
+
 /* A new board, and where it is. Fails: as mf_board_open(), and where the folder cannot be used.
- * Owns: munmap(), mf_free(*path). */
+ * Owns: mf_board_area_leave(), mf_free(*path). Thread: one at a time. */
 MF_MUST mf_status mf_board_file_make(const char *job, const char *task, int tasks,
-                                     mf_board_file **out, char **path);
+                                     mf_board_area **out, char **path);
 /* One that only this process sees. */
 MF_MUST mf_status mf_board_file_unseen(const char *job, const char *task, int tasks,
-                                       mf_board_file **out);
+                                       mf_board_area **out);
+
+/* Between these two the page may change. NULL, and no lock: there is no board. */
+mf_board_page *mf_board_change(void);
+void mf_board_changed(mf_board_page *p);
+
+/* Between the two. NULL text: none. */
+void mf_board_record(mf_board_area *a, mf_event kind, int64_t step, int64_t amount,
+                     const char *text);
+/* Not between them, where it took long enough to be of interest. */
+void mf_board_note_long(mf_event kind, int64_t since, const char *text);
+
+/* NULL: nothing. Of what does not fit, the beginning. */
+void mf_board_copy_text(char *to, size_t size, const char *text);
+/* What was read as text ends, and can be printed. */
+void mf_board_mend_text(char *text, size_t size);
+void mf_board_mend_number(int64_t *n);
+
 /* The file `from` gets the name of this task, once dead tasks of the job, and those that have been
  * dead for a day, are swept away.
  * ALREADY_EXISTS: the task lives. */

@@ -22,7 +22,8 @@ static struct {
 static void move_times(mf_board_page *p, int64_t by)
 {
     int64_t *const times[] = { &p->opened_ns,     &p->changed_ns, &p->phase_since_ns,
-                               &p->rate_since_ns, &p->began_ns,   &p->use_since_ns };
+                               &p->rate_since_ns, &p->began_ns,   &p->use_since_ns,
+                               &p->stepped_ns };
 
     for (int i = 0; i < MF_COUNT(times); i++)
         *times[i] += by;
@@ -30,6 +31,8 @@ static void move_times(mf_board_page *p, int64_t by)
         if (p->waits[i].since_ns != 0)
             p->waits[i].since_ns += by;
     }
+    for (int i = 0; i < MF_BOARD_ACTS; i++)
+        p->acts[i].since_ns += by;
 }
 
 /* With the lock held: remembered, to be removed in the end. */

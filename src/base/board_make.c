@@ -13,15 +13,17 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 static const int64_t LOCK_WAIT_NS = 5000000000; /* it is held for moments */
 static const int64_t DAY_NS = 86400000000000;
 
-static void fill(mf_board_file *f, const char *job, const char *task, int tasks, int64_t start)
+static void fill(mf_board_area *a, const char *job, const char *task, int tasks, int64_t start)
 {
+    mf_board_file *f = &a->file;
+
+    memset(a, 0, sizeof *a);
     *f = (mf_board_file){ .magic = MF_BOARD_MAGIC,
                           .version = MF_BOARD_VERSION,
                           .bytes = sizeof *f,
@@ -32,8 +34,8 @@ static void fill(mf_board_file *f, const char *job, const char *task, int tasks,
                                     .opened_ns = mf_clock_ns() } };
     f->page.phase_since_ns = f->page.use_since_ns = f->page.began_ns = f->page.changed_ns =
         f->page.opened_ns;
-    (void)snprintf(f->page.job, sizeof f->page.job, "%s", job);
-    (void)snprintf(f->page.task, sizeof f->page.task, "%s", task);
+    mf_board_copy_text(f->page.job, sizeof f->page.job, job);
+    mf_board_copy_text(f->page.task, sizeof f->page.task, task);
     if (gethostname(f->page.host, sizeof f->page.host - 1) != 0)
         (void)strcpy(f->page.host, "unknown");
 }
@@ -139,17 +141,8 @@ mf_status mf_board_file_link(const char *from, const char *job, const char *task
     return st;
 }
 
-static mf_status map(int fd, mf_board_file **out)
-{
-    void *at = mmap(NULL, sizeof **out, PROT_READ | PROT_WRITE,
-                    fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
-
-    *out = at == MAP_FAILED ? NULL : at;
-    return *out ? MF_OK : MF_NOMEM("a board");
-}
-
 static mf_status make_in(const char *dir, const char *job, const char *task, int tasks,
-                         mf_board_file **out, char **path)
+                         mf_board_area **out, char **path)
 {
     char draft[4200];
     mf_process self;
@@ -165,7 +158,7 @@ static mf_status make_in(const char *dir, const char *job, const char *task, int
     if (fd < 0)
         return mf_errno_status(errno, "make", draft);
     st = posix_fallocate(fd, 0, sizeof **out) == 0
-             ? map(fd, out)
+             ? mf_board_area_map(fd, out)
              : MF_FAIL(MF_RESOURCE_EXHAUSTED, "no room for '%s'", draft);
     (void)close(fd);
     if (st == MF_OK) {
@@ -177,7 +170,7 @@ static mf_status make_in(const char *dir, const char *job, const char *task, int
     return st;
 }
 
-mf_status mf_board_file_make(const char *job, const char *task, int tasks, mf_board_file **out,
+mf_status mf_board_file_make(const char *job, const char *task, int tasks, mf_board_area **out,
                              char **path)
 {
     mf_buf dir = { 0 };
@@ -188,15 +181,15 @@ mf_status mf_board_file_make(const char *job, const char *task, int tasks, mf_bo
         st = make_in(dir.data, job, task, tasks, out, path);
     mf_buf_deinit(&dir);
     if (st != MF_OK && *out) {
-        (void)munmap(*out, sizeof **out);
+        mf_board_area_leave();
         *out = NULL;
     }
     return st;
 }
 
-mf_status mf_board_file_unseen(const char *job, const char *task, int tasks, mf_board_file **out)
+mf_status mf_board_file_unseen(const char *job, const char *task, int tasks, mf_board_area **out)
 {
-    MF_TRY(map(-1, out));
+    MF_TRY(mf_board_area_map(-1, out));
     fill(*out, job, task, tasks, 0);
     return MF_OK;
 }

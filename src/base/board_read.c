@@ -22,10 +22,15 @@ const char *const mf_use_names[MF_USES] = { "compute", "communication", "input",
 const char *mf_phase_text(mf_phase phase)
 {
     static const char *const texts[MF_PHASES] = {
-        [MF_PHASE_START] = "starts",       [MF_PHASE_INPUT] = "waits for input",
-        [MF_PHASE_STEP] = "computes",      [MF_PHASE_BETWEEN] = "is between steps",
-        [MF_PHASE_EVALUATE] = "evaluates", [MF_PHASE_SAVE] = "saves",
-        [MF_PHASE_SERVE] = "serves",       [MF_PHASE_END] = "ends",
+        [MF_PHASE_START] = "starts",
+        [MF_PHASE_LOAD] = "loads data",
+        [MF_PHASE_INPUT] = "waits for input",
+        [MF_PHASE_STEP] = "computes",
+        [MF_PHASE_BETWEEN] = "is between steps",
+        [MF_PHASE_EVALUATE] = "evaluates",
+        [MF_PHASE_SAVE] = "saves",
+        [MF_PHASE_SERVE] = "serves",
+        [MF_PHASE_END] = "ends",
     };
 
     return texts[phase];
@@ -81,14 +86,14 @@ void mf_board_path(const char *dir, const char *job, const char *task, mf_buf *o
 
 /* ---- one page ---- */
 
-static void mend_text(char *text, size_t size)
+void mf_board_mend_text(char *text, size_t size)
 {
     text[size - 1] = '\0';
     for (size_t i = 0; text[i]; i++)
         text[i] = (char)(text[i] < ' ' || text[i] > '~' ? '?' : text[i]);
 }
 
-static void mend_number(int64_t *n)
+void mf_board_mend_number(int64_t *n)
 {
     if (*n < 0 || *n > INT64_MAX / 16) /* sums and differences of some do not overflow */
         *n = 0;
@@ -108,34 +113,41 @@ static void mend_count(int32_t *n, int32_t most)
 
 static void mend(mf_board_page *p)
 {
-    mend_text(p->job, sizeof p->job);
-    mend_text(p->task, sizeof p->task);
-    mend_text(p->host, sizeof p->host);
+    mf_board_mend_text(p->job, sizeof p->job);
+    mf_board_mend_text(p->task, sizeof p->task);
+    mf_board_mend_text(p->host, sizeof p->host);
     mend_count(&p->phase, MF_PHASES - 1);
     mend_count(&p->use, MF_USES - 1);
     mend_count(&p->tasks, INT32_MAX);
     mend_count(&p->threads, INT32_MAX);
     mend_count(&p->input_threads, INT32_MAX);
     mend_rate(&p->rate);
-    mend_number(&p->first_shard);
-    mend_number(&p->n_shards);
-    mend_number(&p->opened_ns);
-    mend_number(&p->told_ns);
-    mend_number(&p->rate_since_ns);
-    mend_number(&p->began_ns);
-    mend_number(&p->changed_ns);
-    mend_number(&p->phase_since_ns);
-    mend_number(&p->use_since_ns);
+    mf_board_mend_number(&p->first_shard);
+    mf_board_mend_number(&p->n_shards);
+    mf_board_mend_number(&p->opened_ns);
+    mf_board_mend_number(&p->told_ns);
+    mf_board_mend_number(&p->rate_since_ns);
+    mf_board_mend_number(&p->began_ns);
+    mf_board_mend_number(&p->changed_ns);
+    mf_board_mend_number(&p->phase_since_ns);
+    mf_board_mend_number(&p->use_since_ns);
+    mf_board_mend_number(&p->stepped_ns);
+    mf_board_mend_number(&p->usual_ns);
     for (int i = 0; i < MF_USES; i++)
-        mend_number(&p->used_ns[i]);
+        mf_board_mend_number(&p->used_ns[i]);
     for (int i = 0; i < MF_BOARD_WAITS; i++) {
-        mend_text(p->waits[i].whom, sizeof p->waits[i].whom);
-        mend_text(p->waits[i].where, sizeof p->waits[i].where);
-        mend_text(p->waits[i].what, sizeof p->waits[i].what);
-        mend_number(&p->waits[i].since_ns);
+        mf_board_mend_text(p->waits[i].whom, sizeof p->waits[i].whom);
+        mf_board_mend_text(p->waits[i].where, sizeof p->waits[i].where);
+        mf_board_mend_text(p->waits[i].what, sizeof p->waits[i].what);
+        mf_board_mend_number(&p->waits[i].since_ns);
     }
     for (int i = 0; i < MF_BOARD_LINKS; i++)
-        mend_text(p->links[i].to, sizeof p->links[i].to);
+        mf_board_mend_text(p->links[i].to, sizeof p->links[i].to);
+    for (int i = 0; i < MF_BOARD_ACTS; i++) {
+        mf_board_mend_text(p->acts[i].what, sizeof p->acts[i].what);
+        mf_board_mend_number(&p->acts[i].since_ns);
+        mend_count(&p->acts[i].kind, MF_ACTS - 1);
+    }
 }
 
 mf_status mf_board_decode(const void *bytes, size_t n, mf_board_page *out)
@@ -179,7 +191,7 @@ static unsigned read_seq(int fd)
 /* A page that is whole; or, from a task that was stopped while it wrote, what there is. */
 static mf_status read_whole(int fd, mf_board_page *out)
 {
-    char bytes[sizeof(mf_board_file) + 1];
+    char bytes[sizeof(mf_board_file)]; /* the recorder is behind it */
     ssize_t n = 0;
 
     for (int i = 0; i < MF_BOARD_TRIES; i++) {

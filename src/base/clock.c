@@ -20,6 +20,11 @@ int64_t mf_clock_ns(void)
     return clock_read(CLOCK_MONOTONIC);
 }
 
+int64_t mf_clock_coarse_ns(void)
+{
+    return clock_read(CLOCK_MONOTONIC_COARSE);
+}
+
 int64_t mf_clock_wall_ns(void)
 {
     return clock_read(CLOCK_REALTIME);

@@ -8,6 +8,8 @@
 
 /* Monotonic nanoseconds; only differences mean something. */
 int64_t mf_clock_ns(void);
+/* The same clock, some milliseconds behind, for a few nanoseconds. */
+int64_t mf_clock_coarse_ns(void);
 /* Nanoseconds since 1970, UTC. */
 int64_t mf_clock_wall_ns(void);
 /* Since the kernel started this process, to a hundredth of a second. */

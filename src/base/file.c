@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 
+#include "base/board.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -77,15 +78,16 @@ static mf_status read_all(int fd, const char *path, size_t max_bytes, char **dat
 mf_status mf_file_read(const char *path, size_t max_bytes, char **data, size_t *len)
 {
     mf_status st;
-    int fd;
+    int fd, act;
 
     *data = NULL;
     *len = 0;
+    act = mf_board_act_begin(MF_ACT_READ, path);
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return mf_errno_status(errno, "open", path);
-    st = read_all(fd, path, max_bytes, data, len);
-    (void)close(fd);
+    st = fd < 0 ? mf_errno_status(errno, "open", path) : read_all(fd, path, max_bytes, data, len);
+    if (fd >= 0)
+        (void)close(fd);
+    mf_board_act_end(act);
     if (st != MF_OK) {
         mf_free(*data);
         *data = NULL;
@@ -162,7 +164,7 @@ static mf_status replace(const char *path, char *tmp, const mf_file_part *parts,
     return st;
 }
 
-mf_status mf_file_write_parts(const char *path, const mf_file_part *parts, int64_t n)
+static mf_status write_parts(const char *path, const mf_file_part *parts, int64_t n)
 {
     const size_t tmp_size = strlen(path) + 16;
     struct stat info;
@@ -177,6 +179,15 @@ mf_status mf_file_write_parts(const char *path, const mf_file_part *parts, int64
     (void)snprintf(tmp, tmp_size, "%s.tmp-XXXXXX", path);
     st = replace(path, tmp, parts, n);
     mf_free(tmp);
+    return st;
+}
+
+mf_status mf_file_write_parts(const char *path, const mf_file_part *parts, int64_t n)
+{
+    const int act = mf_board_act_begin(MF_ACT_WRITE, path);
+    const mf_status st = write_parts(path, parts, n);
+
+    mf_board_act_end(act);
     return st;
 }
 

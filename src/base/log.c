@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include "base/board.h"
 #include "base/clock.h"
 
 #include <pthread.h>
@@ -51,6 +52,8 @@ void mf_log_write(mf_log_level level, const char *file, int line, const char *fm
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    if (level >= MF_LOG_WARNING)
+        mf_board_said(text);
     (void)localtime_r(&seconds, &tm);
     (void)fprintf(stderr, "%c %02d:%02d:%02d.%03d %s:%d] %s\n", "DIWE"[level], tm.tm_hour,
                   tm.tm_min, tm.tm_sec, (int)(now / 1000000 % 1000), name ? name + 1 : file, line,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/process.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 
 #include <dirent.h>
@@ -13,22 +14,31 @@
 #include <unistd.h>
 
 /* Fields of /proc/PID/stat, counted from 1 as in proc(5). */
-enum { STATE = 3, UTIME = 14, STIME = 15, NICE = 19, STARTTIME = 22 };
+enum { STATE = 3, MAJFLT = 12, UTIME = 14, STIME = 15, NICE = 19, STARTTIME = 22 };
+
+/* All of a small file of /proc; "": it is not there. */
+static void read_text(const char *path, char *text, size_t size)
+{
+    FILE *f = fopen(path, "re");
+    size_t n = 0;
+
+    if (f) {
+        n = fread(text, 1, size - 1, f);
+        (void)fclose(f);
+    }
+    text[n] = '\0';
+}
 
 bool mf_process_look(int64_t pid, mf_process *out)
 {
     long long fields[STARTTIME + 1] = { 0 };
     char path[64], text[1024] = "";
     const char *p;
-    FILE *f;
 
     *out = (mf_process){ 0 };
     (void)snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-    f = pid > 0 ? fopen(path, "re") : NULL;
-    if (!f)
-        return false;
-    (void)!fread(text, 1, sizeof text - 1, f);
-    (void)fclose(f);
+    if (pid > 0)
+        read_text(path, text, sizeof text);
     p = strrchr(text, ')'); /* the program's name before it may hold anything */
     if (!p || p[1] != ' ')
         return false;
@@ -44,8 +54,103 @@ bool mf_process_look(int64_t pid, mf_process *out)
     }
     out->nice = (int)fields[NICE];
     out->start = fields[STARTTIME];
+    out->faults = fields[MAJFLT];
     out->cpu_ns = (fields[UTIME] + fields[STIME]) * (1000000000 / sysconf(_SC_CLK_TCK));
     return true;
+}
+
+/* ---- threads ---- */
+
+/* Calls fn with the number of each thread until it says false. False: there is no such process. */
+static bool each_thread(int64_t pid, bool (*fn)(void *ctx, long long tid), void *ctx)
+{
+    const struct dirent *e;
+    char path[64];
+    DIR *threads;
+
+    (void)snprintf(path, sizeof path, "/proc/%lld/task", (long long)pid);
+    threads = opendir(path);
+    if (!threads)
+        return false;
+    while ((e = readdir(threads)) != NULL) {
+        const long long tid = strtoll(e->d_name, NULL, 10);
+
+        if (tid > 0 && !fn(ctx, tid))
+            break;
+    }
+    (void)closedir(threads);
+    return true;
+}
+
+typedef struct search {
+    int64_t pid;
+    long long found; /* a thread; 0: none */
+    mf_process_times *times;
+    bool known;
+} search;
+
+static bool is_not_blocked(void *ctx, long long tid)
+{
+    search *s = ctx;
+    mf_process thread;
+
+    if (mf_process_look(tid, &thread) && thread.state == 'D')
+        s->found = tid;
+    return s->found == 0;
+}
+
+bool mf_process_is_blocked(int64_t pid, char *where, size_t size)
+{
+    search s = { .pid = pid };
+    char path[64];
+
+    where[0] = '\0';
+    if (!each_thread(pid, is_not_blocked, &s) || s.found == 0)
+        return false;
+    (void)snprintf(path, sizeof path, "/proc/%lld/wchan", s.found);
+    read_text(path, where, size);
+    if (strcmp(where, "0") == 0) /* not for everybody's eyes */
+        where[0] = '\0';
+    return true;
+}
+
+static bool add_times(void *ctx, long long tid)
+{
+    search *s = ctx;
+    long long ran, ready;
+    char path[64], text[128];
+    mf_process thread;
+
+    (void)snprintf(path, sizeof path, "/proc/%lld/task/%lld/schedstat", (long long)s->pid, tid);
+    read_text(path, text, sizeof text);
+    if (sscanf(text, "%lld %lld", &ran, &ready) == 2) {
+        s->known = true;
+        s->times->ran_ns += ran;
+        s->times->ready_ns += ready;
+    }
+    s->times->ready += mf_process_look(tid, &thread) && thread.state == 'R';
+    return true;
+}
+
+bool mf_process_time(int64_t pid, mf_process_times *out)
+{
+    search s = { .pid = pid, .times = out };
+    mf_process process;
+
+    *out = (mf_process_times){ .at_ns = mf_clock_ns() };
+    if (!each_thread(pid, add_times, &s) || !s.known || !mf_process_look(pid, &process))
+        return false;
+    out->faults = process.faults;
+    return true;
+}
+
+mf_process_times mf_process_time_between(const mf_process_times *from, const mf_process_times *to)
+{
+    return (mf_process_times){ .at_ns = to->at_ns - from->at_ns,
+                               .ran_ns = to->ran_ns - from->ran_ns,
+                               .ready_ns = to->ready_ns - from->ready_ns,
+                               .faults = to->faults - from->faults,
+                               .ready = from->ready < to->ready ? from->ready : to->ready };
 }
 
 /* ---- priorities ---- */
@@ -81,39 +186,34 @@ static void set_session(int64_t pid, int nice)
     (void)fclose(f); /* a kernel without such groups refuses, and needs none */
 }
 
-static mf_status set_thread(int64_t tid, int nice)
+typedef struct setting {
+    int nice;
+    mf_status st;
+} setting;
+
+static bool set_thread(void *ctx, long long tid)
 {
-    if (setpriority(PRIO_PROCESS, (id_t)tid, nice) == 0 || errno == ESRCH)
-        return MF_OK;
-    if (errno == EACCES || errno == EPERM)
-        return MF_FAIL(MF_PERMISSION_DENIED,
-                       "the kernel lets an ordinary user lower a priority, not raise it");
-    return MF_FAIL(MF_INTERNAL, "the priority cannot be set: %s", strerror(errno));
+    setting *s = ctx;
+
+    if (setpriority(PRIO_PROCESS, (id_t)tid, s->nice) == 0 || errno == ESRCH)
+        return true;
+    s->st = errno == EACCES || errno == EPERM
+                ? MF_FAIL(MF_PERMISSION_DENIED,
+                          "the kernel lets an ordinary user lower a priority, not raise it")
+                : MF_FAIL(MF_INTERNAL, "the priority cannot be set: %s", strerror(errno));
+    return false;
 }
 
 mf_status mf_priority_set(int64_t pid, int priority)
 {
-    const int nice = mf_priority_nice(priority);
-    const struct dirent *e;
-    mf_status st = MF_OK;
-    char path[64];
-    DIR *threads;
+    setting s = { .nice = mf_priority_nice(priority), .st = MF_OK };
 
     if (priority < 1 || priority > MF_PRIORITY_MAX)
         return MF_FAIL(MF_INVALID_ARGUMENT, "a priority is 1 to %d, not %d", MF_PRIORITY_MAX,
                        priority);
-    (void)snprintf(path, sizeof path, "/proc/%lld/task", (long long)pid);
-    threads = opendir(path);
-    if (!threads)
+    if (!each_thread(pid, set_thread, &s))
         return MF_FAIL(MF_NOT_FOUND, "there is no process %lld", (long long)pid);
-    while (st == MF_OK && (e = readdir(threads)) != NULL) {
-        const long long tid = strtoll(e->d_name, NULL, 10);
-
-        if (tid > 0)
-            st = set_thread(tid, nice);
-    }
-    (void)closedir(threads);
-    if (st == MF_OK)
-        set_session(pid, nice);
-    return st;
+    if (s.st == MF_OK)
+        set_session(pid, s.nice);
+    return s.st;
 }

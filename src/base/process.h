@@ -11,10 +11,28 @@ typedef struct mf_process {
     int64_t start; /* when the kernel started it, in ticks since the machine began: with it, a
                       number that is used again is not the same process */
     int64_t cpu_ns; /* processor time of all its threads */
+    int64_t faults; /* how often it waited for memory from a disk */
 } mf_process;
 
 /* False: there is no such process. */
 bool mf_process_look(int64_t pid, mf_process *out);
+/* Is one of its threads blocked in the kernel (state D: a disk, a file system of the net)? where:
+ * in which function of it, or "". */
+bool mf_process_is_blocked(int64_t pid, char *where, size_t size);
+
+/* How its threads fare, all together. */
+typedef struct mf_process_times {
+    int64_t at_ns; /* mf_clock_ns() */
+    int64_t ran_ns; /* on a processor */
+    int64_t ready_ns; /* they could have run, but others did; counted when one runs again */
+    int64_t faults; /* of mf_process */
+    int ready; /* threads that run or could run now */
+} mf_process_times;
+
+/* Since it began. False: the kernel does not say. */
+bool mf_process_time(int64_t pid, mf_process_times *out);
+/* In between: at_ns is how long that was; ready, if it was both times. */
+mf_process_times mf_process_time_between(const mf_process_times *from, const mf_process_times *to);
 
 /* ---- priorities ----
  *

@@ -12,7 +12,8 @@ static mf_status open_trained(mf_job *job, mf_args *args)
 
     if (!from)
         return mf_args_wrong(args, "--from is missing: a checkpoint, or the folder of a training");
-    MF_TRY(mf_job_open(job, args, false));
+    MF_TRY(mf_job_open(job, args));
+    MF_TRY(mf_job_load(job, args, false));
     MF_TRY(mf_job_compile(job, args));
     return mf_trainer_use(job->trainer, from);
 }

@@ -39,7 +39,7 @@ static mf_status jobs_run(mf_args *args)
     const bool json = mf_args_has(args, "json");
     mf_running r;
     mf_buf out = { 0 };
-    mf_status st = mf_running_read(args, NULL, &r);
+    mf_status st = mf_cli_running(args, NULL, &r);
 
     mf_buf_str(&out, json ? "{\"jobs\":[" : "");
     if (!json && r.n_jobs > 0)

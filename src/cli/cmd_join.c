@@ -5,7 +5,7 @@
 static mf_status join_run(mf_args *args)
 {
     mf_running r;
-    mf_status st = mf_running_read(args, args->words[0], &r);
+    mf_status st = mf_cli_running(args, args->words[0], &r);
 
     if (st == MF_OK)
         st = mf_worker_become(&r.jobs[0], 0, mf_args_value(args, "address"));

@@ -11,7 +11,7 @@ static mf_status tell_all(const mf_running_job *job, const char *task, mf_buf *o
     for (int i = 0; i < job->n; i++) {
         const mf_board_seen *t = &job->tasks[i];
 
-        if (!t->alive || mf_running_is_kept(t) || !mf_running_is_meant(task, t->page.task) ||
+        if (!t->alive || mf_running_is_kept(t) || !mf_cli_is_meant(task, t->page.task) ||
             (!task && mf_worker_index(t->page.task) < 0))
             continue;
         MF_TRY(mf_worker_leave(t));
@@ -29,7 +29,7 @@ static mf_status tell(mf_args *args, const char *task)
     mf_buf out = { 0 };
     mf_running r;
     mf_error why;
-    mf_status st = mf_running_read(args, args->words[0], &r), printed;
+    mf_status st = mf_cli_running(args, args->words[0], &r), printed;
 
     if (st == MF_OK)
         st = tell_all(&r.jobs[0], task, &out);

@@ -74,7 +74,7 @@ static mf_status scale_run(mf_args *args)
     MF_TRY(mf_args_int(args, "workers", 1, 1024, &wanted));
     if (wanted == 0)
         return mf_args_wrong(args, "say how many: --workers");
-    st = mf_running_read(args, args->words[0], &r);
+    st = mf_cli_running(args, args->words[0], &r);
     if (st == MF_OK)
         st = scale(&r.jobs[0], (int)wanted, &out);
     mf_running_deinit(&r);

@@ -80,7 +80,7 @@ static mf_status change_all(mf_args *args, const change *c, const mf_running_job
     int n = 0;
 
     for (int i = 0; st == MF_OK && i < job->n; i++) {
-        if (!job->tasks[i].alive || !mf_running_is_meant(c->task, job->tasks[i].page.task))
+        if (!job->tasks[i].alive || !mf_cli_is_meant(c->task, job->tasks[i].page.task))
             continue;
         st = change_task(c, &job->tasks[i], &wished[i], out);
         n++;
@@ -110,7 +110,7 @@ static mf_status set_run(mf_args *args)
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &c.priority));
     if (c.threads == 0 && c.priority == 0)
         return mf_args_wrong(args, "say what to change: --threads or --priority");
-    st = mf_running_read(args, args->words[0], &r);
+    st = mf_cli_running(args, args->words[0], &r);
     if (st == MF_OK)
         st = change_all(args, &c, &r.jobs[0], &out);
     mf_running_deinit(&r);

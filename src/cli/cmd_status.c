@@ -61,7 +61,7 @@ static void put_job(const mf_running_job *job, int64_t now, mf_buf *out)
     const mf_running_sum s = mf_running_sum_up(job);
 
     mf_buf_printf(out, "%s: ", job->tasks[0].page.job);
-    mf_running_explain(job, now, out);
+    mf_cli_explain(job, now, out);
     mf_buf_str(out, ".\n");
     if (s.elsewhere > 0)
         mf_buf_printf(out, "%d of its %d tasks %s not on this host, or ended.\n", s.elsewhere,
@@ -150,7 +150,7 @@ static void put_json(const mf_running *r, mf_buf *out)
         const mf_running_job *job = &r->jobs[i];
         mf_buf why = { 0 };
 
-        mf_running_explain(job, r->now, &why);
+        mf_cli_explain(job, r->now, &why);
         mf_buf_str(out, i ? ",{" : "{");
         put_string("job", job->tasks[0].page.job, out);
         put_string("explanation", why.data ? why.data : "", out);
@@ -171,7 +171,7 @@ static mf_status show_once(mf_args *args, const char *before)
 {
     mf_running r;
     mf_buf out = { 0 };
-    mf_status st = mf_running_read(args, args->n_words > 0 ? args->words[0] : NULL, &r);
+    mf_status st = mf_cli_running(args, args->n_words > 0 ? args->words[0] : NULL, &r);
 
     mf_buf_str(&out, before);
     if (st == MF_OK && mf_args_has(args, "json"))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_train.c - `meshflow train`: data, model, compile, fit, test. */
+#include "base/board.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cluster_options.h"
@@ -8,6 +9,8 @@
 #include "cli/shares.h"
 #include "cli/train_options.h"
 #include "graph/op.h"
+#include "job/strategies.h"
+#include "train/team.h"
 
 #include <math.h>
 #include <signal.h>
@@ -229,6 +232,28 @@ static mf_status open_strategy(mf_job *job, mf_args *args)
     return st;
 }
 
+/* The chief tells; should it die over that, the next one does. */
+static mf_status tell(const measured *m, bool json, const mf_result *test, int n_test)
+{
+    mf_strategy *strategy = m->job->strategy;
+    bool told = !json;
+    mf_status st;
+
+    do {
+        if (!told && mf_strategy_is_chief(strategy)) {
+            MF_TRY(print_json(m, test, n_test));
+            told = true;
+        }
+        st = mf_strategy_barrier(strategy, "the result");
+        if (st != MF_OK && !mf_team_meets(strategy->team))
+            return st;
+        if (st != MF_OK) /* who is alone by now has nobody to wait for */
+            st = mf_team_gather_round(strategy->team, m->job->trainer, st) == MF_OK ? MF_ABORTED
+                                                                                    : MF_OK;
+    } while (st != MF_OK);
+    return MF_OK;
+}
+
 static mf_status train(mf_job *job, mf_args *args)
 {
     measured m = { .job = job };
@@ -274,12 +299,33 @@ static mf_status train(mf_job *job, mf_args *args)
         st = mf_evaluate(job->trainer, job->test, test, &n_test);
     if (st == MF_OK)
         st = mf_progress_end(&progress, test, n_test);
-    if (st == MF_OK && mf_args_has(args, "json") && mf_strategy_is_chief(job->strategy))
-        st = print_json(&m, test, n_test);
+    if (st == MF_OK)
+        st = tell(&m, mf_args_has(args, "json"), test, n_test);
     if (fitted != MF_OK)
         st = mf_error_restore(&why);
     mf_progress_deinit(&progress);
     return st;
+}
+
+/* Opening data may take long: who waits for us shall see it. */
+static mf_status open_shown(mf_job *job, mf_args *args)
+{
+    mf_strategy_options o;
+    mf_buf name = { 0 };
+    mf_status st;
+
+    MF_TRY(mf_job_open(job, args));
+    MF_TRY(mf_connect_options_read(args, &o));
+    mf_job_name(job, args, &name);
+    o.job = name.data;
+    st = mf_job_show(&o);
+    mf_buf_deinit(&name);
+    MF_TRY(st);
+    job->shown = true;
+    mf_board_phase(MF_PHASE_LOAD);
+    MF_TRY(mf_job_load(job, args, true));
+    mf_board_phase(MF_PHASE_START);
+    return MF_OK;
 }
 
 static mf_status train_run(mf_args *args)
@@ -291,7 +337,7 @@ static mf_status train_run(mf_args *args)
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &priority));
     if (priority > 0) /* before there are threads, which inherit it */
         MF_TRY(mf_priority_set(getpid(), (int)priority));
-    st = mf_job_open(&job, args, true);
+    st = open_shown(&job, args);
     if (st == MF_OK)
         st = train(&job, args);
     mf_job_deinit(&job);

@@ -27,6 +27,7 @@
     X(launch) \
     X(jobs) \
     X(status) \
+    X(hang) \
     X(set) \
     X(join) \
     X(leave) \

@@ -2,6 +2,7 @@
 /* job.c - data, model and trainer from a command line. */
 #include "cli/job.h"
 
+#include "base/board.h"
 #include "base/mem.h"
 #include "data/dataset.h"
 
@@ -103,14 +104,18 @@ static mf_status read_numbers(mf_job *job, mf_args *args)
     return MF_OK;
 }
 
-mf_status mf_job_open(mf_job *job, mf_args *args, bool with_training)
+mf_status mf_job_open(mf_job *job, mf_args *args)
 {
     *job = (mf_job){ .model_text = mf_args_value(args, "model"),
                      .data_text = mf_args_value(args, "data") };
     if (!job->model_text)
         return mf_args_wrong(args,
                              "--model is missing: `meshflow models` lists what there is to choose");
-    MF_TRY(read_numbers(job, args));
+    return read_numbers(job, args);
+}
+
+mf_status mf_job_load(mf_job *job, mf_args *args, bool with_training)
+{
     MF_TRY(open_data(job, args, with_training));
     return mf_model_zoo(job->model_text, job->train ? job->train : job->test, &job->model);
 }
@@ -131,6 +136,8 @@ void mf_job_deinit(mf_job *job)
 {
     mf_trainer_free(job->trainer);
     mf_strategy_close(job->strategy);
+    if (job->shown)
+        mf_board_close();
     mf_model_free(job->model);
     mf_dataset_unref(job->train);
     mf_dataset_unref(job->validation);

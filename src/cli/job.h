@@ -17,6 +17,7 @@ typedef struct mf_job {
     mf_trainer *trainer;
     mf_compile_options compile;
     mf_strategy *strategy; /* NULL: alone */
+    bool shown; /* on a board */
 } mf_job;
 
 /* Options that name model and data, for the tables of all three commands. */
@@ -39,9 +40,12 @@ typedef struct mf_job {
 /* What `meshflow status` calls the job: --name, else MODEL-NUMBER, where the number is that of the
  * process that launched all tasks, or of this one. */
 void mf_job_name(const mf_job *job, const mf_args *args, mf_buf *out);
-/* Opens what is needed. with_training: the training part too. Fails as a wrong call, or as opening
- * does, with a hint. Owns: mf_job_deinit(), also after a failure. */
-MF_MUST mf_status mf_job_open(mf_job *job, mf_args *args, bool with_training);
+/* What the command line says. Fails as a wrong call. Owns: mf_job_deinit(), also after a failure.
+ */
+MF_MUST mf_status mf_job_open(mf_job *job, mf_args *args);
+/* Opens data, and makes the model for it. with_training: the training part too. Fails as a wrong
+ * call, or as opening does, with a hint. */
+MF_MUST mf_status mf_job_load(mf_job *job, mf_args *args, bool with_training);
 /* As --cache says, training samples that were read and decoded once stay in memory: always, never,
  * or where that pays. Fails as a wrong call. */
 MF_MUST mf_status mf_job_cache(mf_job *job, mf_args *args);

@@ -414,7 +414,7 @@ static void wait_for(mf_members *m, entrance *e, const char *whom)
 {
     (void)snprintf(e->whom, sizeof e->whom, "%s", whom ? whom : "the store");
     e->waiting.whom = e->whom;
-    if (e->waiting.since == 0)
+    if (e->waiting.stall.since == 0)
         mf_waiting_begin(&e->waiting);
     mf_waiting_look(&e->waiting);
     (void)mf_cond_wait_until(&m->changed, &m->lock, mf_clock_ns() + PAUSE_NS);
@@ -462,7 +462,7 @@ mf_status mf_members_next(mf_members *m, const mf_view **view)
             st = MF_FAIL(MF_DEADLINE_EXCEEDED, "%s waited %.0f s in vain for %s", m->self.name,
                          (double)m->o.timeout_ns * 1e-9, e.whom[0] ? e.whom : "a view of the job");
     }
-    mf_waiting_end(&e.waiting);
+    mf_waiting_end(&e.waiting, st == MF_OK);
     *view = &m->at_hand;
     return st;
 }

@@ -94,51 +94,69 @@ struct mf_group {
 
 /* The beginning and the end of every collective. The end is called only where the beginning was
  * good. */
-static inline mf_status mf_group_well(const mf_group *g)
+static inline mf_status mf_group_well(const mf_group *g, const mf_collective *c, int64_t bytes,
+                                      int64_t *began)
 {
     MF_TRY(g->well ? g->well(g->ctx) : MF_OK);
-    mf_board_talking(+1);
+    *began = mf_board_call_begin(c->what, c->step, bytes);
     return MF_OK;
 }
-static inline mf_status mf_group_done(mf_group *g, mf_status st)
+static inline mf_status mf_group_done(mf_group *g, const mf_collective *c, int64_t began,
+                                      mf_status st)
 {
-    mf_board_talking(-1);
+    mf_board_call_end(c->what, c->step, began);
     if (st != MF_OK && g->give_up)
         g->give_up(g->ctx, st);
     return st;
 }
 
+static inline int64_t mf_reduce_bytes(const mf_reduce *r)
+{
+    return r->count * (int64_t)mf_dtype_cell(r->dtype);
+}
 static inline mf_status mf_all_reduce(mf_group *g, const mf_reduce *r)
 {
-    MF_TRY(mf_group_well(g));
-    return mf_group_done(g, g->kind->all_reduce(g, r));
+    int64_t began;
+
+    MF_TRY(mf_group_well(g, &r->call, mf_reduce_bytes(r), &began));
+    return mf_group_done(g, &r->call, began, g->kind->all_reduce(g, r));
 }
 static inline mf_status mf_reduce_scatter(mf_group *g, const mf_reduce *r, const int64_t *from)
 {
-    MF_TRY(mf_group_well(g));
-    return mf_group_done(g, g->kind->reduce_scatter(g, r, from));
+    int64_t began;
+
+    MF_TRY(mf_group_well(g, &r->call, mf_reduce_bytes(r), &began));
+    return mf_group_done(g, &r->call, began, g->kind->reduce_scatter(g, r, from));
 }
 static inline mf_status mf_all_gather(mf_group *g, const mf_gather *a)
 {
-    MF_TRY(mf_group_well(g));
-    return mf_group_done(g, g->kind->all_gather(g, a));
+    int64_t began;
+
+    MF_TRY(mf_group_well(g, &a->call, a->sizes[g->rank], &began));
+    return mf_group_done(g, &a->call, began, g->kind->all_gather(g, a));
 }
 static inline mf_status mf_broadcast(mf_group *g, const mf_collective *c, int root, void *data,
                                      int64_t size)
 {
-    MF_TRY(mf_group_well(g));
-    return mf_group_done(g, g->kind->broadcast(g, c, root, data, size));
+    int64_t began;
+
+    MF_TRY(mf_group_well(g, c, size, &began));
+    return mf_group_done(g, c, began, g->kind->broadcast(g, c, root, data, size));
 }
 static inline mf_status mf_all_to_all(mf_group *g, const mf_collective *c, const void *data,
                                       const int64_t *sizes, void *out)
 {
-    MF_TRY(mf_group_well(g));
-    return mf_group_done(g, g->kind->all_to_all(g, c, data, sizes, out));
+    int64_t began;
+
+    MF_TRY(mf_group_well(g, c, 0, &began));
+    return mf_group_done(g, c, began, g->kind->all_to_all(g, c, data, sizes, out));
 }
 static inline mf_status mf_barrier(mf_group *g, const mf_collective *c)
 {
-    MF_TRY(mf_group_well(g));
-    return mf_group_done(g, g->kind->barrier(g, c));
+    int64_t began;
+
+    MF_TRY(mf_group_well(g, c, 0, &began));
+    return mf_group_done(g, c, began, g->kind->barrier(g, c));
 }
 static inline void mf_group_free(mf_group *g)
 {

@@ -38,7 +38,7 @@ mf_status mf_net_send(mf_net *n, int to, const mf_frame *f, const void *data, in
     st = n->transport->kind->send(n->transport, to, f, data, deadline_ns);
     pthread_mutex_lock(&n->lock);
     if (!mf_net_is_word(f)) /* which never begins it */
-        mf_waiting_end(&n->peers[to].sending);
+        mf_waiting_end(&n->peers[to].sending, st == MF_OK);
     n->peers[to].sent += st == MF_OK ? (int64_t)f->size : 0;
     pthread_mutex_unlock(&n->lock);
     if (st == MF_UNAVAILABLE || st == MF_DEADLINE_EXCEEDED)
@@ -148,7 +148,7 @@ static mf_status await(mf_net *n, mf_waiter *w, int64_t deadline_ns)
     }
     while (st == MF_OK && !w->done && !w->message)
         st = wait_more(n, w, deadline_ns);
-    mf_waiting_end(&w->waiting);
+    mf_waiting_end(&w->waiting, w->done || w->message);
     unpost(n, w);
     if (w->done || w->message)
         st = MF_OK;

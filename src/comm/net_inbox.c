@@ -233,7 +233,7 @@ static void show_sending(mf_net *n, int peer, const mf_frame *f)
 {
     mf_peer *p = &n->peers[peer];
 
-    if (p->sending.since == 0) {
+    if (p->sending.stall.since == 0) {
         p->sending = (mf_waiting){ .who = n->peers[n->self].name,
                                    .whom = p->name,
                                    .where = p->address,

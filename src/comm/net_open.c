@@ -281,7 +281,7 @@ static mf_status connect_to(mf_net *n, int task, int64_t deadline_ns)
 
     mf_waiting_begin(&waiting);
     st = connect_until(n, task, deadline_ns, &waiting);
-    mf_waiting_end(&waiting);
+    mf_waiting_end(&waiting, st == MF_OK);
     return st;
 }
 
@@ -324,7 +324,7 @@ static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
                 (void)mf_cond_wait_until(&n->changed, &n->lock,
                                          now + (n->check ? CHECK_NS : 500000000));
         }
-        mf_waiting_end(&waiting);
+        mf_waiting_end(&waiting, st == MF_OK);
     }
     pthread_mutex_unlock(&n->lock);
     return st;

@@ -271,6 +271,6 @@ mf_status mf_segment_wait(mf_segment *s, const mf_group *g, const mf_collective 
         futex_wait(word, now, nap);
     }
     atomic_fetch_sub(sleepers, 1);
-    mf_waiting_end(&waiting);
+    mf_waiting_end(&waiting, st == MF_OK);
     return st;
 }

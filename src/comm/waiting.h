@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* waiting.h - a thread waits for another task: that stands on the board while it lasts, and is said
- * on standard error once it is long. */
+ * on standard error once it is long (base/stall.h). */
 #ifndef MF_COMM_WAITING_H
 #define MF_COMM_WAITING_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/stall.h"
 
 typedef struct mf_waiting {
     const char *who, *whom; /* "worker 0", "worker 2" */
@@ -13,8 +12,7 @@ typedef struct mf_waiting {
     const char *what; /* "the gradients" */
     int64_t step; /* -1: of none */
     const char *why; /* if it is known; NULL */
-    int64_t since; /* 0: not begun */
-    int64_t say_at;
+    mf_stall stall;
     int board;
 } mf_waiting;
 
@@ -22,7 +20,7 @@ typedef struct mf_waiting {
 void mf_waiting_begin(mf_waiting *w);
 /* It lasts: say so if it is time to. Nothing happens before it has begun. */
 void mf_waiting_look(mf_waiting *w);
-/* It is over. Nothing happens if it has not begun. */
-void mf_waiting_end(mf_waiting *w);
+/* It is over; well: it has come. Nothing happens if it has not begun. */
+void mf_waiting_end(mf_waiting *w, bool well);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_run.c - running a plan: a flat array of kernel calls whose inputs and outputs are bound
  * once, when an instance is made. A steady step allocates nothing here. */
+#include "base/board.h"
 #include "base/clock.h"
 #include "compile/program.h"
 #include "compile/trace.h"
@@ -153,6 +154,7 @@ static mf_status run_entry(mf_plan_instance *x, int e, mf_trace *trace)
     const int64_t start = trace ? mf_trace_now() : 0;
     mf_status st = entry->n_reads > 0 ? read_variables(x, entry) : MF_OK;
 
+    mf_board_runs(entry->node->name);
     if (st == MF_OK)
         st = entry->run(&x->kernels[e]);
     if (trace)

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* iterator.c - batches in order, made ahead by threads of their own: the side of whoever asks. */
+#include "base/clock.h"
+#include "base/cond.h"
+#include "base/stall.h"
 #include "data/iterator_private.h"
 #include "graph/shard.h"
 
 #include <string.h>
 
 enum { DEFAULT_BATCH = 32, DEFAULT_PREFETCH = 2, MAX_THREADS = 256, MAX_PREFETCH = 1 << 16 };
+enum { LOOK_NS = 250000000 }; /* how often whoever waits for long looks why */
 
 /* ---- starting and stopping ---- */
 
@@ -151,7 +155,7 @@ mf_status mf_iterator_new(mf_dataset *set, const mf_iterator_options *options, m
         return MF_NOMEM("an iterator");
     pthread_mutex_init(&it->order_lock, NULL);
     pthread_mutex_init(&it->lock, NULL);
-    pthread_cond_init(&it->changed, NULL);
+    mf_cond_init(&it->changed);
     it->set = mf_dataset_ref(set);
     if (options)
         it->o = *options;
@@ -188,6 +192,22 @@ void mf_iterator_free(mf_iterator *it)
 
 /* ---- the consumer ---- */
 
+/* With the lock held. */
+static void await(mf_iterator *it, const mf_slot *s)
+{
+    mf_stall stall = { 0 };
+
+    mf_stall_begin(&stall);
+    while (s->state != SLOT_READY && s->state != SLOT_END) {
+        if (mf_cond_wait_until(&it->changed, &it->lock, mf_clock_ns() + LOOK_NS))
+            continue;
+        pthread_mutex_unlock(&it->lock);
+        (void)mf_stall_look(&stall);
+        pthread_mutex_lock(&it->lock);
+    }
+    mf_stall_end(&stall, true);
+}
+
 mf_status mf_iterator_next(mf_iterator *it, const mf_batch **batch)
 {
     mf_slot *s = &it->slots[it->taken % it->n_slots];
@@ -199,8 +219,8 @@ mf_status mf_iterator_next(mf_iterator *it, const mf_batch **batch)
         before->state = SLOT_FREE;
         pthread_cond_broadcast(&it->changed);
     }
-    while (s->state != SLOT_READY && s->state != SLOT_END)
-        pthread_cond_wait(&it->changed, &it->lock);
+    if (s->state != SLOT_READY && s->state != SLOT_END)
+        await(it, s);
     if (s->state == SLOT_READY && s->error.status == MF_OK)
         s->state = SLOT_LENT;
     pthread_mutex_unlock(&it->lock);

@@ -2,6 +2,7 @@
 /* source_records.c - TFRecord files of tf.Examples. Opening them notes where each record stands, so
  * that any can be read at any time; compressed files, which have no such places, are unpacked into
  * memory. */
+#include "base/board.h"
 #include "base/file.h"
 #include "data/columns.h"
 #include "data/source.h"
@@ -137,6 +138,18 @@ static mf_status find_places(records *r, int32_t file)
     return MF_OK;
 }
 
+static mf_status open_and_look(records *r, int32_t file, const mf_options *o)
+{
+    record_file *f = &r->files[file];
+    const int act = mf_board_act_begin(MF_ACT_READ, f->path);
+    mf_status st = open_file(f, o);
+
+    if (st == MF_OK)
+        st = find_places(r, file);
+    mf_board_act_end(act);
+    return st;
+}
+
 /* ---- samples ---- */
 
 static mf_status read_example(const records *r, int64_t index, mf_arena *arena, mf_buf *bytes,
@@ -145,10 +158,15 @@ static mf_status read_example(const records *r, int64_t index, mf_arena *arena, 
     const place *p = &r->places[index];
     const record_file *f = &r->files[p->file];
     char *to = mf_buf_room(bytes, p->len + MF_RECORD_TRAILER);
+    mf_status st;
+    int act;
 
     if (!to)
         return MF_NOMEM("a record");
-    MF_TRY(read_at(f, p->offset, to, p->len + MF_RECORD_TRAILER));
+    act = mf_board_act_begin(MF_ACT_READ, f->path);
+    st = read_at(f, p->offset, to, p->len + MF_RECORD_TRAILER);
+    mf_board_act_end(act);
+    MF_TRY(st);
     if (!mf_record_is_whole(to, p->len, to + p->len))
         return damaged(f, p->offset - MF_RECORD_HEADER, "is damaged");
     return mf_example_decode(to, p->len, arena, out);
@@ -214,8 +232,7 @@ static mf_status open_files(records *r, const mf_paths *paths, const mf_options 
 
         f->fd = -1;
         f->path = names[i] = mf_arena_strdup(r->base.arena, paths->paths[i]);
-        MF_TRY(f->path ? open_file(f, o) : MF_NOMEM("a list of files"));
-        MF_TRY(find_places(r, (int32_t)i));
+        MF_TRY(f->path ? open_and_look(r, (int32_t)i, o) : MF_NOMEM("a list of files"));
     }
     r->base.files = names;
     r->base.n_files = paths->n;

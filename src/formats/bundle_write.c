@@ -2,6 +2,7 @@
 /* bundle_write.c - writing and merging checkpoints. Data goes to a temporary file as it comes;
  * names change only when all of it is on the disk, and the index, without which a checkpoint does
  * not exist, comes last. */
+#include "base/board.h"
 #include "base/file.h"
 #include "formats/bundle.h"
 #include "formats/crc32c.h"
@@ -24,7 +25,7 @@ typedef struct entry_list {
 struct mf_bundle_writer {
     mf_arena *arena; /* keys and slices */
     char *index_path, *data_path, *temporary;
-    int fd;
+    int fd, act;
     int64_t offset;
     entry_list entries;
 };
@@ -38,7 +39,7 @@ mf_status mf_bundle_writer_new(const char *prefix, mf_bundle_writer **out)
     *out = NULL;
     if (!w)
         return MF_NOMEM("a checkpoint");
-    w->fd = -1;
+    w->fd = w->act = -1;
     w->arena = mf_arena_new();
     w->index_path = mf_bundle_index_path(prefix);
     w->data_path = mf_bundle_data_path(prefix, 0, 1);
@@ -47,6 +48,7 @@ mf_status mf_bundle_writer_new(const char *prefix, mf_bundle_writer **out)
         mf_bundle_writer_free(w);
         return MF_NOMEM("a checkpoint");
     }
+    w->act = mf_board_act_begin(MF_ACT_WRITE, w->data_path);
     (void)snprintf(w->temporary, strlen(w->data_path) + 16, "%s.tmp-XXXXXX", w->data_path);
     w->fd = mkostemp(w->temporary, O_CLOEXEC);
     if (w->fd < 0) {
@@ -64,6 +66,7 @@ void mf_bundle_writer_free(mf_bundle_writer *w)
 {
     if (!w)
         return;
+    mf_board_act_end(w->act);
     if (w->fd >= 0) {
         (void)close(w->fd);
         (void)unlink(w->temporary);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "formats/stream.h"
 
+#include "base/board.h"
 #include "base/file.h"
 #include "base/mem.h"
 
@@ -48,11 +49,13 @@ static mf_status damaged(const mf_reader *r, const char *what)
 
 static mf_status fill(mf_reader *r)
 {
+    const int act = mf_board_act_begin(MF_ACT_READ, r->path);
     ssize_t n;
 
     do
         n = read(r->fd, r->buffer, sizeof r->buffer);
     while (n < 0 && errno == EINTR);
+    mf_board_act_end(act);
     if (n < 0)
         return mf_errno_status(errno, "read", r->path);
     r->from = r->buffer;
@@ -82,13 +85,16 @@ mf_status mf_reader_open(const char *path, mf_compression compression, mf_reader
 {
     mf_reader *r = mf_calloc(1, sizeof *r);
     mf_status st;
+    int act;
 
     *out = NULL;
     if (!r)
         return MF_NOMEM("reading a file");
     r->compression = compression;
     r->path = mf_strdup(path);
+    act = mf_board_act_begin(MF_ACT_READ, path);
     r->fd = open(path, O_RDONLY | O_CLOEXEC);
+    mf_board_act_end(act);
     st = !r->path ? MF_NOMEM("reading a file") : MF_OK;
     if (st == MF_OK && r->fd < 0)
         st = mf_errno_status(errno, "open", path);
@@ -276,19 +282,22 @@ struct mf_writer {
 
 static mf_status put_out(mf_writer *w)
 {
+    const int act = mf_board_act_begin(MF_ACT_WRITE, w->path);
+    mf_status st = MF_OK;
     size_t done = 0;
 
-    while (done < w->used) {
+    while (done < w->used && st == MF_OK) {
         const ssize_t n = write(w->fd, w->buffer + done, w->used - done);
 
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return mf_errno_status(errno, "write", w->path);
-        done += (size_t)n;
+        if (n >= 0)
+            done += (size_t)n;
+        else if (errno != EINTR)
+            st = mf_errno_status(errno, "write", w->path);
     }
-    w->used = 0;
-    return MF_OK;
+    mf_board_act_end(act);
+    if (st == MF_OK)
+        w->used = 0;
+    return st;
 }
 
 static mf_status compress_some(mf_writer *w, const void *data, size_t n, int flush)

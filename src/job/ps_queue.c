@@ -48,6 +48,6 @@ mf_status mf_ps_next_request(server *s, mf_mail **out)
             st = MF_FAIL(MF_ABORTED, "somebody waits to be let in");
         mf_net_tell(s->o.net);
     }
-    mf_waiting_end(&waiting);
+    mf_waiting_end(&waiting, st == MF_OK);
     return st;
 }

@@ -49,6 +49,9 @@ MF_MUST mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer 
 
 /* Which tasks there are, by what the options and the environment say. Owns: mf_cluster_free(). */
 MF_MUST mf_status mf_job_resolve(const mf_strategy_options *o, mf_cluster **out);
+/* Others see this process as its task of o->job, if that is set, until mf_board_close(). Fails as
+ * mf_strategy_open() does. */
+MF_MUST mf_status mf_job_show(const mf_strategy_options *o);
 /* How long somebody is waited for. */
 int64_t mf_job_timeout_ns(const mf_strategy_options *o);
 /* Those that compute together, by rank, then those of the role `others`, connected with each other;

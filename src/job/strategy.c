@@ -122,6 +122,19 @@ static mf_status show(const char *job, const mf_cluster *cluster)
     return mf_board_open(job, task, cluster->n_tasks > 1 ? cluster->n_tasks : 1);
 }
 
+mf_status mf_job_show(const mf_strategy_options *o)
+{
+    mf_cluster *cluster = NULL;
+    mf_status st;
+
+    MF_TRY(mf_job_resolve(o, &cluster));
+    st = check_role(cluster);
+    if (st == MF_OK && o->job)
+        st = show(o->job, cluster);
+    mf_cluster_free(cluster);
+    return st;
+}
+
 mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
                            mf_strategy **out)
 {

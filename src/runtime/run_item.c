@@ -54,6 +54,7 @@ static mf_status run_op(mf_runner *r, const mf_item *item, mf_iteration *it)
     mf_status st;
 
     MF_TRY(mf_item_bind(item, it, r->in));
+    mf_board_runs(item->node->name);
     st = item->node->op->run(&k);
     if (run->args->trace)
         mf_trace_add(run->args->trace, item->node, start);

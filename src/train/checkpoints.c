@@ -4,8 +4,11 @@
  *
  * The file "checkpoint" lists them as TensorFlow's does. It is a hint only: without it, or when it
  * is damaged, the folder itself is searched. */
+#include "base/clock.h"
+#include "base/cond.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/stall.h"
 #include "train/checkpoint.h"
 
 #include <dirent.h>
@@ -18,6 +21,8 @@
 #include <unistd.h>
 
 static const char base_name[] = "model.ckpt-", list_name[] = "checkpoint";
+
+enum { LOOK_NS = 250000000 }; /* how often whoever waits for long looks why */
 
 struct mf_checkpoints {
     char *dir;
@@ -256,7 +261,7 @@ mf_status mf_checkpoints_open(const char *dir, int keep, mf_checkpoints **out)
     }
     c->keep = keep > 0 ? keep : 5;
     pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->changed, NULL);
+    mf_cond_init(&c->changed);
     if (pthread_create(&c->thread, NULL, write_all, c) != 0) {
         pthread_cond_destroy(&c->changed);
         pthread_mutex_destroy(&c->lock);
@@ -278,9 +283,18 @@ mf_status mf_checkpoints_save(mf_checkpoints *c, mf_trainer *t)
 
 mf_status mf_checkpoints_put(mf_checkpoints *c, mf_snapshot *s)
 {
+    mf_stall stall = { 0 };
+
+    mf_stall_begin(&stall);
     pthread_mutex_lock(&c->lock);
-    while (c->next)
-        pthread_cond_wait(&c->changed, &c->lock);
+    while (c->next) {
+        if (mf_cond_wait_until(&c->changed, &c->lock, mf_clock_ns() + LOOK_NS))
+            continue;
+        pthread_mutex_unlock(&c->lock);
+        (void)mf_stall_look(&stall);
+        pthread_mutex_lock(&c->lock);
+    }
+    mf_stall_end(&stall, true);
     c->next = s;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);

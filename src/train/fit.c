@@ -7,6 +7,7 @@
 #include "train/input.h"
 #include "train/loop.h"
 #include "train/out_dir.h"
+#include "train/straggler.h"
 #include "train/team_trace.h"
 
 #include <string.h>
@@ -29,6 +30,7 @@ typedef struct fit {
     mf_feeding feeding; /* of threads */
     int64_t waited_ns; /* for the last batch */
     mf_team_trace trace; /* of all workers */
+    mf_straggler straggler; /* of the chief */
     int64_t batch, per_epoch; /* samples of a batch; batches of an epoch */
     mf_iterator_options order;
     int64_t followed; /* the last step after which all was done that follows one */
@@ -327,6 +329,8 @@ static mf_status follow_step(fit *f)
     show_traffic(t->team);
     mf_board_step(report.step, report.epoch, report.samples,
                   report.n_results > 0 ? f->results[0].value : 0.0);
+    if (t->team && t->team->size > 1 && mf_team_is_chief(t->team))
+        mf_straggler_look(&f->straggler);
     MF_TRY(after_batch(f, &report));
     if (t->team)
         MF_TRY(share(f));
@@ -624,6 +628,7 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
         st = st == MF_OK ? closed : st;
     }
     end_loop(&f);
+    mf_straggler_deinit(&f.straggler);
     mf_team_trace_deinit(&f.trace, t);
     mf_iterator_free(f.it);
     closed = mf_out_dir_close(&f.dir);

@@ -10,71 +10,9 @@ import json
 import os
 import random
 import signal
-import struct
-import subprocess
-import time
-import zlib
 
 import harness
-from harness import check, host_test, test
-
-
-class Bench(harness.Bench):
-    """A folder for boards that nobody else uses."""
-
-    def __init__(self, args):
-        super().__init__(args)
-        os.chmod(self.dir, 0o700)
-        self.env = {**os.environ, "MESHFLOW_RUN_DIR": self.dir}
-
-    def train(self, *more, steps=100000, model="mlp"):
-        return ["train", "--model", model, "--data", "fashion-mnist", "--batch", "32", "--steps",
-                str(steps), "--seed", "3", "--lr", "0.05", "--quiet", "--no-test", "--json", *more]
-
-    def run(self, *command, code=0):
-        r = subprocess.run([self.program, *command], capture_output=True, text=True, timeout=120,
-                           env=self.env)
-        check(r.returncode == code, "%s: exit code %d, not %d: %s" %
-              (" ".join(command), r.returncode, code, r.stderr))
-        return r
-
-    def start(self, *command, before=()):
-        p = subprocess.Popen([*before, self.program, *command], env=self.env,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.running.append(p)
-        return p
-
-    def sha(self, p):
-        out, err = p.communicate(timeout=120)
-        check(p.returncode == 0, "exit code %d: %s" % (p.returncode, err))
-        lines = [l for l in out.splitlines() if "weights_sha256" in l]
-        check(len(lines) == 1, out + err)
-        return json.loads(lines[0][lines[0].index("{"):])["weights_sha256"]
-
-    def jobs(self):
-        return {j["job"]: j for j in json.loads(self.run("jobs", "--json").stdout)["jobs"]}
-
-    def tasks(self, job):
-        """By name; {} when there is no such job."""
-        for j in json.loads(self.run("status", "--json").stdout)["jobs"]:
-            if j["job"] == job:
-                return {t["task"]: t for t in j["tasks"]}
-        return {}
-
-    def why(self, job):
-        return json.loads(self.run("status", "--json", job).stdout)["jobs"][0]["explanation"]
-
-    def wait(self, condition, what):
-        end = time.monotonic() + 60
-        while not condition():
-            for p in self.running:
-                check(p.poll() in (None, 0, -signal.SIGKILL), "%s: %s" % (what, p.poll()))
-            check(time.monotonic() < end, "it did not happen: " + what)
-            time.sleep(0.05)
-
-    def wait_step(self, job, step, n=1):
-        self.wait(lambda: sum(t["step"] >= step for t in self.tasks(job).values()) >= n,
-                  "%d tasks of %s at step %d" % (n, job, step))
+from harness import check, host_test, test, write_images
 
 
 @test
@@ -237,23 +175,6 @@ def clocks_that_differ_are_aligned(b):
     check_trace(path, 2)
 
 
-def write_images(folder, n, side):
-    """Pictures that take long to read, in two classes, as PNG."""
-    def chunk(kind, data):
-        return (struct.pack(">I", len(data)) + kind + data +
-                struct.pack(">I", zlib.crc32(kind + data)))
-
-    rng = random.Random(1)
-    for i in range(n):
-        where = os.path.join(folder, "class%d" % (i % 2))
-        os.makedirs(where, exist_ok=True)
-        rows = b"".join(b"\0" + rng.randbytes(3 * side) for _ in range(side))
-        head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-        with open(os.path.join(where, "%d.png" % i), "wb") as f:
-            f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) +
-                    chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
-
-
 @test
 def threads_go_where_they_are_needed_and_weights_stay(b):
     folder = os.path.join(b.dir, "images")
@@ -299,4 +220,4 @@ def cores_are_shared_by_priority(b):
 
 
 if __name__ == "__main__":
-    harness.main(Bench)
+    harness.main(harness.Jobs)

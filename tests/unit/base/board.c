@@ -134,6 +134,116 @@ MF_TEST(board_of_a_killed_task_is_dead_until_the_job_starts_again)
     finish();
 }
 
+/* ---- the recorder ---- */
+
+/* What a child writes before it is killed. */
+static void record_and_wait(int ready)
+{
+    int64_t began;
+    int wait;
+
+    if (mf_board_open("job", "worker 0", 1) != MF_OK)
+        _exit(1);
+    for (int64_t i = 0; i < 300; i++) /* more than fit */
+        mf_board_step(i + 1, 0, 1, 0.0);
+    mf_board_phase(MF_PHASE_STEP);
+    began = mf_board_call_begin("the gradients", 300, 4096);
+    wait = mf_board_wait_begin("worker 1", NULL, "the gradients", 300);
+    (void)usleep(20000);
+    mf_board_wait_end(wait);
+    mf_board_call_end("the gradients", 300, began);
+    mf_board_said("half a line\n");
+    (void)mf_board_act_begin(MF_ACT_READ, "/data/images/1.png");
+    mf_board_computing(+1);
+    mf_board_runs("dense/MatMul");
+    if (write(ready, "x", 1) != 1)
+        _exit(1);
+    for (;;)
+        (void)pause();
+}
+
+static void check_event(const mf_board_event *e, const char *want)
+{
+    mf_buf text = { 0 };
+
+    mf_board_event_text(e, &text);
+    T_OK(mf_buf_finish(&text));
+    if (strncmp(text.data, want, strlen(want)) != 0)
+        T_STREQ(text.data, want);
+    mf_buf_deinit(&text);
+}
+
+MF_TEST(board_of_a_killed_task_holds_its_last_events_and_what_its_threads_were_at)
+{
+    static mf_board_event events[MF_BOARD_EVENTS];
+    mf_board_seen *all;
+    int ready[2], n;
+    char byte;
+    pid_t pid;
+
+    begin();
+    T_EQ(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0)
+        record_and_wait(ready[1]);
+    T_EQ(read(ready[0], &byte, 1), 1);
+    (void)kill(pid, SIGKILL);
+    T_EQ(waitpid(pid, NULL, 0), pid);
+    T_OK(mf_boards_read(&all, &n));
+    T_EQ(n, 1);
+    T_EQ(all[0].page.acts[0].kind, MF_ACT_READ);
+    T_STREQ(all[0].page.acts[0].what, "/data/images/1.png");
+    T_EQ(all[0].page.acts[1].kind, MF_ACT_RUN);
+    T_STREQ(all[0].page.acts[1].what, "dense/MatMul");
+    T_OK(mf_board_events_read(&all[0], events, &n));
+    T_EQ(n, MF_BOARD_EVENTS);
+    for (int i = 1; i < n; i++)
+        T_TRUE(events[i].at_ns >= events[i - 1].at_ns);
+    check_event(&events[n - 6], "step 299 is done");
+    check_event(&events[n - 5], "computes step 300");
+    check_event(&events[n - 4], "the gradients of step 300: begins, 4096 bytes");
+    check_event(&events[n - 3], "has waited 0.0");
+    check_event(&events[n - 2], "the gradients of step 300: done after 0.0");
+    check_event(&events[n - 1], "said: half a line?");
+    mf_boards_free(all, 1);
+    (void)close(ready[0]);
+    (void)close(ready[1]);
+    finish();
+}
+
+MF_TEST(board_has_room_for_some_threads_and_others_are_not_shown)
+{
+    int acts[MF_BOARD_ACTS + 2];
+    char name[300];
+    mf_board_page p;
+    bool alive;
+
+    begin();
+    T_OK(mf_board_open("job", "worker 0", 1));
+    memset(name, 'x', sizeof name);
+    memcpy(name + sizeof name - 5, ".png", 5);
+    for (int i = 0; i < MF_BOARD_ACTS + 2; i++)
+        acts[i] = mf_board_act_begin(MF_ACT_READ, name);
+    T_EQ(acts[MF_BOARD_ACTS - 1], MF_BOARD_ACTS - 1);
+    T_EQ(acts[MF_BOARD_ACTS], -1);
+    p = read_one(&alive);
+    T_EQ(strlen(p.acts[0].what), MF_BOARD_WHAT - 1); /* the end of it */
+    T_STREQ(p.acts[0].what + MF_BOARD_WHAT - 5, ".png");
+    for (int i = 0; i < MF_BOARD_ACTS + 2; i++)
+        mf_board_act_end(acts[i]);
+    T_EQ(read_one(&alive).acts[3].kind, MF_ACT_NONE);
+    mf_board_runs("nobody runs ops");
+    mf_board_computing(+1);
+    mf_board_computing(+1); /* one inside of the other */
+    mf_board_runs("a");
+    mf_board_computing(-1);
+    T_STREQ(read_one(&alive).acts[0].what, "a");
+    mf_board_close(); /* while a thread is at something: its place is still there */
+    mf_board_runs("b");
+    mf_board_computing(-1);
+    finish();
+}
+
 /* A dead task of this process's number: the kernel gives numbers again. */
 static void leave_dead(const char *name, const char *job, int64_t changed_ns)
 {
@@ -338,6 +448,41 @@ MF_TEST(board_decodes_only_boards)
     T_FAILS(MF_DATA_LOSS, "version", mf_board_decode(&f, sizeof f, &p));
     f.magic[0] = '?';
     T_FAILS(MF_DATA_LOSS, "no board", mf_board_decode(&f, sizeof f, &p));
+}
+
+/* Who has made a child with vfork() is blocked until that child ends. */
+MF_TEST(process_that_is_blocked_in_the_kernel_is_known)
+{
+    mf_process_times before, after, between;
+    char where[64];
+    bool blocked = false;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        (void)setpgid(0, 0);
+        const pid_t child = vfork();
+
+        if (child == 0) {
+            (void)sleep(60); /* NOLINT(clang-analyzer-unix.Vfork): that is what is tested */
+            _exit(0);
+        }
+        _exit(1);
+    }
+    for (int i = 0; i < 500 && !blocked; i++) {
+        blocked = mf_process_is_blocked(pid, where, sizeof where);
+        (void)usleep(10000);
+    }
+    T_TRUE(blocked);
+    (void)kill(-pid, SIGKILL);
+    T_EQ(waitpid(pid, NULL, 0), pid);
+    T_TRUE(!mf_process_is_blocked(getpid(), where, sizeof where));
+    if (!mf_process_time(getpid(), &before))
+        return; /* a kernel that does not count */
+    (void)usleep(20000);
+    T_TRUE(mf_process_time(getpid(), &after));
+    between = mf_process_time_between(&before, &after);
+    T_TRUE(between.at_ns >= 20000000 && between.ran_ns >= 0 && between.ran_ns < between.at_ns);
+    T_TRUE(!mf_process_time(-1, &after));
 }
 
 MF_TEST(process_priorities_are_ratios)

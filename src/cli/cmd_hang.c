@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_hang.c - `meshflow hang`: why a job stands still or has died, and the last events of each of
+ * its tasks, out of recorders that outlive them. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/running.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { LOOK_MS = 300 }; /* how long living tasks are watched */
+
+/* A task, and what its recorder holds. */
+typedef struct told {
+    const mf_board_seen *task;
+    int64_t end; /* of a dead one, the last it did; else now */
+    mf_board_event events[MF_BOARD_EVENTS];
+    int n;
+    char note[MF_RUNNING_NOTE];
+} told;
+
+static double seconds(int64_t ns)
+{
+    return (double)ns * 1e-9;
+}
+
+/* ---- looking ---- */
+
+static int64_t end_of(const told *t, int64_t now)
+{
+    int64_t end = t->task->page.changed_ns;
+
+    if (t->task->alive)
+        return now;
+    for (int i = 0; i < t->n; i++)
+        end = t->events[i].at_ns > end ? t->events[i].at_ns : end;
+    return end;
+}
+
+/* Does a task get the processor time that it wants? */
+static void watch(told *tasks, int n)
+{
+    mf_process_times *before = mf_calloc(n + 1, sizeof *before);
+    bool any = false;
+
+    for (int i = 0; before && i < n; i++) {
+        const mf_board_seen *t = tasks[i].task;
+
+        if (t->alive && !mf_running_is_kept(t) && mf_process_time(t->page.pid, &before[i]))
+            any = true;
+        else
+            before[i].at_ns = 0;
+    }
+    if (any)
+        (void)nanosleep(&(struct timespec){ 0, LOOK_MS * 1000000 }, NULL);
+    for (int i = 0; any && i < n; i++) {
+        mf_process_times now, lately;
+
+        if (before[i].at_ns == 0 || !mf_process_time(tasks[i].task->page.pid, &now))
+            continue;
+        lately = mf_process_time_between(&before[i], &now);
+        mf_running_starved(tasks[i].task, &lately, tasks[i].note);
+    }
+    mf_free(before);
+}
+
+static mf_status ask(const mf_running_job *job, int64_t now, told **out)
+{
+    told *tasks = mf_calloc(job->n, sizeof *tasks);
+
+    *out = tasks;
+    if (!tasks)
+        return MF_NOMEM("tasks");
+    for (int i = 0; i < job->n; i++) {
+        told *t = &tasks[i];
+
+        t->task = &job->tasks[i];
+        if (mf_board_events_read(t->task, t->events, &t->n) != MF_OK)
+            t->n = 0; /* it has ended since */
+        t->end = end_of(t, now);
+    }
+    watch(tasks, job->n);
+    return MF_OK;
+}
+
+/* ---- in words ---- */
+
+/* Of a job whose tasks are all dead: who was the first? */
+static void put_death(const mf_running_job *job, const told *tasks, int64_t now, mf_buf *out)
+{
+    const told *first = &tasks[0];
+
+    for (int i = 1; i < job->n; i++)
+        first = tasks[i].end < first->end ? &tasks[i] : first;
+    mf_buf_printf(out, "%s dead: killed, or crashed", job->n == 1 ? "it is" : "all tasks are");
+    if (job->n > 1)
+        mf_buf_printf(out, "; %s was the first that showed nothing any more",
+                      first->task->page.task);
+    mf_buf_printf(out, ", %.1f s ago: it ", seconds(now - first->end));
+    mf_running_doing_text(first->task, first->end, out);
+}
+
+static void put_why(const mf_running_job *job, const told *tasks, int64_t now, mf_buf *out)
+{
+    if (mf_running_sum_up(job).alive == 0)
+        put_death(job, tasks, now, out);
+    else
+        mf_cli_explain(job, now, out);
+}
+
+static void put_does(const told *t, int64_t now, mf_buf *out)
+{
+    if (!t->task->alive) {
+        mf_buf_printf(out, "is dead; the last it showed, %.1f s ago: it ", seconds(now - t->end));
+        mf_running_doing_text(t->task, t->end, out);
+    } else {
+        mf_running_task_text(t->task, now, out);
+    }
+    mf_buf_str(out, t->note);
+}
+
+static void put_task(const told *t, int64_t events, int64_t now, mf_buf *out)
+{
+    const int first = t->n > events ? t->n - (int)events : 0;
+
+    mf_buf_printf(out, "\n%s (pid %lld) ", t->task->page.task, (long long)t->task->page.pid);
+    put_does(t, now, out);
+    mf_buf_str(out, "\n");
+    for (int i = first; i < t->n; i++) {
+        mf_buf_printf(out, "  %12.6f s  ", -seconds(t->end - t->events[i].at_ns));
+        mf_board_event_text(&t->events[i], out);
+        mf_buf_str(out, "\n");
+    }
+    if (t->n == 0)
+        mf_buf_printf(out, "  its recorder is %s\n",
+                      mf_running_is_kept(t->task) ? "on its host" : "empty");
+}
+
+/* ---- for programs ---- */
+
+static void put_string(const char *name, mf_buf *text, mf_buf *out)
+{
+    mf_buf_printf(out, "\"%s\":", name);
+    mf_buf_json(out, text->data ? text->data : "", text->len);
+    mf_buf_str(out, ",");
+    mf_buf_clear(text);
+}
+
+static void put_task_json(const told *t, int64_t events, int64_t now, mf_buf *text, mf_buf *out)
+{
+    const int first = t->n > events ? t->n - (int)events : 0;
+
+    mf_buf_str(text, t->task->page.task);
+    put_string("task", text, out);
+    put_does(t, now, text);
+    put_string("does", text, out);
+    mf_buf_printf(out, "\"pid\":%lld,\"alive\":%s,\"ended_seconds_ago\":%.6f,\"events\":[",
+                  (long long)t->task->page.pid, t->task->alive ? "true" : "false",
+                  seconds(now - t->end));
+    for (int i = first; i < t->n; i++) {
+        mf_board_event_text(&t->events[i], text);
+        mf_buf_str(out, i > first ? ",{" : "{");
+        put_string("event", text, out);
+        mf_buf_printf(out, "\"seconds\":%.6f,\"step\":%lld}", -seconds(t->end - t->events[i].at_ns),
+                      (long long)t->events[i].step);
+    }
+    mf_buf_str(out, "]");
+}
+
+/* ---- the command ---- */
+
+static mf_status put_job(const mf_running_job *job, int64_t events, bool json, mf_buf *out)
+{
+    mf_buf text = { 0 };
+    const int64_t now = mf_clock_ns();
+    told *tasks;
+    mf_status st = ask(job, now, &tasks);
+
+    if (st != MF_OK)
+        return st;
+    put_why(job, tasks, now, &text);
+    if (json) {
+        mf_buf name = { 0 };
+
+        mf_buf_str(&name, job->tasks[0].page.job);
+        put_string("job", &name, out);
+        put_string("explanation", &text, out);
+        mf_buf_deinit(&name);
+        mf_buf_str(out, "\"tasks\":[");
+    } else {
+        mf_buf_printf(out, "%s: %s.\n", job->tasks[0].page.job, text.data ? text.data : "");
+        mf_buf_clear(&text);
+    }
+    for (int i = 0; i < job->n; i++) {
+        mf_buf_str(out, json ? i ? ",{" : "{" : "");
+        if (json)
+            put_task_json(&tasks[i], events, now, &text, out);
+        else
+            put_task(&tasks[i], events, now, out);
+        mf_buf_str(out, json ? "}" : "");
+    }
+    mf_buf_str(out, json ? "]" : "");
+    mf_buf_deinit(&text);
+    mf_free(tasks);
+    return MF_OK;
+}
+
+static mf_status hang_run(mf_args *args)
+{
+    const bool json = mf_args_has(args, "json");
+    int64_t events = json ? MF_BOARD_EVENTS : 12;
+    mf_buf out = { 0 };
+    mf_running r;
+    mf_status st;
+
+    MF_TRY(mf_args_int(args, "events", 0, MF_BOARD_EVENTS, &events));
+    st = mf_cli_running(args, args->n_words > 0 ? args->words[0] : NULL, &r);
+    mf_buf_str(&out, json ? "{\"jobs\":[" : "");
+    for (int i = 0; st == MF_OK && i < r.n_jobs; i++) {
+        mf_buf_str(&out, json ? i ? ",{" : "{" : i ? "\n" : "");
+        st = put_job(&r.jobs[i], events, json, &out);
+        mf_buf_str(&out, json ? "}" : "");
+    }
+    if (st == MF_OK)
+        mf_buf_str(&out, json            ? "]}\n"
+                         : r.n_jobs == 0 ? "no job of this user trains on this host\n"
+                                         : "");
+    mf_running_deinit(&r);
+    if (st == MF_OK)
+        return mf_cli_print(&out);
+    mf_buf_deinit(&out);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "events", "N", "of each task, the last N; 12 unless told, with --json all there are", 0,
+      false },
+    { "json", NULL, "one object on one line", 0, false },
+    { 0 },
+};
+
+const mf_command mf_command_hang = {
+    .name = "hang",
+    .arguments = "[JOB]",
+    .summary = "why a job stands still or died, and what each task did last",
+    .about =
+        "Shows who keeps a job from going on and the last events of each task, of running jobs and "
+        "of killed ones: every task writes them to memory that outlives it. Times are seconds "
+        "before now, or before the last sign of life of a task that is dead. Dead tasks are kept "
+        "until `meshflow jobs --sweep` or until a job of that name starts. See docs/hang.md.",
+    .options = options,
+    .examples = (const char *const[]){ "meshflow hang", "meshflow hang resnet --events 40", NULL },
+    .min_args = 0,
+    .max_args = 1,
+    .run = hang_run,
+};
