@@ -76,6 +76,7 @@ soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills,
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(MAKE) --no-print-directory fuzz
 	@tools/run_tf_tests.sh --soak
 	@tests/train/run.py build/meshflow --kills 100
+	@tests/train/members.py build/meshflow killed --kills 100
 	$(call build,release,meshflow-kills)
 	@build/release/meshflow-kills 500
 	@tests/train/accuracy.py build/meshflow
