@@ -12,14 +12,17 @@
 #include <time.h>
 
 static atomic_int threshold = MF_LOG_WARNING;
+static const char *prefix =
+    ""; /* MESHFLOW_LOG_PREFIX: whose line it is, where several share a stream */
 static pthread_once_t asked = PTHREAD_ONCE_INIT;
 
 /* MESHFLOW_LOG says from which level on. */
 static void ask(void)
 {
     static const char *const names[] = { "debug", "info", "warning", "error" };
-    const char *wanted = getenv("MESHFLOW_LOG");
+    const char *wanted = getenv("MESHFLOW_LOG"), *whose = getenv("MESHFLOW_LOG_PREFIX");
 
+    prefix = whose ? whose : "";
     for (int i = 0; wanted && i < 4; i++) {
         if (strcmp(wanted, names[i]) == 0) {
             atomic_store(&threshold, i);
@@ -55,7 +58,7 @@ void mf_log_write(mf_log_level level, const char *file, int line, const char *fm
     if (level >= MF_LOG_WARNING)
         mf_board_said(text);
     (void)localtime_r(&seconds, &tm);
-    (void)fprintf(stderr, "%c %02d:%02d:%02d.%03d %s:%d] %s\n", "DIWE"[level], tm.tm_hour,
+    (void)fprintf(stderr, "%s%c %02d:%02d:%02d.%03d %s:%d] %s\n", prefix, "DIWE"[level], tm.tm_hour,
                   tm.tm_min, tm.tm_sec, (int)(now / 1000000 % 1000), name ? name + 1 : file, line,
                   text);
 }

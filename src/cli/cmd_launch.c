@@ -92,6 +92,9 @@ static mf_status make_command(mf_args *args, mf_launch *l, char *path, size_t si
     if (l->program != args->words[0])
         words[n++] = "meshflow";
     l->trains = l->program != args->words[0] && strcmp(args->words[0], "train") == 0;
+    l->by_masters = l->trains && l->masters && l->store;
+    for (int i = 0; i < l->n; i++)
+        l->tasks[i].done = l->by_masters && l->tasks[i].role != MF_ROLE_MASTER;
     for (int64_t i = 0; i < args->n_words; i++)
         words[n++] = args->words[i];
     return MF_OK;
@@ -135,8 +138,8 @@ static const mf_option options[] = {
     { "workers", "N", "workers to start; 1 unless told. Worker 0 is the chief", 0, false },
     { "ps", "N", "parameter servers; 0 unless told", 0, false },
     { "masters", "N",
-      "masters, which hand out work (graph map); 0 unless told. Those after the first only wait", 0,
-      false },
+      "masters: they start the tasks of a training, and hand out work (graph map); 0 unless told",
+      0, false },
     { "port", "BASE", "use the ports from BASE on; free ones are found unless told", 0, false },
     { "grace", "SECONDS", "between telling tasks to end and killing them; 10 unless told", 0,
       false },
@@ -169,7 +172,10 @@ const mf_command mf_command_launch = {
         "stay when all "
         "others have ended well are told to end after --grace seconds. SIGINT and SIGTERM are "
         "passed on; a second one kills.\n\n"
-        "With --masters the masters decide: a worker that fails does not end the job, and is not "
+        "With --masters a training's tasks are started by them, each its own, and started again "
+        "when they are lost; those of a master that dies are taken over. Masters that are lost are "
+        "started again by the launcher (--max-restarts is for each of them, and for each task). Of "
+        "other commands the masters decide: a worker that fails does not end the job, and is not "
         "started again; when the masters have ended, all others are told to.\n\n"
         "Every task gets its part of the cores (MESHFLOW_THREADS), unless MESHFLOW_THREADS or "
         "OMP_NUM_THREADS is set. MESHFLOW_RESTARTS counts its restarts.\n\n"

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/cluster_options.h"
 #include "cli/job.h"
+#include "cli/master.h"
 #include "cli/progress.h"
 #include "cli/shares.h"
 #include "cli/train_options.h"
@@ -328,15 +329,37 @@ static mf_status open_shown(mf_job *job, mf_args *args)
     return MF_OK;
 }
 
+/* A master sees to it that others train. What is wrong with the cluster is said later. */
+static mf_status be_master(mf_args *args, bool *done)
+{
+    mf_cluster_request r;
+    mf_cluster *c;
+    mf_status st = MF_OK;
+
+    *done = false;
+    MF_TRY(mf_cluster_request_read(args, &r));
+    MF_TRY(mf_cluster_examine(&r, &c));
+    if (c->n_mistakes == 0 && mf_master_is_one(c)) {
+        st = mf_master_run(c);
+        *done = st == MF_OK;
+    }
+    mf_cluster_free(c);
+    return st;
+}
+
 static mf_status train_run(mf_args *args)
 {
     int64_t priority = 0;
+    bool done;
     mf_job job;
     mf_status st;
 
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &priority));
     if (priority > 0) /* before there are threads, which inherit it */
         MF_TRY(mf_priority_set(getpid(), (int)priority));
+    MF_TRY(be_master(args, &done));
+    if (done)
+        return MF_OK;
     st = open_shown(&job, args);
     if (st == MF_OK)
         st = train(&job, args);

@@ -35,6 +35,7 @@ typedef struct mf_launch {
     mf_launched *tasks;
     int n;
     bool masters; /* there are some */
+    bool by_masters; /* they start all other tasks */
     bool trains; /* the command is ours, and of several workers only the chief says something */
     const char *const *command; /* ended by NULL */
     const char *program; /* what is executed: a path, or a name to look for */

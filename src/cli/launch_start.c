@@ -103,9 +103,10 @@ static int64_t memory_percent(const mf_launch *l)
 /* Ours, or what would win over it. */
 static bool is_replaced(const mf_launch *l, const char *variable)
 {
-    static const char *const ours[] = { "TF_CONFIG=",         "MESHFLOW_RENDEZVOUS=",
-                                        "MESHFLOW_RESTARTS=", "MESHFLOW_LAUNCHER=",
-                                        "MESHFLOW_STORE=",    MEMORY "=" };
+    static const char *const ours[] = {
+        "TF_CONFIG=",      "MESHFLOW_RENDEZVOUS=",   "MESHFLOW_RESTARTS=",   "MESHFLOW_LAUNCHER=",
+        "MESHFLOW_STORE=", "MESHFLOW_MAX_RESTARTS=", "MESHFLOW_LOG_PREFIX=", MEMORY "="
+    };
 
     for (int i = 0; i < MF_COUNT(ours); i++) {
         if (strncmp(variable, ours[i], strlen(ours[i])) == 0)
@@ -116,7 +117,8 @@ static bool is_replaced(const mf_launch *l, const char *variable)
 
 typedef struct surroundings {
     mf_buf config, store;
-    char threads[64], restarts[64], launcher[64], memory[64];
+    char threads[64], restarts[64], launcher[64], memory[64], budget[64], prefix[64];
+
     char **list;
 } surroundings;
 
@@ -126,7 +128,8 @@ static mf_status make_environment(const mf_launch *l, const mf_launched *t, surr
 
     while (environ[have])
         have++;
-    s->list = mf_calloc(have + 7, sizeof *s->list);
+    s->list = mf_calloc(have + 9, sizeof *s->list);
+
     put_tf_config(l, t, &s->config);
     mf_buf_printf(&s->store, "MESHFLOW_STORE=%s", l->store ? l->store : "");
     if (!s->list || s->config.failed || s->store.failed)
@@ -140,7 +143,12 @@ static mf_status make_environment(const mf_launch *l, const mf_launched *t, surr
     (void)snprintf(s->launcher, sizeof s->launcher, "MESHFLOW_LAUNCHER=%d", (int)getpid());
     (void)snprintf(s->memory, sizeof s->memory, MEMORY "=%lld", (long long)memory_percent(l));
     s->list[n++] = s->config.data;
+    (void)snprintf(s->budget, sizeof s->budget, "MESHFLOW_MAX_RESTARTS=%d", l->max_restarts);
     s->list[n++] = s->memory;
+    s->list[n++] = s->budget;
+    (void)snprintf(s->prefix, sizeof s->prefix, "MESHFLOW_LOG_PREFIX=[%s] ", t->name);
+    if (l->by_masters)
+        s->list[n++] = s->prefix;
     s->list[n++] = s->store.data;
     s->list[n++] = s->restarts;
     s->list[n++] = s->launcher;
@@ -239,9 +247,14 @@ static mf_status start_with_pipes(mf_launch *l, mf_launched *t, char *const *env
     /* Only our ends: a program that writes expects to wait. */
     (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
     (void)fcntl(fds[2], F_SETFL, O_NONBLOCK);
-    st = fork_task(l, t, &(ends){ fds[6], fds[1], fds[3], fds[5] }, fds[4], env);
+    /* A master's tasks outlive it, and us: they write where we do, and say themselves who they are.
+     */
+    st = fork_task(l, t,
+                   l->by_masters ? &(ends){ fds[6], STDOUT_FILENO, STDERR_FILENO, fds[5] }
+                                 : &(ends){ fds[6], fds[1], fds[3], fds[5] },
+                   fds[4], env);
     fds[5] = -1; /* closed there */
-    if (st == MF_OK) {
+    if (st == MF_OK && !l->by_masters) {
         t->out.from = fds[0];
         t->err.from = fds[2];
         fds[0] = fds[2] = -1;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/launch.h"
+#include "cli/master.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -74,6 +75,8 @@ static void stop(watch *w, int signal_number)
 static void kill_all(watch *w)
 {
     tell(w, SIGKILL, false);
+    if (w->l->by_masters)
+        mf_master_kill_wards(w->l->store);
     w->told = SIGKILL;
     w->phase = KILLING;
 }
@@ -294,7 +297,7 @@ static void wait_once(watch *w)
 static mf_status start_all(watch *w)
 {
     for (int i = 0; i < w->l->n; i++) {
-        const mf_status st = mf_launch_start(w->l, &w->l->tasks[i]);
+        const mf_status st = w->l->tasks[i].done ? MF_OK : mf_launch_start(w->l, &w->l->tasks[i]);
 
         if (st != MF_OK) {
             mf_error why;

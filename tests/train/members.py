@@ -374,6 +374,56 @@ def a_launcher_that_is_killed_stops_nothing(b):
     b.audit(out)
 
 
+def children(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+        return [int(x) for x in f.read().split()]
+
+
+@test
+def masters_are_killed_and_stopped(b):
+    """Three workers, two servers, two masters: one of each is killed, and 100 steps pass while no master
+    moves."""
+    out = b.out("run")
+    p = subprocess.Popen([b.program, "launch", "--masters", "2", "--workers", "3", "--ps", "2",
+                          "--max-restarts", "9", "--json", "--", *b.train(
+                              "--name", "all", "--out", out, steps=1000)],
+                         env=b.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    b.running.append(p)
+    b.await_launched("all", 20)
+    masters = children(p.pid)
+    check(len(masters) == 2, "masters: %s" % masters)
+    for pid in masters:
+        os.kill(pid, signal.SIGSTOP)
+    b.await_launched("all", b.latest("all") + 100)
+    for pid in masters:
+        os.kill(pid, signal.SIGCONT)
+    os.kill(b.pids("all")["worker 1"], signal.SIGKILL)
+    time.sleep(1)
+    os.kill(masters[0], signal.SIGKILL)
+    time.sleep(0.2)
+    os.kill(b.pids("all")["ps 0"], signal.SIGKILL)
+    time.sleep(1)
+    os.kill(b.pids("all")["worker 0"], signal.SIGKILL)
+    text, err = p.communicate(timeout=240)
+    check(p.returncode == 0, err)
+    for name in ("worker 1", "ps 0", "worker 0"):
+        check(re.search(name + r" \(process \d+\) is gone: master \d starts it again", err), err)
+    check(b.sha(text, err) == b.alone(steps=1000), "other weights\n" + err)
+    b.audit(out)
+
+
+@test
+def a_master_takes_over_from_one_that_is_gone(b):
+    p = subprocess.Popen([b.program, "launch", "--masters", "2", "--workers", "2", "--json", "--", *b.train(
+        "--name", "heirs", steps=400)], env=b.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    b.running.append(p)
+    b.await_launched("heirs", 20)
+    os.kill(children(p.pid)[0], signal.SIGKILL)
+    text, err = p.communicate(timeout=240)
+    check("takes over worker 0 from master 0, which is gone" in err, err)
+    check(b.sha(text, err) == b.alone(steps=400), "other weights\n" + err)
+
+
 def tasks(b, job):
     r = subprocess.run([b.program, "status", "--json"], capture_output=True, text=True, env=b.env)
     for j in json.loads(r.stdout)["jobs"] if r.stdout else []:
@@ -390,6 +440,7 @@ def await_launched(b, job, step):
 
 
 Bench.await_launched = await_launched
+Bench.latest = lambda b, job: max(t["step"] for t in tasks(b, job).values())
 Bench.pids = lambda b, job: {name: t["pid"] for name, t in tasks(b, job).items()}
 
 if __name__ == "__main__":

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* master.c - see master.h. Masters are all active. Which task is whose, which process it is and how
+ * often it was started stands in the store (ward/NAME), changed by compare-and-set, so a master
+ * that is started again goes on where it was, and two never start the same task. Training does not
+ * need them: they only see to it that there are enough processes. */
+#include "cli/master.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/process.h"
+#include "cluster/store.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { NAME = 32, WORDS_MAX = 16 << 20, FIRST_PAUSE_MS = 50, LOOK_MS = 50 };
+static const int64_t LEASE_NS = 3000000000;
+
+typedef struct ward {
+    char name[NAME]; /* "worker 1" */
+    mf_role role;
+    int index;
+    /* as the store has it */
+    int64_t version; /* 0: it is nobody's yet */
+    char master[NAME];
+    long long pid, start; /* pid 0: it does not run */
+    int restarts;
+    int64_t again_ns; /* ours: when it is started */
+} ward;
+
+typedef struct master {
+    const mf_cluster *cluster;
+    char name[NAME];
+    mf_store *store;
+    int64_t lease, revision;
+    ward *wards;
+    int n;
+    char (*alive)[NAME]; /* masters */
+    int n_alive;
+    bool over;
+    int max_restarts;
+    char *text, **command; /* our own command line is that of the tasks */
+} master;
+
+static volatile sig_atomic_t told; /* a signal came */
+
+static void on_signal(int number)
+{
+    told = number;
+}
+
+/* ---- what the store has ---- */
+
+static void key_of(const char *kind, const char *name, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%s/%s", kind, name);
+    for (char *c = out; *c; c++)
+        *c = *c == ' ' ? '-' : *c;
+}
+
+/* "MASTER,PID,START,RESTARTS". */
+static void read_ward(const mf_store_entry *e, ward *w)
+{
+    const size_t n = strcspn(e->value, ",");
+
+    if (n >= sizeof w->master ||
+        sscanf(e->value + n, ",%lld,%lld,%d", &w->pid, &w->start, &w->restarts) != 3)
+        return;
+    memcpy(w->master, e->value, n);
+    w->master[n] = '\0';
+    w->version = e->version;
+}
+
+static void read_entry(master *m, const mf_store_entry *e)
+{
+    char key[MF_STORE_KEY_MAX];
+
+    m->over |= strcmp(e->key, "over") == 0;
+    if (strncmp(e->key, "master/", 7) == 0 && e->size < NAME)
+        memcpy(m->alive[m->n_alive++], e->value, e->size + 1);
+    for (int i = 0; i < m->n; i++) {
+        key_of("ward", m->wards[i].name, key, sizeof key);
+        if (strcmp(e->key, key) == 0)
+            read_ward(e, &m->wards[i]);
+    }
+}
+
+static mf_status look(master *m)
+{
+    mf_store_entries all = { 0 };
+
+    MF_TRY(mf_store_list(m->store, "", &all));
+    mf_free(m->alive);
+    m->n_alive = 0;
+    m->alive = mf_calloc(all.n + 1, sizeof *m->alive);
+    for (int i = 0; m->alive && i < all.n; i++)
+        read_entry(m, &all.entries[i]);
+    m->revision = all.revision;
+    mf_store_entries_deinit(&all);
+    return m->alive ? MF_OK : MF_NOMEM("masters");
+}
+
+/* *won: nobody else has changed it. */
+static mf_status put_ward(master *m, ward *w, bool *won)
+{
+    char key[MF_STORE_KEY_MAX], text[128];
+    mf_status st;
+
+    key_of("ward", w->name, key, sizeof key);
+    (void)snprintf(text, sizeof text, "%s,%lld,%lld,%d", w->master, w->pid, w->start, w->restarts);
+    st = mf_store_put(m->store, key, text, strlen(text), w->version, 0, &w->version);
+    *won = st == MF_OK;
+    return st == MF_ABORTED ? MF_OK : st;
+}
+
+static mf_status be_there(master *m)
+{
+    char key[MF_STORE_KEY_MAX];
+
+    key_of("master", m->name, key, sizeof key);
+    MF_TRY(mf_store_lease_grant(m->store, LEASE_NS, &m->lease));
+    return mf_store_put(m->store, key, m->name, strlen(m->name), MF_STORE_ANY, m->lease, NULL);
+}
+
+static mf_status stay_there(master *m)
+{
+    const mf_status st = mf_store_lease_keep(m->store, m->lease);
+
+    return st == MF_FAILED_PRECONDITION ? be_there(m) : st;
+}
+
+/* ---- processes ---- */
+
+static bool runs(const ward *w)
+{
+    mf_process p;
+
+    return w->pid > 0 && mf_process_look(w->pid, &p) && p.start == w->start && p.state != 'Z';
+}
+
+static void put_config(const mf_cluster *c, const ward *w, mf_buf *out)
+{
+    int last = -1;
+
+    mf_buf_str(out, "{\"cluster\":{");
+    for (int i = 0; i < c->n_tasks; i++) {
+        const mf_cluster_task *t = &c->tasks[i];
+
+        if (t->role == MF_ROLE_MASTER)
+            continue;
+        if ((int)t->role != last)
+            mf_buf_printf(out, "%s\"%s\":[", last >= 0 ? "]," : "", mf_role_name(t->role));
+        mf_buf_printf(out, "%s\"%s\"", (int)t->role == last ? "," : "", t->address);
+        last = (int)t->role;
+    }
+    mf_buf_printf(out, "]},\"task\":{\"type\":\"%s\",\"index\":%d}}", mf_role_name(w->role),
+                  w->index);
+}
+
+/* Between fork and exec. */
+static _Noreturn void become(const master *m, const ward *w, const char *config)
+{
+    char prefix[NAME + 4];
+
+    (void)snprintf(prefix, sizeof prefix, "[%s] ", w->name);
+    (void)setpgid(0, 0); /* what becomes of us is not its business */
+    (void)signal(SIGINT, SIG_DFL);
+    (void)signal(SIGTERM, SIG_DFL);
+    (void)setenv("TF_CONFIG", config, 1);
+    (void)setenv("MESHFLOW_LOG_PREFIX", prefix, 1);
+    (void)unsetenv("MESHFLOW_LAUNCHER");
+    (void)execv("/proc/self/exe", m->command);
+    _exit(127);
+}
+
+static mf_status start(master *m, ward *w)
+{
+    mf_buf config = { 0 };
+    mf_process p = { 0 };
+    bool won = false;
+    mf_status st;
+    pid_t pid;
+
+    put_config(m->cluster, w, &config);
+    MF_TRY(mf_buf_finish(&config));
+    pid = fork();
+    if (pid == 0)
+        become(m, w, config.data);
+    mf_buf_deinit(&config);
+    if (pid < 0)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start %s: %s", w->name, strerror(errno));
+    (void)mf_process_look(pid, &p);
+    w->pid = pid;
+    w->start = p.start;
+    st = put_ward(m, w, &won);
+    if (!won)
+        (void)kill(pid, SIGKILL);
+    return st;
+}
+
+/* ---- seeing to it ---- */
+
+static bool is_alive(const master *m, const char *name)
+{
+    for (int i = 0; i < m->n_alive; i++) {
+        if (strcmp(m->alive[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Of the masters that are there each takes its part. */
+static bool falls_to_us(const master *m, int ward_number)
+{
+    return m->n_alive > 0 && strcmp(m->alive[ward_number % m->n_alive], m->name) == 0;
+}
+
+/* A first look: those who are there share all tasks; their own number says who is to take which,
+ * while others may not have come yet. */
+static bool is_ours_first(const master *m, int ward_number)
+{
+    const int masters = mf_cluster_count(m->cluster, MF_ROLE_MASTER);
+
+    return mf_cluster_self(m->cluster)->index == ward_number % masters;
+}
+
+static mf_status take(master *m, ward *w)
+{
+    char before[NAME];
+    bool won;
+
+    memcpy(before, w->master, sizeof before);
+    (void)snprintf(w->master, sizeof w->master, "%s", m->name);
+    MF_TRY(put_ward(m, w, &won));
+    if (won && before[0] != '\0' && strcmp(before, m->name) != 0)
+        MF_WARN("%s takes over %s from %s, which is gone", m->name, w->name, before);
+    return MF_OK;
+}
+
+static mf_status see_to(master *m, ward *w)
+{
+    bool won;
+
+    if (runs(w) || m->over)
+        return MF_OK;
+    if (w->pid > 0) { /* it is lost */
+        if (w->restarts >= m->max_restarts)
+            return MF_OK;
+        w->again_ns = mf_clock_ns() +
+                      ((int64_t)FIRST_PAUSE_MS * 1000000 << (w->restarts < 9 ? w->restarts : 8));
+        w->restarts++;
+        MF_WARN("%s (process %lld) is gone: %s starts it again, %d of %d", w->name, w->pid, m->name,
+                w->restarts, m->max_restarts);
+        w->pid = 0;
+        return put_ward(m, w, &won);
+    }
+    return mf_clock_ns() >= w->again_ns ? start(m, w) : MF_OK;
+}
+
+static mf_status see_to_all(master *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        ward *w = &m->wards[i];
+
+        if (w->version == 0 && !m->over) {
+            if (is_ours_first(m, i))
+                MF_TRY(take(m, w));
+        } else if (w->version != 0 && !is_alive(m, w->master)) {
+            if (falls_to_us(m, i))
+                MF_TRY(take(m, w));
+        } else if (strcmp(w->master, m->name) == 0) {
+            MF_TRY(see_to(m, w));
+        }
+    }
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+    return MF_OK;
+}
+
+/* The whole job is interrupted; then it is waited for. */
+static void pass_on(master *m)
+{
+    if (!told)
+        return;
+    told = 0;
+    m->max_restarts = 0;
+    for (int i = 0; i < m->n; i++) {
+        if (strcmp(m->wards[i].master, m->name) == 0 && runs(&m->wards[i]))
+            (void)kill((pid_t)m->wards[i].pid, SIGINT);
+    }
+}
+
+/* Nobody of all tasks runs, or will. */
+static bool is_done(const master *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        const ward *w = &m->wards[i];
+
+        if (runs(w) || (!m->over && (w->pid == 0 || w->restarts < m->max_restarts)))
+            return false;
+    }
+    return true;
+}
+
+static mf_status watch(master *m)
+{
+    for (;;) {
+        mf_status st;
+
+        MF_TRY(stay_there(m));
+        MF_TRY(look(m));
+        if (is_done(m))
+            break;
+        MF_TRY(see_to_all(m));
+        pass_on(m);
+        st = mf_store_wait(m->store, "", m->revision, mf_clock_ns() + LOOK_MS * INT64_C(1000000));
+        if (st != MF_OK && st != MF_DEADLINE_EXCEEDED)
+            return st;
+    }
+    if (m->over)
+        return MF_OK;
+    return MF_FAIL(MF_ABORTED,
+                   "no task of the job is left, and it is not over; start it again with "
+                   "--resume");
+}
+
+/* ---- making and freeing ---- */
+
+static mf_status read_command(master *m)
+{
+    size_t size;
+    int64_t n = 0;
+
+    MF_TRY(mf_file_read("/proc/self/cmdline", WORDS_MAX, &m->text, &size));
+    m->command = mf_calloc((int64_t)size + 1, sizeof *m->command);
+    if (!m->command)
+        return MF_NOMEM("a command");
+    for (char *p = m->text; p < m->text + size; p += strlen(p) + 1)
+        m->command[n++] = p;
+    return MF_OK;
+}
+
+static mf_status list_wards(master *m)
+{
+    m->wards = mf_calloc(m->cluster->n_tasks, sizeof *m->wards);
+    if (!m->wards)
+        return MF_NOMEM("tasks");
+    for (int i = 0; i < m->cluster->n_tasks; i++) {
+        const mf_cluster_task *t = &m->cluster->tasks[i];
+        ward *w = &m->wards[m->n];
+
+        if (t->role == MF_ROLE_MASTER || t->role == MF_ROLE_EVALUATOR)
+            continue;
+        (void)snprintf(w->name, sizeof w->name, "%s %d", mf_role_name(t->role), t->index);
+        w->role = t->role;
+        w->index = t->index;
+        m->n++;
+    }
+    return MF_OK;
+}
+
+static int budget(void)
+{
+    const char *text = getenv("MESHFLOW_MAX_RESTARTS");
+
+    return text ? atoi(text) : 0;
+}
+
+bool mf_master_is_one(const mf_cluster *c)
+{
+    const mf_cluster_task *self = mf_cluster_self(c);
+    const char *store = getenv("MESHFLOW_STORE");
+
+    return self && self->role == MF_ROLE_MASTER && store && store[0] != '\0' && c->addresses;
+}
+
+mf_status mf_master_run(const mf_cluster *c)
+{
+    master m = { .cluster = c, .max_restarts = budget() };
+    const struct sigaction action = { .sa_handler = on_signal };
+    mf_status st;
+
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)prctl(PR_SET_PDEATHSIG, 0); /* a launcher that dies stops nothing */
+    (void)snprintf(m.name, sizeof m.name, "%s %d", mf_role_name(MF_ROLE_MASTER),
+                   mf_cluster_self(c)->index);
+    MF_TRY_TO(done, read_command(&m));
+    MF_TRY_TO(done, list_wards(&m));
+    MF_TRY_TO(done, mf_store_open(getenv("MESHFLOW_STORE"), NULL, &m.store));
+    MF_TRY_TO(done, be_there(&m));
+    st = watch(&m);
+done:
+    if (m.lease != 0 && mf_store_lease_end(m.store, m.lease) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+    if (m.store)
+        mf_store_close(m.store);
+    mf_free(m.alive);
+    mf_free(m.wards);
+    mf_free(m.command);
+    mf_free(m.text);
+    return st;
+}
+
+void mf_master_kill_wards(const char *where)
+{
+    mf_store_entries all = { 0 };
+    mf_store *store;
+
+    if (mf_store_open(where, NULL, &store) != MF_OK)
+        return;
+    if (mf_store_list(store, "ward/", &all) == MF_OK) {
+        for (int i = 0; i < all.n; i++) {
+            ward w = { 0 };
+
+            read_ward(&all.entries[i], &w);
+            if (runs(&w))
+                (void)kill((pid_t)w.pid, SIGKILL);
+        }
+    }
+    mf_store_entries_deinit(&all);
+    mf_store_close(store);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* master.h - a master of a training: it starts tasks, starts lost ones again, and takes over those
+ * of a master that is lost. */
+#ifndef MF_CLI_MASTER_H
+#define MF_CLI_MASTER_H
+
+#include "cli/command.h"
+#include "cluster/spec.h"
+
+/* Is this process a master, with a store to work with? */
+bool mf_master_is_one(const mf_cluster *c);
+/* Until the job is over. */
+MF_MUST mf_status mf_master_run(const mf_cluster *c);
+
+/* Kill all processes of a job's tasks, as its masters have noted them in the store. */
+void mf_master_kill_wards(const char *store);
+
+#endif
