@@ -7,6 +7,7 @@
 #include "cli/shares.h"
 #include "cli/train_options.h"
 #include "graph/op.h"
+#include "train/guard.h"
 
 #include <math.h>
 #include <signal.h>
@@ -148,6 +149,7 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
                   (long long)mf_trainer_step(m->job->trainer), m->job->compile.shards,
                   mf_strategy_size(m->job->strategy));
     mf_buf_json_number(&out, m->loss_known ? m->loss : NAN);
+    mf_buf_printf(&out, ",\"skipped_steps\":%lld", (long long)mf_guard_skipped(m->job->trainer));
     print_traffic(m->job->strategy, &out);
     if (mf_board_used(used)) {
         mf_buf_str(&out, ",\"utilisation\":");
@@ -297,6 +299,11 @@ static const mf_option options[] = {
     { "lr", "RATE", "learning rate; the optimizer's own unless told", 0, false },
     { "schedule", "S", "of the learning rate: 'cosine warmup=100'", 0, false },
     { "clip", "HOW", "gradients: value=1, norm=1 or global_norm=1", 0, false },
+    { "guard", "HOW",
+      "steps whose gradients are no numbers: stop, 'skip in_row=10' or off; docs/guards.md", 0,
+      false },
+    { "check-steps", "N",
+      "workers compare their weights every so many steps; 100 unless told, 0: never", 0, false },
     { "weight-decay", "W", "of all weights but biases and normalisations", 0, false },
     { "ema", "DECAY", "keep a moving average of the weights", 0, false },
     { "ema-eval", NULL, "test with the moving average instead of the weights", 0, false },

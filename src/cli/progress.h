@@ -20,6 +20,7 @@ typedef struct mf_progress {
     int64_t begin_ns, step_ns, paused_ns; /* paused: validation, since begin */
     int64_t shown_ns, epoch_shown_ns;
     int64_t samples; /* since begin_ns */
+    int64_t skipped; /* steps that the guard has left out */
     double recent[MF_MAX_RESULTS]; /* means that forget: of about the last fifty steps */
     double epoch_sum[MF_MAX_RESULTS];
     int64_t epoch_steps;

@@ -4,10 +4,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "data/ledger.h"
-#include "train/checkpoint.h"
+#include "train/agreement.h"
 #include "train/feeding.h"
 #include "train/input.h"
 #include "train/loop.h"
+#include "train/roll_back.h"
 #include "train/team_trace.h"
 
 #include <string.h>
@@ -21,6 +22,8 @@ typedef struct fit {
     mf_iterator *it;
     mf_checkpoints *checkpoints;
     mf_ledger *ledger; /* of used samples */
+    mf_iterator_options order; /* of samples */
+    mf_agreement agreement; /* with the other workers */
     mf_hook_loop loop;
     mf_hook *hooks; /* the caller's, then ours */
     int64_t total; /* steps of the whole training */
@@ -129,16 +132,16 @@ static mf_status add_to_ledger(fit *f, const mf_batch *batch)
     return mf_ledger_add(f->ledger, f->t->step, &whole);
 }
 
-static void open_ledger(fit *f, const mf_iterator_options *order)
+/* goes_on: with what is written of the steps so far. */
+static void open_ledger(fit *f, bool goes_on)
 {
-    const bool goes_on = f->o.resume && f->t->step > 0;
-    mf_status st =
-        mf_ledger_open(f->o.out, "train", f->train, order, goes_on ? f->t->step : -1, &f->ledger);
+    const int64_t step = goes_on && f->t->step > 0 ? f->t->step : -1;
+    mf_status st = mf_ledger_open(f->o.out, "train", f->train, &f->order, step, &f->ledger);
 
-    if (st != MF_OK && goes_on) {
+    if (st != MF_OK && step > 0) {
         MF_WARN("the ledger of samples begins anew at step %lld: %s", (long long)f->t->step,
                 mf_error_message());
-        st = mf_ledger_open(f->o.out, "train", f->train, order, -1, &f->ledger);
+        st = mf_ledger_open(f->o.out, "train", f->train, &f->order, -1, &f->ledger);
     }
     check_ledger(f, st);
 }
@@ -285,10 +288,35 @@ static mf_status next_batch(fit *f, const mf_batch **out)
     return MF_OK;
 }
 
+/* The trainer stands at an earlier step again: so do input, ledger and checkpoints. */
+static mf_status go_back(fit *f)
+{
+    if (f->ledger) {
+        check_ledger(f, mf_ledger_flush(f->ledger, false));
+        if (f->ledger && mf_ledger_close(f->ledger) != MF_OK)
+            MF_WARN("%s", mf_error_message());
+        f->ledger = NULL;
+        open_ledger(f, true);
+    }
+    if (f->checkpoints)
+        MF_TRY(mf_checkpoints_drop_after(f->checkpoints, f->t->step));
+    f->saved = f->saved > f->t->step ? -1 : f->saved;
+    return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
+}
+
+/* Are the weights still good? *back: they were not, and are those of an earlier step. */
+static mf_status look_after(fit *f, bool *back)
+{
+    MF_TRY(mf_roll_back_if_due(f->t, f->o.out, f->checkpoints));
+    MF_TRY(mf_agreement_step(&f->agreement, f->t->step >= f->total || f->stop, back));
+    return *back ? go_back(f) : MF_OK;
+}
+
 static mf_status one_step(fit *f)
 {
     mf_trainer *t = f->t;
     const mf_batch *batch;
+    bool back;
     mf_step_report report = { .results = f->results, .n_results = t->graph.n_reports };
 
     if (t->team && t->team->kind->lease) {
@@ -312,7 +340,10 @@ static mf_status one_step(fit *f)
     mf_iterator_position(f->it, &t->epoch, &t->first);
     if (f->ledger)
         check_ledger(f, add_to_ledger(f, batch));
-    MF_TRY(after_batch(f, &report));
+    report.skipped_steps = mf_guard_skipped(t);
+    MF_TRY(look_after(f, &back));
+    if (!back)
+        MF_TRY(after_batch(f, &report));
     if (t->team)
         MF_TRY(share(f));
     return mf_feeding_step(&f->feeding, t, f->it, f->waited_ns);
@@ -348,16 +379,17 @@ static mf_status prepare(fit *f)
     const int64_t batch = f->o.batch > 0 ? f->o.batch : 32;
     const int64_t epochs = f->o.epochs > 0 ? f->o.epochs : 1;
     const int64_t per_epoch = (mf_dataset_count(f->train) + batch - 1) / batch;
-    mf_iterator_options order = { .batch = batch,
-                                  .in_order = f->o.in_order,
-                                  .slice = leased && f->o.slice == MF_SLICE_FILE
-                                               ? MF_SLICE_FILE_BATCH
-                                               : f->o.slice,
-                                  .seed = f->t->options.seed,
-                                  .shards = f->t->options.shards,
-                                  .n_shards = f->t->options.shards };
+    mf_iterator_options *order = &f->order;
     char *prefix = NULL;
 
+    *order =
+        (mf_iterator_options){ .batch = batch,
+                               .in_order = f->o.in_order,
+                               .slice = leased && f->o.slice == MF_SLICE_FILE ? MF_SLICE_FILE_BATCH
+                                                                              : f->o.slice,
+                               .seed = f->t->options.seed,
+                               .shards = f->t->options.shards,
+                               .n_shards = f->t->options.shards };
     if (mf_dataset_count(f->train) == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to train on is empty");
     f->total = f->o.steps > 0 ? f->o.steps : epochs * per_epoch;
@@ -369,13 +401,13 @@ static mf_status prepare(fit *f)
     if (f->o.out && f->o.resume)
         MF_TRY(mf_checkpoints_restore(f->o.out, f->t, &prefix));
     mf_free(prefix);
-    MF_TRY(mf_input_check_order(f->t, f->train, &order));
+    MF_TRY(mf_input_check_order(f->t, f->train, order));
     if (team) {
         MF_TRY(mf_team_align(team, f->t));
-        MF_TRY(mf_input_take_near(f->t, f->train, &order, f->o.near));
-        order.shards = team->shards;
-        order.first_shard = team->first_shard;
-        order.n_shards = team->n_shards;
+        MF_TRY(mf_input_take_near(f->t, f->train, order, f->o.near));
+        order->shards = team->shards;
+        order->first_shard = team->first_shard;
+        order->n_shards = team->n_shards;
     }
     f->saves = f->o.out != NULL;
     f->saved = f->o.resume ? f->t->step : -1;
@@ -387,11 +419,12 @@ static mf_status prepare(fit *f)
     if (f->o.out)
         MF_TRY(mf_checkpoints_open(f->o.out, f->o.keep, &f->checkpoints));
     if (f->o.out && !leased)
-        open_ledger(f, &order);
+        open_ledger(f, f->o.resume);
     MF_TRY(add_hooks(f));
     mf_feeding_init(&f->feeding, f->t, leased && f->o.input_threads == 0 ? 1 : f->o.input_threads);
-    order.threads = f->feeding.input;
-    MF_TRY(mf_iterator_new(f->train, &order, &f->it));
+    order->threads = f->feeding.input;
+    MF_TRY(mf_agreement_init(&f->agreement, f->t, f->o.check_steps));
+    MF_TRY(mf_iterator_new(f->train, order, &f->it));
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
 }
 
@@ -458,6 +491,7 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
         st = st == MF_OK ? closed : st;
     }
     end_loop(&f);
+    mf_agreement_deinit(&f.agreement);
     mf_team_trace_deinit(&f.trace, t);
     mf_iterator_free(f.it);
     if (f.ledger)

@@ -22,25 +22,22 @@ mf_status mf_team_meet(mf_team *team, int64_t step, const char *what)
     return mf_barrier(team->group, &c);
 }
 
-static mf_status align_variable(mf_team *team, const mf_trained *v, int64_t step)
+mf_status mf_team_give(mf_team *team, int root, const mf_trained *v, int64_t step)
 {
     const mf_collective c = mf_team_call(team, step, v->name);
     mf_tensor value = { 0 }, mine = { 0 };
     mf_status st;
 
-    if (team->one_updates && mf_trained_is_slot(v))
-        return MF_OK;
     st = mf_variable_read(v->variable, &value);
-
     if (st == MF_OK) /* others may hold the value */
         st = mf_tensor_alloc(&mine, value.dtype, &value.shape);
     if (st == MF_OK) {
         const size_t size = (size_t)value.count * mf_dtype_cell(value.dtype);
 
         memcpy(mine.data, value.data, size);
-        st = mf_broadcast(team->group, &c, 0, mine.data, (int64_t)size);
+        st = mf_broadcast(team->group, &c, root, mine.data, (int64_t)size);
     }
-    if (st == MF_OK && team->rank != 0)
+    if (st == MF_OK && team->rank != root)
         st = mf_variable_assign(v->variable, &mine, true);
     mf_tensor_clear(&mine);
     mf_tensor_clear(&value);
@@ -134,8 +131,10 @@ mf_status mf_team_align(mf_team *team, mf_trainer *t)
     t->epoch = place[1];
     t->first = place[2];
     MF_TRY(compare_order(&t->sliced, &(mf_sliced){ place[3], place[4], place[5] }));
-    for (int64_t i = 0; i < t->n_trained; i++)
-        MF_TRY(align_variable(team, &t->trained[i], t->step));
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        if (!(team->one_updates && mf_trained_is_slot(&t->trained[i])))
+            MF_TRY(mf_team_give(team, 0, &t->trained[i], t->step));
+    }
     if (mf_team_keeps(team))
         MF_TRY(align_extra(team, t->step));
     return team->kind->aligned ? team->kind->aligned(team, t) : MF_OK;

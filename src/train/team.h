@@ -18,6 +18,7 @@
 
 struct mf_call;
 struct mf_snapshot;
+struct mf_trained;
 struct mf_trainer;
 typedef struct mf_team mf_team;
 
@@ -123,6 +124,8 @@ static inline bool mf_team_keeps(const mf_team *team)
 {
     return team && team->kind->collect;
 }
+/* Everybody gets this variable of `root`'s. */
+MF_MUST mf_status mf_team_give(mf_team *team, int root, const struct mf_trained *v, int64_t step);
 /* Wait for all: there is a group. */
 MF_MUST mf_status mf_team_meet(mf_team *team, int64_t step, const char *what);
 

@@ -65,6 +65,34 @@ def batches_that_are_not_full_or_smaller_than_shards_give_the_same_weights(b):
 
 
 @test
+def steps_without_numbers_are_skipped_by_all_workers_alike(b):
+    table = b.out("nan.csv")
+    with open(table, "w") as f:
+        f.write("a,b,y\n")
+        for i in range(80):
+            f.write("%s,%d,%d\n" % ("nan" if i in (9, 41) else i % 7, i % 5, i % 7 > i % 5))
+    more = "--set", "label=y", "--test", table, "--guard", "skip"
+    kind = dict(data=table, batch=8, steps=20)
+    want = b.sha(*more, **kind)
+    for workers in 2, 3:
+        r = b.run(["launch", "--workers", str(workers), "--", *b.train(*more, **kind)])
+        line = [l for l in r.stdout.splitlines() if "weights_sha256" in l][0]
+        got = json.loads(line[line.index("{"):])
+        check(got["weights_sha256"] == want, "%d workers: other weights" % workers)
+        check(2 <= got["skipped_steps"] <= 4, "%d steps skipped" % got["skipped_steps"])
+    # Kept on the way: going on counts on.
+    out = b.out("kept")
+    b.sha(*more, "--out", out, **{**kind, "steps": 10})
+    check(b.sha(*more, "--out", out, "--resume", workers=2, **kind) == want, "other weights after going on")
+
+
+@test
+def parameter_servers_refuse_to_skip(b):
+    r = b.run(["launch", "--workers", "1", "--ps", "1", "--", *b.train("--guard", "skip")], code=1)
+    check("use guard stop, or another strategy" in r.stdout + r.stderr, r.stdout + r.stderr)
+
+
+@test
 def training_goes_on_with_other_workers_and_the_same_weights(b):
     out = b.out("other")
     want = b.sha(steps=40)
