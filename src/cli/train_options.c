@@ -71,3 +71,37 @@ mf_status mf_train_options_read(mf_args *args, mf_compile_options *compile, mf_f
     MF_TRY(read_compile(args, compile));
     return read_fit(args, fit);
 }
+
+/* Empty: neither is given. */
+static mf_status read_stop(mf_args *args, mf_buf *out)
+{
+    static const char name[] = "converged";
+    const char *stop = mf_args_value(args, "stop"), *after = mf_args_value(args, "converged-after");
+    const size_t n = sizeof name - 1;
+    double seconds = 0.0;
+
+    if (stop && (strncmp(stop, name, n) != 0 || (stop[n] != '\0' && stop[n] != ' ')))
+        return mf_args_wrong(args, "--stop is converged, with settings, not '%s'", stop);
+    MF_TRY(mf_args_double(args, "converged-after", &seconds));
+    if (after && !(seconds > 0.0))
+        return mf_args_wrong(args, "--converged-after is a number of seconds above 0");
+    if (stop)
+        mf_buf_printf(out, "%s ", stop + n);
+    else if (after)
+        mf_buf_str(out, "flat=false ");
+    if (after)
+        mf_buf_printf(out, "after=%.9g", seconds);
+    return out->len > 0 ? mf_buf_finish(out) : MF_OK;
+}
+
+mf_status mf_train_options_stop(mf_args *args, mf_hook *out)
+{
+    mf_buf settings = { 0 };
+    mf_status st = read_stop(args, &settings);
+
+    memset(out, 0, sizeof *out);
+    if (st == MF_OK && settings.len > 0)
+        st = mf_hook_converged(settings.data, out);
+    mf_buf_deinit(&settings);
+    return st;
+}
