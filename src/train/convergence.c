@@ -304,13 +304,18 @@ mf_progress_state mf_convergence_wait(mf_convergence *c, double seconds)
 
 static void say_flat(const mf_convergence *c, mf_buf *out)
 {
+    mf_buf_printf(out, "the %s loss, %.4g, ",
+                  c->signal == MF_SIGNAL_VALIDATION ? "validation" : "training", c->trend.value);
+    if (c->bound > 0.0)
+        mf_buf_printf(out,
+                      "would fall by at most %.2g %% in %.0f %% more steps (tolerance %.2g %%)",
+                      100.0 * c->bound, 100.0 * c->o.horizon, 100.0 * c->o.tolerance);
+    else
+        mf_buf_str(out, "gets no smaller any more");
     mf_buf_printf(out,
-                  "the %s loss, %.4g, would fall by at most %.2g %% in %.0f %% more steps "
-                  "(tolerance %.2g %%), judged by steps %.0f to %.0f; at most one training in %.0f "
-                  "is ended too early",
-                  c->signal == MF_SIGNAL_VALIDATION ? "validation" : "training", c->trend.value,
-                  100.0 * (c->bound > 0.0 ? c->bound : 0.0), 100.0 * c->o.horizon,
-                  100.0 * c->o.tolerance, c->trend.from, c->trend.to, 1.0 / c->o.false_stops);
+                  ", judged by steps %.0f to %.0f; at most one training in %.0f is ended too "
+                  "early",
+                  c->trend.from, c->trend.to, 1.0 / c->o.false_stops);
 }
 
 static void say_still(const mf_convergence *c, mf_buf *out)
