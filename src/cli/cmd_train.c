@@ -260,7 +260,7 @@ static mf_status open_strategy(mf_job *job, mf_args *args)
 }
 
 /* Those of the chief decide: a wish to stop reaches all. */
-static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_options *fit)
+static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_options fit)
 {
     mf_job *job = m->job;
     const mf_hook hooks[] = { { .ctx = m, .after_step = count_step },
@@ -269,10 +269,10 @@ static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_optio
     mf_status st;
 
     m->total = progress->total;
-    fit->hooks = hooks;
-    fit->n_hooks = 2 + (m->converged.ctx && mf_strategy_is_chief(job->strategy));
+    fit.hooks = hooks;
+    fit.n_hooks = 2 + (m->converged.ctx && mf_strategy_is_chief(job->strategy));
     stop_on_signals(job->trainer);
-    st = mf_fit(job->trainer, job->train, job->validation, fit);
+    st = mf_fit(job->trainer, job->train, job->validation, &fit);
     stop_on_signals(NULL);
     m->failed = st != MF_OK;
     (void)decided(m, &progress->ended);
@@ -299,7 +299,7 @@ static mf_status train(measured *m, mf_args *args)
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(change_weights(job, args));
     MF_TRY(mf_progress_init(&progress, job, &fit));
-    fitted = fit_with_hooks(m, &progress, &fit);
+    fitted = fit_with_hooks(m, &progress, fit);
     if (fitted != MF_OK) /* a checkpoint that could not be written is no reason to show nothing */
         mf_error_save(fitted, &why);
     st = fitted == MF_OK || m->loss_known ? MF_OK : fitted;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Guards: numbers that are none, and workers whose weights differ. Workers are threads here. */
+#include "data/ledger.h"
 #include "unit/job/job.h"
 #include "unit/train/folder.h"
 #include "unit/train/toy.h"
@@ -111,6 +112,18 @@ static void fit(job_worker *w)
     toy_end(&t);
 }
 
+/* Whatever was done again or left out: each sample was used once. */
+static void audit(const char *dir)
+{
+    mf_audit a;
+
+    T_OK(mf_ledger_audit(dir, &a));
+    T_EQ(a.n_problems, 0);
+    T_EQ(a.epochs, 1);
+    T_EQ(a.last_step, STEPS);
+    mf_audit_deinit(&a);
+}
+
 /* All workers end with the same weights: these. */
 static void train(plan *p, const char *strategy, int n, char sha[65])
 {
@@ -119,8 +132,10 @@ static void train(plan *p, const char *strategy, int n, char sha[65])
     if (p->save_steps > 0)
         folder_new(p->dir);
     job_run(w, n, strategy, fit, p);
-    if (p->save_steps > 0)
+    if (p->save_steps > 0) {
+        audit(p->dir);
         folder_remove(p->dir);
+    }
     for (int i = 0; i < n; i++) {
         if (w[i].st != MF_OK)
             T_FAIL("worker %d of %d: %s", i, n, w[i].message);
