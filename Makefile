@@ -81,7 +81,7 @@ soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills,
 	@tests/train/accuracy.py build/meshflow
 	@tests/train/accuracy.py build/meshflow --strategies
 
-engines: ## tests with real engines: MPI, UCX, Slurm, torchrun, Ray, hosts as network namespaces
+engines: ## tests with real engines: MPI, UCX, etcd, Slurm, torchrun, Ray, hosts as network namespaces
 	@tools/install_packages.sh build test data engines
 	$(call build,release,meshflow meshflow-engine-tests net-check)
 	@tests/engines/run.sh build/release

@@ -56,3 +56,11 @@ if(UCX_FOUND)
 else()
     message(STATUS "plugin ucx: is not built, libucx-dev is not installed")
 endif()
+
+# With OpenSSL's libcurl; GnuTLS's has the same name for pkg-config, and would do.
+pkg_check_modules(CURL QUIET IMPORTED_TARGET libcurl)
+if(CURL_FOUND)
+    meshflow_plugin(etcd etcd PkgConfig::CURL PkgConfig::jansson PkgConfig::nettle)
+else()
+    message(STATUS "plugin etcd: is not built, libcurl4-openssl-dev is not installed")
+endif()

@@ -85,6 +85,7 @@ suite "parameter servers" tests/train/servers.py build/release/meshflow
 suite "closures" tests/train/closures.py build/release/meshflow
 suite "codecs" tests/train/codecs.py build/release/meshflow
 suite "jobs" tests/train/jobs.py build/release/meshflow
+suite "members" tests/train/members.py build/release/meshflow
 # The asan preset is the clang build, too: one compilation serves both. Tests and benchmarks are left
 # to `make check`, which runs them so.
 suite "clang" one "clang compiles without warnings, with sanitizers" build asan meshflow fuzzers &&

@@ -3,8 +3,9 @@
  * mf_plugin_open_v1(), and is opened when something of it is asked for.
  *
  * A plugin links against nothing of Meshflow: all it may call is in the table it is given. What it
- * offers are vtables that are declared in the sources (src/comm/transport.h) and may change;
- * MF_PLUGIN_ABI counts the changes, and a plugin that was built for another number is refused. */
+ * offers are vtables that are declared in the sources (src/comm/transport.h, src/cluster/store.h)
+ * and may change; MF_PLUGIN_ABI counts the changes, and a plugin that was built for another number
+ * is refused. */
 #ifndef MESHFLOW_PLUGIN_H
 #define MESHFLOW_PLUGIN_H
 
@@ -17,11 +18,12 @@
 extern "C" {
 #endif
 
-enum { MF_PLUGIN_ABI = 1 };
+enum { MF_PLUGIN_ABI = 2 };
 
 struct mf_frame;
 struct mf_transport_kind;
 struct mf_certificates;
+struct mf_store_kind;
 
 /* What Meshflow offers to a plugin, for as long as the process lives. Thread: any. */
 typedef struct mf_plugin_host {
@@ -53,6 +55,7 @@ typedef struct mf_plugin_v1 {
     const char *about;
     const struct mf_transport_kind *const *transports; /* ended by NULL; or NULL */
     const struct mf_certificates *certificates; /* or NULL */
+    const struct mf_store_kind *const *stores; /* ended by NULL; or NULL */
 } mf_plugin_v1;
 
 /* The one exported function: keeps host, returns what the plugin offers. Called once. */

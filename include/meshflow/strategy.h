@@ -41,6 +41,9 @@ typedef struct mf_strategy_options {
     bool insecure_any_peer; /* between hosts without TLS: whoever comes is let in */
     const char *job; /* show this process to `meshflow status`, as a task of the job of this name;
                         the first task's name counts for all; NULL: it is not shown */
+    const char *store; /* where the job keeps who belongs to it, so that tasks may die, come and
+                          leave: "file:DIR" or "etcd://HOST:PORT/PREFIX", docs/members.md; NULL:
+                          MESHFLOW_STORE; without it all tasks must stay */
     const char *codec; /* gradients travel in fewer bytes: "fp16", "*bias*: none; top_k ratio=0.01",
                           docs/codecs.md; NULL: as they are */
 } mf_strategy_options;
@@ -60,8 +63,11 @@ MF_API int mf_strategy_size(const mf_strategy *strategy);
 /* It only holds weights for others: mf_fit() serves until training is over, and there is nothing to
  * evaluate. */
 MF_API bool mf_strategy_serves(const mf_strategy *strategy);
-/* It is the one that writes checkpoints and tells what happens. */
+/* It is the one that writes checkpoints and tells what happens. Where tasks come and go it may
+ * become so in mf_fit(), and rank and size may change there. */
 MF_API bool mf_strategy_is_chief(const mf_strategy *strategy);
+/* mf_fit() has failed with OUT_OF_RANGE because this process came when the job was over. */
+MF_API bool mf_strategy_is_over(const mf_strategy *strategy);
 
 /* What this process has sent to the others for sums of gradients. */
 typedef struct mf_traffic {
@@ -81,6 +87,11 @@ MF_API MF_MUST mf_status mf_strategy_barrier(mf_strategy *strategy, const char *
 /* mf_fit() of all workers ends after the same step, with MF_OK, as soon as they can agree on one.
  * Thread: any; also from a signal handler. */
 MF_API void mf_strategy_stop(mf_strategy *strategy);
+/* This worker leaves after the next step, and the others go on: its mf_fit() fails with CANCELLED,
+ * and mf_strategy_has_left() is true. Where all want to leave, or tasks must stay, it is as
+ * mf_strategy_stop(). Thread: any; also from a signal handler. */
+MF_API void mf_strategy_leave(mf_strategy *strategy);
+MF_API bool mf_strategy_has_left(const mf_strategy *strategy);
 /* This worker cannot go on, for the reason that its thread's message says: all who wait for it, now
  * or later, fail with ABORTED and that message. */
 MF_API void mf_strategy_abort(mf_strategy *strategy, mf_status why);

@@ -62,18 +62,12 @@ mf_status mf_board_dir(mf_buf *out)
 
 mf_status mf_board_dir_check(const char *dir, bool create)
 {
-    struct stat st;
+    mf_status st;
 
     if (create && mkdir(dir, 0700) != 0 && errno != EEXIST)
         return mf_errno_status(errno, "make", dir);
-    if (lstat(dir, &st) != 0)
-        return mf_errno_status(errno, "look at", dir);
-    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
-        return MF_FAIL(MF_PERMISSION_DENIED,
-                       "'%s' is not a folder of this user only (mode 0700); remove it, or name "
-                       "another one in MESHFLOW_RUN_DIR",
-                       dir);
-    return MF_OK;
+    st = mf_dir_check_own(dir);
+    return st == MF_PERMISSION_DENIED ? mf_error_wrap(st, "", " in MESHFLOW_RUN_DIR") : st;
 }
 
 void mf_board_path(const char *dir, const char *job, const char *task, mf_buf *out)

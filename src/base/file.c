@@ -184,3 +184,37 @@ mf_status mf_file_write(const char *path, const void *data, size_t len)
 {
     return mf_file_write_parts(path, &(mf_file_part){ data, len }, 1);
 }
+
+/* ---- folders ---- */
+
+mf_status mf_dir_check_own(const char *path)
+{
+    struct stat st;
+
+    if (lstat(path, &st) != 0)
+        return mf_errno_status(errno, "look at", path);
+    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+        return MF_FAIL(MF_PERMISSION_DENIED,
+                       "'%s' is not a folder of this user only (mode 0700); remove it, or name "
+                       "another one",
+                       path);
+    return MF_OK;
+}
+
+mf_status mf_dir_make_own(const char *path)
+{
+    char *copy = mf_strdup(path);
+    mf_status st = copy ? MF_OK : MF_NOMEM("a file name");
+
+    for (char *slash = copy; st == MF_OK && slash;) {
+        slash = strchr(slash + 1, '/');
+        if (slash)
+            *slash = '\0';
+        if (mkdir(copy, 0700) != 0 && errno != EEXIST)
+            st = mf_errno_status(errno, "make", copy);
+        if (slash)
+            *slash = '/';
+    }
+    mf_free(copy);
+    return st == MF_OK ? mf_dir_check_own(path) : st;
+}

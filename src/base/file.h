@@ -19,6 +19,11 @@ MF_MUST mf_status mf_file_write(const char *path, const void *data, size_t len);
 /* The same for bytes that lie in several places. */
 MF_MUST mf_status mf_file_write_parts(const char *path, const mf_file_part *parts, int64_t n);
 
+/* Is it a folder of this user alone (mode 0700)? Fails: NOT_FOUND, PERMISSION_DENIED. */
+MF_MUST mf_status mf_dir_check_own(const char *path);
+/* The same; what is missing is made, with the folders that lead to it. */
+MF_MUST mf_status mf_dir_make_own(const char *path);
+
 /* The status that says what errno means for `path`: "cannot <verb> '<path>': <reason>". */
 mf_status mf_errno_status(int err, const char *verb, const char *path);
 

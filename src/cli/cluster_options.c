@@ -37,6 +37,7 @@ mf_status mf_connect_options_read(mf_args *args, mf_strategy_options *out)
         .ps = r.ps,
         .timeout_ms = (int64_t)(timeout * 1000.0),
         .transport = mf_args_value(args, "transport"),
+        .store = mf_args_value(args, "store"),
         .tls_dir = mf_args_value(args, "tls-dir"),
         .trusted_network = mf_args_has(args, "trusted-network"),
         .insecure_any_peer = mf_args_has(args, "insecure-any-peer"),

@@ -27,6 +27,10 @@
         MF_CLUSTER_OPTIONS,                                                                        \
         { "transport", "T",                                                                        \
           "between tasks: local, grpc, ucx or mpi; by their addresses unless told", 0, false },    \
+        { "store", "URL",                                                                          \
+          "who belongs to the job: file:DIR, etcd://HOST:PORT/PREFIX; with it tasks may come, "    \
+          "leave and die",                                                                         \
+          0, false },                                                                              \
         { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },             \
         { "trusted-network", NULL, "ucx and mpi may go between hosts: they do not encrypt", 0,     \
           false },                                                                                 \

@@ -72,6 +72,8 @@ static mf_status read_options(mf_args *args, mf_launch *l, int64_t *port)
     l->grace_ns = grace * 1000000000;
     l->max_restarts = (int)restarts;
     l->log_dir = mf_args_value(args, "log-dir");
+    if (!mf_args_has(args, "all-stay"))
+        MF_TRY(mf_launch_store_make(l));
     l->no_prefix = mf_args_has(args, "no-prefix");
     l->json = mf_args_has(args, "json");
     return MF_OK;
@@ -89,6 +91,7 @@ static mf_status make_command(mf_args *args, mf_launch *l, char *path, size_t si
     l->program = find_program(args->words[0], path, size);
     if (l->program != args->words[0])
         words[n++] = "meshflow";
+    l->trains = l->program != args->words[0] && strcmp(args->words[0], "train") == 0;
     for (int64_t i = 0; i < args->n_words; i++)
         words[n++] = args->words[i];
     return MF_OK;
@@ -102,6 +105,9 @@ static void deinit(mf_launch *l)
         if (l->tasks[i].reserved >= 0)
             (void)close(l->tasks[i].reserved);
     }
+    mf_launch_store_remove(l);
+    mf_free(l->store);
+    mf_free(l->store_dir);
     mf_free(l->tasks);
     mf_free((void *)l->command);
 }
@@ -136,6 +142,7 @@ static const mf_option options[] = {
       false },
     { "max-restarts", "N", "how often a task that failed is started again; 0 unless told", 0,
       false },
+    { "all-stay", NULL, "the job ends with the first task that is lost", 0, false },
     { "log-dir", "DIR", "write outputs to DIR/worker-0.out, DIR/worker-0.err, ... as well", 0,
       false },
     { "no-prefix", NULL, "do not put the task before its lines", 0, false },
@@ -154,16 +161,20 @@ const mf_command mf_command_launch = {
         "Starts COMMAND once for every task, with the cluster and its own place in TF_CONFIG. "
         "COMMAND is a command of this program (train, ...) or another program. Each line of output "
         "begins with its task: [worker 1].\n\n"
-        "When a task fails the others are told to end (SIGTERM), and killed after --grace seconds; "
-        "with --max-restarts it is started again first. Parameter servers that stay when all "
+        "Tasks that train together go on without one that is lost, and let in one that is started "
+        "again (--max-restarts; after a pause that doubles each time). They also go on when the "
+        "launcher itself is killed, which ends all other tasks. Where they cannot, or with "
+        "--all-stay, the others are told to "
+        "end when a task fails (SIGTERM), and killed after --grace seconds. Parameter servers that "
+        "stay when all "
         "others have ended well are told to end after --grace seconds. SIGINT and SIGTERM are "
-        "passed on; a second one kills. Tasks never outlive the launcher.\n\n"
+        "passed on; a second one kills.\n\n"
         "With --masters the masters decide: a worker that fails does not end the job, and is not "
         "started again; when the masters have ended, all others are told to.\n\n"
         "Every task gets its part of the cores (MESHFLOW_THREADS), unless MESHFLOW_THREADS or "
         "OMP_NUM_THREADS is set. MESHFLOW_RESTARTS counts its restarts.\n\n"
         "Exit status: that of the first task that failed, 128 and the number of the signal if one "
-        "killed it; 0 when all ended well.",
+        "killed it; 0 when all ended well, or those did who went on.",
     .options = options,
     .examples =
         (const char *const[]){

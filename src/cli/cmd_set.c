@@ -14,17 +14,6 @@ typedef struct change {
     const char *task; /* NULL: all */
 } change;
 
-/* "worker:1" and "worker 1" are the same. */
-static bool is_meant(const change *c, const char *task)
-{
-    const size_t role = c->task ? strcspn(c->task, ": ") : 0;
-
-    if (!c->task)
-        return true;
-    return c->task[role] != '\0' && strncmp(task, c->task, role) == 0 && task[role] == ' ' &&
-           strcmp(task + role + 1, c->task + role + 1) == 0;
-}
-
 /* Its threads are so many now. */
 static bool has_threads(const mf_board_seen *t, int64_t threads)
 {
@@ -91,7 +80,7 @@ static mf_status change_all(mf_args *args, const change *c, const mf_running_job
     int n = 0;
 
     for (int i = 0; st == MF_OK && i < job->n; i++) {
-        if (!job->tasks[i].alive || !is_meant(c, job->tasks[i].page.task))
+        if (!job->tasks[i].alive || !mf_running_is_meant(c->task, job->tasks[i].page.task))
             continue;
         st = change_task(c, &job->tasks[i], &wished[i], out);
         n++;

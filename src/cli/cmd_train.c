@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_train.c - `meshflow train`: data, model, compile, fit, test. */
 #include "base/clock.h"
+#include "base/log.h"
 #include "cli/cluster_options.h"
 #include "cli/job.h"
 #include "cli/progress.h"
@@ -51,20 +52,25 @@ static mf_status count_step(void *ctx, mf_trainer *t, const mf_step_report *repo
 
 /* ---- stopping ---- */
 
+enum { LEFT = 128 + SIGTERM }; /* exit code of a worker that has left while the others go on */
+
 static mf_trainer *volatile to_stop; /* what a signal stops; the program trains one at a time */
+static mf_strategy *volatile to_leave; /* and SIGTERM leaves; NULL: nobody else */
 
 static void on_signal(int signal_number)
 {
-    (void)signal_number;
-    if (to_stop)
+    if (signal_number == SIGTERM && to_leave)
+        mf_strategy_leave(to_leave);
+    else if (to_stop)
         mf_trainer_stop(to_stop);
 }
 
-static void stop_on_signals(mf_trainer *t)
+static void stop_on_signals(mf_trainer *t, mf_strategy *strategy)
 {
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
 
     to_stop = t;
+    to_leave = strategy;
     sigemptyset(&action.sa_mask);
     (void)sigaction(SIGINT, t ? &action : &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
     (void)sigaction(SIGTERM, t ? &action : &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
@@ -212,7 +218,7 @@ static bool may_differ(const char *option)
                                          "quiet",         "json",       "strategy",      "no-test",
                                          "resume",        "timeout",    "summary-steps", "tls-dir",
                                          "job-name",      "task-index", "name",          "priority",
-                                         "input-threads", "cache",      "near" };
+                                         "input-threads", "cache",      "near",          "store" };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)
@@ -271,9 +277,9 @@ static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_optio
     m->total = progress->total;
     fit.hooks = hooks;
     fit.n_hooks = 2 + (m->converged.ctx && mf_strategy_is_chief(job->strategy));
-    stop_on_signals(job->trainer);
+    stop_on_signals(job->trainer, job->strategy);
     st = mf_fit(job->trainer, job->train, job->validation, &fit);
-    stop_on_signals(NULL);
+    stop_on_signals(NULL, NULL);
     m->failed = st != MF_OK;
     (void)decided(m, &progress->ended);
     return st;
@@ -295,7 +301,6 @@ static mf_status train(measured *m, mf_args *args)
     MF_TRY(change_data(job, args));
     MF_TRY(freeze(job, args));
     MF_TRY(open_strategy(job, args));
-    progress.quiet |= !mf_strategy_is_chief(job->strategy);
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(change_weights(job, args));
     MF_TRY(mf_progress_init(&progress, job, &fit));
@@ -303,6 +308,17 @@ static mf_status train(measured *m, mf_args *args)
     if (fitted != MF_OK) /* a checkpoint that could not be written is no reason to show nothing */
         mf_error_save(fitted, &why);
     st = fitted == MF_OK || m->loss_known ? MF_OK : fitted;
+    if (fitted == MF_OUT_OF_RANGE && mf_strategy_is_over(job->strategy)) {
+        MF_WARN("%s", why.message); /* it came too late, which is no mistake */
+        mf_progress_deinit(&progress);
+        return MF_OK;
+    }
+    if (fitted == MF_CANCELLED && mf_strategy_has_left(job->strategy)) {
+        MF_INFO("%s after step %lld", why.message, (long long)mf_trainer_step(job->trainer));
+        args->exit_code = LEFT;
+        mf_progress_deinit(&progress);
+        return fitted;
+    }
     if (mf_strategy_serves(job->strategy)) {
         mf_progress_deinit(&progress);
         return fitted;

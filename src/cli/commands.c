@@ -28,6 +28,10 @@
     X(jobs) \
     X(status) \
     X(set) \
+    X(join) \
+    X(leave) \
+    X(drain) \
+    X(scale) \
     X(env) \
     X(topo) \
     X(cert) \

@@ -26,6 +26,7 @@ typedef struct mf_launched {
     pid_t pid; /* 0: does not run */
     bool done; /* ended, and will not be started again */
     int restarts;
+    int64_t again_ns; /* when it is started again; 0: it is not going to be */
     mf_lines out, err;
     char out_prefix[64], err_prefix[64];
 } mf_launched;
@@ -34,11 +35,14 @@ typedef struct mf_launch {
     mf_launched *tasks;
     int n;
     bool masters; /* there are some */
+    bool trains; /* the command is ours, and of several workers only the chief says something */
     const char *const *command; /* ended by NULL */
     const char *program; /* what is executed: a path, or a name to look for */
     const char *log_dir; /* NULL */
     int threads; /* for MESHFLOW_THREADS; 0: what the environment has is left alone */
     int max_restarts;
+    char *store; /* where tasks keep who belongs to the job; NULL: all must stay */
+    char *store_dir; /* ours, to be removed; NULL: it is somebody else's */
     int64_t grace_ns;
     bool no_prefix, json;
 } mf_launch;
@@ -56,6 +60,14 @@ MF_MUST mf_status mf_launch_reserve(mf_launch *l, int base);
 /* Start, or start again, one task. Its signals are as if nobody had changed them. Fails: NOT_FOUND
  * and the like, naming the program. */
 MF_MUST mf_status mf_launch_start(mf_launch *l, mf_launched *t);
+
+/* ---- launch_store.c ---- */
+
+/* A store of this job's own, unless the environment has one. */
+MF_MUST mf_status mf_launch_store_make(mf_launch *l);
+/* Have tasks come together there? Then they go on without one that is lost. */
+bool mf_launch_has_members(const mf_launch *l);
+void mf_launch_store_remove(mf_launch *l);
 
 /* ---- launch_lines.c ---- */
 

@@ -35,10 +35,12 @@ static void make_prefix(const mf_launch *l, const mf_launched *t, int fd, char *
         (void)snprintf(out, size, "[%s] ", t->name);
 }
 
-/* With --json our standard output is the chief's alone, as it is. */
+/* With --json our standard output is the chief's alone, as it is. Of workers that train any may
+ * become the chief, and the others say nothing there. */
 static void direct(const mf_launch *l, mf_launched *t)
 {
-    const bool chief = t->index == 0 && t->role == (l->masters ? MF_ROLE_MASTER : MF_ROLE_WORKER);
+    const bool chief = l->masters ? t->role == MF_ROLE_MASTER && t->index == 0
+                                  : t->role == MF_ROLE_WORKER && (l->trains || t->index == 0);
 
     t->out.to = l->json && !chief ? 2 : 1;
     t->err.to = 2;

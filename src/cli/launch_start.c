@@ -103,8 +103,9 @@ static int64_t memory_percent(const mf_launch *l)
 /* Ours, or what would win over it. */
 static bool is_replaced(const mf_launch *l, const char *variable)
 {
-    static const char *const ours[] = { "TF_CONFIG=", "MESHFLOW_RENDEZVOUS=", "MESHFLOW_RESTARTS=",
-                                        "MESHFLOW_LAUNCHER=", MEMORY "=" };
+    static const char *const ours[] = { "TF_CONFIG=",         "MESHFLOW_RENDEZVOUS=",
+                                        "MESHFLOW_RESTARTS=", "MESHFLOW_LAUNCHER=",
+                                        "MESHFLOW_STORE=",    MEMORY "=" };
 
     for (int i = 0; i < MF_COUNT(ours); i++) {
         if (strncmp(variable, ours[i], strlen(ours[i])) == 0)
@@ -114,7 +115,7 @@ static bool is_replaced(const mf_launch *l, const char *variable)
 }
 
 typedef struct surroundings {
-    mf_buf config;
+    mf_buf config, store;
     char threads[64], restarts[64], launcher[64], memory[64];
     char **list;
 } surroundings;
@@ -125,9 +126,10 @@ static mf_status make_environment(const mf_launch *l, const mf_launched *t, surr
 
     while (environ[have])
         have++;
-    s->list = mf_calloc(have + 6, sizeof *s->list);
+    s->list = mf_calloc(have + 7, sizeof *s->list);
     put_tf_config(l, t, &s->config);
-    if (!s->list || s->config.failed)
+    mf_buf_printf(&s->store, "MESHFLOW_STORE=%s", l->store ? l->store : "");
+    if (!s->list || s->config.failed || s->store.failed)
         return MF_NOMEM("an environment");
     for (int64_t i = 0; i < have; i++) {
         if (!is_replaced(l, environ[i]))
@@ -139,6 +141,7 @@ static mf_status make_environment(const mf_launch *l, const mf_launched *t, surr
     (void)snprintf(s->memory, sizeof s->memory, MEMORY "=%lld", (long long)memory_percent(l));
     s->list[n++] = s->config.data;
     s->list[n++] = s->memory;
+    s->list[n++] = s->store.data;
     s->list[n++] = s->restarts;
     s->list[n++] = s->launcher;
     if (l->threads > 0)
@@ -161,7 +164,8 @@ static _Noreturn void become(const mf_launch *l, const ends *e, char *const *env
     int err;
 
     (void)setpgid(0, 0); /* so that its own children can be reached too */
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)prctl(PR_SET_PDEATHSIG,
+                SIGKILL); /* members of a job that can do without us take it back */
     if (getppid() != launcher) /* it has gone already */
         _exit(1);
     (void)signal(SIGPIPE, SIG_DFL);
@@ -258,6 +262,7 @@ mf_status mf_launch_start(mf_launch *l, mf_launched *t)
     if (st == MF_OK)
         st = start_with_pipes(l, t, s.list);
     mf_buf_deinit(&s.config);
+    mf_buf_deinit(&s.store);
     mf_free(s.list);
     return st;
 }

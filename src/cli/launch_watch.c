@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { FIRST_PAUSE_MS = 50 };
+
 typedef enum phase { GOING, LEAVING, STOPPING, KILLING } phase;
 
 typedef struct watch {
@@ -26,6 +28,8 @@ typedef struct watch {
     int64_t deadline; /* of LEAVING and STOPPING */
     int told; /* the signal everybody was sent; 0 */
     bool asked; /* a signal to us began it */
+    bool done_well; /* some task that leads has ended well */
+    bool without; /* tasks have gone on without one that was lost */
     int code; /* of the first that failed; 0 */
     char why[128]; /* and how */
     int signals; /* signalfd */
@@ -95,16 +99,37 @@ static void describe(const siginfo_t *info, char *text, size_t size)
                        info->si_code == CLD_DUMPED ? ", core dumped" : "");
 }
 
+/* The first time at once, nearly; then after a pause that doubles. */
+static int64_t pause_ns(const mf_launched *t)
+{
+    return (int64_t)FIRST_PAUSE_MS * 1000000 << (t->restarts < 9 ? t->restarts : 8);
+}
+
 static bool try_again(watch *w, mf_launched *t, const char *how)
 {
     if (w->phase != GOING || t->restarts >= w->l->max_restarts)
         return false;
+    t->again_ns = mf_clock_ns() + pause_ns(t);
     t->restarts++;
     say("%s %s: restart %d of %d", t->name, how, t->restarts, w->l->max_restarts);
-    if (mf_launch_start(w->l, t) == MF_OK)
-        return true;
-    say("%s", mf_error_message());
-    return false;
+    return true;
+}
+
+/* Those whose time has come. */
+static void start_again(watch *w)
+{
+    for (int i = 0; i < w->l->n; i++) {
+        mf_launched *t = &w->l->tasks[i];
+
+        if (t->again_ns == 0 || mf_clock_ns() < t->again_ns)
+            continue;
+        t->again_ns = 0;
+        if (w->phase == GOING && mf_launch_start(w->l, t) == MF_OK)
+            continue;
+        if (w->phase == GOING)
+            say("%s", mf_error_message());
+        t->done = true;
+    }
 }
 
 static void failed(watch *w, mf_launched *t, const siginfo_t *info)
@@ -116,6 +141,12 @@ static void failed(watch *w, mf_launched *t, const siginfo_t *info)
     if (!mf_launch_leads(w->l, t) && w->told && !exited && info->si_status == w->told)
         return;
     describe(info, how, sizeof how);
+    if (exited && info->si_status == 128 + SIGTERM && w->phase == GOING &&
+        mf_launch_has_members(w->l)) {
+        say("%s has left: the others go on", t->name);
+        w->without = true;
+        return;
+    }
     if (w->l->masters && t->role != MF_ROLE_MASTER) {
         say("%s %s: it is the masters' matter", t->name, how);
         return;
@@ -130,6 +161,11 @@ static void failed(watch *w, mf_launched *t, const siginfo_t *info)
     }
     if (w->phase == STOPPING || w->phase == KILLING)
         return;
+    if (runs(w->l, false) && mf_launch_has_members(w->l)) {
+        say("%s %s: the others go on", t->name, how);
+        w->without = true;
+        return;
+    }
     if (runs(w->l, true)) {
         say("%s %s: the others are told to end", t->name, how);
         stop(w, SIGTERM);
@@ -148,6 +184,8 @@ static void ended(watch *w, mf_launched *t, const siginfo_t *info)
     (void)mf_lines_read(&t->err);
     if (info->si_code != CLD_EXITED || info->si_status != 0)
         failed(w, t, info);
+    else
+        w->done_well |= mf_launch_leads(w->l, t);
 }
 
 static void reap(watch *w)
@@ -188,6 +226,7 @@ static void look_at_clock(watch *w)
         kill_all(w);
 }
 
+/* One worker that is told to end leaves, and the others go on; the whole job is interrupted. */
 static void take_signals(watch *w)
 {
     struct signalfd_siginfo got;
@@ -204,15 +243,22 @@ static void take_signals(watch *w)
         }
         w->asked = true;
         say("%s: passed on to the tasks; once more kills them", strsignal(number));
-        stop(w, number);
+        stop(w, w->l->trains && mf_launch_has_members(w->l) ? SIGINT : number);
     }
 }
 
 static int time_left_ms(const watch *w)
 {
-    const int64_t left = (w->deadline - mf_clock_ns()) / 1000000 + 1;
+    int64_t next = w->phase == LEAVING || w->phase == STOPPING ? w->deadline : 0, left;
 
-    if (w->phase != LEAVING && w->phase != STOPPING)
+    for (int i = 0; i < w->l->n; i++) {
+        const int64_t again = w->l->tasks[i].again_ns;
+
+        if (again > 0 && (next == 0 || again < next))
+            next = again;
+    }
+    left = (next - mf_clock_ns()) / 1000000 + 1;
+    if (next == 0)
         return -1;
     return left < 0 ? 0 : left > 1000000 ? 1000000 : (int)left;
 }
@@ -241,6 +287,7 @@ static void wait_once(watch *w)
     }
     take_signals(w);
     reap(w);
+    start_again(w);
     look_at_clock(w);
 }
 
@@ -273,6 +320,8 @@ static mf_status watch_all(watch *w, int *exit_code)
         (void)mf_lines_read(lines_of(w, i));
         mf_lines_close(lines_of(w, i));
     }
+    if (w->without && w->done_well && !w->asked)
+        w->code = 0;
     *exit_code = w->code;
     return w->code == 0 ? MF_OK : MF_FAIL(MF_ABORTED, "%s", w->why);
 }

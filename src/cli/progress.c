@@ -23,6 +23,17 @@ static bool is_terminal(void)
     return isatty(STDERR_FILENO) != 0 && term && strcmp(term, "dumb") != 0;
 }
 
+/* Of several workers the chief shows and writes, whoever that is by now. */
+static bool is_quiet(const mf_progress *p)
+{
+    return p->quiet || !mf_strategy_is_chief(p->job->strategy);
+}
+
+static bool writes(const mf_progress *p)
+{
+    return p->out && mf_strategy_is_chief(p->job->strategy);
+}
+
 mf_status mf_progress_init(mf_progress *p, const mf_job *job, const mf_fit_options *fit)
 {
     p->job = job;
@@ -121,7 +132,7 @@ static mf_status begin(void *ctx, mf_trainer *t)
 
     p->first_step = p->step = mf_trainer_step(t);
     p->skipped = mf_guard_skipped(t);
-    if (p->out && p->first_step > 0)
+    if (writes(p) && p->first_step > 0)
         read_csv(p, p->first_step);
     return MF_OK;
 }
@@ -177,7 +188,7 @@ static mf_status after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
 
     (void)t;
     count(p, r, now);
-    if (p->quiet || now - p->shown_ns < every * 1000000)
+    if (is_quiet(p) || now - p->shown_ns < every * 1000000)
         return MF_OK;
     p->shown_ns = now;
     if (p->terminal) {
@@ -197,7 +208,7 @@ static bool is_epoch_shown(mf_progress *p, const mf_step_report *r, int64_t now)
 
     if (shown)
         p->epoch_shown_ns = now;
-    return shown && !p->quiet;
+    return shown && !is_quiet(p);
 }
 
 static mf_status after_epoch(void *ctx, mf_trainer *t, const mf_step_report *r,
@@ -222,7 +233,7 @@ static mf_status after_epoch(void *ctx, mf_trainer *t, const mf_step_report *r,
     }
     memset(p->epoch_sum, 0, sizeof p->epoch_sum);
     p->epoch_steps = 0;
-    if (p->out)
+    if (writes(p))
         write_csv(p);
     return MF_OK;
 }
@@ -233,7 +244,7 @@ static mf_status end(void *ctx, mf_trainer *t)
     mf_buf text = { 0 };
 
     (void)t;
-    if (!p->quiet && p->begun) {
+    if (!is_quiet(p) && p->begun) {
         clear_bar(p, &text);
         say(&text);
     }
@@ -266,11 +277,11 @@ mf_status mf_progress_end(mf_progress *p, const mf_result *test, int n_test)
     mf_curve_finish(p->curve);
     if (n_test > 0 && p->step > 0)
         mf_curve_add(p->curve, MF_CURVE_TEST, p->step, test, n_test);
-    if (p->out) {
+    if (writes(p)) {
         write_csv(p);
         write_svg(p);
     }
-    if (p->quiet)
+    if (is_quiet(p))
         return MF_OK;
     if (p->curve->lines[MF_CURVE_TRAIN].n > 1)
         draw(p, &out);

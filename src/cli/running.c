@@ -266,3 +266,13 @@ void mf_running_explain(const mf_running_job *job, int64_t now, mf_buf *out)
     }
     put_waiting(job, name, now, out);
 }
+
+bool mf_running_is_meant(const char *wanted, const char *task)
+{
+    const size_t role = wanted ? strcspn(wanted, ": ") : 0;
+
+    if (!wanted)
+        return true;
+    return wanted[role] != '\0' && strncmp(task, wanted, role) == 0 && task[role] == ' ' &&
+           strcmp(task + role + 1, wanted + role + 1) == 0;
+}

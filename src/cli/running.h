@@ -50,4 +50,8 @@ static inline bool mf_running_is_stopped(const mf_board_seen *t)
            (t->process.state == 'T' || t->process.state == 't');
 }
 
+/* Is this task the one that a user calls `wanted`? "worker:1" and "worker 1" are the same; NULL is
+ * any. */
+bool mf_running_is_meant(const char *wanted, const char *task);
+
 #endif

@@ -277,6 +277,11 @@ int mf_net_self(const mf_net *n)
     return n->self;
 }
 
+uint32_t mf_net_epoch(const mf_net *n)
+{
+    return n->epoch;
+}
+
 int64_t mf_net_sent_away(mf_net *n)
 {
     int64_t bytes = 0;

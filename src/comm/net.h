@@ -41,7 +41,13 @@ typedef struct mf_net_options {
     const mf_transport_kind *transport; /* NULL: local */
     mf_security security; /* what is NULL is taken from the environment */
     int64_t timeout_ns; /* for all to come; 0: five minutes */
+    /* Tasks meet those of the same epoch only: one that is in an earlier one is waited for, one
+     * that is in a later one makes us fail with ABORTED. */
     uint32_t epoch;
+    /* Is it still worth waiting for all to come? Asked while we do; fails: no. NULL: until the
+     * timeout. */
+    mf_status (*check)(void *ctx);
+    void *check_ctx;
     /* Only the task `hub` is connected with all others, and every connection stands for itself: one
      * that ends is no trouble for the rest; mf_net_check_task() tells. */
     bool star;
@@ -52,12 +58,15 @@ typedef struct mf_net_options {
 } mf_net_options;
 
 /* Returns when all are connected. Fails: DEADLINE_EXCEEDED naming who did not come,
- * FAILED_PRECONDITION naming what differs, ALREADY_EXISTS (address in use). */
+ * FAILED_PRECONDITION naming what differs, ALREADY_EXISTS (address in use), ABORTED (a later epoch
+ * has begun). */
 MF_MUST mf_status mf_net_open(const mf_net_options *o, mf_net **out);
 /* Says good-bye and frees. Others that still wait for us are told that we have left. */
 void mf_net_close(mf_net *net);
 
 int mf_net_self(const mf_net *net);
+uint32_t
+mf_net_epoch(const mf_net *net); /* frames are to have it: those of earlier ones are dropped */
 const char *mf_net_name(const mf_net *net, int task);
 
 /* Bytes that were sent to tasks of other hosts. */

@@ -15,7 +15,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PROTOCOL = 1, TABLE = 0x54424c45 /* a step of its own for the table of addresses */ };
+enum {
+    PROTOCOL = 1,
+    TABLE = 0x54424c45, /* a step of its own for the table of addresses */
+    CHECK_NS = 20000000, /* between two looks whether others are still worth waiting for */
+};
+
+static const int64_t TRY_NS = 2000000000;
 
 /* ---- greetings: "name=value" lines ---- */
 
@@ -172,6 +178,18 @@ void mf_net_ready(mf_inbox *in, int peer)
     pthread_mutex_unlock(&n->lock);
 }
 
+/* Whoever is ahead of us comes again; whoever is behind must find out which epoch it is. */
+static mf_status compare_epochs(const mf_net *n, int64_t theirs)
+{
+    if (theirs < (int64_t)n->epoch)
+        return MF_FAIL(MF_ABORTED, "epoch %lld is over: %s is in epoch %u", (long long)theirs,
+                       n->peers[n->self].name, n->epoch);
+    if (theirs > (int64_t)n->epoch)
+        return MF_FAIL(MF_UNAVAILABLE, "%s is still in epoch %u, not in %lld",
+                       n->peers[n->self].name, n->epoch, (long long)theirs);
+    return MF_OK;
+}
+
 mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer)
 {
     mf_net *n = (mf_net *)in;
@@ -181,6 +199,7 @@ mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer)
     if (protocol != PROTOCOL)
         return MF_FAIL(MF_FAILED_PRECONDITION, "protocol %lld there, %d here: use one version",
                        (long long)protocol, PROTOCOL);
+    MF_TRY(compare_epochs(n, int_line(text, "epoch")));
     if (tasks != n->n_tasks || task < 0 || task >= n->n_tasks || task == n->self)
         return MF_FAIL(MF_FAILED_PRECONDITION,
                        "task %lld of %lld meets task %d of %d: they do not have the same cluster",
@@ -219,31 +238,64 @@ static mf_status too_late(const mf_net *n, int task, int64_t since, const char *
                    (double)(mf_clock_ns() - since) * 1e-9, mf_net_sentence(n, "for ", task), why);
 }
 
-static mf_status connect_to(mf_net *n, int task, int64_t deadline_ns)
+/* Where it is asked whether a task is still worth waiting for, one that takes the connection and
+ * says nothing must not keep us from asking. */
+static mf_status try_once(mf_net *n, int task, int64_t deadline_ns)
+{
+    const int64_t soon = mf_clock_ns() + TRY_NS;
+    const bool hasty = n->check && soon < deadline_ns;
+    const mf_status st = n->transport->kind->connect(n->transport, task, n->peers[task].address,
+                                                     hasty ? soon : deadline_ns);
+
+    return hasty && st == MF_DEADLINE_EXCEEDED ? MF_UNAVAILABLE : st;
+}
+
+static mf_status connect_until(mf_net *n, int task, int64_t deadline_ns, mf_waiting *waiting)
 {
     const int64_t since = mf_clock_ns();
-    mf_waiting waiting = arrival(n, task);
     int64_t pause = 1000000;
 
-    mf_waiting_begin(&waiting);
     for (;;) {
         const int64_t now = mf_clock_ns();
-        const mf_status st =
-            n->transport->kind->connect(n->transport, task, n->peers[task].address, deadline_ns);
+        const mf_status st = try_once(n, task, deadline_ns);
 
-        if (st != MF_UNAVAILABLE || now >= deadline_ns)
-            mf_waiting_end(&waiting);
         if (st == MF_OK)
             return MF_OK;
         if (st != MF_UNAVAILABLE)
             return mf_error_wrap(st, mf_net_sentence(n, "cannot join ", task), "");
         if (now >= deadline_ns)
             return too_late(n, task, since, mf_error_message());
-        waiting.why = mf_error_message();
-        mf_waiting_look(&waiting);
+        waiting->why = mf_error_message();
+        mf_waiting_look(waiting);
+        if (n->check)
+            MF_TRY(n->check(n->check_ctx));
         (void)nanosleep(&(struct timespec){ 0, pause }, NULL);
-        pause = pause < 100000000 ? pause * 3 / 2 : pause;
+        pause = pause < (n->check ? CHECK_NS : 100000000) ? pause * 3 / 2 : pause;
     }
+}
+
+static mf_status connect_to(mf_net *n, int task, int64_t deadline_ns)
+{
+    mf_waiting waiting = arrival(n, task);
+    mf_status st;
+
+    mf_waiting_begin(&waiting);
+    st = connect_until(n, task, deadline_ns, &waiting);
+    mf_waiting_end(&waiting);
+    return st;
+}
+
+/* With the lock held, which is let go: is it still worth waiting? */
+static mf_status look_around(mf_net *n)
+{
+    mf_status st;
+
+    if (!n->check)
+        return MF_OK;
+    pthread_mutex_unlock(&n->lock);
+    st = n->check(n->check_ctx);
+    pthread_mutex_lock(&n->lock);
+    return st;
 }
 
 /* Those behind us connect by themselves. */
@@ -262,13 +314,15 @@ static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
         while (!n->peers[i].here && awaited && st == MF_OK) {
             const int64_t now = mf_clock_ns();
 
+            st = look_around(n);
             if (n->trouble.status != MF_OK)
                 st = mf_error_restore(&n->trouble);
             else if (now >= deadline_ns)
                 st = too_late(n, i, since, "it has not connected");
             mf_waiting_look(&waiting);
             if (st == MF_OK)
-                (void)mf_cond_wait_until(&n->changed, &n->lock, now + 500000000);
+                (void)mf_cond_wait_until(&n->changed, &n->lock,
+                                         now + (n->check ? CHECK_NS : 500000000));
         }
         mf_waiting_end(&waiting);
     }
@@ -347,6 +401,8 @@ static mf_status copy_tasks(mf_net *n, const mf_net_options *o)
     n->n_tasks = o->n_tasks;
     n->self = o->self;
     n->epoch = o->epoch;
+    n->check = o->check;
+    n->check_ctx = o->check_ctx;
     n->star = o->star;
     n->hub = o->hub;
     for (int i = 0; i < o->n_tasks; i++) {

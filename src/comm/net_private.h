@@ -61,6 +61,8 @@ struct mf_net {
     bool star; /* only hub is connected with all; whoever goes is trouble for itself alone */
     int hub;
     uint32_t epoch;
+    mf_status (*check)(void *ctx); /* while we meet; may be NULL */
+    void *check_ctx;
     char *identity, *hello;
     char *job; /* as task 0 calls it; NULL: we have not met */
     mf_transport *transport;

@@ -128,31 +128,37 @@ static mf_status find_cut(mf_reader *r, const mf_buf *header, int64_t last_step,
             break;
         *found = e.step;
     }
-    if (*found < last_step)
-        st = MF_FAIL(MF_DATA_LOSS, "'%s' ends at step %lld, but training goes on after step %lld",
-                     mf_reader_path(r), (long long)*found, (long long)last_step);
 done:
     mf_buf_deinit(&record);
     mf_free(e.ids);
     return st;
 }
 
-static mf_status cut_back(const char *path, const mf_buf *header, int64_t last_step, mf_ledger *l)
+/* What is known of a ledger that is opened. */
+typedef struct opening {
+    int64_t last_step; /* to go on after it; -1: begin */
+    bool may_lack; /* some steps before */
+} opening;
+
+static mf_status cut_back(const char *path, const mf_buf *header, const opening *o, mf_ledger *l)
 {
     mf_reader *r;
     int64_t cut = 0;
     mf_status st;
 
     MF_TRY(mf_reader_open(path, MF_PLAIN, &r));
-    st = find_cut(r, header, last_step, &cut, &l->last_step);
+    st = find_cut(r, header, o->last_step, &cut, &l->last_step);
     mf_reader_close(r);
+    if (st == MF_OK && l->last_step < o->last_step && !o->may_lack)
+        st = MF_FAIL(MF_DATA_LOSS, "'%s' ends at step %lld, but training goes on after step %lld",
+                     path, (long long)l->last_step, (long long)o->last_step);
     if (st == MF_OK && truncate(path, cut) != 0)
         st = mf_errno_status(errno, "cut", path);
     return st;
 }
 
-mf_status mf_ledger_open(const char *dir, const char *name, const mf_dataset *set,
-                         const mf_iterator_options *options, int64_t last_step, mf_ledger **out)
+static mf_status open_ledger(const char *dir, const char *name, const mf_dataset *set,
+                             const mf_iterator_options *options, const opening *o, mf_ledger **out)
 {
     mf_ledger *l = mf_calloc(1, sizeof *l);
     char path[4096];
@@ -167,10 +173,10 @@ mf_status mf_ledger_open(const char *dir, const char *name, const mf_dataset *se
         goto done;
     }
     MF_TRY_TO(done, make_header(name, set, options, &l->record));
-    if (last_step >= 0)
-        MF_TRY_TO(done, cut_back(path, &l->record, last_step, l));
-    MF_TRY_TO(done, mf_writer_open(path, MF_PLAIN, last_step >= 0, &l->writer));
-    if (last_step < 0) {
+    if (o->last_step >= 0)
+        MF_TRY_TO(done, cut_back(path, &l->record, o, l));
+    MF_TRY_TO(done, mf_writer_open(path, MF_PLAIN, o->last_step >= 0, &l->writer));
+    if (o->last_step < 0) {
         MF_TRY_TO(done, mf_record_write(l->writer, l->record.data, l->record.len));
         MF_TRY_TO(done, mf_writer_flush(l->writer, false));
     }
@@ -184,6 +190,24 @@ done:
     }
     *out = l;
     return MF_OK;
+}
+
+mf_status mf_ledger_open(const char *dir, const char *name, const mf_dataset *set,
+                         const mf_iterator_options *options, int64_t last_step, mf_ledger **out)
+{
+    return open_ledger(dir, name, set, options, &(opening){ .last_step = last_step }, out);
+}
+
+mf_status mf_ledger_take_over(const char *dir, const char *name, const mf_dataset *set,
+                              const mf_iterator_options *options, int64_t last_step,
+                              mf_ledger **out)
+{
+    return open_ledger(dir, name, set, options, &(opening){ last_step, .may_lack = true }, out);
+}
+
+int64_t mf_ledger_last_step(const mf_ledger *l)
+{
+    return l->last_step;
 }
 
 mf_status mf_ledger_add(mf_ledger *l, int64_t step, const mf_batch *batch)

@@ -37,6 +37,13 @@ typedef struct mf_ledger mf_ledger;
 MF_MUST mf_status mf_ledger_open(const char *dir, const char *name, const mf_dataset *set,
                                  const mf_iterator_options *options, int64_t last_step,
                                  mf_ledger **out);
+/* Go on with the one that is there, after last_step or where it ends, if that is before; NOT_FOUND,
+ * FAILED_PRECONDITION. */
+MF_MUST mf_status mf_ledger_take_over(const char *dir, const char *name, const mf_dataset *set,
+                                      const mf_iterator_options *options, int64_t last_step,
+                                      mf_ledger **out);
+/* The last step that stands in it; -1: none. */
+int64_t mf_ledger_last_step(const mf_ledger *l);
 /* Steps count up by one; a step may use several batches. Does not wait for the disk. */
 MF_MUST mf_status mf_ledger_add(mf_ledger *l, int64_t step, const mf_batch *batch);
 /* All so far is in the file (sync: on the disk). Call it before a checkpoint is written, or that

@@ -318,9 +318,11 @@ mf_status mf_writer_open(const char *path, mf_compression compression, bool appe
     *out = NULL;
     if (!w)
         return MF_NOMEM("writing a file");
-    w->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC), 0666);
+    w->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
     w->path = mf_strdup(path);
-    if (w->fd < 0)
+    /* Not O_APPEND: whoever was stopped while another process took its file over writes once more
+     * what stands there already, and adds nothing. */
+    if (w->fd < 0 || (append && lseek(w->fd, 0, SEEK_END) < 0))
         st = mf_errno_status(errno, "create", path);
     else if (!w->path)
         st = MF_NOMEM("writing a file");

@@ -29,7 +29,7 @@ int64_t mf_job_timeout_ns(const mf_strategy_options *o)
 }
 
 /* What all must have in common: else bits, or worse, would differ. */
-static mf_status write_identity(const mf_strategy_call *call, mf_buf *out)
+mf_status mf_job_identity(const mf_strategy_call *call, mf_buf *out)
 {
     mf_buf_printf(out, "version=%s\nnumerics=%s\nstrategy=%s\ncodec=%s\n%s", MESHFLOW_VERSION,
                   mf_numerics_class(), call->text, call->o->codec ? call->o->codec : "",
@@ -72,19 +72,19 @@ static bool spread(const mf_cluster *c)
     return c->local_size > 0 ? c->local_size < c->n_tasks : !mf_address_is_local(c->rendezvous);
 }
 
-static mf_status choose_transport(const mf_strategy_call *call, const char *const *addresses, int n,
-                                  const char *self, mf_net_options *o, char **memory)
+mf_status mf_job_transport(const mf_strategy_call *call, const char *const *addresses, int n,
+                           const char *self, mf_job_way *out)
 {
-    o->security.trusted = call->o->trusted_network;
-    o->security.insecure_any_peer = call->o->insecure_any_peer;
+    out->security.trusted = call->o->trusted_network;
+    out->security.insecure_any_peer = call->o->insecure_any_peer;
     if (call->o->tls_dir)
-        MF_TRY(mf_security_from_dir(call->o->tls_dir, self, &o->security, memory));
-    mf_security_fill(&o->security);
+        MF_TRY(mf_security_from_dir(call->o->tls_dir, self, &out->security, &out->paths));
+    mf_security_fill(&out->security);
     if (call->o->transport)
-        return mf_transport_find(call->o->transport, &o->transport);
+        return mf_transport_find(call->o->transport, &out->transport);
     if (spread(call->cluster))
-        return mf_transport_find("grpc", &o->transport);
-    return mf_transport_choose(addresses, n, &o->transport);
+        return mf_transport_find("grpc", &out->transport);
+    return mf_transport_choose(addresses, n, &out->transport);
 }
 
 mf_status mf_job_connect_with(const mf_strategy_call *call, mf_role others, const int *hub,
@@ -103,17 +103,19 @@ mf_status mf_job_connect_with(const mf_strategy_call *call, mf_role others, cons
                          .hub = hub ? *hub : 0,
                          .timeout_ns = call->timeout_ns };
     mf_buf identity = { 0 };
-    char *memory = NULL;
-    mf_status st = tasks && addresses ? write_identity(call, &identity) : MF_NOMEM("tasks");
+    mf_job_way way = { 0 };
+    mf_status st = tasks && addresses ? mf_job_identity(call, &identity) : MF_NOMEM("tasks");
 
     o.identity = identity.data;
     if (st == MF_OK)
         st = list_tasks(call, others, tasks, addresses, n);
     if (st == MF_OK)
-        st = choose_transport(call, addresses, n, tasks[self].name, &o, &memory);
+        st = mf_job_transport(call, addresses, n, tasks[self].name, &way);
+    o.transport = way.transport;
+    o.security = way.security;
     if (st == MF_OK)
         st = mf_net_open(&o, out);
-    mf_free(memory);
+    mf_free(way.paths);
     mf_buf_deinit(&identity);
     return st;
 }
@@ -123,7 +125,7 @@ mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out)
     return mf_job_connect_with(call, MF_ROLE_PS, NULL, out);
 }
 
-static mf_status group_of(mf_net *net, const int *members, int n, uint32_t id, const char *how,
+mf_status mf_job_group_of(mf_net *net, const int *members, int n, uint32_t id, const char *how,
                           mf_group **out)
 {
     const mf_algorithm *const *a = mf_algorithms;
@@ -149,5 +151,6 @@ mf_status mf_job_group(const mf_strategy_call *call, mf_net *net, uint32_t id, m
         return MF_NOMEM("workers");
     for (int i = 0; i < n; i++)
         members[i] = i;
-    return group_of(net, members, n, id, mf_options_string(call->settings, "collective"), out);
+    return mf_job_group_of(net, members, n, id, mf_options_string(call->settings, "collective"),
+                           out);
 }

@@ -59,6 +59,19 @@ void mf_strategy_stop(mf_strategy *strategy)
         atomic_store(&strategy->stop, true);
 }
 
+void mf_strategy_leave(mf_strategy *strategy)
+{
+    if (strategy && mf_team_meets(strategy->team))
+        atomic_store(&strategy->team->leaves, true);
+    else
+        mf_strategy_stop(strategy);
+}
+
+bool mf_strategy_has_left(const mf_strategy *strategy)
+{
+    return strategy && strategy->team && strategy->team->left;
+}
+
 void mf_strategy_abort(mf_strategy *strategy, mf_status why)
 {
     if (strategy && strategy->team && strategy->team->kind->failed && why != MF_OK)

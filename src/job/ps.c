@@ -2,19 +2,27 @@
 /* ps.c - strategy parameter_server: workers compute, servers hold and update the weights. */
 #include "job/ps.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "job/ps_copies.h"
 #include "job/ps_crew.h"
+#include "parallel/votes.h"
 #include "train/checkpoint.h"
 
 #include <stddef.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct ps_job {
     mf_strategy strategy; /* first */
     mf_team team;
     mf_net *net;
     int n_workers, n_servers, index; /* index: among the servers; -1: a worker */
+    bool changes; /* tasks come and go: */
+    mf_job_members members; /* whose the net is */
+    mf_ps_copies copies; /* a server's */
+    bool by_host;
     mf_ps_mode mode;
     mf_ps_client *client;
     mf_ps_crew crew;
@@ -36,7 +44,7 @@ static mf_status ps_join(mf_team *team, mf_trainer *t)
     ps_job *j = of_team(team);
 
     mf_team_deal_shards(team, t->options.shards);
-    if (j->index >= 0)
+    if (j->index >= 0 || !j->net) /* they meet when all is ready */
         return MF_OK;
     if (!j->mode.sync) { /* a batch is one worker's */
         team->first_shard = 0;
@@ -52,23 +60,50 @@ static mf_status ps_join(mf_team *team, mf_trainer *t)
 
 static mf_status ps_begin_step(mf_team *team, int64_t step, int64_t samples, bool wants_stop)
 {
-    return mf_rounds_begin_step(mf_ps_client_rounds(of_team(team)->client), step, samples,
-                                wants_stop);
+    ps_job *j = of_team(team);
+    const int votes = j->changes   ? mf_job_members_votes(&j->members, team, wants_stop)
+                      : wants_stop ? MF_VOTE_STOP
+                                   : 0;
+
+    return mf_rounds_begin_step(mf_ps_client_rounds(j->client), step, samples, votes);
 }
 
 static mf_status ps_end_step(mf_team *team, int64_t step, bool *stop)
 {
     ps_job *j = of_team(team);
 
-    j->stop |= mf_ps_client_wants_stop(j->client);
     (void)step;
+    mf_job_take_votes(team, mf_ps_client_votes(j->client), stop);
+    j->stop |= *stop;
     *stop = j->stop;
     return MF_OK;
 }
 
 static void ps_failed(mf_team *team, mf_status why)
 {
-    mf_net_abort(of_team(team)->net, why);
+    if (of_team(team)->net)
+        mf_net_abort(of_team(team)->net, why);
+}
+
+/* The chief brings together what servers had after the last step, if training has begun. */
+static mf_status recover(ps_job *j, mf_trainer *t)
+{
+    const mf_collective c = mf_team_call(&j->team, t->step, "what servers had");
+    bool found = true;
+    mf_status st;
+
+    if (!j->changes || j->team.anew)
+        return MF_OK;
+    if (j->team.rank == 0)
+        MF_TRY(mf_ps_client_recover(j->client, t->step, &found));
+    MF_TRY(mf_broadcast(j->team.group, &c, 0, &found, sizeof found));
+    if (found)
+        return MF_OK;
+    t->has_state = false; /* all begin anew, with what the first of them can find */
+    j->team.lost = true;
+    st = MF_FAIL(MF_ABORTED, "no servers are left that have all of the weights");
+    mf_net_abort(j->net, st); /* and meet again */
+    return st;
 }
 
 /* The chief's variables are those of the job: servers begin with them. */
@@ -76,6 +111,7 @@ static mf_status ps_aligned(mf_team *team, mf_trainer *t)
 {
     ps_job *j = of_team(team);
 
+    MF_TRY(recover(j, t));
     mf_ps_client_begin(j->client);
     if (team->rank == 0)
         MF_TRY(mf_ps_client_set(j->client));
@@ -151,17 +187,30 @@ static mf_status ps_finish(mf_team *team, mf_trainer *t)
     return mf_team_meet(team, t->step, "the last weights");
 }
 
+static bool somebody_waits(void *ctx)
+{
+    return mf_members_wait_for_next(((ps_job *)ctx)->members.members);
+}
+
+static mf_status serve_once(ps_job *j, mf_trainer *t)
+{
+    return mf_ps_serve(
+        &(mf_ps_server_options){ .net = j->net,
+                                 .n_workers = j->n_workers,
+                                 .index = j->index,
+                                 .n_servers = j->n_servers,
+                                 .mode = j->mode,
+                                 .timeout_ns = j->team.timeout_ns,
+                                 .copies = j->changes ? &j->copies : NULL,
+                                 .generation = j->changes ? j->members.view->epoch : 0,
+                                 .wait_for_next = j->changes ? somebody_waits : NULL,
+                                 .ctx = j },
+        t);
+}
+
 static mf_status ps_serve(mf_team *team, mf_trainer *t)
 {
-    ps_job *j = of_team(team);
-
-    return mf_ps_serve(&(mf_ps_server_options){ .net = j->net,
-                                                .n_workers = j->n_workers,
-                                                .index = j->index,
-                                                .n_servers = j->n_servers,
-                                                .mode = j->mode,
-                                                .timeout_ns = team->timeout_ns },
-                       t);
+    return serve_once(of_team(team), t);
 }
 
 static void ps_traffic(const mf_team *team, mf_traffic *out)
@@ -192,6 +241,132 @@ static const mf_team_kind LEASING_WORKER = { .join = ps_join,
                                              .traffic = ps_traffic };
 static const mf_team_kind SERVER = { .join = ps_join, .failed = ps_failed, .serve = ps_serve };
 
+/* ---- tasks that come and go ---- */
+
+static void part(ps_job *j, mf_status why)
+{
+    mf_error e;
+
+    mf_error_save(why, &e);
+    if (j->client)
+        mf_session_set_exchange(mf_ps_client_trainer(j->client)->session, NULL);
+    mf_ps_client_free(j->client);
+    mf_ps_crew_close(&j->crew);
+    mf_group_free(j->team.group);
+    j->client = NULL;
+    j->team.group = NULL;
+    j->net = NULL;
+    (void)mf_error_restore(&e);
+    mf_job_members_part(&j->members, why);
+}
+
+static mf_status connect_all(ps_job *j)
+{
+    MF_TRY(mf_job_members_meet(&j->members));
+    j->net = j->members.net;
+    j->n_workers = j->members.n_workers;
+    j->n_servers = j->members.n_servers;
+    return MF_OK;
+}
+
+/* Nothing can be done until a server comes. */
+static mf_status await_server(ps_job *j)
+{
+    const int64_t deadline = mf_clock_ns() + j->team.timeout_ns;
+
+    while (!mf_members_wait_for_next(j->members.members)) {
+        MF_TRY(mf_members_check(j->members.members));
+        if (mf_clock_ns() > deadline)
+            return MF_FAIL(MF_FAILED_PRECONDITION, "there is no parameter server any more");
+        (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+    }
+    return MF_FAIL(MF_ABORTED, "a parameter server comes");
+}
+
+static mf_status meet_once(ps_job *j, mf_trainer *t)
+{
+    mf_team *team = &j->team;
+
+    MF_TRY(connect_all(j));
+    team->lost |= j->members.view->epoch > 1;
+    MF_TRY(mf_members_marked(j->members.members, "saved", &team->saved));
+    team->rank = j->members.self;
+    team->size = j->n_workers;
+    if (j->n_servers < 1)
+        return await_server(j);
+    MF_TRY(mf_job_members_group(&j->members, 1, &team->group));
+    if (j->by_host)
+        MF_TRY(mf_ps_crew_open(j->net, j->n_workers, j->n_servers, team->timeout_ns, &j->crew));
+    return ps_join(team, t);
+}
+
+static mf_status ps_meet(mf_team *team, mf_trainer *t, mf_status why)
+{
+    ps_job *j = of_team(team);
+    const int64_t since = mf_clock_ns();
+    mf_error reason;
+    mf_status st = why;
+
+    mf_error_save(why, &reason);
+    if (mf_job_is_our_matter(&j->members, why))
+        return mf_error_restore(&reason);
+    do {
+        part(j, st);
+        st = meet_once(j, t);
+    } while (mf_job_others_failed(st));
+    team->over = st == MF_OUT_OF_RANGE;
+    team->left = st == MF_CANCELLED;
+    if (st == MF_OK)
+        mf_job_members_say(&j->members, &reason, since);
+    return st;
+}
+
+static mf_status note_saved(mf_team *team)
+{
+    return mf_members_mark(of_team(team)->members.members, "saved");
+}
+
+static mf_status ps_leave_for_good(mf_team *team, mf_trainer *t)
+{
+    MF_TRY(ps_leave(team, t));
+    return mf_members_end(of_team(team)->members.members);
+}
+
+static const mf_team_kind CHANGING_WORKER = { .join = ps_join,
+                                              .begin_step = ps_begin_step,
+                                              .end_step = ps_end_step,
+                                              .failed = ps_failed,
+                                              .meet = ps_meet,
+                                              .note_saved = note_saved,
+                                              .aligned = ps_aligned,
+                                              .before_save = ps_before_save,
+                                              .save_parts = ps_save_parts,
+                                              .finish = ps_leave_for_good,
+                                              .traffic = ps_traffic };
+
+/* Serve whoever comes, until all is over. */
+static mf_status serve_all(mf_team *team, mf_trainer *t)
+{
+    ps_job *j = of_team(team);
+    mf_status st = MF_OK;
+
+    do {
+        part(j, st);
+        st = connect_all(j);
+        j->index = j->members.self - j->n_workers;
+        if (st == MF_OK && j->n_workers == 0 && mf_members_are_done(j->members.members))
+            return MF_OK;
+        if (st == MF_OK)
+            st = serve_once(j, t);
+    } while (mf_job_others_failed(st));
+    team->over = st == MF_OUT_OF_RANGE;
+    return st;
+}
+
+static const mf_team_kind CHANGING_SERVER = { .join = ps_join,
+                                              .failed = ps_failed,
+                                              .serve = serve_all };
+
 /* ---- opening and closing ---- */
 
 /* When all workers have done what they wanted the servers may go. */
@@ -199,10 +374,10 @@ static void say_end(ps_job *j)
 {
     int64_t staleness;
 
-    if (!j->began || mf_net_check(j->net) != MF_OK)
+    if (!j->began || !j->net || mf_net_check(j->net) != MF_OK)
         return;
     if (mf_team_meet(&j->team, 0, "the end") != MF_OK)
-        MF_WARN("%s", mf_error_message());
+        MF_LOG(j->changes ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
     else if (j->team.rank == 0 && mf_ps_client_end(j->client, &staleness) != MF_OK)
         MF_WARN("the parameter servers could not be told to end: %s", mf_error_message());
     else if (j->team.rank == 0 && !j->mode.sync)
@@ -218,7 +393,11 @@ static void ps_close(mf_strategy *s)
     mf_ps_client_free(j->client);
     mf_ps_crew_close(&j->crew);
     mf_group_free(j->team.group);
-    mf_net_close(j->net);
+    if (j->changes)
+        mf_job_members_deinit(&j->members);
+    else
+        mf_net_close(j->net);
+    mf_ps_copies_deinit(&j->copies);
     mf_free(j);
 }
 
@@ -254,11 +433,17 @@ static mf_status open_all(ps_job *j, const mf_strategy_call *call)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "parameter_server needs parameter servers: give the cluster tasks of job "
                        "ps, as `meshflow launch --workers 2 --ps 1 -- train ...` does");
+    j->by_host = j->mode.sync && mf_options_bool(call->settings, "by_host");
+    if (j->mode.sync && mf_job_may_change(call->o, call->cluster)) {
+        j->changes = true;
+        j->team.kind = j->index < 0 ? &CHANGING_WORKER : &CHANGING_SERVER;
+        return mf_job_members_init(call, &j->members);
+    }
     MF_TRY(mf_job_connect(call, &j->net));
     if (j->index >= 0)
         return MF_OK;
     MF_TRY(mf_job_group(call, j->net, 1, &j->team.group));
-    return j->mode.sync && mf_options_bool(call->settings, "by_host")
+    return j->by_host
                ? mf_ps_crew_open(j->net, j->n_workers, j->n_servers, call->timeout_ns, &j->crew)
                : MF_OK;
 }

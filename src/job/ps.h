@@ -19,16 +19,22 @@
 typedef enum mf_ps_request {
     MF_PS_PUSH = 0x1001, /* a worker's part of a step -> the new weights */
     MF_PS_LANE, /* of shared memory: "NAME ROOM" -> nothing; or why it cannot be used */
-    MF_PS_SET, /* variables -> nothing */
+    MF_PS_SET, /* variables, as they are after the frame's step -> nothing */
     MF_PS_GET, /* nothing -> variables */
     MF_PS_END, /* there is nothing more to do -> the largest staleness that was seen */
     MF_PS_LEAVE, /* no more pushes of this worker -> nothing */
     MF_PS_SAVE, /* where: write your part of a checkpoint there, once all workers have left ->
                    nothing; or why not */
+    MF_PS_COPY, /* from the server before this one: mf_ps_copy_of and its slice; no reply */
+    MF_PS_COPIES, /* nothing -> mf_ps_copy_of after mf_ps_copy_of: which copies there are */
+    MF_PS_FETCH, /* mf_ps_copy_of -> its variables; nothing, if there is none */
     MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number; -1: none is left */
 } mf_ps_request;
 
-enum { MF_PS_BAD = 1, MF_PS_STOP = 2 }; /* flags: the loss is no number; somebody wants to stop */
+/* Flags. */
+enum {
+    MF_PS_BAD = 1, /* the loss is no number */
+};
 
 typedef struct mf_ps_push {
     int64_t step, samples, leaves;
@@ -36,7 +42,7 @@ typedef struct mf_ps_push {
     int64_t version; /* of the weights that it was computed with */
     int64_t workers; /* it is of so many of them */
     float learning_rate;
-    uint32_t flags;
+    uint16_t flags, votes; /* parallel/votes.h */
     int64_t in_lane; /* so many bytes of what follows the parts lie in the lane; -1: none */
     int64_t answer; /* which area of the lane is for the answer; -1: none */
     /* then: parts (lo, hi); the slices of every part; the extra floats of every part; for every
@@ -47,7 +53,7 @@ typedef struct mf_ps_reply {
     int64_t status; /* mf_status; then the message follows, and nothing else */
     int64_t n_extra;
     int64_t version; /* updates so far */
-    uint32_t flags, pad;
+    uint32_t votes, pad;
     int64_t in_lane; /* so many bytes of what follows lie in the lane's area; -1: none */
     /* then: slices (in a lane each aligned, MF_PS_ALIGN); extra sums; for every gradient of rows:
      * their number, their ids, their values
@@ -91,6 +97,11 @@ static inline const void *mf_reader_take(mf_reader *r, int64_t count, size_t siz
 
 /* ---- variables on the wire: name, elements, floats ---- */
 
+/* All that follow become part of the trainer's: what a server of this placement holds. who: for
+ * messages. DATA_LOSS. */
+MF_MUST mf_status mf_ps_take_variables(const mf_trainer *t, const mf_placement *place, int server,
+                                       const char *who, const void *data, size_t size);
+
 void mf_ps_write_variable(mf_buf *out, const char *name, const void *data, int64_t count,
                           size_t cell);
 /* The next one; false: no more, or bad. */
@@ -118,9 +129,14 @@ void mf_ps_client_free(mf_ps_client *c);
 /* Workers of this host push together. */
 void mf_ps_client_join_crew(mf_ps_client *c, const struct mf_ps_crew *crew);
 mf_rounds *mf_ps_client_rounds(mf_ps_client *c);
-bool mf_ps_client_wants_stop(mf_ps_client *c);
+mf_trainer *mf_ps_client_trainer(mf_ps_client *c);
+/* What somebody has voted for in the last round (parallel/votes.h). */
+int mf_ps_client_votes(mf_ps_client *c);
 /* Training begins, again perhaps: nothing has come from the servers yet. */
 void mf_ps_client_begin(mf_ps_client *c);
+/* Servers are others than before, perhaps: our variables become what the servers had after this
+ * step, from copies of those who are left. *found: there are enough. */
+MF_MUST mf_status mf_ps_client_recover(mf_ps_client *c, int64_t step, bool *found);
 /* The servers get our variables; we get theirs. */
 MF_MUST mf_status mf_ps_client_set(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_get(mf_ps_client *c);
@@ -140,9 +156,16 @@ typedef struct mf_ps_server_options {
     int index, n_servers;
     mf_ps_mode mode;
     int64_t timeout_ns;
+    struct mf_ps_copies *copies; /* kept from one time of serving to the next; NULL: none */
+    int64_t generation; /* of slices; of copies */
+    /* Somebody may wait to be let in: asked now and then while there are no workers. NULL: nobody
+     */
+    bool (*wait_for_next)(void *ctx);
+    void *ctx;
 } mf_ps_server_options;
 
-/* Serve until a worker says that it is over, or trouble comes. t: the whole model, not trained. */
+/* Serve until a worker says that it is over, or trouble comes; without workers, until somebody
+ * waits to be let in (ABORTED). t: the whole model, not trained. */
 MF_MUST mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t);
 
 #endif

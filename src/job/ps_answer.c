@@ -3,6 +3,7 @@
  * they do not know yet, and sums. */
 #include "base/mem.h"
 #include "job/ps_server.h"
+#include "parallel/votes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -116,10 +117,12 @@ mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker, 
     mf_ps_reply head = { .n_extra = all[0]->head.n_extra, .version = s->version, .in_lane = -1 };
     const mf_ps_out plain = { .pool = s->t->pool, .buf = message };
     mf_ps_out out = plain;
+    int votes = s->stop ? MF_VOTE_STOP : 0;
 
     for (int i = 0; i < n_all; i++)
-        s->stop |= (all[i]->head.flags & MF_PS_STOP) != 0;
-    head.flags = s->stop ? MF_PS_STOP : 0;
+        votes = mf_votes_join(votes, all[i]->head.votes);
+    s->stop = votes & MF_VOTE_STOP;
+    head.votes = (uint32_t)votes;
     mf_buf_clear(message);
     if (to) {
         const mf_ps_lane *lane = &s->lanes[to->of->from];

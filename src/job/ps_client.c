@@ -12,16 +12,23 @@ mf_rounds *mf_ps_client_rounds(mf_ps_client *c)
     return c->rounds;
 }
 
-bool mf_ps_client_wants_stop(mf_ps_client *c)
+mf_trainer *mf_ps_client_trainer(mf_ps_client *c)
 {
-    return c->stop;
+    return c->t;
+}
+
+int mf_ps_client_votes(mf_ps_client *c)
+{
+    return c->votes;
 }
 
 /* ---- requests ---- */
 
 static mf_frame frame_of(const mf_ps_client *c, mf_ps_request what, uint16_t kind, int64_t step)
 {
-    return (mf_frame){ .kind = kind, .group = what, .seq = c->seq, .step = step };
+    return (mf_frame){
+        .kind = kind, .epoch = mf_net_epoch(c->net), .group = what, .seq = c->seq, .step = step
+    };
 }
 
 mf_status mf_ps_ask(mf_ps_client *c, int server, mf_ps_request what, int64_t step,

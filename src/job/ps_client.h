@@ -28,7 +28,7 @@ struct mf_ps_client {
     int64_t *version; /* by server: of the weights we have */
     mf_ps_held held;
     mf_ps_crew crew; /* the strategy's */
-    bool stop; /* somebody wanted to, in the last round */
+    int votes; /* of the last round */
 };
 
 /* Send a request; receive its answer. Owns: mf_free(*data). */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "job/ps.h"
+#include "parallel/votes.h"
 
 #include <string.h>
 
@@ -53,12 +54,12 @@ static mf_collective call_of(const mf_ps_crew *crew, int64_t step, const char *w
 /* ---- a member's piece ---- */
 
 typedef struct piece_head {
-    int64_t n_parts, wants_stop;
+    int64_t n_parts, votes;
 } piece_head;
 
 static mf_status write_piece(const mf_round *r, mf_buf *out)
 {
-    const piece_head head = { r->n_parts, r->wants_stop };
+    const piece_head head = { r->n_parts, r->votes };
 
     mf_buf_bytes(out, &head, sizeof head);
     mf_buf_bytes(out, r->parts, (size_t)r->n_parts * sizeof r->parts[0]);
@@ -139,7 +140,7 @@ static mf_status merge_parts(const gathered *g, int64_t leaves, mf_round *all)
             lo = node->lo < lo ? node->lo : lo;
             hi = node->hi > hi ? node->hi : hi;
         }
-        all->wants_stop |= g->heads[i].wants_stop != 0;
+        all->votes = mf_votes_join(all->votes, (int)g->heads[i].votes);
     }
     if (lo >= hi)
         return MF_OK;
@@ -323,13 +324,13 @@ static mf_status share_value(mf_ps_crew *crew, const mf_collective *call, mf_rou
     return mf_broadcast(crew->group, call, 0, x->result.data, (int64_t)mf_tensor_bytes(&x->result));
 }
 
-mf_status mf_ps_crew_share(mf_ps_crew *crew, mf_round *r, bool *stop)
+mf_status mf_ps_crew_share(mf_ps_crew *crew, mf_round *r, int *votes)
 {
     const mf_collective call = call_of(crew, r->step, "the new weights");
-    int64_t word = *stop;
+    int64_t word = *votes;
 
     MF_TRY(mf_broadcast(crew->group, &call, 0, &word, sizeof word));
-    *stop = word != 0;
+    *votes = (int)word;
     for (int v = 0; v < r->n_values; v++)
         MF_TRY(share_value(crew, &call, &r->values[v]));
     return MF_OK;

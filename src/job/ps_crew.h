@@ -29,7 +29,7 @@ static inline bool mf_ps_crew_is_first(const mf_ps_crew *crew)
 MF_MUST mf_status mf_ps_crew_gather(mf_ps_crew *crew, int64_t shards, const mf_round *mine,
                                     mf_round *all);
 void mf_ps_crew_round_deinit(mf_round *all);
-/* Collective: the first one's results, and whether somebody wants to stop. */
-MF_MUST mf_status mf_ps_crew_share(mf_ps_crew *crew, mf_round *r, bool *stop);
+/* Collective: the first one's results, and what somebody has voted for. */
+MF_MUST mf_status mf_ps_crew_share(mf_ps_crew *crew, mf_round *r, int *votes);
 
 #endif

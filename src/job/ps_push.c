@@ -263,7 +263,8 @@ mf_status mf_ps_write_push(mf_ps_client *c, const mf_round *r, int server, mf_bu
         .version = c->version[server],
         .workers = c->crew.group ? c->crew.group->size : 1,
         .learning_rate = mf_schedule_at(&c->t->schedule, r->step),
-        .flags = (loss_is_bad(c, r) ? MF_PS_BAD : 0) | (r->wants_stop ? MF_PS_STOP : 0),
+        .flags = loss_is_bad(c, r) ? MF_PS_BAD : 0,
+        .votes = (uint16_t)r->votes,
         .in_lane = -1,
         .answer = in_lane ? mf_ps_lane_free_answer(lane) : -1,
     };

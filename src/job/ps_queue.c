@@ -43,6 +43,9 @@ mf_status mf_ps_next_request(server *s, mf_mail **out)
             st = mf_mailbox_check(&s->requests);
         if (!*out && st == MF_OK)
             st = mf_net_check(s->o.net);
+        if (!*out && st == MF_OK && s->o.n_workers == 0 && s->o.wait_for_next &&
+            s->o.wait_for_next(s->o.ctx))
+            st = MF_FAIL(MF_ABORTED, "somebody waits to be let in");
         mf_net_tell(s->o.net);
     }
     mf_waiting_end(&waiting);

@@ -157,7 +157,7 @@ static mf_status read_reply(mf_ps_client *c, mf_round *r, int server, answer *a)
     memcpy(&head, at, sizeof head);
     if (head.status != MF_OK)
         return MF_FAIL((mf_status)head.status, "%.*s", (int)a->in.left, a->in.at);
-    c->stop |= (head.flags & MF_PS_STOP) != 0;
+    c->votes = (int)head.votes; /* all servers have got the same ones */
     c->version[server] = head.version;
     if (head.in_lane >= 0)
         MF_TRY(look_into_lane(c, server, &head, a));
@@ -248,7 +248,7 @@ static mf_status ask_servers(mf_ps_client *c, mf_round *r)
     if (st == MF_OK)
         st = mf_ps_open_lanes(c, r);
     c->seq++;
-    c->stop = false;
+    c->votes = 0;
     for (int s = 0; s < c->n_servers && st == MF_OK; s++) {
         mf_buf_clear(&out);
         st = mf_ps_write_push(c, r, s, &out);
@@ -273,7 +273,7 @@ static mf_status ask_with_crew(mf_ps_client *c, mf_round *r)
             mf_tensor_move(&r->values[v].result, &all.values[v].result);
     }
     mf_ps_crew_round_deinit(&all);
-    return st == MF_OK ? mf_ps_crew_share(&c->crew, r, &c->stop) : st;
+    return st == MF_OK ? mf_ps_crew_share(&c->crew, r, &c->votes) : st;
 }
 
 static mf_status push_and_pull(mf_ps_client *c, mf_round *r)

@@ -99,9 +99,14 @@ static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all
     return sent;
 }
 
+/* Nobody may get to know of a step that could be lost with us. */
 static mf_status do_step(server *s, push *const *all, int n_all)
 {
-    return answer_all(s, mf_ps_apply(s, all, n_all), all, n_all);
+    const mf_status st = mf_ps_apply(s, all, n_all);
+
+    if (st == MF_OK)
+        MF_TRY(mf_ps_keep_copy(s));
+    return answer_all(s, st, all, n_all);
 }
 
 /* How many pushes make an update; synchronous ones may be of several workers. */
@@ -197,14 +202,18 @@ static void begin_training(server *s)
 static mf_status take_set(server *s, mf_mail *r)
 {
     mf_reader in = { .at = r->data, .left = r->frame.size };
-    const mf_status st = mf_ps_store_read(&s->store, &in);
-    const char *text = st == MF_OK ? "" : mf_error_message();
-    mf_status sent;
+    const mf_status read = mf_ps_store_read(&s->store, &in);
+    const char *text = read == MF_OK ? "" : mf_error_message();
+    mf_status st = MF_OK;
 
     begin_training(s);
-    sent = reply(s, r, text, *text ? strlen(text) + 1 : 0);
+    s->start = r->frame.step;
+    if (read == MF_OK)
+        st = mf_ps_keep_copy(s);
+    if (st == MF_OK)
+        st = reply(s, r, text, *text ? strlen(text) + 1 : 0);
     mf_mail_free(r);
-    return sent;
+    return st;
 }
 
 static mf_status take_get(server *s, mf_mail *r)
@@ -235,7 +244,10 @@ static mf_status grant_leases(server *s)
     mf_ps_grant g;
 
     while (mf_ps_leases_next(s->leases, &g)) {
-        mf_frame f = { .kind = MF_MESSAGE_REPLY, .group = MF_PS_LEASE, .seq = g.seq };
+        mf_frame f = { .kind = MF_MESSAGE_REPLY,
+                       .epoch = mf_net_epoch(s->o.net),
+                       .group = MF_PS_LEASE,
+                       .seq = g.seq };
 
         f.size = sizeof g.batch;
         MF_TRY(mf_net_send(s->o.net, g.worker, &f, &g.batch, mf_clock_ns() + s->o.timeout_ns));
@@ -294,6 +306,19 @@ static mf_status take_lease(server *s, mf_mail *r)
     return grant_leases(s);
 }
 
+static mf_status take_copies(server *s, mf_mail *r)
+{
+    mf_buf out = { 0 };
+    bool replies;
+    mf_status st = mf_ps_serve_copies(s, r, &out, &replies);
+
+    if (st == MF_OK && replies)
+        st = reply(s, r, out.data, out.len);
+    mf_buf_deinit(&out);
+    mf_mail_free(r);
+    return st;
+}
+
 static mf_status serve_one(server *s, mf_mail *r)
 {
     switch (r->frame.group) {
@@ -313,6 +338,10 @@ static mf_status serve_one(server *s, mf_mail *r)
         return take_save(s, r);
     case MF_PS_LEASE:
         return take_lease(s, r);
+    case MF_PS_COPY:
+    case MF_PS_COPIES:
+    case MF_PS_FETCH:
+        return take_copies(s, r);
     default:
         mf_mail_free(r);
         return MF_OK;
@@ -335,6 +364,11 @@ static mf_status serve_and_show(server *s, mf_mail *r)
 }
 
 /* ---- the whole ---- */
+
+static void wake(void *ctx)
+{
+    mf_mailbox_wake(ctx);
+}
 
 static mf_status start(server *s, mf_trainer *t)
 {
@@ -364,11 +398,15 @@ static mf_status start(server *s, mf_trainer *t)
     MF_TRY(mf_ps_leases_new(s->o.n_workers, s->o.mode.staleness, &s->leases));
     MF_INFO("this parameter server holds %lld numbers", (long long)s->dense);
     mf_net_serve(s->o.net, mf_mailbox_put, &s->requests);
+    s->watch = (mf_net_watch){ .fn = wake, .ctx = &s->requests };
+    mf_net_watch_add(s->o.net, &s->watch);
     return MF_OK;
 }
 
 static void finish(server *s)
 {
+    if (s->watch.fn)
+        mf_net_watch_remove(s->o.net, &s->watch);
     mf_net_serve(s->o.net, NULL, NULL);
     for (int w = 0; s->pushes && w < s->o.n_workers; w++)
         mf_mail_free(s->pushes[w].of);

@@ -29,6 +29,7 @@ typedef struct server {
     push *pushes; /* by worker */
     uint32_t *last_seq; /* by worker: of its last push that was answered */
     int64_t version; /* updates so far */
+    int64_t start; /* step at which they began */
     int active; /* workers that still push */
     mf_mail *save; /* waits until all workers have left; NULL: none */
     bool stop; /* somebody wants to: every answer says so from then on */
@@ -39,6 +40,7 @@ typedef struct server {
     mf_ps_lane *lanes; /* by worker */
     bool over;
     mf_mailbox requests;
+    mf_net_watch watch; /* wakes who waits for requests */
 } server;
 
 /* Waits for a request. Fails when somebody is gone or has given up. */
@@ -57,6 +59,10 @@ int64_t mf_ps_first_row(const server *s, const mf_weight *w);
  * in the message. */
 MF_MUST mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker,
                                     const push *to, mf_buf *message);
+/* After an update or a new beginning: keep a copy, and give one to the server behind us. */
+MF_MUST mf_status mf_ps_keep_copy(server *s);
+/* Requests about copies (ps_keep.c). *replies: `out` is the answer. */
+MF_MUST mf_status mf_ps_serve_copies(server *s, const mf_mail *r, mf_buf *out, bool *replies);
 /* Write what this server holds to a bundle (ps_save.c). Fails: FAILED_PRECONDITION, for the asker
  * does not see the same folder, and as writing files does. */
 MF_MUST mf_status mf_ps_save_part(server *s, const char *where);

@@ -27,7 +27,7 @@ static mf_status write_variables(const mf_ps_client *c, int server, mf_buf *out)
 void mf_ps_client_begin(mf_ps_client *c)
 {
     memset(c->version, 0, (size_t)c->n_servers * sizeof *c->version);
-    c->stop = false;
+    c->votes = 0;
 }
 
 mf_status mf_ps_client_set(mf_ps_client *c)
@@ -42,11 +42,11 @@ mf_status mf_ps_client_set(mf_ps_client *c)
 
         st = write_variables(c, s, &out);
         if (st == MF_OK)
-            st = mf_ps_ask(c, s, MF_PS_SET, 0, &out);
+            st = mf_ps_ask(c, s, MF_PS_SET, c->t->step, &out);
         mf_buf_deinit(&out);
     }
     for (int s = 0; s < c->n_servers && st == MF_OK; s++) {
-        st = mf_ps_answer(c, s, MF_PS_SET, 0, &data, &size);
+        st = mf_ps_answer(c, s, MF_PS_SET, c->t->step, &data, &size);
         if (st == MF_OK && size > 0)
             st = MF_FAIL(MF_FAILED_PRECONDITION, "%s: %s", mf_ps_server_name(c, s), (char *)data);
         if (st == MF_OK)
@@ -55,10 +55,11 @@ mf_status mf_ps_client_set(mf_ps_client *c)
     return st;
 }
 
-static mf_status put_variable(const mf_ps_client *c, int server, const char *name, const void *data,
-                              int64_t bytes)
+/* Elements [from, to) of a variable. */
+static mf_status put_variable(const mf_trainer *t, const mf_placement *place, int server,
+                              const char *who, const char *name, const void *data, int64_t bytes)
 {
-    const mf_trained *v = mf_trainer_find(c->t, name);
+    const mf_trained *v = mf_trainer_find(t, name);
     mf_tensor old = { 0 }, value = { 0 };
     int64_t from, to;
     mf_status st;
@@ -67,9 +68,9 @@ static mf_status put_variable(const mf_ps_client *c, int server, const char *nam
         return MF_OK; /* of the server alone */
     MF_TRY(mf_variable_read(v->variable, &old));
     st = mf_tensor_alloc(&value, old.dtype, &old.shape);
-    if (st == MF_OK && (!mf_ps_range(c->t, &c->place, server, name, old.count, &from, &to) ||
+    if (st == MF_OK && (!mf_ps_range(t, place, server, name, old.count, &from, &to) ||
                         bytes != (to - from) * (int64_t)mf_dtype_cell(old.dtype)))
-        st = MF_FAIL(MF_DATA_LOSS, "%s has another %s", mf_ps_server_name(c, server), name);
+        st = MF_FAIL(MF_DATA_LOSS, "%s has another %s", who, name);
     if (st == MF_OK) {
         memcpy(value.data, old.data, mf_tensor_bytes(&old));
         memcpy((char *)value.data + (size_t)from * mf_dtype_cell(old.dtype), data, (size_t)bytes);
@@ -80,28 +81,33 @@ static mf_status put_variable(const mf_ps_client *c, int server, const char *nam
     return st;
 }
 
+mf_status mf_ps_take_variables(const mf_trainer *t, const mf_placement *place, int server,
+                               const char *who, const void *data, size_t size)
+{
+    mf_reader in = { .at = data, .left = size };
+    const void *values;
+    const char *name;
+    int64_t bytes;
+
+    while (mf_ps_read_variable(&in, &name, &values, &bytes))
+        MF_TRY(put_variable(t, place, server, who, name, values, bytes));
+    return in.bad ? MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense", who) : MF_OK;
+}
+
 mf_status mf_ps_client_get(mf_ps_client *c)
 {
-    mf_status st = MF_OK;
-
     c->seq++;
-    for (int s = 0; s < c->n_servers && st == MF_OK; s++)
-        st = mf_ps_ask(c, s, MF_PS_GET, 0, NULL);
-    for (int s = 0; s < c->n_servers && st == MF_OK; s++) {
-        const char *name;
-        const void *data;
+    for (int s = 0; s < c->n_servers; s++)
+        MF_TRY(mf_ps_ask(c, s, MF_PS_GET, 0, NULL));
+    for (int s = 0; s < c->n_servers; s++) {
         void *all;
         size_t size;
-        int64_t bytes;
-        mf_reader in;
+        mf_status st;
 
         MF_TRY(mf_ps_answer(c, s, MF_PS_GET, 0, &all, &size));
-        in = (mf_reader){ .at = all, .left = size };
-        while (st == MF_OK && mf_ps_read_variable(&in, &name, &data, &bytes))
-            st = put_variable(c, s, name, data, bytes);
-        if (st == MF_OK && in.bad)
-            st = MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense", mf_ps_server_name(c, s));
+        st = mf_ps_take_variables(c->t, &c->place, s, mf_ps_server_name(c, s), all, size);
         mf_free(all);
+        MF_TRY(st);
     }
-    return st;
+    return MF_OK;
 }

@@ -3,12 +3,15 @@
 #ifndef MF_JOB_STRATEGIES_H
 #define MF_JOB_STRATEGIES_H
 
+#include "cluster/members.h"
 #include "cluster/resolve.h"
 #include "comm/net.h"
 #include "graph/options.h"
 #include "parallel/aggregate.h"
 #include "train/team.h"
 #include "train/trainer.h"
+
+#include <pthread.h>
 
 /* What a strategy is opened with. */
 typedef struct mf_strategy_call {
@@ -59,5 +62,59 @@ MF_MUST mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out);
  * or an algorithm. id: see mf_group_net(). */
 MF_MUST mf_status mf_job_group(const mf_strategy_call *call, mf_net *net, uint32_t id,
                                mf_group **out);
+
+/* Parts of these. What all must have in common, as lines; how frames travel between tasks at these
+ * addresses; a group of a kind. */
+typedef struct mf_job_way {
+    const mf_transport_kind *transport;
+    mf_security security;
+    char *paths; /* that security points to. Owns: mf_free(), also after a failure */
+} mf_job_way;
+MF_MUST mf_status mf_job_identity(const mf_strategy_call *call, mf_buf *out);
+MF_MUST mf_status mf_job_transport(const mf_strategy_call *call, const char *const *addresses,
+                                   int n, const char *self, mf_job_way *out);
+MF_MUST mf_status mf_job_group_of(mf_net *net, const int *members, int n, uint32_t id,
+                                  const char *how, mf_group **out);
+
+/* ---- tasks that come and go (members.c) ---- */
+
+/* What is needed to connect again and again: see mf_members. */
+typedef struct mf_job_members {
+    mf_members *members; /* NULL: not registered yet */
+    char *store, *name, *address, *identity, *collective;
+    char **first; /* names of all tasks that begin */
+    int n_first;
+    mf_job_way way;
+    int64_t timeout_ns;
+    const mf_view *view; /* at hand; NULL: none yet */
+    int n_workers, n_servers; /* of the view */
+    int self; /* among its tasks, of which workers come first, in the order of the view */
+    pthread_mutex_t lock; /* of net */
+    mf_net *net; /* of the view at hand; NULL: not connected */
+} mf_job_members;
+
+/* Is there a store, and can this transport lose a task? Else nobody may be missing. */
+bool mf_job_may_change(const mf_strategy_options *o, const mf_cluster *cluster);
+/* Those that train together, and parameter servers. Copies what it needs of the call. Owns:
+ * mf_job_members_deinit(), also after a failure. */
+MF_MUST mf_status mf_job_members_init(const mf_strategy_call *call, mf_job_members *out);
+void mf_job_members_deinit(mf_job_members *j);
+/* Give up the view at hand, and be connected with the members of a later one. Fails where it is no
+ * matter of others: see mf_members_next(). */
+MF_MUST mf_status mf_job_members_meet(mf_job_members *j);
+/* Let go of the connections; those who wait for us are told `why` (MF_OK: we leave). */
+void mf_job_members_part(mf_job_members *j, mf_status why);
+/* Is this failure due to others, who may be missing next time? */
+bool mf_job_others_failed(mf_status st);
+/* It is not, or there is no trouble with others at all. MF_OK: nothing has failed. */
+bool mf_job_is_our_matter(mf_job_members *j, mf_status why);
+/* What this worker votes for in its next step (parallel/votes.h). */
+int mf_job_members_votes(mf_job_members *j, mf_team *team, bool wants_stop);
+/* What has become of everybody's votes: *stop, and whether all meet again. */
+void mf_job_take_votes(mf_team *team, int votes, bool *stop);
+/* For people: we have met. why: what made it necessary. */
+void mf_job_members_say(const mf_job_members *j, const mf_error *why, int64_t since);
+/* A group of all members that train. */
+MF_MUST mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out);
 
 #endif

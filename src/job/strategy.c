@@ -100,7 +100,8 @@ static mf_status open_for(const char *text, const mf_strategy_options *o, const 
     mf_arena *arena;
     mf_status st;
 
-    if (!text && cluster->n_tasks <= 1 && !o->codec) /* which changes bits alone, too */
+    if (!text && cluster->n_tasks <= 1 && !o->codec /* which changes bits alone, too */
+        && !mf_job_may_change(o, cluster)) /* others may come */
         return open_alone(out);
     arena = mf_arena_new();
     if (!arena)
@@ -148,9 +149,12 @@ mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *opti
 void mf_strategy_close(mf_strategy *strategy)
 {
     const bool shown = strategy && strategy->shown;
+    mf_error before; /* the caller may be about to tell it */
 
+    mf_error_save(MF_UNKNOWN, &before);
     if (strategy)
         strategy->close(strategy);
+    (void)mf_error_restore(&before);
     if (shown)
         mf_board_close();
 }
@@ -175,6 +179,11 @@ void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out)
 bool mf_strategy_serves(const mf_strategy *strategy)
 {
     return strategy && strategy->team && strategy->team->kind->serve;
+}
+
+bool mf_strategy_is_over(const mf_strategy *strategy)
+{
+    return strategy && strategy->team && strategy->team->over;
 }
 
 bool mf_strategy_is_chief(const mf_strategy *strategy)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* workers.c - workers that all have the weights and sum over the shards of each batch together
  * (strategy multi_worker_mirrored); or only the first of them sums and updates (reduce_to_one). */
+#include "base/clock.h"
 #include "base/log.h"
 #include "job/balance.h"
 #include "job/strategies.h"
@@ -16,7 +17,9 @@ enum { ALONE_AREA = 256 << 10 };
 typedef struct workers {
     mf_strategy strategy; /* first */
     mf_team team;
-    mf_net *net; /* NULL: there is nobody else */
+    mf_net *net; /* NULL: there is nobody else, or they come and go */
+    bool changes; /* workers come and go: */
+    mf_job_members members;
     mf_segment *alone[2]; /* where one meets itself */
     mf_group *exchange_group;
     mf_codecs *codecs; /* NULL: none */
@@ -43,9 +46,10 @@ static void give_up(void *ctx, mf_status why)
         mf_net_abort(ctx, why);
 }
 
-static mf_status check_codecs(const workers *w, const mf_trainer *t, int64_t grain)
+static mf_status check_codecs(const workers *w, const mf_trainer *t)
 {
     const mf_codec *keeps = mf_codecs_with_memory(w->codecs);
+    const int64_t grain = mf_codecs_grain(w->codecs);
     const int64_t grains = (t->options.shards + grain - 1) / grain;
     mf_precision precision;
 
@@ -72,6 +76,8 @@ static bool may_choose(const workers *w)
            !(w->codecs && mf_codecs_with_memory(w->codecs));
 }
 
+static mf_net *net_of(const workers *w);
+
 static mf_status make_sums(workers *w, const mf_trainer *t)
 {
     return mf_sums_new(&(mf_sums_options){ .group = w->exchange_group,
@@ -84,27 +90,40 @@ static mf_status make_sums(workers *w, const mf_trainer *t)
                                            .codecs = w->codecs,
                                            .seed = t->options.seed,
                                            .failed = give_up,
-                                           .ctx = w->net },
+                                           .ctx = net_of(w) },
                        &w->sums);
 }
 
-static mf_status workers_join(mf_team *team, mf_trainer *t)
+/* Who computes what, and where the sums are made. */
+static mf_status begin_sums(workers *w, mf_trainer *t)
 {
-    workers *w = of_team(team);
+    mf_team *team = &w->team;
     const int64_t grain = w->codecs ? mf_codecs_grain(w->codecs) : 1;
 
-    MF_TRY(mf_aggregation_join(&w->aggregation, t));
-    if (w->codecs)
-        MF_TRY(check_codecs(w, t, grain));
     MF_TRY(mf_balance_init(&w->balance, team, t->options.shards, grain, mf_pool_threads(t->pool),
                            w->balances && may_choose(w)));
     if (team->shards < team->size && team->rank == 0)
         MF_WARN("%d workers share %lld shards: some have nothing to do; give --shards %d or more",
                 team->size, (long long)team->shards, team->size);
     MF_TRY(make_sums(w, t));
-    w->joined = true;
-    w->session = t->session;
     mf_session_set_exchange(t->session, mf_sums_exchange(w->sums));
+    return MF_OK;
+}
+
+static mf_status workers_join(mf_team *team, mf_trainer *t)
+{
+    workers *w = of_team(team);
+
+    MF_TRY(mf_aggregation_join(&w->aggregation, t));
+    if (w->codecs)
+        MF_TRY(check_codecs(w, t));
+    w->session = t->session;
+    w->joined = true;
+    if (w->changes) { /* they meet when all is ready */
+        team->shards = t->options.shards;
+        return MF_OK;
+    }
+    MF_TRY(begin_sums(w, t));
     return team->one_updates ? mf_one_updates_new(t, &w->one) : MF_OK;
 }
 
@@ -121,7 +140,12 @@ static void workers_leave(mf_team *team, mf_trainer *t)
 
 static mf_status workers_begin_step(mf_team *team, int64_t step, int64_t samples, bool wants_stop)
 {
-    return mf_sums_begin_step(of_team(team)->sums, step, samples, wants_stop);
+    workers *w = of_team(team);
+    const int votes = w->changes   ? mf_job_members_votes(&w->members, team, wants_stop)
+                      : wants_stop ? MF_VOTE_STOP
+                                   : 0;
+
+    return mf_sums_begin_step(w->sums, step, samples, votes);
 }
 
 static mf_status one_run(mf_team *team, mf_trainer *t, const mf_run_options *options,
@@ -144,7 +168,7 @@ static mf_status workers_end_step(mf_team *team, int64_t step, bool *stop)
     workers *w = of_team(team);
     bool changed;
 
-    *stop = mf_sums_wants_stop(w->sums);
+    mf_job_take_votes(team, mf_sums_votes(w->sums), stop);
     MF_TRY(mf_balance_step(&w->balance, team, step, mf_sums_computed_ns(w->sums), &changed));
     if (!changed)
         return MF_OK;
@@ -161,9 +185,14 @@ static mf_status workers_near(mf_team *team, const double *near)
     return follow_balance(w);
 }
 
+static mf_net *net_of(const workers *w)
+{
+    return w->changes ? w->members.net : w->net;
+}
+
 static void workers_failed(mf_team *team, mf_status why)
 {
-    give_up(of_team(team)->net, why);
+    give_up(net_of(of_team(team)), why);
 }
 
 static void workers_traffic(const mf_team *team, mf_traffic *out)
@@ -183,6 +212,83 @@ static const mf_team_kind TEAM = { .join = workers_join,
                                    .end_step = workers_end_step,
                                    .failed = workers_failed,
                                    .traffic = workers_traffic };
+
+/* ---- workers that come and go ---- */
+
+/* What belongs to the epoch that is over. */
+static void part(workers *w, mf_status why)
+{
+    mf_error e;
+
+    mf_error_save(why, &e);
+    if (w->sums)
+        mf_session_set_exchange(w->session, NULL);
+    mf_sums_free(w->sums);
+    mf_group_free(w->exchange_group);
+    mf_group_free(w->team.group);
+    w->sums = NULL;
+    w->exchange_group = w->team.group = NULL;
+    (void)mf_error_restore(&e);
+    mf_job_members_part(&w->members, why);
+}
+
+static mf_status meet_once(workers *w, mf_trainer *t)
+{
+    mf_team *team = &w->team;
+
+    MF_TRY(mf_job_members_meet(&w->members));
+    team->lost = w->members.view->epoch > 1;
+    MF_TRY(mf_members_marked(w->members.members, "saved", &team->saved));
+    team->rank = w->members.view->self;
+    team->size = w->members.view->n;
+    MF_TRY(mf_job_members_group(&w->members, 1, &team->group));
+    MF_TRY(mf_job_members_group(&w->members, 2, &w->exchange_group));
+    return begin_sums(w, t);
+}
+
+static mf_status workers_meet(mf_team *team, mf_trainer *t, mf_status why)
+{
+    workers *w = of_team(team);
+    const int64_t since = mf_clock_ns();
+    mf_error reason;
+    mf_status st = why;
+
+    mf_error_save(why, &reason);
+    if (mf_job_is_our_matter(&w->members, why))
+        return mf_error_restore(&reason);
+    do {
+        part(w, st);
+        st = meet_once(w, t);
+    } while (mf_job_others_failed(st));
+    team->over = st == MF_OUT_OF_RANGE;
+    team->left = st == MF_CANCELLED;
+    if (st == MF_OK)
+        mf_job_members_say(&w->members, &reason, since);
+    return st;
+}
+
+static mf_status note_saved(mf_team *team)
+{
+    return mf_members_mark(of_team(team)->members.members, "saved");
+}
+
+/* From here on nobody is needed any more. */
+static mf_status note_end(mf_team *team, mf_trainer *t)
+{
+    (void)t;
+    return mf_members_end(of_team(team)->members.members);
+}
+
+static const mf_team_kind CHANGING_TEAM = { .join = workers_join,
+                                            .leave = workers_leave,
+                                            .begin_step = workers_begin_step,
+                                            .near = workers_near,
+                                            .end_step = workers_end_step,
+                                            .meet = workers_meet,
+                                            .note_saved = note_saved,
+                                            .finish = note_end,
+                                            .failed = workers_failed,
+                                            .traffic = workers_traffic };
 
 /* ---- with codecs that keep something ---- */
 
@@ -228,10 +334,11 @@ static const mf_team_kind ONE_UPDATES = { .join = workers_join,
 static void workers_close(mf_strategy *s)
 {
     workers *w = (workers *)s;
+    mf_net *net = net_of(w);
 
-    if (w->joined && w->net && mf_net_check(w->net) == MF_OK &&
+    if (w->joined && net && mf_net_check(net) == MF_OK &&
         mf_team_meet(&w->team, 0, "the end") != MF_OK) /* nobody leaves while others still send */
-        MF_WARN("%s", mf_error_message());
+        MF_LOG(w->changes ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
     mf_sums_free(w->sums);
     mf_group_free(w->exchange_group);
     mf_group_free(w->team.group);
@@ -242,6 +349,8 @@ static void workers_close(mf_strategy *s)
     mf_codecs_free(w->codecs);
     mf_extra_clear(&w->team.extra);
     mf_balance_deinit(&w->balance);
+    if (w->changes)
+        mf_job_members_deinit(&w->members);
     mf_free(w->weights);
     mf_free(w);
 }
@@ -268,6 +377,11 @@ static mf_status open_all(workers *w, const mf_strategy_call *call)
                        "a codec sums what it encodes, so there is no %s of it; leave out one of "
                        "--codec and aggregation",
                        mf_options_string(call->settings, "aggregation"));
+    if (w->team.kind == &TEAM && may_choose(w) && mf_job_may_change(call->o, call->cluster)) {
+        w->team.kind = &CHANGING_TEAM;
+        w->changes = true;
+        return mf_job_members_init(call, &w->members);
+    }
     if (call->cluster->n_tasks <= 1) {
         MF_TRY(open_one(w, 0, &w->team.group));
         return open_one(w, 1, &w->exchange_group);

@@ -277,13 +277,14 @@ mf_status mf_replicas_begin_step(mf_replicas *r, int64_t step, int64_t samples, 
     r->samples = samples;
     MF_TRY(follow(r));
     for (int i = 0; i < r->n; i++)
-        MF_TRY(mf_sums_begin_step(r->list[i].sums, step, samples, wants_stop && i == 0));
+        MF_TRY(mf_sums_begin_step(r->list[i].sums, step, samples,
+                                  wants_stop && i == 0 ? MF_VOTE_STOP : 0));
     return MF_OK;
 }
 
 bool mf_replicas_wants_stop(mf_replicas *r)
 {
-    return mf_sums_wants_stop(r->list[0].sums);
+    return mf_sums_votes(r->list[0].sums) & MF_VOTE_STOP;
 }
 
 /* ---- making and freeing ---- */

@@ -33,7 +33,7 @@ struct mf_rounds {
 
 /* ---- collecting ---- */
 
-mf_status mf_rounds_begin_step(mf_rounds *x, int64_t step, int64_t samples, bool wants_stop)
+mf_status mf_rounds_begin_step(mf_rounds *x, int64_t step, int64_t samples, int votes)
 {
     mf_status st;
 
@@ -41,7 +41,7 @@ mf_status mf_rounds_begin_step(mf_rounds *x, int64_t step, int64_t samples, bool
     st = x->error.status == MF_OK ? MF_OK : mf_error_restore(&x->error);
     x->round.step = step;
     x->round.samples = samples;
-    x->round.wants_stop = wants_stop;
+    x->round.votes = votes;
     x->begun = 0;
     x->done = false;
     pthread_mutex_unlock(&x->lock);

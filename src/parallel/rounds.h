@@ -18,7 +18,7 @@ typedef struct mf_round_value {
 
 typedef struct mf_round {
     int64_t step, samples; /* of all workers together */
-    bool wants_stop;
+    int votes; /* ours: parallel/votes.h */
     int n_parts;
     mf_tree_node parts[MF_TREE_PARTS];
     mf_round_value *values; /* bucket by bucket */
@@ -51,7 +51,6 @@ int mf_rounds_value(const mf_rounds *x, int result);
 /* The last round, when it is over; NULL: there was none. */
 mf_round *mf_rounds_last(mf_rounds *x);
 
-MF_MUST mf_status mf_rounds_begin_step(mf_rounds *x, int64_t step, int64_t samples,
-                                       bool wants_stop);
+MF_MUST mf_status mf_rounds_begin_step(mf_rounds *x, int64_t step, int64_t samples, int votes);
 
 #endif

@@ -29,7 +29,7 @@ static mf_status find_factor(mf_sums *x)
     return MF_OK;
 }
 
-mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wants_stop)
+mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, int votes)
 {
     mf_status st;
 
@@ -39,7 +39,7 @@ mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wan
         x->buckets[i].ready = x->buckets[i].done = false;
     x->step = step;
     x->begun_ns = x->computed_ns = mf_clock_ns();
-    x->wants_stop = wants_stop;
+    x->votes = votes;
     mf_shares_set(&x->shares, samples);
     if (st == MF_OK)
         st = find_factor(x);
@@ -47,14 +47,14 @@ mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wan
     return st;
 }
 
-bool mf_sums_wants_stop(mf_sums *x)
+int mf_sums_votes(mf_sums *x)
 {
-    bool stop;
+    int votes;
 
     pthread_mutex_lock(&x->lock);
-    stop = x->stop;
+    votes = x->voted;
     pthread_mutex_unlock(&x->lock);
-    return stop;
+    return votes;
 }
 
 int64_t mf_sums_computed_ns(mf_sums *x)
@@ -280,6 +280,17 @@ static mf_kernel *take_waiting(mf_sums *x)
     return found;
 }
 
+static int count_votes(const mf_sums_bucket *k)
+{
+    const float *sums = (const float *)k->result.data + k->exact - MF_SUMS_ALIGN;
+
+    int votes = (int)sums[MF_VOTE_KINDS] * MF_VOTE_LEAVE;
+
+    for (int v = 0; v < MF_VOTE_KINDS; v++)
+        votes |= (sums[v] > 0.0f) << v;
+    return votes;
+}
+
 static void finish(mf_sums *x, mf_sums_bucket *k, mf_status st)
 {
     mf_kernel *waiting;
@@ -291,7 +302,7 @@ static void finish(mf_sums *x, mf_sums_bucket *k, mf_status st)
         mf_error_save(st, &x->error);
     k->done = true;
     if (st == MF_OK && mf_sums_has_vote(x, k->about) && !k->about->concat)
-        x->stop = ((const float *)k->result.data)[k->exact - MF_SUMS_ALIGN] > 0.0f;
+        x->voted = count_votes(k);
     waiting = k->waiting; /* now: once the lock is free, it may be the next step's */
     k->waiting = NULL;
     pthread_mutex_unlock(&x->lock);

@@ -12,6 +12,7 @@
 #include "parallel/aggregate.h"
 #include "parallel/codec.h"
 #include "parallel/dealing.h"
+#include "parallel/votes.h"
 #include "train/extra.h"
 
 typedef struct mf_sums mf_sums;
@@ -39,15 +40,15 @@ MF_MUST mf_status mf_sums_new(const mf_sums_options *o, mf_sums **out);
 void mf_sums_free(mf_sums *x);
 mf_exchange *mf_sums_exchange(mf_sums *x);
 
-/* A step of so many samples in all begins. wants_stop: our vote. */
-MF_MUST mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, bool wants_stop);
+/* A step of so many samples in all begins. votes: ours. */
+MF_MUST mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, int votes);
 /* Nanoseconds from the beginning of the last step until all that is exchanged was computed here. */
 int64_t mf_sums_computed_ns(mf_sums *x);
 /* Between steps, by all members: shards have other owners from now on (of: as in the options);
  * the session has to be told. Not with codecs that keep something. */
 MF_MUST mf_status mf_sums_deal(mf_sums *x, const mf_share *of);
-/* Somebody has voted for stopping in the step that was done last. */
-bool mf_sums_wants_stop(mf_sums *x);
+/* What somebody has voted for in the step that was done last. */
+int mf_sums_votes(mf_sums *x);
 /* Bytes of all sums so far, as this worker would have sent them without codecs in an all-reduce
  * that wastes none: 2 (n - 1) / n of a vector, with n workers. */
 int64_t mf_sums_plain_bytes(mf_sums *x);

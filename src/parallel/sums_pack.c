@@ -41,7 +41,8 @@ static const mf_codec *codec_of(const mf_sums *x, const mf_exchange_bucket *b, i
                        : NULL;
 }
 
-/* Where items lie in a vector: first the exact ones, with the vote behind them, then the others. */
+/* Where items lie in a vector: first the exact ones, with the votes behind them, then the others.
+ */
 static mf_status lay_out(mf_sums *x, mf_sums_bucket *k)
 {
     const mf_exchange_bucket *b = k->about;
@@ -106,8 +107,10 @@ static void pack_part(const mf_sums *x, const mf_sums_bucket *k, int part,
         char *to = vector + (size_t)(k->exact - MF_SUMS_ALIGN) * cell;
 
         memset(to, 0, MF_SUMS_ALIGN * cell);
-        if (part == 0 && x->wants_stop)
-            *(float *)(void *)to = 1.0f;
+        for (int v = 0; part == 0 && v < MF_VOTE_KINDS; v++)
+            ((float *)(void *)to)[v] = (float)(x->votes >> v & 1);
+        if (part == 0)
+            ((float *)(void *)to)[MF_VOTE_KINDS] = (float)mf_votes_leaving(x->votes);
     }
 }
 

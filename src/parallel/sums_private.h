@@ -40,13 +40,13 @@ struct mf_sums {
     int64_t begun_ns, computed_ns; /* when the step began; when the last bucket was handed in;
                                       guarded by lock */
     float factor; /* of our gradients, in this step */
-    bool wants_stop;
-    bool stop; /* guarded by lock */
+    int votes; /* ours */
+    int voted; /* everybody's; guarded by lock */
     char what[48]; /* of the collective at hand; the thread's */
     int64_t plain, rows; /* bytes of sums, and of rows; guarded by lock */
 };
 
-/* Behind the exact items of this bucket stands the vote for stopping. */
+/* Behind the exact items of this bucket stand the votes. */
 static inline bool mf_sums_has_vote(const mf_sums *x, const mf_exchange_bucket *b)
 {
     return b->id == x->o.n_buckets - 1;

@@ -164,10 +164,11 @@ static mf_status keep(mf_agreement *a)
 {
     mf_trainer *t = a->t;
 
-    if (!a->goes_back)
+    if (!a->may_go_back)
         return MF_OK;
-    if (t->step != a->step)
+    if (t->step != a->step || !a->goes_back)
         a->times = 0;
+    a->goes_back = true;
     a->agreed = a->hash;
     a->step = t->step;
     a->epoch = t->epoch;
@@ -260,6 +261,8 @@ static mf_status mend(mf_agreement *a, uint64_t *hashes, bool *back)
         MF_WARN("%s; it takes theirs, and gradients since the last comparison were partly wrong",
                 who.data);
         st = share(a, majority);
+        if (st == MF_OK)
+            st = keep(a);
     } else if (st == MF_OK) {
         st = MF_FAIL(MF_DATA_LOSS,
                      "%s, and no majority says which are right; go on from a "
@@ -291,21 +294,25 @@ static mf_status compare(mf_agreement *a, bool *back)
 
 mf_status mf_agreement_step(mf_agreement *a, bool last, bool *back)
 {
+    const mf_team *team = a->t ? a->t->team : NULL;
+
     *back = false;
-    if (!a->t || (a->t->step % a->every != 0 && !last))
+    if (!team || !team->group || team->size < 2 || a->looked == a->t->step ||
+        (a->t->step % a->every != 0 && !last && !a->anew))
         return MF_OK;
-    return compare(a, back);
+    MF_TRY(compare(a, back));
+    a->looked = a->t->step;
+    a->anew = false;
+    return MF_OK;
 }
 
 mf_status mf_agreement_init(mf_agreement *a, mf_trainer *t, int64_t every)
 {
     const mf_team *team = t->team;
     int64_t most = 1;
-    bool back;
 
     *a = (mf_agreement){ .every = every == 0 ? MF_CHECK_STEPS : every };
-    if (every < 0 || !team || !team->group || team->size < 2 || !team->lockstep || team->pulls ||
-        team->apart)
+    if (every < 0 || !team || !team->lockstep || team->pulls || team->apart)
         return MF_OK;
     for (int64_t i = 0; i < t->n_trained; i++) {
         const int64_t n = pieces_of(t->trained[i].variable);
@@ -313,20 +320,28 @@ mf_status mf_agreement_init(mf_agreement *a, mf_trainer *t, int64_t every)
         most = n > most ? n : most;
     }
     a->t = t;
+    a->may_go_back = !mf_team_keeps(team) && !t->options.hogwild; /* which writes what we keep */
     a->sums = mf_calloc(t->n_trained, sizeof *a->sums);
     a->pieces = mf_calloc(most, sizeof *a->pieces);
     a->values = mf_calloc(t->n_trained, sizeof *a->values);
     if (!a->sums || !a->pieces || !a->values)
         return MF_NOMEM("a comparison");
-    MF_TRY(compare(a, &back)); /* there is nothing yet to go back to */
-    a->goes_back = !mf_team_keeps(team) && !t->options.hogwild; /* which writes what we keep */
-    return keep(a);
+    mf_agreement_forget(a);
+    return MF_OK;
+}
+
+void mf_agreement_forget(mf_agreement *a)
+{
+    for (int64_t i = 0; a->values && i < a->t->n_trained; i++)
+        mf_tensor_clear(&a->values[i]);
+    a->goes_back = false;
+    a->anew = true;
+    a->looked = a->t ? a->t->step : 0;
 }
 
 void mf_agreement_deinit(mf_agreement *a)
 {
-    for (int64_t i = 0; a->values && i < a->t->n_trained; i++)
-        mf_tensor_clear(&a->values[i]);
+    mf_agreement_forget(a);
     mf_free(a->values);
     mf_free(a->pieces);
     mf_free(a->sums);

@@ -22,7 +22,9 @@ enum { MF_CHECK_STEPS = 100 }; /* unless told */
 typedef struct mf_agreement {
     mf_trainer *t; /* NULL: there is nobody to compare with */
     int64_t every; /* steps */
-    bool goes_back;
+    bool anew; /* nothing is kept yet: compare after the next step */
+    int64_t looked; /* the step that was compared last */
+    bool may_go_back, goes_back; /* at all; and to something that is kept */
     uint32_t *sums; /* by variable, of this worker */
     uint32_t *pieces; /* where they are put together */
     uint64_t hash; /* of all */
@@ -33,10 +35,13 @@ typedef struct mf_agreement {
     int times; /* that all went back to it */
 } mf_agreement;
 
-/* every: 0 as usual, below 0 never. All workers begin with the same variables: that is compared
- * first. Collective. */
+/* every: 0 as usual, below 0 never. */
 MF_MUST mf_status mf_agreement_init(mf_agreement *a, mf_trainer *t, int64_t every);
 void mf_agreement_deinit(mf_agreement *a);
+
+/* The team has met, and may be another one: what was kept is of no use. Steps are as many for all.
+ */
+void mf_agreement_forget(mf_agreement *a);
 
 /* After a step. *back: the trainer stands at an earlier step now, and so shall its input.
  * Collective. Fails: DATA_LOSS (nobody has what all agreed on; or somebody differs again and

@@ -151,26 +151,47 @@ static mf_status add_up(const mf_report *report, const sums *all, int64_t n, int
     return MF_OK;
 }
 
-mf_status mf_evaluate(mf_trainer *t, mf_dataset *data, mf_result *results, int *n_results)
+static mf_status evaluate_once(mf_trainer *t, mf_dataset *data, double *values)
 {
     const int64_t batches = count_batches(data), samples = mf_dataset_count(data);
     sums all = { 0 };
     int64_t at = 0;
-    mf_status st;
+    mf_status st = collect(t, data, batches, &all);
 
-    *n_results = 0;
-    if (samples == 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to evaluate on is empty");
-    st = collect(t, data, batches, &all);
-    for (int i = 0; st == MF_OK && i < t->graph.n_reports; i++) {
-        const mf_report *r = &t->graph.reports[i];
-
-        results[i].name = r->name;
-        st = add_up(r, &all, all.n_sums[i], batches, &at, samples, &results[i].value);
-        *n_results = i + 1;
-    }
+    for (int i = 0; st == MF_OK && i < t->graph.n_reports; i++)
+        st = add_up(&t->graph.reports[i], &all, all.n_sums[i], batches, &at, samples, &values[i]);
     mf_buf_deinit(&all.rows);
     return st;
+}
+
+/* With those who are there; or others have the results already, and we have been given them. */
+static mf_status evaluate_together(mf_trainer *t, mf_dataset *data)
+{
+    const int64_t before = t->standing.evaluations;
+    mf_status st = MF_OK;
+
+    if (mf_team_meets(t->team) && !t->team->group)
+        st = mf_team_gather_round(t->team, t, MF_OK);
+    while (st == MF_OK && t->standing.evaluations == before) {
+        st = evaluate_once(t, data, t->standing.evaluation);
+        if (st == MF_OK)
+            t->standing.evaluations++;
+        else if (mf_team_meets(t->team))
+            st = mf_team_gather_round(t->team, t, st);
+    }
+    return st;
+}
+
+mf_status mf_evaluate(mf_trainer *t, mf_dataset *data, mf_result *results, int *n_results)
+{
+    *n_results = 0;
+    if (mf_dataset_count(data) == 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to evaluate on is empty");
+    MF_TRY(evaluate_together(t, data));
+    for (int i = 0; i < t->graph.n_reports; i++)
+        results[i] = (mf_result){ t->graph.reports[i].name, t->standing.evaluation[i] };
+    *n_results = t->graph.n_reports;
+    return MF_OK;
 }
 
 /* ---- predict ---- */

@@ -146,5 +146,8 @@ mf_status mf_roll_back_if_due(mf_trainer *t, const char *dir, mf_checkpoints *ch
                 "weights are those of step %lld again, and training goes on with step %lld",
                 (long long)n, (long long)r.first, (long long)t->step, (long long)taken,
                 (long long)t->step + 1);
-    return team ? mf_team_align(team, t) : MF_OK;
+    if (!team || !team->group)
+        return MF_OK;
+    MF_TRY(mf_team_give_all(team, 0, t));
+    return mf_team_align(team, t); /* and what the chief keeps for the team */
 }

@@ -3,6 +3,7 @@
 #include "train/team.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -26,9 +27,8 @@ mf_status mf_team_give(mf_team *team, int root, const mf_trained *v, int64_t ste
 {
     const mf_collective c = mf_team_call(team, step, v->name);
     mf_tensor value = { 0 }, mine = { 0 };
-    mf_status st;
+    mf_status st = mf_variable_read(v->variable, &value);
 
-    st = mf_variable_read(v->variable, &value);
     if (st == MF_OK) /* others may hold the value */
         st = mf_tensor_alloc(&mine, value.dtype, &value.shape);
     if (st == MF_OK) {
@@ -42,6 +42,19 @@ mf_status mf_team_give(mf_team *team, int root, const mf_trained *v, int64_t ste
     mf_tensor_clear(&mine);
     mf_tensor_clear(&value);
     return st;
+}
+
+/* The optimizer's state may be kept by one worker only, or by servers, whose copies are the newer
+ * ones. */
+mf_status mf_team_give_all(mf_team *team, int root, mf_trainer *t)
+{
+    const bool elsewhere = team->one_updates || (team->pulls && mf_team_meets(team) && !team->anew);
+
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        if (!(elsewhere && mf_trained_is_slot(&t->trained[i])))
+            MF_TRY(mf_team_give(team, root, &t->trained[i], t->step));
+    }
+    return MF_OK;
 }
 
 /* ---- what is kept ---- */
@@ -102,40 +115,141 @@ static mf_status align_extra(mf_team *team, int64_t step)
     return st == MF_OK && n >= 0 ? team->kind->restore(team, step) : st;
 }
 
-/* Whoever has the samples in another order than the chief would train on others. */
-static mf_status compare_order(const mf_sliced *own, const mf_sliced *chief)
+/* ---- how far everybody is ---- */
+
+/* Whoever has the samples in another order than the others would train on others. */
+static mf_status compare_order(const mf_sliced *own, const mf_sliced *others)
 {
-    if (own->by == chief->by && own->batch == chief->batch && own->files == chief->files)
+    if (own->by == others->by && own->batch == others->batch && own->files == others->files)
         return MF_OK;
     return MF_FAIL(MF_FAILED_PRECONDITION,
                    "this worker's data is cut otherwise than the chief's: %s; let all workers have "
                    "the same files, or use --slice element",
-                   own->by != chief->by ? "by file here, not there, or the other way round"
-                   : own->batch != chief->batch
+                   own->by != others->by ? "by file here, not there, or the other way round"
+                   : own->batch != others->batch
                        ? "batches have another size"
                        : "there are other files, or other samples in them");
 }
 
-mf_status mf_team_align(mf_team *team, mf_trainer *t)
+/* Everybody's steps and evaluations, two numbers by rank. */
+static mf_status gather_progress(mf_team *team, const mf_standing *mine, int64_t *all)
 {
-    int64_t place[] = {
-        t->step, t->epoch, t->first, t->sliced.by, t->sliced.batch, t->sliced.files
-    };
-    /* Of step 0: who has not read the checkpoint does not know better. */
-    const mf_collective c = mf_team_call(team, 0, "the place to begin");
+    /* Of step 0: who has nothing yet does not know better. */
+    const mf_collective c = mf_team_call(team, 0, "how far everybody is");
+    const int64_t own[2] = { mine->steps, mine->evaluations };
+    int64_t *sizes = mf_calloc(team->size, sizeof *sizes);
+    mf_status st;
 
-    if (!team->group)
-        return MF_OK;
-    MF_TRY(mf_broadcast(team->group, &c, 0, place, sizeof place));
-    t->step = place[0];
-    t->epoch = place[1];
-    t->first = place[2];
-    MF_TRY(compare_order(&t->sliced, &(mf_sliced){ place[3], place[4], place[5] }));
-    for (int64_t i = 0; i < t->n_trained; i++) {
-        if (!(team->one_updates && mf_trained_is_slot(&t->trained[i])))
-            MF_TRY(mf_team_give(team, 0, &t->trained[i], t->step));
+    if (!sizes)
+        return MF_NOMEM("workers");
+    for (int r = 0; r < team->size; r++)
+        sizes[r] = sizeof own;
+    st = mf_all_gather(team->group, &(mf_gather){ c, own, sizes, all });
+    mf_free(sizes);
+    return st;
+}
+
+static bool is_behind(const int64_t a[2], const int64_t b[2])
+{
+    return a[0] != b[0] ? a[0] < b[0] : a[1] < b[1];
+}
+
+static int find_furthest(const mf_team *team, const int64_t *all)
+{
+    int root = 0;
+
+    for (int r = 1; r < team->size; r++) {
+        if (is_behind(&all[2 * root], &all[2 * r]))
+            root = r;
     }
+    return root;
+}
+
+static void take_standing(mf_trainer *t, const mf_standing *s)
+{
+    t->standing = *s;
+    t->step = s->steps;
+    t->epoch = s->epoch;
+    t->first = s->first;
+    t->has_state = true;
+}
+
+static mf_standing make_standing(const mf_trainer *t)
+{
+    mf_standing s = t->standing;
+
+    s.steps = t->has_state ? t->step : -1;
+    s.epoch = t->epoch;
+    s.first = t->first;
+    s.sliced = t->sliced;
+    return s;
+}
+
+/* Nobody has anything: the first one begins. */
+static mf_status begin(mf_team *team, mf_trainer *t)
+{
+    if (team->rank != 0)
+        return MF_OK;
+    if (team->begin)
+        MF_TRY(team->begin(team->begin_ctx));
+    t->has_state = true;
+    return MF_OK;
+}
+
+static bool all_are_equal(const mf_team *team, const int64_t *all)
+{
+    for (int r = 0; r < team->size; r++) {
+        if (all[2 * r] < 0 || all[2 * r] != all[0])
+            return false;
+    }
+    return true;
+}
+
+static mf_status align_with(mf_team *team, mf_trainer *t, const int64_t *all)
+{
+    const int root = find_furthest(team, all);
+    const mf_collective c = mf_team_call(team, 0, "the place to begin");
+    mf_sliced own;
+    mf_standing s;
+
+    team->anew = all[2 * root] < 0;
+    if (team->anew)
+        MF_TRY(begin(team, t));
+    own = t->sliced;
+    s = make_standing(t);
+    MF_TRY(mf_broadcast(team->group, &c, root, &s, sizeof s));
+    MF_TRY(compare_order(&own, &s.sliced));
+    take_standing(t, &s);
+    if (!all_are_equal(team, all))
+        MF_TRY(mf_team_give_all(team, root, t));
     if (mf_team_keeps(team))
         MF_TRY(align_extra(team, t->step));
     return team->kind->aligned ? team->kind->aligned(team, t) : MF_OK;
+}
+
+mf_status mf_team_align(mf_team *team, mf_trainer *t)
+{
+    const mf_standing mine = make_standing(t);
+    int64_t *all;
+    mf_status st;
+
+    if (!team->group)
+        return MF_OK;
+    all = mf_calloc(team->size, 2 * sizeof *all);
+    st = all ? gather_progress(team, &mine, all) : MF_NOMEM("workers");
+    if (st == MF_OK)
+        st = align_with(team, t, all);
+    mf_free(all);
+    return st;
+}
+
+mf_status mf_team_gather_round(mf_team *team, mf_trainer *t, mf_status why)
+{
+    do {
+        MF_TRY(team->kind->meet(team, t, why));
+        why = mf_team_align(team, t);
+    } while (why != MF_OK);
+    team->meetings++;
+    team->changes = false;
+    return MF_OK;
 }

@@ -52,11 +52,20 @@ typedef struct mf_team_kind {
     mf_status (*settle)(mf_team *team, bool *stop);
     /* This worker cannot go on: others need not wait. */
     void (*failed)(mf_team *team, mf_status why);
+    /* Come together: for the first time (why is MF_OK), because somebody comes or leaves (the
+     * same), or because something that all do together has failed with `why`. Afterwards rank, size
+     * and shards may be others, and nobody knows yet how far the others are. Fails with the
+     * thread's error where that is no matter of others. NULL: all have met already, and nobody may
+     * be missing. */
+    mf_status (*meet)(mf_team *team, struct mf_trainer *t, mf_status why);
     /* What the team keeps besides variables: brought together in the chief's list `extra`, by all
      * at the same step; and taken from everybody's. NULL: it keeps nothing. */
     mf_status (*collect)(mf_team *team, int64_t step);
     mf_status (*restore)(mf_team *team, int64_t step);
     void (*traffic)(const mf_team *team, mf_traffic *out);
+    /* There is a checkpoint that the training can go on from, should all workers be lost. May be
+     * NULL. */
+    mf_status (*note_saved)(mf_team *team);
     /* All workers have the chief's variables. May be NULL. */
     mf_status (*aligned)(mf_team *team, struct mf_trainer *t);
     /* The chief is about to save: let its variables be those of the job. May be NULL. */
@@ -90,7 +99,21 @@ struct mf_team {
      * 255. n_near 0: nothing is known. */
     uint8_t near[MF_TEAM_STREAMS];
     int64_t n_near;
-    mf_group *group; /* NULL: there is one process only */
+    mf_group *group; /* NULL: there is one process only, or we have not met */
+    int64_t meetings; /* how often we have met; by mf_team_gather_round() */
+    /* Nobody has any state: the first worker shall make it. NULL: what is there is good enough. */
+    mf_status (*begin)(void *ctx);
+    void *begin_ctx;
+    bool lost; /* by meet(): others have trained before us; if nobody has the weights, they are lost
+                */
+    bool saved; /* by meet(): and have written a checkpoint */
+    bool over; /* by meet(), which has failed: all has been done without us */
+    bool anew; /* by mf_team_align(): nobody had anything, so training begins, or goes on from a
+                  checkpoint */
+    atomic_bool leaves; /* this worker wants to leave: mf_strategy_leave() */
+    bool leaving; /* and has said so */
+    bool left; /* by meet(), which has failed with CANCELLED: the others go on without us */
+    bool changes; /* somebody wants to come or leave: meet again before the next step */
     int64_t timeout_ns; /* of everything that is done together */
     mf_extra_list extra; /* the chief's, on the way from or to a checkpoint */
     bool collected, restored; /* it is what there is after the last step; what a checkpoint had */
@@ -117,8 +140,16 @@ static inline void mf_team_deal_shards(mf_team *team, int64_t shards)
 /* What a collective of the loop carries. */
 mf_collective mf_team_call(const mf_team *team, int64_t step, const char *what);
 
-/* Everybody gets the chief's variables, what it keeps for the team, and its place in the data. */
+/* Everybody gets what the one has that is furthest, the first of these: variables, what it keeps
+ * for the team, place in the data and trainer's standing. Collective. */
 MF_MUST mf_status mf_team_align(mf_team *team, struct mf_trainer *t);
+/* May something that has failed be tried again with those who are there? */
+static inline bool mf_team_meets(const mf_team *team)
+{
+    return team && team->kind->meet;
+}
+/* Meet and align, until both have worked: see mf_team_kind.meet. */
+MF_MUST mf_status mf_team_gather_round(mf_team *team, struct mf_trainer *t, mf_status why);
 /* Is there something to be kept besides variables? */
 static inline bool mf_team_keeps(const mf_team *team)
 {
@@ -126,6 +157,8 @@ static inline bool mf_team_keeps(const mf_team *team)
 }
 /* Everybody gets this variable of `root`'s. */
 MF_MUST mf_status mf_team_give(mf_team *team, int root, const struct mf_trained *v, int64_t step);
+/* All variables that everybody has. */
+MF_MUST mf_status mf_team_give_all(mf_team *team, int root, struct mf_trainer *t);
 /* Wait for all: there is a group. */
 MF_MUST mf_status mf_team_meet(mf_team *team, int64_t step, const char *what);
 

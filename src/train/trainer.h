@@ -32,6 +32,21 @@ typedef struct mf_sliced {
     int64_t batch, files; /* by file: samples of a batch; which samples are in which files */
 } mf_sliced;
 
+/* How far training is. What workers in lockstep do together is a row of steps and evaluations, the
+ * same for all, so two numbers say where in it somebody is; whoever is behind gets the results that
+ * it has missed from whoever is not. */
+typedef struct mf_standing {
+    int64_t steps; /* done; -1: there is nothing here yet that others should have */
+    int64_t evaluations; /* done together */
+    int64_t epoch, first; /* where the next batch begins */
+    mf_sliced sliced;
+    int64_t traced; /* the step whose trace is written; 0: none */
+    int64_t stop; /* the last step was to be the last one */
+    int64_t step_epoch, samples; /* of the last step */
+    double learning_rate, results[MF_MAX_RESULTS];
+    double evaluation[MF_MAX_RESULTS]; /* results of the last one */
+} mf_standing;
+
 struct mf_trainer {
     mf_model *model;
     mf_arena *arena;
@@ -47,6 +62,8 @@ struct mf_trainer {
     int64_t step; /* steps done */
     int64_t epoch, first; /* where the next batch begins */
     mf_sliced sliced; /* the order in which that is the place */
+    mf_standing standing; /* kept for others; steps, epoch and so on are filled in when asked */
+    bool has_state; /* what is here is worth giving to others */
     atomic_bool stop;
     const char *trace; /* where the next step's trace goes; NULL: nowhere */
     struct mf_team *team; /* that trains together; NULL: nobody else */

@@ -28,7 +28,7 @@ part() # NAME COMMAND...
     fi
 }
 
-part "UCX" "$build/meshflow-engine-tests"
+part "UCX, etcd" "$build/meshflow-engine-tests"
 part "MPI" tests/engines/mpi.sh "$build"
 part "hosts" tests/engines/netns.sh "$build"
 part "training" tests/engines/train.sh "$build"

@@ -36,6 +36,19 @@ def check(condition, text):
         raise Failed(text)
 
 
+def end(p):
+    """A launcher's tasks outlive it when it is killed, so it is asked, and asked again, to end them."""
+    for ask in (p.terminate, p.terminate, p.kill):
+        if p.poll() is not None:
+            break
+        ask()
+        try:
+            p.wait(1)
+        except subprocess.TimeoutExpired:
+            pass
+    p.communicate()
+
+
 class Bench:
     """A program, a folder to work in, and processes that end with the test."""
 
@@ -49,9 +62,7 @@ class Bench:
 
     def close(self):
         for p in self.running:
-            if p.poll() is None:
-                p.kill()
-            p.communicate()
+            end(p)
         shutil.rmtree(self.dir, ignore_errors=True)
 
 

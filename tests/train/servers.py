@@ -23,8 +23,8 @@ class Bench(harness.Bench):
         return ["train", "--model", model, "--data", data, "--batch", str(batch), "--optimizer",
                 optimizer, "--steps", str(steps), "--quiet", "--no-test", "--json", *more]
 
-    def launch(self, workers, ps, args):
-        return [self.program, "launch", "--workers", str(workers), "--ps", str(ps), "--json", "--",
+    def launch(self, workers, ps, args, *more):
+        return [self.program, "launch", "--workers", str(workers), "--ps", str(ps), "--json", *more, "--",
                 *args]
 
     def run(self, command, code=0, env=None):
@@ -170,9 +170,11 @@ def victims(pid):
 @test
 def whoever_is_killed_is_named_by_the_others(b):
     for victim in ("ps 0", "worker 1"):
-        p = subprocess.Popen(b.launch(2, 2, b.train(steps=100000)), stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True)
-        time.sleep(1.5)
+        out = b.out(victim)
+        p = subprocess.Popen(b.launch(2, 2, b.train("--out", out, "--save-steps", "5", steps=100000),
+                                      "--all-stay"),
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        harness.await_checkpoint(out)
         found = victims(p.pid)
         check(victim in found, "%s is not among %s" % (victim, found))
         os.kill(found[victim], signal.SIGKILL)

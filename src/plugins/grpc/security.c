@@ -14,25 +14,6 @@ enum { FILE_MAX = 1 << 20 };
 
 /* ---- files ---- */
 
-static bool has_tls(const mf_security *s)
-{
-    return s->ca || s->cert || s->key;
-}
-
-mf_status security_check_files(const mf_security *s)
-{
-    if (has_tls(s) && (!s->ca || !s->cert || !s->key))
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "TLS needs an authority, a certificate and a key; %s is not given (%s)",
-                       !s->ca     ? "the authority"
-                       : !s->cert ? "the certificate"
-                                  : "the key",
-                       !s->ca     ? "MESHFLOW_TLS_CA"
-                       : !s->cert ? "MESHFLOW_TLS_CERT"
-                                  : "MESHFLOW_TLS_KEY");
-    return MF_OK;
-}
-
 static mf_status read_file(const char *path, char **out)
 {
     FILE *f = fopen(path, "re");
@@ -52,21 +33,6 @@ static mf_status read_file(const char *path, char **out)
     return MF_OK;
 }
 
-/* ---- addresses ---- */
-
-mf_status security_check_address(const mf_security *s, const mf_endpoint *e, const char *address,
-                                 const char *verb)
-{
-    if (has_tls(s) || s->insecure_any_peer || mf_endpoint_is_loopback(e))
-        return MF_OK;
-    return MF_FAIL(
-        MF_FAILED_PRECONDITION,
-        "%s %s without TLS would let anybody on the network in: `meshflow cert --out DIR "
-        "--host NAME` makes certificates, --tls-dir DIR or MESHFLOW_TLS_CA, MESHFLOW_TLS_CERT and "
-        "MESHFLOW_TLS_KEY name them (--insecure-any-peer allows it)",
-        verb, address);
-}
-
 /* ---- credentials ---- */
 
 mf_status security_open(const mf_security *s, grpc_server_credentials **server,
@@ -75,7 +41,7 @@ mf_status security_open(const mf_security *s, grpc_server_credentials **server,
     char *ca = NULL, *cert = NULL, *key = NULL;
     mf_status st = MF_OK;
 
-    if (!has_tls(s)) {
+    if (!mf_security_has_tls(s)) {
         *server = grpc_insecure_server_credentials_create();
         *client = grpc_insecure_credentials_create();
         return MF_OK;
@@ -154,7 +120,7 @@ mf_status security_check_peer(stream *s, const char *hello)
     mf_endpoint theirs, ours;
 
     MF_TRY(socket_claim(s, &theirs, &ours));
-    if (has_tls(&s->t->security))
+    if (mf_security_has_tls(&s->t->security))
         return check_certificate(s->call, hello);
     if (s->t->security.insecure_any_peer && !mf_endpoint_is_loopback(&theirs))
         return MF_OK;

@@ -200,7 +200,7 @@ static mf_status copy_options(wire *t, const mf_transport_options *o)
     if (!t->by_peer || (o->security.ca && !t->security.ca) ||
         (o->security.cert && !t->security.cert) || (o->security.key && !t->security.key))
         return MF_NOMEM("connections");
-    return security_check_files(&t->security);
+    return mf_security_check_files(&t->security);
 }
 
 static mf_status find_address(wire *t, const mf_transport_options *o)
@@ -215,7 +215,7 @@ static mf_status find_address(wire *t, const mf_transport_options *o)
         mf_endpoint_print(&t->at, numbers);
         (void)snprintf(t->address, sizeof t->address, "%s", numbers);
     }
-    return security_check_address(&t->security, &t->at, t->address, "listening at");
+    return mf_security_check_address(&t->security, &t->at, t->address, "listening at");
 }
 
 /* gRPC only says that it cannot; the kernel says why. */
@@ -381,7 +381,7 @@ static mf_status grpc_transport_connect(mf_transport *transport, int peer, const
     stream *s;
 
     MF_TRY(mf_endpoint_parse(address, &there));
-    MF_TRY(security_check_address(&t->security, &there, address, "connecting to"));
+    MF_TRY(mf_security_check_address(&t->security, &there, address, "connecting to"));
     (void)snprintf(target, sizeof target, "dns:///%s", address);
     channel = grpc_channel_create(target, t->credentials, &channel_args);
     call = grpc_channel_create_call(channel, NULL, GRPC_PROPAGATE_DEFAULTS, t->queue,

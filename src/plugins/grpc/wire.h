@@ -11,8 +11,8 @@
 #define MF_PLUGINS_GRPC_WIRE_H
 
 #include "comm/transport.h"
-#include "plugins/common/address.h"
 #include "plugins/common/reading.h"
+#include "plugins/common/security.h"
 
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
@@ -151,10 +151,6 @@ void socket_release(stream *s);
 
 /* ---- security.c ---- */
 
-MF_MUST mf_status security_check_files(const mf_security *s);
-/* May one listen or connect there? */
-MF_MUST mf_status security_check_address(const mf_security *s, const mf_endpoint *e,
-                                         const char *address, const char *verb);
 MF_MUST mf_status security_open(const mf_security *s, grpc_server_credentials **server,
                                 grpc_channel_credentials **client);
 /* It is who it says it is: the task of its certificate or, without TLS, a process of our user. */

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_join.c - `meshflow join`: this process becomes one more worker of a running job. */
+#include "cli/workers.h"
+
+static mf_status join_run(mf_args *args)
+{
+    mf_running r;
+    mf_status st = mf_running_read(args, args->words[0], &r);
+
+    if (st == MF_OK)
+        st = mf_worker_become(&r.jobs[0], 0, mf_args_value(args, "address"));
+    mf_running_deinit(&r);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "address", "HOST:PORT",
+      "where it listens; a free port of this machine's loopback unless told", 0, false },
+    { 0 },
+};
+
+const mf_command mf_command_join = {
+    .name = "join",
+    .arguments = "JOB",
+    .summary = "be one more worker of a running job",
+    .about = "Trains with the command line of a worker that runs on this host, and ends when the "
+             "job does. It is let in between two steps, with the others' weights, and results stay "
+             "the same. The job needs a store, as launched ones have.",
+    .options = options,
+    .examples = (const char *const[]){ "meshflow join resnet", NULL },
+    .min_args = 1,
+    .max_args = 1,
+    .run = join_run,
+};

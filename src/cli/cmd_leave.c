@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_leave.c - `meshflow leave` and `meshflow drain`: workers leave a running job. */
+#include "base/buf.h"
+#include "cli/workers.h"
+
+/* Those that are meant; servers stay. */
+static mf_status tell_all(const mf_running_job *job, const char *task, mf_buf *out)
+{
+    int n = 0;
+
+    for (int i = 0; i < job->n; i++) {
+        const mf_board_seen *t = &job->tasks[i];
+
+        if (!t->alive || mf_running_is_kept(t) || !mf_running_is_meant(task, t->page.task) ||
+            (!task && mf_worker_index(t->page.task) < 0))
+            continue;
+        MF_TRY(mf_worker_leave(t));
+        mf_buf_printf(out, "%s leaves after its next step\n", t->page.task);
+        n++;
+    }
+    if (n > 0)
+        return MF_OK;
+    return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living %s here", job->tasks[0].page.job,
+                   task ? task : "worker");
+}
+
+static mf_status tell(mf_args *args, const char *task)
+{
+    mf_buf out = { 0 };
+    mf_running r;
+    mf_error why;
+    mf_status st = mf_running_read(args, args->words[0], &r), printed;
+
+    if (st == MF_OK)
+        st = tell_all(&r.jobs[0], task, &out);
+    mf_running_deinit(&r);
+    mf_error_save(st, &why);
+    printed = mf_cli_print(&out);
+    return st == MF_OK ? printed : mf_error_restore(&why);
+}
+
+static mf_status leave_run(mf_args *args)
+{
+    return tell(args, args->words[1]);
+}
+
+static mf_status drain_run(mf_args *args)
+{
+    return tell(args, NULL);
+}
+
+const mf_command mf_command_leave = {
+    .name = "leave",
+    .arguments = "JOB TASK",
+    .summary = "let a worker leave a running job",
+    .about = "The worker ends with exit code 143 after its next step, and the others take its "
+             "shards; results stay the same. SIGTERM does the same. Where all workers want to "
+             "leave the job is saved and ends.",
+    .options = (const mf_option[]){ { 0 } },
+    .examples = (const char *const[]){ "meshflow leave resnet worker:1", NULL },
+    .min_args = 2,
+    .max_args = 2,
+    .run = leave_run,
+};
+
+const mf_command mf_command_drain = {
+    .name = "drain",
+    .arguments = "JOB",
+    .summary = "let all workers of this host leave a running job",
+    .about =
+        "As `meshflow leave` for each of them: the job goes on elsewhere, or is saved and ends.",
+    .options = (const mf_option[]){ { 0 } },
+    .examples = (const char *const[]){ "meshflow drain resnet", NULL },
+    .min_args = 1,
+    .max_args = 1,
+    .run = drain_run,
+};

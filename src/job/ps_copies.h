@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps_copies.h - copies of what parameter servers hold, so that it survives any one of them: each
+ * server keeps its own slice and that of the server before it as they were after the last two
+ * steps.
+ *
+ * Slices are cut anew whenever servers come or go: a *generation* of slices is known by the epoch
+ * in which they were cut. */
+#ifndef MF_JOB_PS_COPIES_H
+#define MF_JOB_PS_COPIES_H
+
+#include "base/buf.h"
+
+/* What a copy is of; also on the wire. */
+typedef struct mf_ps_copy_of {
+    int64_t generation, slices; /* so many it has */
+    int64_t slice, step;
+} mf_ps_copy_of;
+
+typedef struct mf_ps_copies {
+    struct mf_ps_kept *kept;
+    int64_t n, cap;
+} mf_ps_copies;
+
+/* Takes the bytes over. An older copy of the slice than the last two is dropped. */
+MF_MUST mf_status mf_ps_copies_put(mf_ps_copies *c, const mf_ps_copy_of *about, mf_buf *bytes);
+/* NULL: there is none. */
+const mf_buf *mf_ps_copies_find(const mf_ps_copies *c, const mf_ps_copy_of *about);
+/* All slices of this generation have been set: earlier ones are not needed any more. */
+void mf_ps_copies_forget_before(mf_ps_copies *c, int64_t generation);
+/* What there is: mf_ps_copy_of after mf_ps_copy_of. */
+void mf_ps_copies_list(const mf_ps_copies *c, mf_buf *out);
+void mf_ps_copies_deinit(mf_ps_copies *c);
+
+/* Of these n copies, can all slices of a generation be had as they were after this step? The latest
+ * such generation; -1: none. */
+int64_t mf_ps_copies_choose(const mf_ps_copy_of *all, int64_t n, int64_t step, int64_t *slices);
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* client.c - asking etcd: which endpoint, for how long, and what to do when one does not answer. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "plugins/common/security.h"
+#include "plugins/etcd/etcd.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const int64_t TRY_NS = 500000000; /* at least, for one endpoint of several */
+static const int64_t PAUSE_NS = 100000000; /* when none has answered */
+
+/* ---- opening ---- */
+
+static mf_status copy(char **to, const char *from)
+{
+    if (from && access(from, R_OK) != 0)
+        return MF_FAIL(MF_NOT_FOUND, "cannot read '%s': %s", from, strerror(errno));
+    *to = from ? mf_strdup(from) : NULL;
+    return !from || *to ? MF_OK : MF_NOMEM("a file name");
+}
+
+static mf_status add_endpoint(etcd_client *c, const char *host, size_t len, const mf_security *s)
+{
+    static const char known[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_[]:";
+    char address[MF_ADDRESS_MAX], url[MF_ADDRESS_MAX + 16];
+    mf_endpoint there;
+
+    (void)snprintf(address, sizeof address, "%.*s", (int)len, host);
+    if (len == 0 || len >= sizeof address || strspn(address, known) != len || !strchr(address, ':'))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is no address of etcd: write HOST:PORT", address);
+    if (c->n == ETCD_ENDPOINTS_MAX)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "more than %d endpoints of etcd", ETCD_ENDPOINTS_MAX);
+    if (!mf_security_has_tls(s) && !s->insecure_any_peer) {
+        MF_TRY(mf_endpoint_parse(address, &there));
+        MF_TRY(mf_security_check_address(s, &there, address, "asking etcd at"));
+    }
+    (void)snprintf(url, sizeof url, "%s://%s", mf_security_has_tls(s) ? "https" : "http", address);
+    c->endpoints[c->n] = mf_strdup(url);
+    return c->endpoints[c->n++] ? MF_OK : MF_NOMEM("an address");
+}
+
+mf_status etcd_client_init(etcd_client *c, const char *hosts, size_t len, const mf_store_options *o)
+{
+    const char *end = hosts + len;
+
+    pthread_mutex_init(&c->lock, NULL);
+    c->timeout_ns = o->timeout_ns;
+    MF_TRY(mf_security_check_files(&o->security));
+    MF_TRY(copy(&c->ca, o->security.ca));
+    MF_TRY(copy(&c->cert, o->security.cert));
+    MF_TRY(copy(&c->key, o->security.key));
+    for (const char *p = hosts; p <= end;) {
+        const size_t n = strcspn(p, ",/");
+
+        MF_TRY(add_endpoint(c, p, n, &o->security));
+        p += n + 1;
+    }
+    c->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    return c->headers ? MF_OK : MF_NOMEM("a store");
+}
+
+void etcd_client_deinit(etcd_client *c)
+{
+    for (etcd_line *l = c->lines, *next; l; l = next) {
+        next = l->next;
+        etcd_line_free(l);
+    }
+    for (int i = 0; i < c->n; i++)
+        mf_free(c->endpoints[i]);
+    mf_free(c->ca);
+    mf_free(c->cert);
+    mf_free(c->key);
+    curl_slist_free_all(c->headers);
+    pthread_mutex_destroy(&c->lock);
+}
+
+static int preferred(etcd_client *c)
+{
+    int i;
+
+    pthread_mutex_lock(&c->lock);
+    i = c->preferred;
+    pthread_mutex_unlock(&c->lock);
+    return i;
+}
+
+/* ---- one try ---- */
+
+/* What failed at one endpoint may go well at another. */
+static bool is_passing(mf_status st)
+{
+    return st == MF_UNAVAILABLE || st == MF_DEADLINE_EXCEEDED;
+}
+
+static mf_status wrapped(const etcd_client *c, mf_status st, int endpoint)
+{
+    char before[MF_ERROR_MESSAGE_MAX];
+
+    (void)snprintf(before, sizeof before, "%s", mf_error_message());
+    return MF_FAIL(st, "%s: %.800s", c->endpoints[endpoint], before);
+}
+
+/* *again: another one may be asked. */
+static mf_status ask_one(etcd_client *c, etcd_line *l, int endpoint, const etcd_call *call,
+                         int64_t deadline_ns, etcd_decode *decode, void *arg, bool *again)
+{
+    mf_status st;
+    etcd_outcome how;
+
+    *again = false;
+    MF_TRY(etcd_line_begin(c, l, endpoint, call));
+    how = etcd_line_run(l, deadline_ns, NULL, NULL);
+    if (how == ETCD_ANSWERED) {
+        st = decode(&(etcd_text){ l->bytes ? l->bytes : "", l->len, etcd_line_http(l) }, arg);
+        if (st != MF_OK)
+            st = wrapped(c, st, endpoint);
+    } else {
+        st = etcd_line_failed(c, l, endpoint);
+    }
+    *again = is_passing(st) && (how == ETCD_NOT_SENT || !call->once);
+    if (is_passing(st) && call->once && how != ETCD_NOT_SENT)
+        st = MF_FAIL(st, "%.800s (it is not known whether it was done)", mf_error_message());
+    return st;
+}
+
+/* ---- one endpoint after the other ---- */
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void rest(void)
+{
+    (void)nanosleep(&(struct timespec){ 0, PAUSE_NS }, NULL);
+}
+
+mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, void *arg)
+{
+    const int64_t deadline = mf_clock_ns() + c->timeout_ns;
+    const int64_t one_ns =
+        c->n == 1 || c->timeout_ns / c->n < TRY_NS ? TRY_NS : c->timeout_ns / c->n;
+    int endpoint = preferred(c);
+    bool again = true;
+    etcd_line *l;
+    mf_status st;
+
+    MF_TRY(etcd_line_take(c, &l));
+    for (int tries = 1;; tries++) {
+        const int64_t until = c->n == 1 ? deadline : sooner(deadline, mf_clock_ns() + one_ns);
+
+        st = ask_one(c, l, endpoint, call, until, decode, arg, &again);
+        if (!is_passing(st))
+            break;
+        endpoint = (endpoint + 1) % c->n;
+        if (!again || mf_clock_ns() + 2 * PAUSE_NS >= deadline)
+            break;
+        if (tries % c->n == 0)
+            rest();
+    }
+    etcd_line_give(c, l, endpoint);
+    return st;
+}
+
+/* ---- watching ---- */
+
+typedef struct watch {
+    etcd_client *c;
+    etcd_line *l;
+    size_t done; /* bytes that were looked at */
+    bool changed, cancelled;
+    mf_status st;
+} watch;
+
+static void look_at_line(watch *w, size_t len)
+{
+    const etcd_text t = { w->l->bytes + w->done, len, etcd_line_http(w->l) };
+
+    w->st = etcd_watch_decode(&t, &w->changed);
+}
+
+/* Something has come, or somebody has called. */
+static bool is_enough(void *arg)
+{
+    watch *w = arg;
+    const char *end;
+
+    pthread_mutex_lock(&w->c->lock);
+    w->cancelled = w->c->cancelled;
+    pthread_mutex_unlock(&w->c->lock);
+    while (!w->changed && w->st == MF_OK && w->l->len > w->done &&
+           (end = memchr(w->l->bytes + w->done, '\n', w->l->len - w->done)) != NULL) {
+        look_at_line(w, (size_t)(end - w->l->bytes) - w->done);
+        w->done = (size_t)(end - w->l->bytes) + 1;
+    }
+    return w->changed || w->cancelled || w->st != MF_OK;
+}
+
+/* DEADLINE_EXCEEDED: nothing has come. */
+static mf_status watch_one(watch *w, int endpoint, const etcd_call *call, int64_t deadline_ns)
+{
+    etcd_outcome how;
+
+    w->done = 0;
+    w->st = MF_OK;
+    MF_TRY(etcd_line_begin(w->c, w->l, endpoint, call));
+    how = etcd_line_run(w->l, deadline_ns, is_enough, w);
+    if (w->cancelled)
+        return MF_FAIL(MF_CANCELLED, "waiting for the store was cancelled");
+    if (how == ETCD_ANSWERED && w->l->len > w->done)
+        look_at_line(w, w->l->len - w->done); /* a failure is no stream */
+    if (w->st != MF_OK)
+        return wrapped(w->c, w->st, endpoint);
+    if (w->changed)
+        return MF_OK;
+    if (how == ETCD_ANSWERED)
+        return MF_FAIL(MF_UNAVAILABLE, "etcd at %s has ended a watch", w->c->endpoints[endpoint]);
+    if (w->l->late && (how != ETCD_NOT_SENT || w->l->said[0] == '\0'))
+        return MF_FAIL(MF_DEADLINE_EXCEEDED, "nothing has changed");
+    return etcd_line_failed(w->c, w->l, endpoint);
+}
+
+/* An endpoint may have been cut off from the others, or stand still, and say nothing: so another
+ * one is asked from time to time. Nothing is missed: a watch begins at a revision. */
+mf_status etcd_watch(etcd_client *c, const char *body, int64_t deadline_ns)
+{
+    const etcd_call call = { .path = "/v3/watch", .body = body };
+    int endpoint = preferred(c);
+    watch w = { .c = c };
+    mf_status st = MF_OK;
+
+    MF_TRY(etcd_line_take(c, &w.l));
+    for (;;) {
+        st = watch_one(&w, endpoint, &call, sooner(deadline_ns, mf_clock_ns() + c->timeout_ns));
+        if (!is_passing(st))
+            break;
+        endpoint = (endpoint + 1) % c->n;
+        if (mf_clock_ns() + (st == MF_UNAVAILABLE ? 2 * PAUSE_NS : 0) >= deadline_ns)
+            break;
+        if (st == MF_UNAVAILABLE)
+            rest();
+    }
+    etcd_line_give(c, w.l, endpoint);
+    return st;
+}
+
+void etcd_cancel(etcd_client *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->cancelled = true;
+    for (etcd_line *l = c->lines; l; l = l->next)
+        (void)curl_multi_wakeup(l->multi);
+    pthread_mutex_unlock(&c->lock);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* line.c - one request to one endpoint, with libcurl. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "plugins/etcd/etcd.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { POLL_MS = 1000 };
+
+static size_t take_bytes(char *data, size_t one, size_t n, void *arg)
+{
+    etcd_line *l = arg;
+
+    (void)one; /* is 1 */
+    l->too_large |= l->len + n > ETCD_ANSWER_MAX;
+    if (l->too_large)
+        return 0;
+    if (l->len + n + 1 > l->cap) {
+        const size_t cap = 2 * (l->len + n) + 4096;
+        char *larger = mf_calloc((int64_t)cap, 1);
+
+        if (!larger) {
+            l->no_memory = true;
+            return 0;
+        }
+        if (l->len > 0)
+            memcpy(larger, l->bytes, l->len);
+        mf_free(l->bytes);
+        l->bytes = larger;
+        l->cap = cap;
+    }
+    memcpy(l->bytes + l->len, data, n);
+    l->len += n;
+    return n;
+}
+
+/* What stays the same from call to call. */
+static bool set_up(const etcd_client *c, etcd_line *l)
+{
+    CURL *e = l->easy;
+    bool ok = curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) == CURLE_OK;
+
+    ok &= curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, c->ca ? "https" : "http") == CURLE_OK;
+    ok &= curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK;
+    ok &= curl_easy_setopt(e, CURLOPT_PROXY, "") == CURLE_OK;
+    ok &= curl_easy_setopt(e, CURLOPT_HTTPHEADER, c->headers) == CURLE_OK;
+    ok &= curl_easy_setopt(e, CURLOPT_ERRORBUFFER, l->why) == CURLE_OK;
+    ok &= curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, take_bytes) == CURLE_OK;
+    ok &= curl_easy_setopt(e, CURLOPT_WRITEDATA, l) == CURLE_OK;
+    if (!c->ca)
+        return ok;
+    ok &= curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) == CURLE_OK;
+    ok &= curl_easy_setopt(e, CURLOPT_CAINFO, c->ca) == CURLE_OK;
+    ok &= curl_easy_setopt(e, CURLOPT_CAPATH, NULL) == CURLE_OK; /* ours, and no other */
+    ok &= curl_easy_setopt(e, CURLOPT_SSLCERT, c->cert) == CURLE_OK;
+    ok &= curl_easy_setopt(e, CURLOPT_SSLKEY, c->key) == CURLE_OK;
+    return ok;
+}
+
+void etcd_line_free(etcd_line *l)
+{
+    curl_easy_cleanup(l->easy);
+    if (l->multi)
+        (void)curl_multi_cleanup(l->multi);
+    mf_free(l->bytes);
+    mf_free(l);
+}
+
+static etcd_line *line_new(const etcd_client *c)
+{
+    etcd_line *l = mf_calloc(1, sizeof *l);
+
+    if (!l)
+        return NULL;
+    l->easy = curl_easy_init();
+    l->multi = curl_multi_init();
+    if (l->easy && l->multi && set_up(c, l))
+        return l;
+    etcd_line_free(l);
+    return NULL;
+}
+
+mf_status etcd_line_take(etcd_client *c, etcd_line **out)
+{
+    etcd_line *l;
+
+    pthread_mutex_lock(&c->lock);
+    for (l = c->lines; l && l->busy;)
+        l = l->next;
+    if (!l) {
+        l = line_new(c);
+        if (l) {
+            l->next = c->lines;
+            c->lines = l;
+        }
+    }
+    if (l) {
+        l->busy = true;
+        l->said[0] = '\0';
+    }
+    pthread_mutex_unlock(&c->lock);
+    *out = l;
+    return l ? MF_OK : MF_NOMEM("a connection");
+}
+
+void etcd_line_give(etcd_client *c, etcd_line *l, int endpoint)
+{
+    pthread_mutex_lock(&c->lock);
+    l->busy = false;
+    c->preferred = endpoint;
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- asking ---- */
+
+static etcd_outcome outcome_of(etcd_line *l)
+{
+    int left;
+    const CURLMsg *m = curl_multi_info_read(l->multi, &left);
+    const CURLcode code = m ? m->data.result : CURLE_RECV_ERROR;
+
+    if (code == CURLE_OK)
+        return ETCD_ANSWERED;
+    if (l->why[0] == '\0')
+        (void)snprintf(l->why, sizeof l->why, "%s", curl_easy_strerror(code));
+    switch (code) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CACERT_BADFILE:
+        return ETCD_NOT_SENT;
+    default:
+        return ETCD_UNKNOWN;
+    }
+}
+
+/* Time is over. Of a new connection (etcd_call.once) it is known whether it came about. */
+static etcd_outcome give_up(etcd_line *l)
+{
+    curl_off_t connected = 0;
+
+    l->late = true;
+    (void)snprintf(l->why, sizeof l->why, "no answer in time");
+    (void)curl_easy_getinfo(l->easy, CURLINFO_CONNECT_TIME_T, &connected);
+    return connected == 0 ? ETCD_NOT_SENT : ETCD_UNKNOWN;
+}
+
+etcd_outcome etcd_line_run(etcd_line *l, int64_t deadline_ns, bool (*stop)(void *arg), void *arg)
+{
+    etcd_outcome how = ETCD_UNKNOWN;
+    int running = 1;
+
+    if (curl_multi_add_handle(l->multi, l->easy) != CURLM_OK)
+        return ETCD_NOT_SENT;
+    while (curl_multi_perform(l->multi, &running) == CURLM_OK) {
+        const int64_t left_ms = (deadline_ns - mf_clock_ns()) / 1000000;
+
+        if (stop && stop(arg)) {
+            how = ETCD_STOPPED;
+            break;
+        }
+        if (running == 0) {
+            how = outcome_of(l);
+            break;
+        }
+        if (left_ms <= 0) {
+            how = give_up(l);
+            break;
+        }
+        (void)curl_multi_poll(l->multi, NULL, 0, left_ms < POLL_MS ? (int)left_ms : POLL_MS, NULL);
+    }
+    (void)curl_multi_remove_handle(l->multi, l->easy); /* ends a connection that is not done */
+    return how;
+}
+
+mf_status etcd_line_begin(const etcd_client *c, etcd_line *l, int endpoint, const etcd_call *call)
+{
+    char url[MF_ADDRESS_MAX + 64];
+    bool ok;
+
+    l->len = 0;
+    l->late = l->too_large = l->no_memory = false;
+    l->why[0] = '\0';
+    (void)snprintf(url, sizeof url, "%s%s", c->endpoints[endpoint], call->path);
+    ok = curl_easy_setopt(l->easy, CURLOPT_URL, url) == CURLE_OK;
+    ok &= curl_easy_setopt(l->easy, CURLOPT_POSTFIELDS, call->body) == CURLE_OK;
+    /* On a connection that was used before, libcurl would send again what got no answer. */
+    ok &= curl_easy_setopt(l->easy, CURLOPT_FRESH_CONNECT, call->once ? 1L : 0L) == CURLE_OK;
+    return ok ? MF_OK : MF_NOMEM("a request");
+}
+
+long etcd_line_http(const etcd_line *l)
+{
+    long http = 0;
+
+    (void)curl_easy_getinfo(l->easy, CURLINFO_RESPONSE_CODE, &http);
+    return http;
+}
+
+/* When the time of a call is over, what earlier tries have met with says more. */
+mf_status etcd_line_failed(const etcd_client *c, etcd_line *l, int endpoint)
+{
+    if (l->no_memory)
+        return MF_NOMEM("an answer of etcd");
+    if (l->too_large)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "etcd at %s answers with more than %d bytes",
+                       c->endpoints[endpoint], ETCD_ANSWER_MAX);
+    if (!l->late || l->said[0] == '\0')
+        (void)snprintf(l->said, sizeof l->said, "etcd at %s: %s", c->endpoints[endpoint], l->why);
+    return MF_FAIL(MF_UNAVAILABLE, "%s", l->said);
+}

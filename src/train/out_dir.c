@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* out_dir.c - see out_dir.h. */
+#include "train/out_dir.h"
+
+#include "base/log.h"
+
+/* ---- the ledger ---- */
+
+static void check_ledger(mf_out_dir *o, mf_status st)
+{
+    if (st == MF_OK)
+        return;
+    MF_WARN("used samples are not written down any more; training goes on: %s", mf_error_message());
+    if (mf_ledger_close(o->ledger) != MF_OK)
+        MF_WARN("%s", mf_error_message());
+    o->ledger = NULL;
+}
+
+static mf_status begin_ledger(mf_out_dir *o, const char *dir, const mf_out_dir_data *data,
+                              int64_t last_step)
+{
+    return mf_ledger_open(dir, "train", data->set, data->order, last_step, &o->ledger);
+}
+
+static void open_ledger(mf_out_dir *o, const char *dir, const mf_trainer *t,
+                        const mf_out_dir_data *data, bool goes_on)
+{
+    mf_status st = begin_ledger(o, dir, data, goes_on ? t->step : -1);
+
+    if (st != MF_OK && goes_on) {
+        MF_WARN("the ledger of samples begins anew at step %lld: %s", (long long)t->step,
+                mf_error_message());
+        st = begin_ledger(o, dir, data, -1);
+    }
+    check_ledger(o, st);
+}
+
+/* All samples of a step. */
+static mf_status add(mf_ledger *l, int64_t step, const mf_batch *batch)
+{
+    mf_batch whole = *batch;
+
+    whole.n = batch->whole;
+    whole.first -= batch->place;
+    whole.ids = batch->whole_ids;
+    return mf_ledger_add(l, step, &whole);
+}
+
+/* Which samples a step has used follows from the order: no data is read for it. */
+static mf_status fill(mf_out_dir *o, const mf_out_dir_data *data, int64_t last_step)
+{
+    mf_iterator_options order = *data->order;
+    const mf_batch *batch;
+    mf_iterator *it;
+    mf_status st;
+
+    order.first_shard = order.n_shards = 0;
+    order.threads = 1;
+    MF_TRY(mf_iterator_new(data->set, &order, &it));
+    const int64_t done = mf_ledger_last_step(o->ledger) > 0 ? mf_ledger_last_step(o->ledger) : 0;
+
+    st = mf_iterator_seek(it, done / data->per_epoch, done % data->per_epoch * order.batch);
+    for (int64_t step = done + 1; st == MF_OK && step <= last_step; step++) {
+        st = mf_iterator_next(it, &batch);
+        if (st == MF_OK)
+            st = add(o->ledger, step, batch);
+    }
+    mf_iterator_free(it);
+    return st;
+}
+
+static void take_ledger_over(mf_out_dir *o, const char *dir, const mf_trainer *t,
+                             const mf_out_dir_data *data)
+{
+    mf_status st = mf_ledger_take_over(dir, "train", data->set, data->order, t->step, &o->ledger);
+
+    if (st != MF_OK) {
+        MF_WARN("the ledger of samples begins anew here: %s", mf_error_message());
+        st = begin_ledger(o, dir, data, -1);
+    }
+    if (st == MF_OK)
+        st = fill(o, data, t->step);
+    check_ledger(o, st);
+}
+
+void mf_out_dir_catch_up(mf_out_dir *o, int64_t step, const mf_out_dir_data *data)
+{
+    if (o->ledger && mf_ledger_last_step(o->ledger) < step)
+        check_ledger(o, fill(o, data, step));
+}
+
+void mf_out_dir_add(mf_out_dir *o, int64_t step, const mf_batch *batch)
+{
+    if (o->ledger)
+        check_ledger(o, add(o->ledger, step, batch));
+}
+
+void mf_out_dir_flush(mf_out_dir *o)
+{
+    if (o->ledger)
+        check_ledger(o, mf_ledger_flush(o->ledger, false));
+}
+
+/* ---- both ---- */
+
+mf_status mf_out_dir_open(mf_out_dir *o, const char *dir, int keep, mf_trainer *t,
+                          const mf_out_dir_data *data, bool goes_on)
+{
+    MF_TRY(mf_checkpoints_open(dir, keep, &o->checkpoints));
+    if (!data->leased)
+        open_ledger(o, dir, t, data, goes_on);
+    return MF_OK;
+}
+
+mf_status mf_out_dir_take_over(mf_out_dir *o, const char *dir, int keep, mf_trainer *t,
+                               const mf_out_dir_data *data)
+{
+    MF_TRY(mf_checkpoints_open(dir, keep, &o->checkpoints));
+    if (!data->leased)
+        take_ledger_over(o, dir, t, data);
+    return MF_OK;
+}
+
+mf_status mf_out_dir_go_back(mf_out_dir *o, const char *dir, const mf_trainer *t,
+                             const mf_out_dir_data *data)
+{
+    mf_out_dir_flush(o);
+    if (o->ledger) {
+        if (mf_ledger_close(o->ledger) != MF_OK)
+            MF_WARN("%s", mf_error_message());
+        o->ledger = NULL;
+        open_ledger(o, dir, t, data, t->step > 0);
+    }
+    return o->checkpoints ? mf_checkpoints_drop_after(o->checkpoints, t->step) : MF_OK;
+}
+
+mf_status mf_out_dir_close(mf_out_dir *o)
+{
+    mf_status st;
+
+    mf_out_dir_flush(o);
+    if (o->ledger && mf_ledger_close(o->ledger) != MF_OK)
+        MF_WARN("%s", mf_error_message());
+    st = mf_checkpoints_close(o->checkpoints);
+    *o = (mf_out_dir){ 0 };
+    return st;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* out_dir.h - what the chief of a training writes to its folder besides events: checkpoints, and
+ * the ledger of used samples. */
+#ifndef MF_TRAIN_OUT_DIR_H
+#define MF_TRAIN_OUT_DIR_H
+
+#include "data/ledger.h"
+#include "train/checkpoint.h"
+
+typedef struct mf_out_dir {
+    mf_checkpoints *checkpoints; /* NULL: nothing is written */
+    mf_ledger *ledger; /* NULL: none, or it could not be written */
+} mf_out_dir;
+
+/* Which samples, in which order. */
+typedef struct mf_out_dir_data {
+    mf_dataset *set;
+    const mf_iterator_options *order;
+    int64_t per_epoch; /* batches */
+    bool leased; /* who takes which batch is not known ahead: there is no ledger */
+} mf_out_dir_data;
+
+/* At the trainer's step. goes_on: what is there belongs to this training. A ledger that cannot be
+ * used is said, and training goes on without it. */
+MF_MUST mf_status mf_out_dir_open(mf_out_dir *o, const char *dir, int keep, mf_trainer *t,
+                                  const mf_out_dir_data *data, bool goes_on);
+/* Another worker has written until now, and may have died over it: what it did not write of the
+ * ledger is added. */
+MF_MUST mf_status mf_out_dir_take_over(mf_out_dir *o, const char *dir, int keep, mf_trainer *t,
+                                       const mf_out_dir_data *data);
+/* We have missed steps that others have done: they are added. */
+void mf_out_dir_catch_up(mf_out_dir *o, int64_t step, const mf_out_dir_data *data);
+/* The trainer stands at an earlier step again: what was written of later ones goes. */
+MF_MUST mf_status mf_out_dir_go_back(mf_out_dir *o, const char *dir, const mf_trainer *t,
+                                     const mf_out_dir_data *data);
+/* The step that was just done used these samples, whoever of the team has taken them. */
+void mf_out_dir_add(mf_out_dir *o, int64_t step, const mf_batch *batch);
+/* Before a checkpoint, which may not know of more than the ledger. */
+void mf_out_dir_flush(mf_out_dir *o);
+/* Waits for what is being written. The status of the last checkpoint. */
+MF_MUST mf_status mf_out_dir_close(mf_out_dir *o);
+
+#endif

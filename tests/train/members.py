@@ -1,0 +1,393 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Workers that are killed, stopped, started twice, and come while training goes on.
+
+Usage: members.py PROGRAM [PATTERN] [--kills N]
+
+Prints TAP lines and, last, `N passed, N failed, N skipped`. Training alone is the oracle: whatever
+happens to the workers, the weights are the same to the bit, and each sample is used once.
+"""
+import json
+import os
+import random
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import time
+
+import harness
+from harness import check, test
+
+
+class Bench(harness.Bench):
+    """Workers without a launcher, that have a store; and launched ones."""
+
+    def __init__(self, args):
+        super().__init__(args)
+        os.chmod(self.dir, 0o700)
+        self.kills = args.kills
+        self.env = {**os.environ, "MESHFLOW_RUN_DIR": self.dir, "MESHFLOW_LOG": "info"}
+        self.workers = {} # and servers
+        self.servers = 0
+        self.addresses = []
+
+    def train(self, *more, steps=300):
+        return ["train", "--model", "fashion-cnn", "--data", "fashion-mnist", "--batch", "32",
+                "--steps", str(steps), "--seed", "3", "--optimizer", "momentum", "--lr", "0.05",
+                "--quiet", "--no-test", "--json", *more]
+
+    def alone(self, *more, **kind):
+        r = subprocess.run([self.program, *self.train(*more, **kind)], capture_output=True, text=True,
+                           timeout=240, env=self.env)
+        return self.sha(r.stdout, r.stderr)
+
+    def sha(self, out, err):
+        """Who ends last may tell it once more."""
+        lines = {json.loads(l[l.index("{"):])["weights_sha256"]
+                 for l in out.splitlines() if "weights_sha256" in l}
+        check(len(lines) == 1, "%d results: %s\n%s" % (len(lines), out, err))
+        return lines.pop()
+
+    def new_address(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.addresses.append("127.0.0.1:%d" % s.getsockname()[1])
+
+    def start(self, index, command):
+        """Its standard error goes to a file that it shares with those before it. Behind the workers
+        come the parameter servers."""
+        while len(self.addresses) <= index:
+            self.new_address()
+        cluster = {"worker": self.addresses[:len(self.addresses) - self.servers]}
+        task = {"type": "worker", "index": index}
+        if self.servers:
+            cluster["ps"] = self.addresses[-self.servers:]
+        if index >= len(cluster["worker"]):
+            task = {"type": "ps", "index": index - len(cluster["worker"])}
+        task = {"cluster": cluster, "task": task}
+        with open(self.log(index), "a") as log:
+            p = subprocess.Popen([self.program, *command], stdout=subprocess.PIPE, stderr=log, text=True,
+                                 env={**self.env, "MESHFLOW_THREADS": "1",
+                                      "MESHFLOW_STORE": "file:" + self.out("store"),
+                                      "TF_CONFIG": json.dumps(task)})
+        self.running.append(p)
+        self.workers[index] = p
+        return p
+
+    def start_all(self, n, command, servers=0):
+        self.servers = servers
+        for i in range(n + servers):
+            self.new_address()
+        for i in range(n + servers):
+            self.start(i, command)
+
+    def log(self, index):
+        return self.out("worker-%d.err" % index)
+
+    def logs(self):
+        text = ""
+        for i in self.workers:
+            with open(self.log(i)) as f:
+                text += "".join("[worker %d] %s" % (i, l) for l in f)
+        return text
+
+    def steps(self):
+        """The steps of all tasks that show themselves, by name."""
+        r = subprocess.run([self.program, "status", "--json"], capture_output=True, text=True,
+                           timeout=60, env=self.env)
+        jobs = json.loads(r.stdout)["jobs"] if r.stdout else []
+        return {t["task"]: t["step"] for j in jobs for t in j["tasks"] if t["state"] != "dead"}
+
+    def await_step(self, step, task="worker 0"):
+        end = time.monotonic() + 120
+        while self.steps().get(task, 0) < step:
+            check(time.monotonic() < end, "%s did not come to step %d\n%s" % (task, step, self.logs()))
+            check(any(p.poll() is None for p in self.workers.values()), "all have ended\n" + self.logs())
+            time.sleep(0.05)
+
+    def finish(self, patience=240):
+        """The weights of those who are left."""
+        end = time.monotonic() + patience
+        out = ""
+        for i, p in self.workers.items():
+            left = max(1, end - time.monotonic())
+            try:
+                out += p.communicate(timeout=left)[0]
+            except subprocess.TimeoutExpired:
+                check(False, "worker %d hangs\n%s" % (i, self.logs()))
+            check(p.returncode in (0, -signal.SIGKILL), "worker %d ended with %d\n%s" %
+                  (i, p.returncode, self.logs()))
+        return self.sha(out, self.logs())
+
+    def audit(self, out):
+        r = subprocess.run([self.program, "audit", out], capture_output=True, text=True, timeout=60)
+        check(r.returncode == 0, r.stdout + r.stderr)
+
+    def recoveries(self):
+        """Milliseconds from the moment a loss was seen until the next step was done."""
+        return [float(ms) for ms in re.findall(r"was done (\d+) ms after others", self.logs())]
+
+    def kill(self, index):
+        self.workers[index].kill()
+        self.workers[index].wait()
+
+
+def say_times(times):
+    if times:
+        print("#   %d recoveries: median %.0f ms, longest %.0f ms" %
+              (len(times), statistics.median(times), max(times)), flush=True)
+
+
+@test
+def any_worker_may_be_killed_and_comes_back(b):
+    """In turn, the chief among them, while training goes on."""
+    out = b.out("run")
+    command = b.train("--out", out, "--save-steps", "40")
+    b.start_all(3, command)
+    b.await_step(20)
+    for k in range(b.kills):
+        pids = {i: p.pid for i, p in b.workers.items()}
+        victim = k % 3
+        if any(p.returncode == 0 for p in b.workers.values()):
+            break
+        time.sleep(random.random() * 0.6)
+        b.kill(victim)
+        if random.random() < 0.8 or sum(p.poll() is None for p in b.workers.values()) < 2:
+            b.start(victim, command)
+        check(all(b.workers[i].pid == pid for i, pid in pids.items() if i != victim), "others changed")
+        time.sleep(0.4)
+    check(b.finish() == b.alone(), "other weights\n" + b.logs())
+    b.audit(out)
+    say_times(b.recoveries())
+
+
+@test
+def any_worker_or_server_may_be_killed_and_comes_back(b):
+    """Three workers, two servers. A server's weights and slots are with its neighbour."""
+    out = b.out("run")
+    command = b.train("--out", out, "--save-steps", "40")
+    b.start_all(3, command, servers=2)
+    b.await_step(20)
+    for k in range(b.kills):
+        if any(p.returncode == 0 for p in b.workers.values()):
+            break
+        time.sleep(0.2 + random.random() * 0.6)
+        b.kill(k % 5)
+        b.start(k % 5, command)
+        time.sleep(0.8)
+    check(b.finish() == b.alone(), "other weights\n" + b.logs())
+    check("nobody is left" not in b.logs(), b.logs())
+    b.audit(out)
+    say_times(b.recoveries())
+
+
+@test
+def servers_that_are_all_lost_are_made_from_a_checkpoint(b):
+    out = b.out("run")
+    command = b.train("--out", out, "--save-steps", "20", steps=200)
+    b.start_all(2, command, servers=2)
+    b.await_step(80)
+    b.workers[2].kill()
+    b.workers[3].kill()
+    b.kill(2)
+    b.kill(3)
+    b.start(2, command)
+    b.start(3, command)
+    check(b.finish() == b.alone(steps=200), "other weights\n" + b.logs())
+    check("training goes on from the checkpoint" in b.logs(), b.logs())
+    b.audit(out)
+
+
+@test
+def two_that_are_killed_at_once_are_not_missed(b):
+    b.start_all(4, b.train(steps=200))
+    b.await_step(20)
+    b.workers[0].kill()
+    b.workers[2].kill()
+    check(b.finish() == b.alone(steps=200), "other weights\n" + b.logs())
+
+
+@test
+def a_worker_that_is_stopped_is_done_without_and_comes_back(b):
+    """Longer than its lease; when it wakes up it can change nothing."""
+    out = b.out("run")
+    b.env["MESHFLOW_LEASE_MS"] = "1000"
+    b.start_all(3, b.train("--out", out, steps=600))
+    b.await_step(20)
+    chief = b.workers[0]
+    chief.send_signal(signal.SIGSTOP)
+    time.sleep(2)
+    before = max(b.steps().values())
+    time.sleep(1)
+    after = max(b.steps().values())
+    check(after > before, "the others did not go on: %d, %d\n%s" % (before, after, b.logs()))
+    chief.send_signal(signal.SIGCONT)
+    check(b.finish() == b.alone(steps=600), "other weights\n" + b.logs())
+    b.audit(out)
+    check("it comes back" in b.logs(), b.logs())
+
+
+@test
+def a_second_process_of_a_task_is_refused(b):
+    command = b.train(steps=300)
+    b.start_all(2, command)
+    b.await_step(10)
+    first = b.workers[1]
+    second = b.start(1, command)
+    second.wait(60)
+    check(second.returncode == 1 and "there is a worker 1 already" in b.logs(), b.logs())
+    b.workers[1] = first
+    check("epoch 2" not in b.logs(), "somebody was disturbed\n" + b.logs())
+    check(b.finish() == b.alone(steps=300), "other weights\n" + b.logs())
+
+
+@test
+def workers_come_one_by_one(b):
+    """One at first, then three more that nobody knew of."""
+    command = b.train(steps=400)
+    b.start_all(1, command)
+    b.await_step(20)
+    for i in range(1, 4):
+        b.start(i, command)
+        b.await_step(1, "worker %d" % i)
+    check(b.finish() == b.alone(steps=400), "other weights\n" + b.logs())
+    check("with worker 0, worker 1, worker 2, worker 3" in b.logs(), b.logs())
+
+
+def scale(b, job, n):
+    r = subprocess.run([b.program, "scale", job, "--workers", str(n)], capture_output=True, text=True,
+                       env=b.env)
+    check(r.returncode == 0, r.stdout + r.stderr)
+    end = time.monotonic() + 120
+    while True:
+        ready = [t for t in tasks(b, job).values() if t["step"] > 0]
+        if len(ready) == n and len(tasks(b, job)) == n:
+            return
+        check(time.monotonic() < end, "there are %s, not %d workers" % (tasks(b, job).keys(), n))
+        time.sleep(0.05)
+
+
+@test
+def a_job_is_scaled_while_it_runs(b):
+    """1, 4, 2, 3 workers."""
+    out = b.out("run")
+    b.env["MESHFLOW_THREADS"] = "1"
+    p = subprocess.Popen([b.program, "launch", "--workers", "1", "--json", "--", *b.train(
+        "--name", "elastic", "--out", out, steps=1500)], env=b.env, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True)
+    b.running.append(p)
+    b.await_launched("elastic", 5)
+    for n in (4, 2, 3):
+        scale(b, "elastic", n)
+    text, err = p.communicate(timeout=240)
+    check(p.returncode == 0, err)
+    check(b.sha(text, err) == b.alone(steps=1500), "other weights\n" + err)
+    b.audit(out)
+
+
+@test
+def a_worker_that_is_told_to_end_leaves(b):
+    """After a step, with an exit code of its own; the last one of all saves and ends well."""
+    out = b.out("run")
+    b.start_all(3, b.train("--out", out, steps=100000))
+    b.await_step(20)
+    b.workers[0].terminate()
+    check(b.workers[0].wait(60) == 143, b.logs())
+    check("worker 0 has left the job" in b.logs(), b.logs())
+    before = max(b.steps().values())
+    b.await_step(before + 20, "worker 1")
+    b.workers[1].terminate()
+    check(b.workers[1].wait(60) == 143, b.logs())
+    b.workers[2].terminate()
+    check(b.workers[2].wait(60) == 0, b.logs())
+    b.audit(out)
+
+
+@test
+def nobody_is_left_but_a_checkpoint(b):
+    """All are killed; one that comes later goes on from what they have saved."""
+    out = b.out("run")
+    command = b.train("--out", out, "--save-steps", "20", steps=200)
+    b.start_all(2, command)
+    b.await_step(80)
+    b.kill(0)
+    b.kill(1)
+    b.start(0, command)
+    b.start(1, command)
+    check(b.finish() == b.alone(steps=200), "other weights\n" + b.logs())
+    check("goes on from the checkpoint" in b.logs(), b.logs())
+    b.audit(out)
+
+
+@test
+def whoever_comes_too_late_is_sent_home(b):
+    command = b.train(steps=30)
+    b.start_all(2, command)
+    sha = b.finish()
+    late = b.start(1, command)
+    check(late.wait(60) == 0, b.logs())
+    check("the job is over" in b.logs() and late.stdout.read() == "", b.logs())
+    check(sha == b.alone(steps=30), "other weights")
+
+
+@test
+def a_launcher_starts_again_what_it_has_lost(b):
+    p = subprocess.Popen([b.program, "launch", "--workers", "3", "--max-restarts", "3", "--json", "--",
+                          *b.train("--name", "chaos", steps=400)], env=b.env, stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True)
+    b.running.append(p)
+    b.await_launched("chaos", 20)
+    os.kill(b.pids("chaos")["worker 0"], signal.SIGKILL)
+    time.sleep(1)
+    out, err = p.communicate(timeout=240)
+    check(p.returncode == 0, err)
+    check("worker 0 was killed by signal 9 (Killed): restart 1 of 3" in err, err)
+    check(b.sha(out, err) == b.alone(steps=400), "other weights\n" + err)
+
+
+@test
+def a_launcher_that_is_killed_stops_nothing(b):
+    out = b.out("run")
+    p = subprocess.Popen([b.program, "launch", "--workers", "2", "--", *b.train(
+        "--name", "orphans", "--out", out, steps=200)], env=b.env, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True)
+    b.running.append(p)
+    b.await_launched("orphans", 20)
+    pids = b.pids("orphans")
+    p.kill()
+    p.communicate()
+    end = time.monotonic() + 120
+    while any(os.path.exists("/proc/%d" % pid) for pid in pids.values()) and time.monotonic() < end:
+        time.sleep(0.1)
+    r = subprocess.run([b.program, "train", *b.train("--out", b.out("alone"), steps=200)[1:]],
+                       capture_output=True, text=True, timeout=240, env=b.env)
+    check(r.returncode == 0, r.stderr)
+    diff = subprocess.run([b.program, "ckpt", "diff", out, b.out("alone")], capture_output=True, text=True)
+    check(diff.returncode == 0, diff.stdout + diff.stderr)
+    b.audit(out)
+
+
+def tasks(b, job):
+    r = subprocess.run([b.program, "status", "--json"], capture_output=True, text=True, env=b.env)
+    for j in json.loads(r.stdout)["jobs"] if r.stdout else []:
+        if j["job"] == job:
+            return {t["task"]: t for t in j["tasks"] if t["state"] != "dead"}
+    return {}
+
+
+def await_launched(b, job, step):
+    end = time.monotonic() + 60
+    while not any(t["step"] >= step for t in tasks(b, job).values()):
+        check(time.monotonic() < end, "%s did not come to step %d" % (job, step))
+        time.sleep(0.05)
+
+
+Bench.await_launched = await_launched
+Bench.pids = lambda b, job: {name: t["pid"] for name, t in tasks(b, job).items()}
+
+if __name__ == "__main__":
+    options = harness.parser()
+    options.add_argument("--kills", type=int, default=8, help="of workers in turn")
+    harness.main(Bench, options)
