@@ -75,6 +75,16 @@ MF_API MF_MUST mf_status mf_hook_step_counter(mf_every every, const char *dir, m
  * the graph finds, as that of mf_fit(), which lets nothing be updated. */
 MF_API MF_MUST mf_status mf_hook_nan_guard(const char *loss, bool fail, mf_hook *out);
 
+/* For mf_fit(): end training where it has converged or diverged, and say where it stalls or starves
+ * (docs/convergence.md). settings: "tolerance=0.005 horizon=0.1 false_stops=0.01 flat=true
+ * after=0"; NULL: these. flat=false: a flat loss does not count; after=S: converged is where no
+ * step has moved the weights for S seconds. One worker of many is enough: all end with the same
+ * step. */
+MF_API MF_MUST mf_status mf_hook_converged(const char *settings, mf_hook *out);
+/* What such a hook has decided: "converged", "diverged"; or else "improving", "stalled", "starved".
+ * *why: one sentence with the rule and its numbers; it is the hook's. May be NULL. */
+MF_API const char *mf_hook_converged_state(const mf_hook *hook, const char **why);
+
 /* Write tensors ("node:port") to the log, every so often (all zero: not) and at the end. */
 MF_API MF_MUST mf_status mf_hook_logging(const char *const *tensors, int n, mf_every every,
                                          bool at_end, mf_hook *out);

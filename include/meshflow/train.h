@@ -44,6 +44,8 @@ typedef struct mf_compile_options {
     mf_strategy *strategy; /* with whom to train, see strategy.h; NULL: alone */
     bool hogwild; /* updates write without a lock, for threads that train at once: updates may get
                      lost or mixed, and no equal bits are promised */
+    const char *guard; /* against numbers that are none: stop, "skip in_row=10", off; NULL: stop;
+                          docs/guards.md */
 } mf_compile_options;
 
 /* Adds loss, gradients and updates to the model's graph, and starts a session with fresh weights.
@@ -85,6 +87,8 @@ typedef struct mf_step_report {
     double learning_rate;
     const mf_result *results; /* of this step's batch, loss first */
     int n_results;
+    int64_t skipped_steps; /* so far, left out by the guard; this one: its loss is no number, or its
+                              gradients are none */
 } mf_step_report;
 
 /* Where hooks are called: in mf_fit(), or in a monitored session. See hooks.h. */
@@ -144,6 +148,8 @@ typedef struct mf_fit_options {
     const char *trace; /* file for a Chrome trace of one step; NULL: none */
     int64_t trace_step; /* which; 0: the tenth */
     bool resume; /* go on from the newest whole checkpoint in `out`, if there is one */
+    int64_t check_steps; /* workers compare their weights every so many steps; 0: 100, below 0:
+                            never; docs/guards.md */
     int64_t summary_steps; /* events of loss, metrics and speed every so many steps; 0: 10 */
 } mf_fit_options;
 

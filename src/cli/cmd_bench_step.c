@@ -155,6 +155,7 @@ static mf_status read_args(bench *b, mf_args *args)
     b->compile.threads = (int)threads;
     b->compile.precision = mf_args_value(args, "precision");
     b->compile.disable = mf_args_value(args, "disable");
+    b->compile.guard = mf_args_value(args, "guard");
     b->compile.optimizer = mf_args_value(args, "optimizer");
     if (!b->compile.optimizer)
         b->compile.optimizer = "momentum";
@@ -187,6 +188,7 @@ static const mf_option options[] = {
     { "threads", "N", "threads; as many as there are cores unless told", 0, false },
     { "precision", "P", "fp32, bf16 or fp16", 0, false },
     { "optimizer", "OPT", "momentum unless told", 0, false },
+    { "guard", "HOW", "stop, skip or off, as for train", 0, false },
     { "disable", "PASSES", "passes to leave out", 0, false },
     { "json", NULL, "print one object", 0, false },
     { 0 },

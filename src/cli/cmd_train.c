@@ -11,6 +11,7 @@
 #include "cli/train_options.h"
 #include "graph/op.h"
 #include "job/strategies.h"
+#include "train/guard.h"
 #include "train/team.h"
 
 #include <math.h>
@@ -29,6 +30,9 @@ typedef struct measured {
     int64_t last_ns;
     double loss; /* of the last step */
     bool loss_known; /* there was one */
+    int64_t total; /* steps that were asked for */
+    bool failed;
+    mf_hook converged; /* empty: training ends with the last step */
 } measured;
 
 static mf_status count_step(void *ctx, mf_trainer *t, const mf_step_report *report)
@@ -142,6 +146,36 @@ static void put_result(const char *name, double value, mf_buf *out)
     mf_buf_json_number(out, value);
 }
 
+/* "converged", "diverged", with a sentence; NULL: nobody says so, or was asked. */
+static const char *decided(const measured *m, const char **why)
+{
+    const char *sentence, *state;
+
+    if (!m->converged.ctx)
+        return NULL;
+    state = mf_hook_converged_state(&m->converged, &sentence);
+    if (strcmp(state, "converged") != 0 && strcmp(state, "diverged") != 0)
+        return NULL;
+    *why = sentence;
+    return state;
+}
+
+/* What training has ended by. */
+static void put_end(const measured *m, mf_buf *out)
+{
+    const char *why = "", *state = decided(m, &why);
+
+    mf_buf_printf(out, ",\"ended\":\"%s\"",
+                  m->failed                                      ? "failed"
+                  : state                                        ? state
+                  : mf_trainer_step(m->job->trainer) >= m->total ? "steps"
+                                                                 : "stopped");
+    if (state) {
+        mf_buf_str(out, ",\"ended_because\":");
+        mf_buf_json(out, why, strlen(why));
+    }
+}
+
 static mf_status print_json(const measured *m, const mf_result *test, int n_test)
 {
     struct rusage usage;
@@ -158,6 +192,8 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
                   (long long)mf_trainer_step(m->job->trainer), m->job->compile.shards,
                   mf_strategy_size(m->job->strategy));
     mf_buf_json_number(&out, m->loss_known ? m->loss : NAN);
+    put_end(m, &out);
+    mf_buf_printf(&out, ",\"skipped_steps\":%lld", (long long)mf_guard_skipped(m->job->trainer));
     print_traffic(m->job->strategy, &out);
     if (mf_board_used(used)) {
         mf_buf_str(&out, ",\"utilisation\":");
@@ -255,9 +291,30 @@ static mf_status tell(const measured *m, bool json, const mf_result *test, int n
     return MF_OK;
 }
 
-static mf_status train(mf_job *job, mf_args *args)
+/* Those of the chief decide: a wish to stop reaches all. */
+static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_options fit)
 {
-    measured m = { .job = job };
+    mf_job *job = m->job;
+    const mf_hook hooks[] = { { .ctx = m, .after_step = count_step },
+                              mf_progress_hook(progress),
+                              m->converged };
+    mf_status st;
+
+    m->total = progress->total;
+    fit.hooks = hooks;
+    fit.n_hooks = 2 + (m->converged.ctx && mf_strategy_is_chief(job->strategy));
+    stop_on_signals(job->trainer, job->strategy);
+    st = mf_fit(job->trainer, job->train, job->validation, &fit);
+    stop_on_signals(NULL, NULL);
+    m->failed = st != MF_OK;
+    (void)decided(m, &progress->ended);
+    return st;
+}
+
+static mf_status train(measured *m, mf_args *args)
+{
+    mf_job *job = m->job;
+    const char *state, *ended = "";
     mf_progress progress = { .quiet = mf_args_has(args, "quiet"),
                              .json = mf_args_has(args, "json") };
     mf_fit_options fit = { 0 };
@@ -273,14 +330,10 @@ static mf_status train(mf_job *job, mf_args *args)
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(change_weights(job, args));
     MF_TRY(mf_progress_init(&progress, job, &fit));
-    fit.hooks = (mf_hook[]){ { .ctx = &m, .after_step = count_step }, mf_progress_hook(&progress) };
-    fit.n_hooks = 2;
-    stop_on_signals(job->trainer, job->strategy);
-    fitted = mf_fit(job->trainer, job->train, job->validation, &fit);
-    stop_on_signals(NULL, NULL);
+    fitted = fit_with_hooks(m, &progress, fit);
     if (fitted != MF_OK) /* a checkpoint that could not be written is no reason to show nothing */
         mf_error_save(fitted, &why);
-    st = fitted == MF_OK || m.loss_known ? MF_OK : fitted;
+    st = fitted == MF_OK || m->loss_known ? MF_OK : fitted;
     if (fitted == MF_OUT_OF_RANGE && mf_strategy_is_over(job->strategy)) {
         MF_WARN("%s", why.message); /* it came too late, which is no mistake */
         mf_progress_deinit(&progress);
@@ -301,9 +354,12 @@ static mf_status train(mf_job *job, mf_args *args)
     if (st == MF_OK)
         st = mf_progress_end(&progress, test, n_test);
     if (st == MF_OK)
-        st = tell(&m, mf_args_has(args, "json"), test, n_test);
+        st = tell(m, mf_args_has(args, "json"), test, n_test);
+    state = decided(m, &ended);
     if (fitted != MF_OK)
         st = mf_error_restore(&why);
+    else if (st == MF_OK && state && strcmp(state, "diverged") == 0)
+        st = MF_FAIL(MF_ABORTED, "training %s", ended);
     mf_progress_deinit(&progress);
     return st;
 }
@@ -352,6 +408,7 @@ static mf_status train_run(mf_args *args)
     int64_t priority = 0;
     bool done;
     mf_job job;
+    measured m = { .job = &job };
     mf_status st;
 
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &priority));
@@ -360,10 +417,12 @@ static mf_status train_run(mf_args *args)
     MF_TRY(be_master(args, &done));
     if (done)
         return MF_OK;
+    MF_TRY(mf_train_options_stop(args, &m.converged));
     st = open_shown(&job, args);
     if (st == MF_OK)
-        st = train(&job, args);
+        st = train(&m, args);
     mf_job_deinit(&job);
+    mf_hook_free(&m.converged);
     return st;
 }
 
@@ -371,6 +430,10 @@ static const mf_option options[] = {
     MF_JOB_OPTIONS,
     { "epochs", "N", "how often all samples are seen; once unless told", 0, false },
     { "steps", "N", "how many steps in all; wins over --epochs", 0, false },
+    { "stop", "HOW", "before the last step: 'converged tolerance=0.005'; docs/convergence.md", 0,
+      false },
+    { "converged-after", "S", "stop when no step has moved the weights for so many seconds", 0,
+      false },
     { "batch", "N", "samples of a step; 32 unless told", 0, false },
     { "slice", "BY", "what the shards of a batch read: any element, or each files of its own: file",
       0, false },
@@ -382,6 +445,11 @@ static const mf_option options[] = {
     { "lr", "RATE", "learning rate; the optimizer's own unless told", 0, false },
     { "schedule", "S", "of the learning rate: 'cosine warmup=100'", 0, false },
     { "clip", "HOW", "gradients: value=1, norm=1 or global_norm=1", 0, false },
+    { "guard", "HOW",
+      "steps whose gradients are no numbers: stop, 'skip in_row=10' or off; docs/guards.md", 0,
+      false },
+    { "check-steps", "N",
+      "workers compare their weights every so many steps; 100 unless told, 0: never", 0, false },
     { "weight-decay", "W", "of all weights but biases and normalisations", 0, false },
     { "ema", "DECAY", "keep a moving average of the weights", 0, false },
     { "ema-eval", NULL, "test with the moving average instead of the weights", 0, false },

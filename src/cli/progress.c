@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/text.h"
+#include "train/guard.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,6 +131,7 @@ static mf_status begin(void *ctx, mf_trainer *t)
     mf_progress *p = ctx;
 
     p->first_step = p->step = mf_trainer_step(t);
+    p->skipped = mf_guard_skipped(t);
     if (writes(p) && p->first_step > 0)
         read_csv(p, p->first_step);
     return MF_OK;
@@ -147,6 +149,10 @@ static void count(mf_progress *p, const mf_step_report *r, int64_t now)
     }
     p->step_ns = now;
     p->step = r->step;
+    if (r->skipped_steps > p->skipped) { /* its results are no numbers */
+        p->skipped = r->skipped_steps;
+        return;
+    }
     p->n_recent++;
     p->epoch_steps++;
     for (int i = 0; i < r->n_results && i < MF_MAX_RESULTS; i++) {

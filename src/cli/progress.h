@@ -20,10 +20,12 @@ typedef struct mf_progress {
     int64_t begin_ns, step_ns, paused_ns; /* paused: validation, since begin */
     int64_t shown_ns, epoch_shown_ns;
     int64_t samples; /* since begin_ns */
+    int64_t skipped; /* steps that the guard has left out */
     double recent[MF_MAX_RESULTS]; /* means that forget: of about the last fifty steps */
     double epoch_sum[MF_MAX_RESULTS];
     int64_t epoch_steps;
     int64_t n_recent;
+    const char *ended; /* why, where it was not the last step; NULL: nobody knows */
 } mf_progress;
 
 /* quiet and json are set before. Owns: mf_progress_deinit(). */

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PIECE = 96, PIECES = MF_MAX_RESULTS + 3, MIN_BAR = 8, MAX_BAR = 40 };
+enum { PIECE = 96, PIECES = MF_MAX_RESULTS + 4, MIN_BAR = 8, MAX_BAR = 40 };
 
 /* ---- pieces ---- */
 
@@ -54,6 +54,8 @@ static int make_pieces(const mf_progress *p, const mf_step_report *r, char piece
     put_rate(p, pieces[n++]);
     for (int i = 2; i < r->n_results && i < MF_MAX_RESULTS; i++)
         put_value(r->results[i].name, p->recent[i], pieces[n++]);
+    if (p->skipped > 0)
+        (void)snprintf(pieces[n++], PIECE, "%lld steps skipped", (long long)p->skipped);
     return n;
 }
 
@@ -170,8 +172,14 @@ static void put_steps(const mf_progress *p, mf_buf *out)
     mf_buf_printf(out, "%-12s%s", "steps", mf_cli_count(p->step, step));
     if (p->step < p->total)
         mf_buf_printf(out, " of %s", mf_cli_count(p->total, total));
-    mf_buf_printf(out, ", with %lld samples each, %.3g epochs\n", (long long)p->batch,
+    mf_buf_printf(out, ", with %lld samples each, %.3g epochs", (long long)p->batch,
                   (double)p->step / (double)p->per_epoch);
+    if (p->skipped > 0)
+        mf_buf_printf(out, "; %s skipped, for their gradients were no numbers",
+                      mf_cli_count(p->skipped, step));
+    mf_buf_str(out, "\n");
+    if (p->ended && p->ended[0])
+        mf_buf_printf(out, "%-12s%s\n", "ended", p->ended);
     if (!p->begun)
         return;
     put_rate(p, rate);

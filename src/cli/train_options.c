@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "cli/job.h"
+#include "train/agreement.h"
 
 #include <string.h>
 
@@ -13,6 +14,7 @@ static mf_status read_compile(mf_args *args, mf_compile_options *c)
     c->optimizer = mf_args_value(args, "optimizer");
     c->schedule = mf_args_value(args, "schedule");
     c->clip = mf_args_value(args, "clip");
+    c->guard = mf_args_value(args, "guard");
     MF_TRY(mf_args_double(args, "lr", &c->learning_rate));
     MF_TRY(mf_args_double(args, "weight-decay", &c->weight_decay));
     MF_TRY(mf_args_double(args, "ema", &c->ema));
@@ -38,7 +40,7 @@ static mf_status read_slice(mf_args *args, mf_slicing *out)
 
 static mf_status read_fit(mf_args *args, mf_fit_options *f)
 {
-    int64_t keep = 0, threads = 0;
+    int64_t keep = 0, threads = 0, check = MF_CHECK_STEPS;
 
     f->batch = 32;
     MF_TRY(mf_args_int(args, "epochs", 1, INT64_MAX, &f->epochs));
@@ -48,6 +50,8 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     MF_TRY(mf_args_int(args, "summary-steps", 1, INT64_MAX, &f->summary_steps));
     MF_TRY(mf_args_int(args, "keep", 1, 1000000, &keep));
     MF_TRY(mf_args_int(args, "input-threads", 0, 256, &threads));
+    MF_TRY(mf_args_int(args, "check-steps", 0, INT64_MAX, &check));
+    f->check_steps = check > 0 ? check : -1;
     f->keep = (int)keep;
     f->input_threads = (int)threads;
     MF_TRY(read_slice(args, &f->slice));
@@ -66,4 +70,38 @@ mf_status mf_train_options_read(mf_args *args, mf_compile_options *compile, mf_f
 {
     MF_TRY(read_compile(args, compile));
     return read_fit(args, fit);
+}
+
+/* Empty: neither is given. */
+static mf_status read_stop(mf_args *args, mf_buf *out)
+{
+    static const char name[] = "converged";
+    const char *stop = mf_args_value(args, "stop"), *after = mf_args_value(args, "converged-after");
+    const size_t n = sizeof name - 1;
+    double seconds = 0.0;
+
+    if (stop && (strncmp(stop, name, n) != 0 || (stop[n] != '\0' && stop[n] != ' ')))
+        return mf_args_wrong(args, "--stop is converged, with settings, not '%s'", stop);
+    MF_TRY(mf_args_double(args, "converged-after", &seconds));
+    if (after && !(seconds > 0.0))
+        return mf_args_wrong(args, "--converged-after is a number of seconds above 0");
+    if (stop)
+        mf_buf_printf(out, "%s ", stop + n);
+    else if (after)
+        mf_buf_str(out, "flat=false ");
+    if (after)
+        mf_buf_printf(out, "after=%.9g", seconds);
+    return out->len > 0 ? mf_buf_finish(out) : MF_OK;
+}
+
+mf_status mf_train_options_stop(mf_args *args, mf_hook *out)
+{
+    mf_buf settings = { 0 };
+    mf_status st = read_stop(args, &settings);
+
+    memset(out, 0, sizeof *out);
+    if (st == MF_OK && settings.len > 0)
+        st = mf_hook_converged(settings.data, out);
+    mf_buf_deinit(&settings);
+    return st;
 }

@@ -11,5 +11,8 @@
  * call. */
 MF_MUST mf_status mf_train_options_read(mf_args *args, mf_compile_options *compile,
                                         mf_fit_options *fit);
+/* The hook that --stop and --converged-after ask for; empty where neither is given. Fails in the
+ * same way. */
+MF_MUST mf_status mf_train_options_stop(mf_args *args, mf_hook *out);
 
 #endif

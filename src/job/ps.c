@@ -379,7 +379,8 @@ static void say_end(ps_job *j)
     if (mf_team_meet(&j->team, 0, "the end") != MF_OK)
         MF_LOG(j->changes ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
     else if (j->team.rank == 0 && mf_ps_client_end(j->client, &staleness) != MF_OK)
-        MF_WARN("the parameter servers could not be told to end: %s", mf_error_message());
+        MF_LOG(j->changes ? MF_LOG_DEBUG : MF_LOG_WARNING,
+               "the parameter servers could not be told to end: %s", mf_error_message());
     else if (j->team.rank == 0 && !j->mode.sync)
         MF_INFO("no worker was more than %lld steps ahead of another", (long long)staleness);
 }

@@ -301,6 +301,32 @@ mf_status mf_checkpoints_put(mf_checkpoints *c, mf_snapshot *s)
     return MF_OK;
 }
 
+void mf_checkpoints_wait(mf_checkpoints *c)
+{
+    pthread_mutex_lock(&c->lock);
+    while (c->next || c->busy)
+        pthread_cond_wait(&c->changed, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+}
+
+mf_status mf_checkpoints_drop_after(mf_checkpoints *c, int64_t step)
+{
+    found f, kept;
+    mf_status st;
+
+    mf_checkpoints_wait(c);
+    st = search(c->dir, &f);
+    kept = f;
+    while (kept.n > 0 && kept.steps[kept.n - 1] > step)
+        kept.n--;
+    if (st == MF_OK && kept.n > 0 && kept.n < f.n)
+        st = write_list(c, &kept);
+    for (int64_t i = kept.n; st == MF_OK && i < f.n; i++)
+        remove_one(c->dir, f.steps[i]);
+    mf_free(f.steps);
+    return st;
+}
+
 mf_status mf_checkpoints_close(mf_checkpoints *c)
 {
     mf_status st;

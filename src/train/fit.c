@@ -3,10 +3,12 @@
 #include "base/board.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "train/agreement.h"
 #include "train/feeding.h"
 #include "train/input.h"
 #include "train/loop.h"
 #include "train/out_dir.h"
+#include "train/roll_back.h"
 #include "train/straggler.h"
 #include "train/team_trace.h"
 
@@ -21,6 +23,7 @@ typedef struct fit {
     mf_iterator *it;
     const char *out; /* where we write once we are the chief */
     mf_out_dir dir;
+    mf_agreement agreement; /* with the other workers */
     mf_hook_loop loop;
     mf_hook *hooks; /* the caller's, then ours */
     int64_t total; /* steps of the whole training */
@@ -312,6 +315,27 @@ static mf_status one_step(fit *f)
     return MF_OK;
 }
 
+/* The trainer stands at an earlier step again: so does all else. */
+static mf_status go_back(fit *f)
+{
+    const mf_out_dir_data data = { f->train, &f->order, f->per_epoch, .leased = false };
+
+    MF_TRY(mf_out_dir_go_back(&f->dir, f->o.out, f->t, &data));
+    f->followed = f->told_step = f->told_epoch = f->t->step;
+    f->saved = f->saved > f->t->step ? -1 : f->saved;
+    if (f->t->team)
+        MF_TRY(share(f));
+    return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
+}
+
+/* Are the weights still good? *back: they were not, and are those of an earlier step. */
+static mf_status look_after(fit *f, bool *back)
+{
+    MF_TRY(mf_roll_back_if_due(f->t, f->o.out, f->dir.checkpoints));
+    MF_TRY(mf_agreement_step(&f->agreement, f->t->step >= f->total || f->stop, back));
+    return *back ? go_back(f) : MF_OK;
+}
+
 /* All that follows a step. Tried again after trouble, it does only what is left to do. */
 static mf_status follow_step(fit *f)
 {
@@ -322,8 +346,13 @@ static mf_status follow_step(fit *f)
                                     .samples = s->samples,
                                     .learning_rate = s->learning_rate,
                                     .results = f->results,
-                                    .n_results = t->graph.n_reports };
+                                    .n_results = t->graph.n_reports,
+                                    .skipped_steps = mf_guard_skipped(t) };
+    bool back;
 
+    MF_TRY(look_after(f, &back));
+    if (back)
+        return MF_OK;
     for (int i = 0; i < t->graph.n_reports; i++)
         f->results[i] = (mf_result){ t->graph.reports[i].name, s->results[i] };
     show_traffic(t->team);
@@ -368,6 +397,7 @@ static mf_status take_note(fit *f)
         return MF_OK;
     f->meetings = team->meetings;
     f->stop = t->standing.stop != 0;
+    mf_agreement_forget(&f->agreement);
     mf_board_shards(team->first_shard, team->n_shards);
     mf_team_trace_deinit(&f->trace, t);
     if (!f->it) /* all is still to be made */
@@ -499,6 +529,7 @@ static mf_status prepare(fit *f)
     MF_TRY(add_hooks(f));
     mf_feeding_init(&f->feeding, f->t, leased && f->o.input_threads == 0 ? 1 : f->o.input_threads);
     f->order.threads = f->feeding.input;
+    MF_TRY(mf_agreement_init(&f->agreement, f->t, f->o.check_steps));
     MF_TRY(mf_iterator_new(f->train, &f->order, &f->it));
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
 }
@@ -629,6 +660,7 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     }
     end_loop(&f);
     mf_straggler_deinit(&f.straggler);
+    mf_agreement_deinit(&f.agreement);
     mf_team_trace_deinit(&f.trace, t);
     mf_iterator_free(f.it);
     closed = mf_out_dir_close(&f.dir);

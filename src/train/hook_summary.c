@@ -256,7 +256,7 @@ static mf_status write_weights(summary *h, mf_trainer *t)
 static mf_status write_results(summary *h, const char *dir, int64_t step, const mf_result *results,
                                int n, const mf_event_scalar *more, int n_more)
 {
-    mf_event_scalar scalars[MF_MAX_RESULTS + 2];
+    mf_event_scalar scalars[MF_MAX_RESULTS + 3];
     mf_events *events;
 
     MF_TRY(mf_hook_loop_events(h->loop, dir, &events));
@@ -270,17 +270,20 @@ static mf_status write_results(summary *h, const char *dir, int64_t step, const 
 static mf_status summary_after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
 {
     summary *h = ctx;
-    mf_event_scalar more[2] = { { "learning_rate", r->learning_rate } };
+    mf_event_scalar more[3] = { { "learning_rate", r->learning_rate } };
     int64_t steps;
+    int n = 1;
     double seconds;
 
     if (h->broken)
         return MF_OK;
     if (mf_timer_is_due(&h->timer, r->step)) {
         mf_timer_fire(&h->timer, r->step, &steps, &seconds);
-        more[1] = (mf_event_scalar){ "global_step/sec", seconds > 0 ? (double)steps / seconds : 0 };
-        MF_TRY(tolerate(h, write_results(h, h->dir, r->step, r->results, r->n_results, more,
-                                         1 + (seconds > 0))));
+        if (seconds > 0)
+            more[n++] = (mf_event_scalar){ "global_step/sec", (double)steps / seconds };
+        if (t->graph.guard.kind == MF_GUARD_SKIP)
+            more[n++] = (mf_event_scalar){ "skipped_steps", (double)r->skipped_steps };
+        MF_TRY(tolerate(h, write_results(h, h->dir, r->step, r->results, r->n_results, more, n)));
     }
     if (is_time(h->o.weight_steps, r->step) && !h->broken)
         MF_TRY(tolerate(h, write_weights(h, t)));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loss_scale.h - for 16-bit floats whose smallest numbers are too large for gradients: the loss is
  * multiplied before and gradients are divided after. The factor finds itself: where gradients are
- * no numbers the step is left out and the factor halved, after many good steps it is doubled. */
+ * no numbers the step is left out (guard.h) and the factor halved, after many good steps it is
+ * doubled. */
 #ifndef MF_TRAIN_LOSS_SCALE_H
 #define MF_TRAIN_LOSS_SCALE_H
 
@@ -11,17 +12,14 @@
 typedef struct mf_loss_scale {
     mf_output factor; /* of this step; empty: none is used */
     mf_output good_steps; /* in a row, before this one */
-    mf_output finite; /* this step's gradients are numbers */
     int64_t growth;
 } mf_loss_scale;
 
 /* Errors go to the graph. */
 void mf_loss_scale_init(mf_loss_scale *s, mf_updates *all, const mf_precision *p);
-/* Divide the gradients again, and let them pass only when all of them are numbers. */
-MF_MUST mf_status mf_loss_scale_undo(mf_loss_scale *s, mf_updates *all, mf_update *updates, int n);
-/* Whatever else is updated passes on the same condition. */
-mf_output mf_loss_scale_gate(const mf_loss_scale *s, mf_graph *graph, mf_output value);
-/* The factor of the next step. */
-void mf_loss_scale_adjust(const mf_loss_scale *s, mf_updates *all);
+/* Divide the gradients again. */
+void mf_loss_scale_undo(const mf_loss_scale *s, mf_graph *graph, mf_update *updates, int n);
+/* The factor of the next step. finite: this step's gradients were numbers. */
+void mf_loss_scale_adjust(const mf_loss_scale *s, mf_updates *all, mf_output finite);
 
 #endif

@@ -121,6 +121,19 @@ mf_status mf_out_dir_take_over(mf_out_dir *o, const char *dir, int keep, mf_trai
     return MF_OK;
 }
 
+mf_status mf_out_dir_go_back(mf_out_dir *o, const char *dir, const mf_trainer *t,
+                             const mf_out_dir_data *data)
+{
+    mf_out_dir_flush(o);
+    if (o->ledger) {
+        if (mf_ledger_close(o->ledger) != MF_OK)
+            MF_WARN("%s", mf_error_message());
+        o->ledger = NULL;
+        open_ledger(o, dir, t, data, t->step > 0);
+    }
+    return o->checkpoints ? mf_checkpoints_drop_after(o->checkpoints, t->step) : MF_OK;
+}
+
 mf_status mf_out_dir_close(mf_out_dir *o)
 {
     mf_status st;

@@ -30,6 +30,9 @@ MF_MUST mf_status mf_out_dir_take_over(mf_out_dir *o, const char *dir, int keep,
                                        const mf_out_dir_data *data);
 /* We have missed steps that others have done: they are added. */
 void mf_out_dir_catch_up(mf_out_dir *o, int64_t step, const mf_out_dir_data *data);
+/* The trainer stands at an earlier step again: what was written of later ones goes. */
+MF_MUST mf_status mf_out_dir_go_back(mf_out_dir *o, const char *dir, const mf_trainer *t,
+                                     const mf_out_dir_data *data);
 /* The step that was just done used these samples, whoever of the team has taken them. */
 void mf_out_dir_add(mf_out_dir *o, int64_t step, const mf_batch *batch);
 /* Before a checkpoint, which may not know of more than the ledger. */

@@ -218,6 +218,11 @@ static mf_status add_gradients(builder *b)
 
 /* ---- the map over the shards ---- */
 
+static mf_output joined(const builder *b, int i)
+{
+    return (mf_output){ b->map, i };
+}
+
 static mf_status list_arguments(builder *b, mf_outputs *in, int *n_batched)
 {
     for (int64_t i = 0; i < b->model->n_inputs; i++)
@@ -272,11 +277,6 @@ static mf_status map_shards(builder *b)
     return mf_graph_status(b->graph);
 }
 
-static mf_output joined(const builder *b, int i)
-{
-    return (mf_output){ b->map, i };
-}
-
 /* ---- updates ---- */
 
 /* Rows that were looked up several times get one update, by the sum of their gradients. */
@@ -303,6 +303,37 @@ static mf_output regularised(const builder *b, const mf_weight *w, mf_output g)
     return g;
 }
 
+/* The loss, the statistics, the gradients. */
+static mf_status watch_sums(builder *b, const mf_update *updates, int n)
+{
+    mf_outputs sums = { 0 };
+    const int n_moving = (int)b->model->n_moving;
+
+    MF_TRY(mf_outputs_add(b->arena, &sums, joined(b, 0)));
+    for (int i = 0; i < n_moving; i++)
+        MF_TRY(mf_outputs_add(b->arena, &sums, joined(b, b->s->n_reports + i)));
+    for (int i = 0; i < n; i++)
+        MF_TRY(mf_outputs_add(b->arena, &sums, updates[i].gradient));
+    return mf_guard_watch(&b->s->guard, &b->s->updates, &sums);
+}
+
+/* With a scale of the loss steps are left out, too: that is how it finds itself. */
+static mf_status guard_updates(builder *b, const mf_update *updates, int n)
+{
+    mf_step_graph *s = b->s;
+
+    if (s->role == MF_STEP_SERVES)
+        return MF_OK;
+    if (s->guard.kind == MF_GUARD_SKIP || b->scale.factor.node)
+        return watch_sums(b, updates, n);
+    if (s->guard.kind == MF_GUARD_STOP)
+        s->updates.guard = mf_applyf(b->graph, "CheckNumerics", MF_IN(joined(b, 0)),
+                                     "message='the loss is no number: nothing was updated' "
+                                     "name='check_loss'")
+                               .node;
+    return mf_graph_status(b->graph);
+}
+
 static mf_status update_weights(builder *b)
 {
     const int n = b->s->n_gradients;
@@ -320,7 +351,8 @@ static mf_status update_weights(builder *b)
             sum_rows(b, u);
         }
     }
-    MF_TRY(mf_loss_scale_undo(&b->scale, &b->s->updates, updates, n));
+    MF_TRY(guard_updates(b, updates, n));
+    mf_loss_scale_undo(&b->scale, b->graph, updates, n);
     for (int i = 0; i < n; i++) {
         if (!updates[i].ids.node)
             updates[i].gradient = regularised(b, updates[i].weight, updates[i].gradient);
@@ -362,30 +394,20 @@ static void update_moving(builder *b)
         const mf_output next = op2(b, "AddV2", op2(b, "Mul", m->weight->value, f32(b, m->momentum)),
                                    op2(b, "Mul", mean, f32(b, 1.0 - m->momentum)));
 
-        mf_updates_add(
-            &b->s->updates,
-            mf_apply(b->graph, "AssignVariableOp",
-                     MF_IN(m->weight->handle, mf_loss_scale_gate(&b->scale, b->graph, next))));
+        mf_updates_add(&b->s->updates,
+                       mf_apply(b->graph, "AssignVariableOp", MF_IN(m->weight->handle, next)));
     }
 }
 
-/* A loss that is no number ends the run before anything is updated; or, with loss scaling, the step
- * is left out. */
-static void guard_updates(builder *b)
-{
-    if (b->scale.factor.node)
-        return;
-    mf_output checked = mf_applyf(b->graph, "CheckNumerics", MF_IN(joined(b, 0)),
-                                  "message='the loss is no number: nothing was updated' "
-                                  "name='check_loss'");
-
-    b->s->updates.guard = checked.node;
-}
-
+/* A step counts, and the loss gets its next scale, also where all else is left out. */
 static void count_steps(builder *b)
 {
     mf_step_graph *s = b->s;
 
+    if (s->guard.finite.node)
+        s->updates.guard = NULL;
+    mf_loss_scale_adjust(&b->scale, &s->updates, s->guard.finite);
+    mf_guard_count(&s->guard, &s->updates, b->scale.factor);
     s->global_step =
         mf_applyf(b->graph, "VarHandleOp", MF_NO_IN,
                   "dtype=int64 shape=shape[] shared_name='global_step' name='global_step'");
@@ -440,6 +462,10 @@ static mf_status check_role(const builder *b)
     if (b->s->role == MF_STEP_PULLS && b->scale.factor.node)
         return MF_FAIL(MF_UNIMPLEMENTED, "fp16 needs workers that update by themselves, for the "
                                          "scale of the loss; use bf16, or another strategy");
+    if (b->s->role == MF_STEP_PULLS && b->s->guard.kind == MF_GUARD_SKIP)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "guard skip needs workers that update by themselves: no parameter server "
+                       "sees all gradients; use guard stop, or another strategy");
     return MF_OK;
 }
 
@@ -463,7 +489,6 @@ static mf_status build_model(builder *b)
     for (int i = 0; i < s->n_reports; i++)
         s->reports[i].of_step = joined(b, i);
     find_gradients(b);
-    guard_updates(b);
     return MF_OK;
 }
 
@@ -514,6 +539,7 @@ static mf_status build(builder *b)
     mf_step_graph *s = b->s;
 
     MF_TRY(mf_updates_begin(&s->updates, b->model, b->options));
+    MF_TRY(mf_guard_parse(b->options->guard, b->arena, &s->guard));
     s->learning_rate = placeholder(b, "learning_rate", MF_DTYPE_F32, "[]");
     s->updates.learning_rate = s->learning_rate;
     MF_TRY(s->role == MF_STEP_SERVES ? feed_gradients(b) : build_model(b));
@@ -522,7 +548,6 @@ static mf_status build(builder *b)
         assign_weights(b);
     if (s->role != MF_STEP_SERVES)
         update_moving(b);
-    mf_loss_scale_adjust(&b->scale, &s->updates);
     count_steps(b);
     s->train = target(b, "train", s->updates.done, s->updates.n_done);
     add_init(b);

@@ -3,7 +3,7 @@
 #ifndef MF_TRAIN_STEP_H
 #define MF_TRAIN_STEP_H
 
-#include "train/optimizer.h"
+#include "train/guard.h"
 
 #include <meshflow/train.h>
 
@@ -36,6 +36,7 @@ typedef struct mf_step_graph {
     mf_output label, learning_rate;
     mf_output inverse; /* 1 / samples of the step */
     mf_updates updates;
+    mf_guard guard;
     const mf_update *weights; /* that are updated, with their gradients as applied */
     int n_weights;
     mf_report reports[MF_MAX_RESULTS]; /* loss first */

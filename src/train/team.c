@@ -23,8 +23,7 @@ mf_status mf_team_meet(mf_team *team, int64_t step, const char *what)
     return mf_barrier(team->group, &c);
 }
 
-/* root: whose it is. */
-static mf_status align_variable(mf_team *team, const mf_trained *v, int64_t step, int root)
+mf_status mf_team_give(mf_team *team, int root, const mf_trained *v, int64_t step)
 {
     const mf_collective c = mf_team_call(team, step, v->name);
     mf_tensor value = { 0 }, mine = { 0 };
@@ -47,13 +46,13 @@ static mf_status align_variable(mf_team *team, const mf_trained *v, int64_t step
 
 /* The optimizer's state may be kept by one worker only, or by servers, whose copies are the newer
  * ones. */
-static mf_status align_variables(mf_team *team, mf_trainer *t, int root)
+mf_status mf_team_give_all(mf_team *team, int root, mf_trainer *t)
 {
     const bool elsewhere = team->one_updates || (team->pulls && mf_team_meets(team) && !team->anew);
 
     for (int64_t i = 0; i < t->n_trained; i++) {
         if (!(elsewhere && mf_trained_is_slot(&t->trained[i])))
-            MF_TRY(align_variable(team, &t->trained[i], t->step, root));
+            MF_TRY(mf_team_give(team, root, &t->trained[i], t->step));
     }
     return MF_OK;
 }
@@ -222,7 +221,7 @@ static mf_status align_with(mf_team *team, mf_trainer *t, const int64_t *all)
     MF_TRY(compare_order(&own, &s.sliced));
     take_standing(t, &s);
     if (!all_are_equal(team, all))
-        MF_TRY(align_variables(team, t, root));
+        MF_TRY(mf_team_give_all(team, root, t));
     if (mf_team_keeps(team))
         MF_TRY(align_extra(team, t->step));
     return team->kind->aligned ? team->kind->aligned(team, t) : MF_OK;

@@ -18,6 +18,7 @@
 
 struct mf_call;
 struct mf_snapshot;
+struct mf_trained;
 struct mf_trainer;
 typedef struct mf_team mf_team;
 
@@ -154,6 +155,10 @@ static inline bool mf_team_keeps(const mf_team *team)
 {
     return team && team->kind->collect;
 }
+/* Everybody gets this variable of `root`'s. */
+MF_MUST mf_status mf_team_give(mf_team *team, int root, const struct mf_trained *v, int64_t step);
+/* All variables that everybody has. */
+MF_MUST mf_status mf_team_give_all(mf_team *team, int root, struct mf_trainer *t);
 /* Wait for all: there is a group. */
 MF_MUST mf_status mf_team_meet(mf_team *team, int64_t step, const char *what);
 

@@ -115,7 +115,7 @@ bool mf_trained_is_slot(const mf_trained *v)
     static const char average[] = "/ExponentialMovingAverage", scale[] = "loss_scale";
     const size_t n = strlen(v->name), tail = sizeof average - 1;
 
-    return !v->is_weight && strcmp(v->name, "global_step") != 0 &&
+    return !v->is_weight && strcmp(v->name, "global_step") != 0 && !mf_guard_is_count(v->name) &&
            strncmp(v->name, scale, sizeof scale - 1) != 0 &&
            !(n > tail && strcmp(v->name + n - tail, average) == 0);
 }
@@ -143,6 +143,10 @@ static mf_status start(mf_trainer *t)
 
     MF_TRY(mf_step_graph_init(&t->graph, t->model, &t->options,
                               t->team && t->team->pulls ? MF_STEP_PULLS : MF_STEP_UPDATES));
+    if (t->team && t->team->apart && t->graph.guard.kind == MF_GUARD_SKIP)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "guard skip needs workers that see the sums of all gradients; use guard "
+                       "stop, or another strategy");
     if (rate == 0.0)
         rate = mf_options_float(&t->graph.updates.o, "learning_rate");
     MF_TRY(mf_schedule_parse(t->options.schedule, rate, t->arena, &t->schedule));

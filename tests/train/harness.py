@@ -74,9 +74,9 @@ class Trainings(Bench):
     """Trainings that differ in who takes part."""
 
     def train(self, *more, model="mlp", data="fashion-mnist", steps=40, batch=32, seed=3,
-              optimizer="momentum", strategy=None):
+              optimizer="momentum", rate=0.05, strategy=None):
         return ["train", "--model", model, "--data", data, "--batch", str(batch), "--steps",
-                str(steps), "--seed", str(seed), "--optimizer", optimizer, "--lr", "0.05",
+                str(steps), "--seed", str(seed), "--optimizer", optimizer, "--lr", str(rate),
                 "--quiet", "--no-test", "--json",
                 *(["--strategy", strategy] if strategy else []), *more]
 

@@ -64,6 +64,69 @@ def batches_that_are_not_full_or_smaller_than_shards_give_the_same_weights(b):
             check(got == want, "%s, batches of %d: %s, alone: %s" % (strategy, batch, got, want))
 
 
+def last_object(text):
+    line = [l for l in text.splitlines() if "weights_sha256" in l][-1]
+    return json.loads(line[line.index("{"):])
+
+
+@test
+def steps_without_numbers_are_skipped_by_all_workers_alike(b):
+    table = b.out("nan.csv")
+    with open(table, "w") as f:
+        f.write("a,b,y\n")
+        for i in range(80):
+            f.write("%s,%d,%d\n" % ("nan" if i in (9, 41) else i % 7, i % 5, i % 7 > i % 5))
+    more = "--set", "label=y", "--test", table, "--guard", "skip"
+    kind = dict(data=table, batch=8, steps=20)
+    want = b.sha(*more, **kind)
+    for workers in 2, 3:
+        got = last_object(b.run(["launch", "--workers", str(workers), "--", *b.train(*more, **kind)]).stdout)
+        check(got["weights_sha256"] == want, "%d workers: other weights" % workers)
+        check(2 <= got["skipped_steps"] <= 4, "%d steps skipped" % got["skipped_steps"])
+    # Kept on the way: going on counts on.
+    out = b.out("kept")
+    b.sha(*more, "--out", out, **{**kind, "steps": 10})
+    check(b.sha(*more, "--out", out, "--resume", workers=2, **kind) == want, "other weights after going on")
+
+
+@test
+def all_workers_end_with_the_same_step_when_training_has_converged(b):
+    table = b.out("halves.csv")
+    with open(table, "w") as f:
+        f.write("a,b,y\n")
+        for i in range(256):
+            f.write("%d,%d,%d\n" % (i * 7919 % 101, i * 104729 % 97, i * 7919 % 101 > i * 31 % 101))
+    more = "--set", "label=y", "--test", table, "--validation", "0.2", "--stop", "converged tolerance=0.01"
+    ends = []
+    for workers in 0, 2, 3:
+        launch = ["launch", "--workers", str(workers), "--"] if workers else []
+        ends.append(last_object(b.run([*launch, *b.train(*more, data=table, steps=20000)]).stdout))
+        check(ends[-1]["ended"] == "converged", str(ends[-1]))
+        check("more steps" in ends[-1]["ended_because"] or "no smaller" in ends[-1]["ended_because"],
+              ends[-1]["ended_because"])
+    check(len({(e["steps"], e["weights_sha256"]) for e in ends}) == 1, str(ends))
+
+
+@test
+def weights_that_do_not_move_for_a_given_time_are_converged(b):
+    command = b.train("--converged-after", "1", rate=1e-30, steps=10 ** 9)
+    end = last_object(b.run(["launch", "--workers", "2", "--", *command]).stdout)
+    check(end["ended"] == "converged" and "no step has moved the weights" in end["ended_because"], str(end))
+
+
+@test
+def what_diverges_ends_with_an_error(b):
+    r = b.run(b.train("--guard", "off", "--stop", "converged", rate=1e30), code=1)
+    check(last_object(r.stdout)["ended"] == "diverged", r.stdout)
+    check("10 losses in a row are no numbers" in r.stderr, r.stderr)
+
+
+@test
+def parameter_servers_refuse_to_skip(b):
+    r = b.run(["launch", "--workers", "1", "--ps", "1", "--", *b.train("--guard", "skip")], code=1)
+    check("use guard stop, or another strategy" in r.stdout + r.stderr, r.stdout + r.stderr)
+
+
 @test
 def training_goes_on_with_other_workers_and_the_same_weights(b):
     out = b.out("other")

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hook_converged.c - the hook that feeds convergence.h: losses of every step and every validation,
+ * the learning rate and what is to come of it, and now and then a look at the weights.
+ *
+ * Without a rule that goes by the clock all workers decide alike, for losses and weights are the
+ * same bits on all of them. A wish to stop travels with the next step, which is the last one; one
+ * process alone does that step as well, so that many workers end with its weights. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "train/convergence.h"
+#include "train/hook.h"
+#include "train/team.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <string.h>
+
+/* At the weights: this many for as many steps as were done so far, and so many steps apart. */
+enum { LOOKS = 200, LOOK_STEPS = 10 };
+
+static const char settings_of[] =
+    "{tolerance: float = 0.005, horizon: float = 0.1, false_stops: float = 0.01, "
+    "flat: bool = true, after: float = 0.0}";
+
+typedef struct converged {
+    mf_convergence c;
+    mf_progress_state said;
+    mf_buf why;
+    double validation; /* of this epoch; NAN: it was told already */
+    int64_t skipped; /* steps, so far */
+    mf_tensor *kept; /* weights, as they were at the last look; by number of the variable */
+    int64_t n_kept;
+    int64_t next_look; /* step */
+    double last_look; /* seconds */
+    double rate_ahead; /* then */
+    bool stops; /* with the next step */
+} converged;
+
+/* ---- the weights ---- */
+
+typedef struct look {
+    double squares, moved; /* sums of squares: of weights, and of what they have moved by */
+} look;
+
+static void add_weight(look *l, const mf_tensor *now, const mf_tensor *then)
+{
+    const float *a = now->data, *b = then->data;
+    double squares = 0.0, moved = 0.0;
+
+    for (int64_t i = 0; i < now->count; i++) {
+        const double d = b ? (double)a[i] - (double)b[i] : 0.0;
+
+        squares += (double)a[i] * (double)a[i];
+        moved += d * d;
+    }
+    l->squares += squares;
+    l->moved += moved;
+}
+
+/* Updates without locks would write what we keep. */
+static mf_status keep(const mf_trainer *t, mf_tensor *now, mf_tensor *kept)
+{
+    mf_tensor_clear(kept);
+    if (t->options.hogwild)
+        return mf_tensor_clone(kept, now);
+    mf_tensor_set(kept, now);
+    return MF_OK;
+}
+
+/* The smallest rate that is still to come: schedules are smooth, or stay where they fall to. */
+static double rate_ahead(const mf_trainer *t)
+{
+    const int64_t left = t->schedule.total - t->step;
+    double least = INFINITY;
+
+    for (int i = 0; i <= 64; i++)
+        least = fmin(least, (double)mf_schedule_at(&t->schedule, t->step + left * i / 64));
+    return least;
+}
+
+static mf_status look_at_weights(converged *h, const mf_trainer *t, mf_observation *o)
+{
+    const bool first = !h->kept;
+    look l = { 0 };
+
+    if (first) {
+        h->kept = mf_calloc(t->n_trained, sizeof *h->kept);
+        h->n_kept = t->n_trained;
+        if (!h->kept)
+            return MF_NOMEM("weights to compare with");
+    }
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        const mf_trained *v = &t->trained[i];
+        mf_tensor now = { 0 };
+        mf_status st;
+
+        if (!v->is_weight || v->variable->dtype != MF_DTYPE_F32)
+            continue;
+        MF_TRY(mf_variable_read(v->variable, &now));
+        add_weight(&l, &now, &h->kept[i]);
+        st = keep(t, &now, &h->kept[i]);
+        mf_tensor_clear(&now);
+        MF_TRY(st);
+    }
+    o->weight_norm = sqrt(l.squares);
+    if (!first)
+        o->moved = l.squares > 0.0 ? sqrt(l.moved / l.squares) : 0.0;
+    h->next_look = o->step + (o->step / LOOKS > LOOK_STEPS ? o->step / LOOKS : LOOK_STEPS);
+    h->rate_ahead = rate_ahead(t);
+    h->last_look = o->seconds;
+    return MF_OK;
+}
+
+static bool is_look_due(const converged *h, const mf_observation *o)
+{
+    return o->step >= h->next_look ||
+           (h->c.o.still_seconds > 0.0 && o->seconds - h->last_look > 0.1 * h->c.o.still_seconds);
+}
+
+/* ---- steps ---- */
+
+static void stop_if_decided(converged *h, mf_trainer *t)
+{
+    const bool ends = h->c.state == MF_STATE_CONVERGED || h->c.state == MF_STATE_DIVERGED;
+
+    if (ends && (t->team || h->stops))
+        mf_trainer_stop(t);
+    h->stops = ends;
+}
+
+static mf_status say(converged *h)
+{
+    if (h->c.state == h->said)
+        return MF_OK;
+    h->said = h->c.state;
+    mf_buf_clear(&h->why);
+    mf_convergence_say(&h->c, &h->why);
+    MF_TRY(mf_buf_finish(&h->why));
+    if (h->said == MF_STATE_STALLED || h->said == MF_STATE_STARVED || h->said == MF_STATE_DIVERGED)
+        MF_WARN("training %s", h->why.data);
+    return MF_OK;
+}
+
+static mf_status begin(void *ctx, mf_trainer *t)
+{
+    ((converged *)ctx)->skipped = mf_guard_skipped(t);
+    return MF_OK;
+}
+
+static mf_status after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
+{
+    converged *h = ctx;
+    mf_observation o = { .step = r->step,
+                         .seconds = (double)mf_clock_ns() * 1e-9,
+                         .train_loss = r->results[0].value,
+                         .validation_loss = h->validation,
+                         .moved = NAN,
+                         .weight_norm = NAN,
+                         .rate = r->learning_rate,
+                         .skipped = r->skipped_steps > h->skipped };
+
+    h->validation = NAN;
+    h->skipped = r->skipped_steps;
+    if (is_look_due(h, &o))
+        MF_TRY(look_at_weights(h, t, &o));
+    o.rate_ahead = h->rate_ahead;
+    (void)mf_convergence_wait(&h->c, o.seconds);
+    MF_TRY(say(h));
+    (void)mf_convergence_step(&h->c, &o);
+    stop_if_decided(h, t);
+    return say(h);
+}
+
+static mf_status after_epoch(void *ctx, mf_trainer *t, const mf_step_report *r,
+                             const mf_result *validation, int n)
+{
+    converged *h = ctx;
+
+    (void)t;
+    (void)r;
+    if (n > 0)
+        h->validation = validation[0].value;
+    return MF_OK;
+}
+
+/* ---- making and freeing ---- */
+
+static void release(void *ctx)
+{
+    converged *h = ctx;
+
+    for (int64_t i = 0; i < h->n_kept; i++)
+        mf_tensor_clear(&h->kept[i]);
+    mf_free(h->kept);
+    mf_buf_deinit(&h->why);
+    mf_free(h);
+}
+
+static mf_status read_settings(const char *settings, mf_convergence_options *out)
+{
+    mf_arena *arena = mf_arena_new();
+    mf_options o;
+    mf_status st =
+        arena ? mf_options_parse("converged", settings_of, settings ? settings : "", arena, &o)
+              : MF_NOMEM("a hook");
+
+    if (st == MF_OK) {
+        *out = (mf_convergence_options){ .tolerance = mf_options_float(&o, "tolerance"),
+                                         .horizon = mf_options_float(&o, "horizon"),
+                                         .false_stops = mf_options_float(&o, "false_stops"),
+                                         .still_seconds = mf_options_float(&o, "after"),
+                                         .only_still = !mf_options_bool(&o, "flat") };
+        if (!(out->tolerance > 0.0 && out->horizon > 0.0 && out->false_stops > 0.0 &&
+              out->false_stops < 0.5 && out->still_seconds >= 0.0))
+            st = MF_FAIL(MF_INVALID_ARGUMENT,
+                         "converged: tolerance, horizon and false_stops must be above 0, "
+                         "false_stops below 0.5, and after 0 or more");
+    }
+    mf_arena_free(arena);
+    return st;
+}
+
+mf_status mf_hook_converged(const char *settings, mf_hook *out)
+{
+    mf_convergence_options o;
+    converged *h;
+
+    memset(out, 0, sizeof *out);
+    MF_TRY(read_settings(settings, &o));
+    h = mf_calloc(1, sizeof *h);
+    if (!h)
+        return MF_NOMEM("a hook");
+    mf_convergence_init(&h->c, &o);
+    h->validation = NAN;
+    *out = (mf_hook){ .ctx = h,
+                      .begin = begin,
+                      .after_step = after_step,
+                      .after_epoch = after_epoch,
+                      .release = release };
+    return MF_OK;
+}
+
+const char *mf_hook_converged_state(const mf_hook *hook, const char **why)
+{
+    const converged *h = hook->ctx;
+
+    if (why)
+        *why = h->why.data ? h->why.data : "";
+    return mf_progress_state_name(h->c.state);
+}
