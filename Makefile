@@ -106,10 +106,9 @@ layers: ## check the direction of includes
 sizes: ## print sizes of files and functions
 	@tools/sizes.sh
 
-train: release ## train a small net on pictures of clothes, and show what it learned
+train: release ## train on pictures of clothes with a small cluster, of which some die, and compare
 	@tools/install_packages.sh data
-	@build/meshflow train --model fashion-cnn --data fashion-mnist --epochs 5 --batch 128 \
-		--optimizer momentum --lr 0.06 --schedule one_cycle --out build/train
+	@tools/demonstrate.sh build/meshflow
 
 clean: ## remove what was built, keep build/venv
 	@if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} +; fi
