@@ -42,8 +42,9 @@ RECIPES = {
                    "--optimizer", "adam"], "auc", 0.8, False),
 }
 # Every strategy and mode reaches the bar of fashion-cnn. Asynchronous ones come out a little different
-# each time, so all get more epochs than the bar needs.
-MANY = ["8" if word == "5" else word for word in RECIPES["fashion-cnn"][0]]  # epochs
+# each time, so all get more epochs than the bar needs. Where two of three pushes make one update and the
+# third is thrown away, there is one update for three batches.
+EPOCHS = {"servers, 2 of 3": "16"}
 STRATEGIES = {  # workers, servers, strategy; 0 workers: one process
     "mirrored": (0, 0, "mirrored replicas=2"),
     "central_storage": (0, 0, "central_storage replicas=2"),
@@ -86,7 +87,9 @@ def train_by_many(program, name):
     workers, servers, strategy = STRATEGIES[name]
     launch = ["launch", "--workers", str(workers), *(["--ps", str(servers)] if servers else []), "--json",
               "--"] if workers else []
-    return train(program, [*MANY, "--strategy", strategy], 1, launch)
+    many = [EPOCHS.get(name, "8") if word == "5" else word for word in RECIPES["fashion-cnn"][0]]
+    return train(program, [*many, "--strategy", strategy], 1, launch)
+
 
 
 class Report:
