@@ -69,6 +69,13 @@ static void on_signal(int signal_number)
         mf_trainer_stop(to_stop);
 }
 
+/* The next one does nothing, and the one after that ends us. */
+static void forget_signals(void)
+{
+    to_stop = NULL;
+    to_leave = NULL;
+}
+
 static void stop_on_signals(mf_trainer *t, mf_strategy *strategy)
 {
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
@@ -305,7 +312,10 @@ static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_optio
     fit.n_hooks = 2 + (m->converged.ctx && mf_strategy_is_chief(job->strategy));
     stop_on_signals(job->trainer, job->strategy);
     st = mf_fit(job->trainer, job->train, job->validation, &fit);
-    stop_on_signals(NULL, NULL);
+    if (st == MF_OK)
+        stop_on_signals(NULL, NULL);
+    else /* a launcher that tells us to end shall not keep us from saying why we do */
+        forget_signals();
     m->failed = st != MF_OK;
     (void)decided(m, &progress->ended);
     return st;

@@ -199,7 +199,7 @@ static mf_status join_value(gathered *g, mf_round_value *x)
     st = mf_buf_finish(&rows);
     if (st == MF_OK)
         st = mf_tensor_alloc(&x->part[0], x->dtype, &x->shape);
-    if (st == MF_OK && rows.len > 0)
+    if (st == MF_OK && x->part[0].data && rows.len > 0)
         memcpy(x->part[0].data, rows.data, rows.len);
     mf_buf_deinit(&rows);
     return st;

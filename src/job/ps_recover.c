@@ -78,9 +78,10 @@ static mf_status take_all(mf_ps_client *c, const offers *o, int64_t generation, 
     for (int64_t slice = 0; slice < slices; slice++) {
         int64_t i = 0;
 
-        while (o->copies[i].generation != generation || o->copies[i].slice != slice ||
-               o->copies[i].step != step)
-            i++; /* it is there: it was chosen */
+        while (i < o->n && (o->copies[i].generation != generation || o->copies[i].slice != slice ||
+                            o->copies[i].step != step))
+            i++;
+        MF_ASSERT(i < o->n); /* it was chosen */
         MF_TRY(take_slice(c, o->servers[i], &o->copies[i], &place));
     }
     return MF_OK;

@@ -225,7 +225,7 @@ static mf_status keep_weights(mf_ps_client *c, mf_round *r)
         none.dims[0] = x->concat ? 0 : none.dims[0];
         if (x->concat)
             MF_TRY(mf_tensor_alloc(&x->result, x->dtype, &none));
-        else if (c->gradient[v] < 0 && r->n_parts > 0)
+        else if (c->gradient[v] < 0 && r->n_parts > 0 && x->result.data)
             memcpy(x->result.data, x->part[0].data, mf_tensor_bytes(&x->result));
     }
     for (int i = 0; i < g->n_gradients; i++) {
