@@ -316,9 +316,11 @@ static void say_bye(mf_net *n)
 void mf_net_close(mf_net *n)
 {
     bool trouble;
+    mf_error before; /* the caller may be about to tell it */
 
     if (!n)
         return;
+    mf_error_save(MF_UNKNOWN, &before);
     pthread_mutex_lock(&n->lock);
     n->closing = true;
     trouble = n->trouble.status != MF_OK;
@@ -353,4 +355,5 @@ void mf_net_close(mf_net *n)
     pthread_cond_destroy(&n->changed);
     pthread_mutex_destroy(&n->lock);
     mf_free(n);
+    (void)mf_error_restore(&before);
 }

@@ -90,7 +90,7 @@ static mf_status check_role(const mf_cluster *cluster)
                    "have%s",
                    mf_role_name(self->role), self->index,
                    self->role == MF_ROLE_MASTER
-                       ? "; masters hand out closures (docs/dispatch.md), so leave --masters out"
+                       ? "; a master needs a store, so leave --masters or --all-stay out"
                        : "");
 }
 

@@ -207,7 +207,8 @@ def a_call_that_fails_names_worker_and_node(b):
 
 @test
 def wrong_calls_say_what_is_possible(b):
-    err = b.run("launch", "--masters", "1", "--", "train", "--model", "mlp", "--data", "fashion-mnist", code=None)
+    err = b.run("launch", "--masters", "1", "--all-stay", "--", "train", "--model", "mlp", "--data",
+                "fashion-mnist", code=None)
     check("master 0, which has no part in a training" in err, err)
     err = b.run(*b.map("y.npy", "--fetch", "v"), code=None)
     check("'v:0' is of type resource, which stays with its worker" in err, err)
