@@ -236,7 +236,8 @@ def a_worker_that_is_stopped_is_done_without_and_comes_back(b):
 
 @test
 def a_second_process_of_a_task_is_refused(b):
-    command = b.train(steps=1500)
+    b.env["MESHFLOW_LEASE_MS"] = "1000" # the second waits for twice as long: the first might be dead
+    command = b.train(steps=700)
     b.start_all(2, command)
     b.await_step(10)
     first = b.workers[1]
@@ -245,7 +246,7 @@ def a_second_process_of_a_task_is_refused(b):
     check(second.returncode == 1 and "there is a worker 1 already" in b.logs(), b.logs())
     b.workers[1] = first
     check("epoch 2" not in b.logs(), "somebody was disturbed\n" + b.logs())
-    check(b.finish() == b.alone(steps=1500), "other weights\n" + b.logs())
+    check(b.finish() == b.alone(steps=700), "other weights\n" + b.logs())
 
 
 @test
