@@ -18,7 +18,7 @@ import subprocess
 import time
 
 import harness
-from harness import check, test
+from harness import check, host_test, test
 
 
 class Bench(harness.Bench):
@@ -205,7 +205,7 @@ def servers_that_are_all_lost_are_made_from_a_checkpoint(b):
     b.audit(out)
 
 
-@test
+@host_test
 def two_that_are_killed_at_once_are_not_missed(b):
     b.start_all(4, b.train(steps=200))
     b.await_step(20)
@@ -249,7 +249,7 @@ def a_second_process_of_a_task_is_refused(b):
     check(b.finish() == b.alone(steps=700), "other weights\n" + b.logs())
 
 
-@test
+@host_test
 def workers_come_one_by_one(b):
     """One at first, then three more that nobody knew of."""
     command = b.train(steps=400)
@@ -281,7 +281,7 @@ def a_job_is_scaled_while_it_runs(b):
     out = b.out("run")
     b.env["MESHFLOW_THREADS"] = "1"
     p = subprocess.Popen([b.program, "launch", "--workers", "1", "--json", "--", *b.train(
-        "--name", "elastic", "--out", out, steps=1500)], env=b.env, stdout=subprocess.PIPE,
+        "--name", "elastic", "--out", out, steps=1000)], env=b.env, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True)
     b.running.append(p)
     b.await_launched("elastic", 5)
@@ -289,7 +289,7 @@ def a_job_is_scaled_while_it_runs(b):
         scale(b, "elastic", n)
     text, err = p.communicate(timeout=240)
     check(p.returncode == 0, err)
-    check(b.sha(text, err) == b.alone(steps=1500), "other weights\n" + err)
+    check(b.sha(text, err) == b.alone(steps=1000), "other weights\n" + err)
     b.audit(out)
 
 
@@ -338,7 +338,7 @@ def whoever_comes_too_late_is_sent_home(b):
     check(sha == b.alone(steps=30), "other weights")
 
 
-@test
+@host_test
 def a_launcher_starts_again_what_it_has_lost(b):
     p = subprocess.Popen([b.program, "launch", "--workers", "3", "--max-restarts", "3", "--json", "--",
                           *b.train("--name", "chaos", steps=400)], env=b.env, stdout=subprocess.PIPE,
@@ -387,7 +387,7 @@ def masters_are_killed_and_stopped(b):
     out = b.out("run")
     p = subprocess.Popen([b.program, "launch", "--masters", "2", "--workers", "3", "--ps", "2",
                           "--max-restarts", "9", "--json", "--", *b.train(
-                              "--name", "all", "--out", out, steps=1000)],
+                              "--name", "all", "--out", out, steps=700)],
                          env=b.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     b.running.append(p)
     b.await_launched("all", 20)
@@ -409,7 +409,7 @@ def masters_are_killed_and_stopped(b):
     check(p.returncode == 0, err)
     for name in ("worker 1", "ps 0", "worker 0"):
         check(re.search(name + r" \(process \d+\) is gone: master \d starts it again", err), err)
-    check(b.sha(text, err) == b.alone(steps=1000), "other weights\n" + err)
+    check(b.sha(text, err) == b.alone(steps=700), "other weights\n" + err)
     b.audit(out)
 
 
@@ -446,5 +446,5 @@ Bench.pids = lambda b, job: {name: t["pid"] for name, t in tasks(b, job).items()
 
 if __name__ == "__main__":
     options = harness.parser()
-    options.add_argument("--kills", type=int, default=8, help="of workers in turn")
+    options.add_argument("--kills", type=int, default=6, help="of workers in turn")
     harness.main(Bench, options)
