@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* members.c - see members.h. Keys of the store: task/NAME (a member, under its lease), leave/NAME
- * (the same), view, over, mark/WHAT. */
-#include "cluster/members.h"
-
+/* members.c - see members.h. Keys of the store are in sight.c, but for mark/WHAT. */
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cluster/sight.h"
 #include "comm/waiting.h"
 
 #include <pthread.h>
@@ -16,27 +14,16 @@
 
 static const int64_t USUAL_LEASE_NS = 3000000000, PAUSE_NS = 100000000;
 
-/* All that the store has, as it was at one moment. */
-typedef struct sight {
-    mf_view view; /* epoch 0: none */
-    int64_t version; /* of the view */
-    mf_member *here; /* tasks that are registered, by key */
-    bool *leaves; /* by place in here */
-    int n_here;
-    bool over;
-    int64_t revision;
-} sight;
-
 struct mf_members {
     mf_members_options o;
     mf_member self;
     char key[MF_STORE_KEY_MAX]; /* of our registration */
     mf_store *store;
-    int64_t lease;
     bool leaving; /* the caller's thread */
     pthread_mutex_t lock; /* of all below */
+    int64_t lease; /* another one, when the first has ended */
     pthread_cond_t changed; /* there is another sight */
-    sight seen;
+    mf_sight seen;
     mf_view at_hand;
     bool closing;
     pthread_t thread;
@@ -44,90 +31,6 @@ struct mf_members {
 };
 
 /* ---- looking ---- */
-
-static void sight_deinit(sight *s)
-{
-    mf_view_deinit(&s->view);
-    mf_free(s->here);
-    mf_free(s->leaves);
-    *s = (sight){ .view.self = -1 };
-}
-
-static bool is_same(const mf_member *a, const mf_member *b)
-{
-    return strcmp(a->name, b->name) == 0 && strcmp(a->id, b->id) == 0;
-}
-
-/* -1: it is not there. */
-static int find_here(const sight *s, const mf_member *m)
-{
-    for (int i = 0; i < s->n_here; i++) {
-        if (is_same(&s->here[i], m))
-            return i;
-    }
-    return -1;
-}
-
-static int find_in_view(const mf_view *v, const mf_member *m)
-{
-    for (int i = 0; i < v->n; i++) {
-        if (is_same(&v->members[i], m))
-            return i;
-    }
-    return -1;
-}
-
-/* A registration has the text of a view of one. */
-static mf_status read_task(const mf_store_entry *e, sight *s)
-{
-    mf_view one;
-
-    MF_TRY(mf_view_parse(e->value, e->size, &one));
-    s->here[s->n_here++] = one.members[0];
-    mf_view_deinit(&one);
-    return MF_OK;
-}
-
-static void read_leave(const mf_store_entry *e, sight *s)
-{
-    for (int i = 0; i < s->n_here; i++) {
-        if (strcmp(s->here[i].id, e->value) == 0)
-            s->leaves[i] = true;
-    }
-}
-
-static bool begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
-static mf_status read_entry(const mf_store_entry *e, sight *s)
-{
-    if (begins(e->key, "task/"))
-        return read_task(e, s);
-    if (strcmp(e->key, "view") == 0) {
-        s->version = e->version;
-        return mf_view_parse(e->value, e->size, &s->view);
-    }
-    s->over |= strcmp(e->key, "over") == 0;
-    return MF_OK;
-}
-
-static mf_status read_all(const mf_store_entries *all, sight *s)
-{
-    s->here = mf_calloc(all->n + 1, sizeof *s->here);
-    s->leaves = mf_calloc(all->n + 1, sizeof *s->leaves);
-    if (!s->here || !s->leaves)
-        return MF_NOMEM("members");
-    s->revision = all->revision;
-    for (int i = 0; i < all->n; i++)
-        MF_TRY(read_entry(&all->entries[i], s));
-    for (int i = 0; i < all->n; i++) {
-        if (begins(all->entries[i].key, "leave/"))
-            read_leave(&all->entries[i], s);
-    }
-    return MF_OK;
-}
 
 /* With the lock held. */
 static mf_status check(const mf_members *m)
@@ -137,7 +40,7 @@ static mf_status check(const mf_members *m)
     if (m->seen.view.epoch > v->epoch)
         return MF_FAIL(MF_ABORTED, "epoch %lld has begun", (long long)m->seen.view.epoch);
     for (int i = 0; i < v->n; i++) {
-        if (i != v->self && find_here(&m->seen, &v->members[i]) < 0)
+        if (i != v->self && mf_sight_find(&m->seen, &v->members[i]) < 0)
             return MF_FAIL(MF_UNAVAILABLE, "%s at %s is not there any more", v->members[i].name,
                            v->members[i].address);
     }
@@ -147,15 +50,15 @@ static mf_status check(const mf_members *m)
 static mf_status look(mf_members *m)
 {
     mf_store_entries all = { 0 };
-    sight s = { .view.self = -1 };
+    mf_sight s = { .view.self = -1 };
     mf_status st = mf_store_list(m->store, "", &all);
     bool news = false;
 
     if (st == MF_OK)
-        st = read_all(&all, &s);
+        st = mf_sight_read(&all, &s);
     mf_store_entries_deinit(&all);
     if (st == MF_OK) {
-        sight old;
+        mf_sight old;
 
         pthread_mutex_lock(&m->lock);
         old = m->seen;
@@ -165,13 +68,23 @@ static mf_status look(mf_members *m)
         pthread_cond_broadcast(&m->changed);
         pthread_mutex_unlock(&m->lock);
     }
-    sight_deinit(&s);
+    mf_sight_deinit(&s);
     if (news && m->o.news)
         m->o.news(m->o.ctx);
     return st;
 }
 
 /* ---- being there ---- */
+
+static int64_t lease_of(mf_members *m)
+{
+    int64_t lease;
+
+    pthread_mutex_lock(&m->lock);
+    lease = m->lease;
+    pthread_mutex_unlock(&m->lock);
+    return lease;
+}
 
 static mf_status put_self(mf_members *m, int64_t expected)
 {
@@ -180,14 +93,19 @@ static mf_status put_self(mf_members *m, int64_t expected)
     mf_status st = mf_view_print(&one, &text);
 
     if (st == MF_OK)
-        st = mf_store_put(m->store, m->key, text.data, text.len, expected, m->lease, NULL);
+        st = mf_store_put(m->store, m->key, text.data, text.len, expected, lease_of(m), NULL);
     mf_buf_deinit(&text);
     return st;
 }
 
 static mf_status register_self(mf_members *m)
 {
-    MF_TRY(mf_store_lease_grant(m->store, m->o.lease_ns, &m->lease));
+    int64_t lease;
+
+    MF_TRY(mf_store_lease_grant(m->store, m->o.lease_ns, &lease));
+    pthread_mutex_lock(&m->lock);
+    m->lease = lease;
+    pthread_mutex_unlock(&m->lock);
     return put_self(m, MF_STORE_NEW);
 }
 
@@ -219,7 +137,7 @@ static mf_status come_in(mf_members *m)
     while (st == MF_ABORTED && mf_clock_ns() < until) {
         (void)nanosleep(&(struct timespec){ 0, PAUSE_NS / 5 }, NULL);
         st = put_self(m, MF_STORE_NEW);
-        if (mf_store_lease_keep(m->store, m->lease) != MF_OK)
+        if (mf_store_lease_keep(m->store, lease_of(m)) != MF_OK)
             MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     }
     return st == MF_ABORTED ? name_other(m) : st;
@@ -237,7 +155,7 @@ static void come_back(mf_members *m)
 
 static void keep(mf_members *m)
 {
-    const mf_status st = mf_store_lease_keep(m->store, m->lease);
+    const mf_status st = mf_store_lease_keep(m->store, lease_of(m));
 
     if (st == MF_FAILED_PRECONDITION)
         come_back(m);
@@ -287,63 +205,6 @@ static void *watch(void *arg)
 
 /* ---- views ---- */
 
-/* With the lock held: add what is not in it yet. */
-static mf_status add_member(mf_view *v, const mf_member *m, int64_t *cap)
-{
-    MF_TRY(mf_grow(&v->members, cap, v->n + 1, sizeof *v->members));
-    v->members[v->n++] = *m;
-    return MF_OK;
-}
-
-/* With the lock held: the first view, if all for it are there. *missing: who is not; NULL. */
-static mf_status make_first(const mf_members *m, mf_view *out, const char **missing)
-{
-    int64_t cap = 0;
-
-    *missing = NULL;
-    for (int i = 0; i < m->o.n_first && !*missing; i++) {
-        int at = 0;
-
-        while (at < m->seen.n_here && strcmp(m->seen.here[at].name, m->o.first[i]) != 0)
-            at++;
-        if (at == m->seen.n_here)
-            *missing = m->o.first[i];
-        else
-            MF_TRY(add_member(out, &m->seen.here[at], &cap));
-    }
-    out->epoch = 1;
-    return MF_OK;
-}
-
-/* With the lock held: those of the last one that are there and want to stay, then all others. */
-static mf_status make_next(const mf_members *m, mf_view *out)
-{
-    const sight *s = &m->seen;
-    int64_t cap = 0;
-
-    out->epoch = s->view.epoch + 1;
-    for (int i = 0; i < s->view.n; i++) {
-        const int at = find_here(s, &s->view.members[i]);
-
-        if (at >= 0 && !s->leaves[at])
-            MF_TRY(add_member(out, &s->view.members[i], &cap));
-    }
-    for (int i = 0; i < s->n_here && !s->over; i++) {
-        if (!s->leaves[i] && find_in_view(&s->view, &s->here[i]) < 0)
-            MF_TRY(add_member(out, &s->here[i], &cap));
-    }
-    return MF_OK;
-}
-
-static bool anybody_is_left(const sight *s)
-{
-    for (int i = 0; i < s->view.n; i++) {
-        if (find_here(s, &s->view.members[i]) >= 0)
-            return true;
-    }
-    return false;
-}
-
 /* With the lock held. */
 static mf_status adopt(mf_members *m)
 {
@@ -356,7 +217,7 @@ static mf_status adopt(mf_members *m)
     memcpy(v->members, m->seen.view.members, (size_t)m->seen.view.n * sizeof *v->members);
     v->n = m->seen.view.n;
     v->epoch = m->seen.view.epoch;
-    v->self = find_in_view(v, &m->self);
+    v->self = mf_view_find(v, &m->self);
     return MF_OK;
 }
 
@@ -376,31 +237,31 @@ typedef enum turn { WAIT, PROPOSE, ADOPT, LEFT, OVER } turn;
 /* With the lock held: what is to be done about what the store has? PROPOSE: this. */
 static mf_status decide(mf_members *m, mf_view *next, turn *out, const char **missing)
 {
-    const sight *s = &m->seen;
+    const mf_sight *s = &m->seen;
 
     *missing = NULL;
     *out = OVER;
     if (s->over && m->at_hand.epoch == 0)
         return MF_OK;
     *out = WAIT;
-    if (find_here(s, &m->self) < 0) /* the thread sees to that */
+    if (mf_sight_find(s, &m->self) < 0) /* the thread sees to that */
         return MF_OK;
     if (s->view.epoch == 0) {
-        MF_TRY(make_first(m, next, missing));
+        MF_TRY(mf_sight_first(s, m->o.first, m->o.n_first, next, missing));
         *out = *missing ? WAIT : PROPOSE;
         return MF_OK;
     }
-    if (s->view.epoch > m->at_hand.epoch && find_in_view(&s->view, &m->self) >= 0) {
+    if (s->view.epoch > m->at_hand.epoch && mf_view_find(&s->view, &m->self) >= 0) {
         *out = ADOPT;
         return MF_OK;
     }
     if (s->view.epoch > m->at_hand.epoch) { /* we are not in it: its members let us in, if any */
-        *out = m->leaving ? LEFT : anybody_is_left(s) ? WAIT : PROPOSE;
+        *out = m->leaving ? LEFT : mf_sight_anybody_left(s) ? WAIT : PROPOSE;
         *missing = s->view.members[0].name;
     } else {
         *out = PROPOSE;
     }
-    return *out == PROPOSE ? make_next(m, next) : MF_OK;
+    return *out == PROPOSE ? mf_sight_next(s, next) : MF_OK;
 }
 
 /* Whom we wait for; the name is ours, for what the store has changes. */
@@ -483,7 +344,7 @@ bool mf_members_wait_for_next(mf_members *m)
 
     pthread_mutex_lock(&m->lock);
     for (int i = 0; i < m->seen.n_here; i++)
-        wait |= m->seen.leaves[i] != (find_in_view(&m->at_hand, &m->seen.here[i]) < 0);
+        wait |= m->seen.leaves[i] != (mf_view_find(&m->at_hand, &m->seen.here[i]) < 0);
     wait &= !m->seen.over;
     pthread_mutex_unlock(&m->lock);
     return wait;
@@ -507,7 +368,7 @@ mf_status mf_members_leave(mf_members *m)
 
     m->leaving = true;
     (void)snprintf(key, sizeof key, "leave/%s", m->key + strlen("task/"));
-    return mf_store_put(m->store, key, m->self.id, strlen(m->self.id), MF_STORE_ANY, m->lease,
+    return mf_store_put(m->store, key, m->self.id, strlen(m->self.id), MF_STORE_ANY, lease_of(m),
                         NULL);
 }
 
@@ -604,7 +465,7 @@ void mf_members_close(mf_members *m)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     if (m->store)
         mf_store_close(m->store);
-    sight_deinit(&m->seen);
+    mf_sight_deinit(&m->seen);
     mf_view_deinit(&m->at_hand);
     pthread_cond_destroy(&m->changed);
     pthread_mutex_destroy(&m->lock);

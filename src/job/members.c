@@ -289,16 +289,7 @@ void mf_job_take_votes(mf_team *team, int votes, bool *stop)
 
 /* ---- telling ---- */
 
-bool mf_job_is_our_matter(mf_job_members *j, mf_status why)
-{
-    if (why == MF_OK)
-        return false;
-    if (!mf_job_others_failed(why))
-        return true;
-    return j->net && !mf_job_others_failed(mf_net_check(j->net));
-}
-
-void mf_job_members_say(const mf_job_members *j, const mf_error *why, int64_t since)
+static void say_met(const mf_job_members *j, const mf_error *why, int64_t since)
 {
     const char *reason = why->status == MF_OK ? "for some come or leave" : why->message;
     mf_buf names = { 0 };
@@ -311,4 +302,44 @@ void mf_job_members_say(const mf_job_members *j, const mf_error *why, int64_t si
             (int)strcspn(reason, "\n"), reason, names.data ? names.data : "",
             (double)(mf_clock_ns() - since) * 1e-6);
     mf_buf_deinit(&names);
+}
+
+/* ---- meeting, as a team does ---- */
+
+/* What has failed is not due to others, or there is no trouble with them at all. */
+static bool is_our_matter(mf_job_members *j, mf_status why)
+{
+    if (why == MF_OK)
+        return false;
+    if (!mf_job_others_failed(why))
+        return true;
+    return j->net && !mf_job_others_failed(mf_net_check(j->net));
+}
+
+mf_status mf_job_meet(const mf_job_meeting *m, mf_status why)
+{
+    const int64_t since = mf_clock_ns();
+    mf_error reason;
+    mf_status st = why;
+
+    mf_error_save(why, &reason);
+    if (is_our_matter(m->members, why))
+        return mf_error_restore(&reason);
+    do {
+        m->part(m->team, st);
+        st = m->once(m->team, m->trainer);
+    } while (mf_job_others_failed(st));
+    m->team->over = st == MF_OUT_OF_RANGE;
+    m->team->left = st == MF_CANCELLED;
+    if (st == MF_OK)
+        say_met(m->members, &reason, since);
+    return st;
+}
+
+mf_status mf_job_describe_view(mf_job_members *j, mf_team *team)
+{
+    team->rank = j->self;
+    team->size = j->n_workers;
+    team->lost |= j->view->epoch > 1;
+    return mf_members_marked(j->members, "saved", &team->saved);
 }

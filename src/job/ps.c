@@ -243,8 +243,9 @@ static const mf_team_kind SERVER = { .join = ps_join, .failed = ps_failed, .serv
 
 /* ---- tasks that come and go ---- */
 
-static void part(ps_job *j, mf_status why)
+static void part(mf_team *team, mf_status why)
 {
+    ps_job *j = of_team(team);
     mf_error e;
 
     mf_error_save(why, &e);
@@ -283,15 +284,12 @@ static mf_status await_server(ps_job *j)
     return MF_FAIL(MF_ABORTED, "a parameter server comes");
 }
 
-static mf_status meet_once(ps_job *j, mf_trainer *t)
+static mf_status meet_once(mf_team *team, mf_trainer *t)
 {
-    mf_team *team = &j->team;
+    ps_job *j = of_team(team);
 
     MF_TRY(connect_all(j));
-    team->lost |= j->members.view->epoch > 1;
-    MF_TRY(mf_members_marked(j->members.members, "saved", &team->saved));
-    team->rank = j->members.self;
-    team->size = j->n_workers;
+    MF_TRY(mf_job_describe_view(&j->members, team));
     if (j->n_servers < 1)
         return await_server(j);
     MF_TRY(mf_job_members_group(&j->members, 1, &team->group));
@@ -302,23 +300,9 @@ static mf_status meet_once(ps_job *j, mf_trainer *t)
 
 static mf_status ps_meet(mf_team *team, mf_trainer *t, mf_status why)
 {
-    ps_job *j = of_team(team);
-    const int64_t since = mf_clock_ns();
-    mf_error reason;
-    mf_status st = why;
+    const mf_job_meeting m = { &of_team(team)->members, team, t, part, meet_once };
 
-    mf_error_save(why, &reason);
-    if (mf_job_is_our_matter(&j->members, why))
-        return mf_error_restore(&reason);
-    do {
-        part(j, st);
-        st = meet_once(j, t);
-    } while (mf_job_others_failed(st));
-    team->over = st == MF_OUT_OF_RANGE;
-    team->left = st == MF_CANCELLED;
-    if (st == MF_OK)
-        mf_job_members_say(&j->members, &reason, since);
-    return st;
+    return mf_job_meet(&m, why);
 }
 
 static mf_status note_saved(mf_team *team)
@@ -351,7 +335,7 @@ static mf_status serve_all(mf_team *team, mf_trainer *t)
     mf_status st = MF_OK;
 
     do {
-        part(j, st);
+        part(team, st);
         st = connect_all(j);
         j->index = j->members.self - j->n_workers;
         if (st == MF_OK && j->n_workers == 0 && mf_members_are_done(j->members.members))

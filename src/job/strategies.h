@@ -109,14 +109,22 @@ MF_MUST mf_status mf_job_members_meet(mf_job_members *j);
 void mf_job_members_part(mf_job_members *j, mf_status why);
 /* Is this failure due to others, who may be missing next time? */
 bool mf_job_others_failed(mf_status st);
-/* It is not, or there is no trouble with others at all. MF_OK: nothing has failed. */
-bool mf_job_is_our_matter(mf_job_members *j, mf_status why);
 /* What this worker votes for in its next step (parallel/votes.h). */
 int mf_job_members_votes(mf_job_members *j, mf_team *team, bool wants_stop);
 /* What has become of everybody's votes: *stop, and whether all meet again. */
 void mf_job_take_votes(mf_team *team, int votes, bool *stop);
-/* For people: we have met. why: what made it necessary. */
-void mf_job_members_say(const mf_job_members *j, const mf_error *why, int64_t since);
+/* mf_team_kind.meet: part() from those of the epoch that is over, telling them why; then once()
+ * with those of the next, until that does not fail because of others. */
+typedef struct mf_job_meeting {
+    mf_job_members *members;
+    mf_team *team;
+    mf_trainer *trainer;
+    void (*part)(mf_team *team, mf_status why);
+    mf_status (*once)(mf_team *team, mf_trainer *t);
+} mf_job_meeting;
+MF_MUST mf_status mf_job_meet(const mf_job_meeting *m, mf_status why);
+/* What mf_team_kind.meet has to say of the view at hand. */
+MF_MUST mf_status mf_job_describe_view(mf_job_members *j, mf_team *team);
 /* A group of all members that train. */
 MF_MUST mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out);
 

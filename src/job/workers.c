@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* workers.c - workers that all have the weights and sum over the shards of each batch together
  * (strategy multi_worker_mirrored); or only the first of them sums and updates (reduce_to_one). */
-#include "base/clock.h"
 #include "base/log.h"
 #include "job/balance.h"
 #include "job/strategies.h"
@@ -216,8 +215,9 @@ static const mf_team_kind TEAM = { .join = workers_join,
 /* ---- workers that come and go ---- */
 
 /* What belongs to the epoch that is over. */
-static void part(workers *w, mf_status why)
+static void part(mf_team *team, mf_status why)
 {
+    workers *w = of_team(team);
     mf_error e;
 
     mf_error_save(why, &e);
@@ -232,15 +232,12 @@ static void part(workers *w, mf_status why)
     mf_job_members_part(&w->members, why);
 }
 
-static mf_status meet_once(workers *w, mf_trainer *t)
+static mf_status meet_once(mf_team *team, mf_trainer *t)
 {
-    mf_team *team = &w->team;
+    workers *w = of_team(team);
 
     MF_TRY(mf_job_members_meet(&w->members));
-    team->lost = w->members.view->epoch > 1;
-    MF_TRY(mf_members_marked(w->members.members, "saved", &team->saved));
-    team->rank = w->members.view->self;
-    team->size = w->members.view->n;
+    MF_TRY(mf_job_describe_view(&w->members, team));
     MF_TRY(mf_job_members_group(&w->members, 1, &team->group));
     MF_TRY(mf_job_members_group(&w->members, 2, &w->exchange_group));
     return begin_sums(w, t);
@@ -248,23 +245,9 @@ static mf_status meet_once(workers *w, mf_trainer *t)
 
 static mf_status workers_meet(mf_team *team, mf_trainer *t, mf_status why)
 {
-    workers *w = of_team(team);
-    const int64_t since = mf_clock_ns();
-    mf_error reason;
-    mf_status st = why;
+    const mf_job_meeting m = { &of_team(team)->members, team, t, part, meet_once };
 
-    mf_error_save(why, &reason);
-    if (mf_job_is_our_matter(&w->members, why))
-        return mf_error_restore(&reason);
-    do {
-        part(w, st);
-        st = meet_once(w, t);
-    } while (mf_job_others_failed(st));
-    team->over = st == MF_OUT_OF_RANGE;
-    team->left = st == MF_CANCELLED;
-    if (st == MF_OK)
-        mf_job_members_say(&w->members, &reason, since);
-    return st;
+    return mf_job_meet(&m, why);
 }
 
 static mf_status note_saved(mf_team *team)

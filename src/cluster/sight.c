@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sight.c - see sight.h. Keys: task/NAME (a member, under its lease), leave/NAME (the same), view,
+ * over. */
+#include "cluster/sight.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+void mf_sight_deinit(mf_sight *s)
+{
+    mf_view_deinit(&s->view);
+    mf_free(s->here);
+    mf_free(s->leaves);
+    *s = (mf_sight){ .view.self = -1 };
+}
+
+static bool is_same(const mf_member *a, const mf_member *b)
+{
+    return strcmp(a->name, b->name) == 0 && strcmp(a->id, b->id) == 0;
+}
+
+int mf_sight_find(const mf_sight *s, const mf_member *m)
+{
+    for (int i = 0; i < s->n_here; i++) {
+        if (is_same(&s->here[i], m))
+            return i;
+    }
+    return -1;
+}
+
+int mf_view_find(const mf_view *v, const mf_member *m)
+{
+    for (int i = 0; i < v->n; i++) {
+        if (is_same(&v->members[i], m))
+            return i;
+    }
+    return -1;
+}
+
+/* A registration has the text of a view of one. */
+static mf_status read_task(const mf_store_entry *e, mf_sight *s)
+{
+    mf_view one;
+
+    MF_TRY(mf_view_parse(e->value, e->size, &one));
+    s->here[s->n_here++] = one.members[0];
+    mf_view_deinit(&one);
+    return MF_OK;
+}
+
+static void read_leave(const mf_store_entry *e, mf_sight *s)
+{
+    for (int i = 0; i < s->n_here; i++) {
+        if (strcmp(s->here[i].id, e->value) == 0)
+            s->leaves[i] = true;
+    }
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static mf_status read_entry(const mf_store_entry *e, mf_sight *s)
+{
+    if (begins(e->key, "task/"))
+        return read_task(e, s);
+    if (strcmp(e->key, "view") == 0) {
+        s->version = e->version;
+        return mf_view_parse(e->value, e->size, &s->view);
+    }
+    s->over |= strcmp(e->key, "over") == 0;
+    return MF_OK;
+}
+
+mf_status mf_sight_read(const mf_store_entries *all, mf_sight *s)
+{
+    s->here = mf_calloc(all->n + 1, sizeof *s->here);
+    s->leaves = mf_calloc(all->n + 1, sizeof *s->leaves);
+    if (!s->here || !s->leaves)
+        return MF_NOMEM("members");
+    s->revision = all->revision;
+    for (int i = 0; i < all->n; i++)
+        MF_TRY(read_entry(&all->entries[i], s));
+    for (int i = 0; i < all->n; i++) {
+        if (begins(all->entries[i].key, "leave/"))
+            read_leave(&all->entries[i], s);
+    }
+    return MF_OK;
+}
+
+/* ---- views ---- */
+
+static mf_status add_member(mf_view *v, const mf_member *m, int64_t *cap)
+{
+    MF_TRY(mf_grow(&v->members, cap, v->n + 1, sizeof *v->members));
+    v->members[v->n++] = *m;
+    return MF_OK;
+}
+
+mf_status mf_sight_first(const mf_sight *s, const char *const *names, int n, mf_view *out,
+                         const char **missing)
+{
+    int64_t cap = 0;
+
+    *missing = NULL;
+    for (int i = 0; i < n && !*missing; i++) {
+        int at = 0;
+
+        while (at < s->n_here && strcmp(s->here[at].name, names[i]) != 0)
+            at++;
+        if (at == s->n_here)
+            *missing = names[i];
+        else
+            MF_TRY(add_member(out, &s->here[at], &cap));
+    }
+    out->epoch = 1;
+    return MF_OK;
+}
+
+mf_status mf_sight_next(const mf_sight *s, mf_view *out)
+{
+    int64_t cap = 0;
+
+    out->epoch = s->view.epoch + 1;
+    for (int i = 0; i < s->view.n; i++) {
+        const int at = mf_sight_find(s, &s->view.members[i]);
+
+        if (at >= 0 && !s->leaves[at])
+            MF_TRY(add_member(out, &s->view.members[i], &cap));
+    }
+    for (int i = 0; i < s->n_here && !s->over; i++) {
+        if (!s->leaves[i] && mf_view_find(&s->view, &s->here[i]) < 0)
+            MF_TRY(add_member(out, &s->here[i], &cap));
+    }
+    return MF_OK;
+}
+
+bool mf_sight_anybody_left(const mf_sight *s)
+{
+    for (int i = 0; i < s->view.n; i++) {
+        if (mf_sight_find(s, &s->view.members[i]) >= 0)
+            return true;
+    }
+    return false;
+}

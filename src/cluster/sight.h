@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sight.h - what a store says of a job's members, and which view is to follow from it. */
+#ifndef MF_CLUSTER_SIGHT_H
+#define MF_CLUSTER_SIGHT_H
+
+#include "cluster/members.h"
+
+/* All that the store has, as it was at one moment. */
+typedef struct mf_sight {
+    mf_view view; /* epoch 0: none */
+    int64_t version; /* of the view */
+    mf_member *here; /* tasks that are registered, by key */
+    bool *leaves; /* by place in here */
+    int n_here;
+    bool over;
+    int64_t revision;
+} mf_sight;
+
+/* Owns: mf_sight_deinit(), also after a failure. DATA_LOSS: what the store has makes no sense. */
+MF_MUST mf_status mf_sight_read(const mf_store_entries *all, mf_sight *s);
+void mf_sight_deinit(mf_sight *s);
+
+/* Its place; -1: this process is not there. */
+int mf_sight_find(const mf_sight *s, const mf_member *m);
+int mf_view_find(const mf_view *v, const mf_member *m);
+/* Is anybody of the view still there? */
+bool mf_sight_anybody_left(const mf_sight *s);
+
+/* The first view, of tasks of these names, if all are there. *missing: one that is not; NULL. Owns:
+ * mf_view_deinit(out), also after a failure. */
+MF_MUST mf_status mf_sight_first(const mf_sight *s, const char *const *names, int n, mf_view *out,
+                                 const char **missing);
+/* The next one: those of the last that are there and want to stay, then all others, unless the job
+ * is over. The same. */
+MF_MUST mf_status mf_sight_next(const mf_sight *s, mf_view *out);
+
+#endif
