@@ -28,15 +28,12 @@ static mf_status tell(mf_args *args, const char *task)
 {
     mf_buf out = { 0 };
     mf_running r;
-    mf_error why;
-    mf_status st = mf_cli_running(args, args->words[0], &r), printed;
+    mf_status st = mf_cli_running(args, args->words[0], &r);
 
     if (st == MF_OK)
         st = tell_all(&r.jobs[0], task, &out);
     mf_running_deinit(&r);
-    mf_error_save(st, &why);
-    printed = mf_cli_print(&out);
-    return st == MF_OK ? printed : mf_error_restore(&why);
+    return mf_cli_print_done(st, &out);
 }
 
 static mf_status leave_run(mf_args *args)

@@ -68,8 +68,7 @@ static mf_status scale_run(mf_args *args)
     int64_t wanted = 0;
     mf_buf out = { 0 };
     mf_running r;
-    mf_error why;
-    mf_status st, printed;
+    mf_status st;
 
     MF_TRY(mf_args_int(args, "workers", 1, 1024, &wanted));
     if (wanted == 0)
@@ -78,9 +77,7 @@ static mf_status scale_run(mf_args *args)
     if (st == MF_OK)
         st = scale(&r.jobs[0], (int)wanted, &out);
     mf_running_deinit(&r);
-    mf_error_save(st, &why);
-    printed = mf_cli_print(&out);
-    return st == MF_OK ? printed : mf_error_restore(&why);
+    return mf_cli_print_done(st, &out);
 }
 
 static const mf_option options[] = {

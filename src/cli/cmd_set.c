@@ -103,8 +103,7 @@ static mf_status set_run(mf_args *args)
     change c = { .task = mf_args_value(args, "task") };
     mf_buf out = { 0 };
     mf_running r;
-    mf_error why;
-    mf_status st, printed;
+    mf_status st;
 
     MF_TRY(mf_args_int(args, "threads", 1, MF_BOARD_THREADS_MAX, &c.threads));
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &c.priority));
@@ -114,9 +113,7 @@ static mf_status set_run(mf_args *args)
     if (st == MF_OK)
         st = change_all(args, &c, &r.jobs[0], &out);
     mf_running_deinit(&r);
-    mf_error_save(st, &why);
-    printed = mf_cli_print(&out); /* also what was done before something failed */
-    return st == MF_OK ? printed : mf_error_restore(&why);
+    return mf_cli_print_done(st, &out);
 }
 
 static const mf_option options[] = {

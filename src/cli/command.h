@@ -95,6 +95,8 @@ void mf_help_man(const mf_command *command, mf_buf *out);
 /* Write to standard output and free the buffer. A closed pipe is no failure.
  * Fails: UNAVAILABLE, RESOURCE_EXHAUSTED (the text is incomplete). */
 MF_MUST mf_status mf_cli_print(mf_buf *text);
+/* The same for what was done before something failed with `st`, which is returned then. */
+MF_MUST mf_status mf_cli_print_done(mf_status st, mf_buf *text);
 /* The answer to --version. */
 void mf_cli_version(mf_buf *out);
 

@@ -54,6 +54,12 @@ static inline bool mf_launch_leads(const mf_launch *l, const mf_launched *t)
     return l->masters ? t->role == MF_ROLE_MASTER : t->role != MF_ROLE_PS;
 }
 
+/* Before a task is started again: hardly any the first time, then twice as long each time. */
+static inline int64_t mf_launch_pause_ns(int restarts)
+{
+    return INT64_C(50000000) << (restarts < 9 ? restarts : 8);
+}
+
 /* ---- launch_start.c ---- */
 
 /* Keep a port on the loopback for each task; `base` 0: any that are free. */

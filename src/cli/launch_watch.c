@@ -19,8 +19,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { FIRST_PAUSE_MS = 50 };
-
 typedef enum phase { GOING, LEAVING, STOPPING, KILLING } phase;
 
 typedef struct watch {
@@ -102,17 +100,11 @@ static void describe(const siginfo_t *info, char *text, size_t size)
                        info->si_code == CLD_DUMPED ? ", core dumped" : "");
 }
 
-/* The first time at once, nearly; then after a pause that doubles. */
-static int64_t pause_ns(const mf_launched *t)
-{
-    return (int64_t)FIRST_PAUSE_MS * 1000000 << (t->restarts < 9 ? t->restarts : 8);
-}
-
 static bool try_again(watch *w, mf_launched *t, const char *how)
 {
     if (w->phase != GOING || t->restarts >= w->l->max_restarts)
         return false;
-    t->again_ns = mf_clock_ns() + pause_ns(t);
+    t->again_ns = mf_clock_ns() + mf_launch_pause_ns(t->restarts);
     t->restarts++;
     say("%s %s: restart %d of %d", t->name, how, t->restarts, w->l->max_restarts);
     return true;

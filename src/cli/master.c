@@ -7,10 +7,11 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process.h"
+#include "cli/launch.h"
+#include "cli/words.h"
 #include "cluster/store.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { NAME = 32, WORDS_MAX = 16 << 20, FIRST_PAUSE_MS = 50, LOOK_MS = 50 };
+enum { NAME = 32, LOOK_MS = 50 };
 static const int64_t LEASE_NS = 3000000000;
 
 typedef struct ward {
@@ -48,7 +49,7 @@ typedef struct master {
     int n_alive;
     bool over;
     int max_restarts;
-    char *text, **command; /* our own command line is that of the tasks */
+    mf_words command; /* our own is that of the tasks */
 } master;
 
 static volatile sig_atomic_t told; /* a signal came */
@@ -178,7 +179,7 @@ static _Noreturn void become(const master *m, const ward *w, const char *config)
     (void)setenv("TF_CONFIG", config, 1);
     (void)setenv("MESHFLOW_LOG_PREFIX", prefix, 1);
     (void)unsetenv("MESHFLOW_LAUNCHER");
-    (void)execv("/proc/self/exe", m->command);
+    (void)execv("/proc/self/exe", m->command.list);
     _exit(127);
 }
 
@@ -255,8 +256,7 @@ static mf_status see_to(master *m, ward *w)
     if (w->pid > 0) { /* it is lost */
         if (w->restarts >= m->max_restarts)
             return MF_OK;
-        w->again_ns = mf_clock_ns() +
-                      ((int64_t)FIRST_PAUSE_MS * 1000000 << (w->restarts < 9 ? w->restarts : 8));
+        w->again_ns = mf_clock_ns() + mf_launch_pause_ns(w->restarts);
         w->restarts++;
         MF_WARN("%s (process %lld) is gone: %s starts it again, %d of %d", w->name, w->pid, m->name,
                 w->restarts, m->max_restarts);
@@ -335,20 +335,6 @@ static mf_status watch(master *m)
 
 /* ---- making and freeing ---- */
 
-static mf_status read_command(master *m)
-{
-    size_t size;
-    int64_t n = 0;
-
-    MF_TRY(mf_file_read("/proc/self/cmdline", WORDS_MAX, &m->text, &size));
-    m->command = mf_calloc((int64_t)size + 1, sizeof *m->command);
-    if (!m->command)
-        return MF_NOMEM("a command");
-    for (char *p = m->text; p < m->text + size; p += strlen(p) + 1)
-        m->command[n++] = p;
-    return MF_OK;
-}
-
 static mf_status list_wards(master *m)
 {
     m->wards = mf_calloc(m->cluster->n_tasks, sizeof *m->wards);
@@ -394,7 +380,7 @@ mf_status mf_master_run(const mf_cluster *c)
     (void)prctl(PR_SET_PDEATHSIG, 0); /* a launcher that dies stops nothing */
     (void)snprintf(m.name, sizeof m.name, "%s %d", mf_role_name(MF_ROLE_MASTER),
                    mf_cluster_self(c)->index);
-    MF_TRY_TO(done, read_command(&m));
+    MF_TRY_TO(done, mf_words_read(getpid(), "cmdline", &m.command));
     MF_TRY_TO(done, list_wards(&m));
     MF_TRY_TO(done, mf_store_open(getenv("MESHFLOW_STORE"), NULL, &m.store));
     MF_TRY_TO(done, be_there(&m));
@@ -406,8 +392,7 @@ done:
         mf_store_close(m.store);
     mf_free(m.alive);
     mf_free(m.wards);
-    mf_free(m.command);
-    mf_free(m.text);
+    mf_words_deinit(&m.command);
     return st;
 }
 

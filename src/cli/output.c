@@ -19,3 +19,13 @@ mf_status mf_cli_print(mf_buf *text)
     mf_buf_deinit(text);
     return st;
 }
+
+mf_status mf_cli_print_done(mf_status st, mf_buf *text)
+{
+    mf_error why;
+    mf_status printed;
+
+    mf_error_save(st, &why);
+    printed = mf_cli_print(text);
+    return st == MF_OK ? printed : mf_error_restore(&why);
+}

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "cli/words.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -56,38 +57,7 @@ mf_status mf_worker_leave(const mf_board_seen *t)
 
 /* ---- becoming one ---- */
 
-enum { WORDS_MAX = 16 << 20 };
-
-/* What a file of /proc has, word by word: each ends with a zero. */
-typedef struct words {
-    char *text;
-    size_t size;
-    char **list; /* ended by NULL */
-} words;
-
-static void words_deinit(words *w)
-{
-    mf_free(w->text);
-    mf_free(w->list);
-}
-
-static mf_status read_words(int64_t pid, const char *what, words *out)
-{
-    char path[64], *end;
-    int64_t n = 0;
-
-    (void)snprintf(path, sizeof path, "/proc/%lld/%s", (long long)pid, what);
-    MF_TRY(mf_file_read(path, WORDS_MAX, &out->text, &out->size));
-    out->list = mf_calloc((int64_t)out->size + 8, sizeof *out->list);
-    if (!out->list)
-        return MF_NOMEM("a command");
-    end = out->text + out->size;
-    for (char *p = out->text; p < end; p += strlen(p) + 1)
-        out->list[n++] = p;
-    return MF_OK;
-}
-
-static const char *find_variable(const words *env, const char *name)
+static const char *find_variable(const mf_words *env, const char *name)
 {
     const size_t n = strlen(name);
 
@@ -99,7 +69,7 @@ static const char *find_variable(const words *env, const char *name)
 }
 
 /* In place of what is there, if anything is; NULL: take it away. */
-static void set_variable(words *env, const char *name, char *line)
+static void set_variable(mf_words *env, const char *name, char *line)
 {
     const size_t n = strlen(name);
     int64_t to = 0;
@@ -153,15 +123,15 @@ static mf_status make_config(const char *before, int index, const char *address,
 
 static mf_status become(const mf_board_seen *like, int index, const char *address)
 {
-    words command = { 0 }, env = { 0 };
+    mf_words command = { 0 }, env = { 0 };
     mf_buf config = { 0 };
     char exe[64], cwd[64];
     mf_status st;
 
     (void)snprintf(exe, sizeof exe, "/proc/%lld/exe", (long long)like->page.pid);
     (void)snprintf(cwd, sizeof cwd, "/proc/%lld/cwd", (long long)like->page.pid);
-    MF_TRY_TO(done, read_words(like->page.pid, "cmdline", &command));
-    MF_TRY_TO(done, read_words(like->page.pid, "environ", &env));
+    MF_TRY_TO(done, mf_words_read(like->page.pid, "cmdline", &command));
+    MF_TRY_TO(done, mf_words_read(like->page.pid, "environ", &env));
     if (!find_variable(&env, "MESHFLOW_STORE")) {
         st = MF_FAIL(MF_FAILED_PRECONDITION,
                      "job '%s' has no store (MESHFLOW_STORE), so nobody can join it",
@@ -177,8 +147,8 @@ static mf_status become(const mf_board_seen *like, int index, const char *addres
     st = mf_errno_status(errno, "run", exe);
 done:
     mf_buf_deinit(&config);
-    words_deinit(&command);
-    words_deinit(&env);
+    mf_words_deinit(&command);
+    mf_words_deinit(&env);
     return st;
 }
 
