@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fit_prepare.c - before the first step: order of the data, place in it, outputs, hooks. */
+#include "base/log.h"
+#include "train/fit_private.h"
+#include "train/input.h"
+
+#include <string.h>
+
+enum { TRACED = 10 }; /* the step whose trace is written, unless told: by then all is warm */
+
+/* ---- hooks ---- */
+
+static mf_status read_step(mf_hook_loop *l, int64_t *step)
+{
+    mf_tensor value = { 0 };
+
+    MF_TRY(mf_variable_read(mf_trainer_find(l->trainer, "global_step")->variable, &value));
+    *step = ((const int64_t *)value.data)[0];
+    mf_tensor_clear(&value);
+    return MF_OK;
+}
+
+static mf_status take_snapshot(mf_hook_loop *l, mf_snapshot **out)
+{
+    return mf_snapshot_take(l->trainer, out);
+}
+
+mf_status mf_fit_add_events(mf_fitting *f)
+{
+    const mf_summary_options events = { .dir = f->o.out,
+                                        .every = { .steps = f->o.summary_steps },
+                                        .graph = true,
+                                        .weights_by_epoch = true };
+
+    return mf_hook_summary(&events, &f->hooks[f->loop.n_hooks++]);
+}
+
+/* The caller's hooks, and that which writes events. */
+static mf_status add_hooks(mf_fitting *f)
+{
+    f->hooks = mf_calloc(f->o.n_hooks + 1, sizeof *f->hooks);
+    if (!f->hooks)
+        return MF_NOMEM("hooks");
+    for (int i = 0; i < f->o.n_hooks; i++)
+        f->hooks[i] = f->o.hooks[i];
+    f->loop = (mf_hook_loop){ .session = f->t->session,
+                              .trainer = f->t,
+                              .graph = f->t->model->graph,
+                              .hooks = f->hooks,
+                              .n_hooks = f->o.n_hooks,
+                              .read_step = read_step,
+                              .snapshot = take_snapshot };
+    if (f->o.out)
+        MF_TRY(mf_fit_add_events(f));
+    return mf_hook_loop_init(&f->loop);
+}
+
+/* ---- where to begin ---- */
+
+static mf_status restore(mf_fitting *f)
+{
+    char *prefix = NULL;
+
+    if (f->out && mf_fit_goes_on(f))
+        MF_TRY(mf_checkpoints_restore(f->out, f->t, &prefix));
+    if (f->t->team && f->t->team->lost && !prefix && f->t->step > 0)
+        return MF_FAIL(MF_DATA_LOSS,
+                       "what training has come to is lost with those who had it, and there is no "
+                       "checkpoint; give --out and --save-steps, or more parameter servers");
+    if (f->t->team && f->t->team->lost)
+        MF_WARN("nobody is left that has all of the weights: training goes on from %s%s",
+                prefix ? "the checkpoint " : "its beginning, for there is no checkpoint",
+                prefix ? prefix : "");
+    mf_free(prefix);
+    return mf_input_check_order(f->t, f->train, &f->order);
+}
+
+/* Nobody of the team has any weights. */
+static mf_status begin_team(void *ctx)
+{
+    return restore(ctx);
+}
+
+/* When everybody has something for a checkpoint, everybody knows when the chief makes one. */
+static mf_status agree_on_saves(mf_fitting *f)
+{
+    int64_t plan[] = { f->saves, f->o.save_steps, f->saved };
+    const mf_collective c = mf_team_call(f->t->team, f->t->step, "when to save");
+
+    MF_TRY(mf_broadcast(f->t->team->group, &c, 0, plan, sizeof plan));
+    f->saves = plan[0] != 0;
+    f->o.save_steps = plan[1];
+    f->saved = plan[2];
+    return MF_OK;
+}
+
+/* With others, if there are some: everybody begins where the chief, or a training that goes on
+ * already, is. */
+static mf_status find_place(mf_fitting *f)
+{
+    mf_trainer *t = f->t;
+    mf_team *team = t->team;
+
+    t->standing.traced = !f->o.trace ? 0 : f->o.trace_step > 0 ? f->o.trace_step : TRACED;
+    if (mf_team_meets(team)) {
+        MF_TRY(mf_input_check_order(t, f->train, &f->order));
+        team->begin = begin_team;
+        team->begin_ctx = f;
+        if (!team->group)
+            MF_TRY(mf_team_gather_round(team, t, MF_OK));
+        return mf_fit_take_note(f);
+    }
+    t->has_state = mf_team_is_chief(team); /* one has what all begin with */
+    MF_TRY(t->has_state ? restore(f) : mf_input_check_order(t, f->train, &f->order));
+    return team ? mf_team_align(team, t) : MF_OK;
+}
+
+static void set_order(mf_fitting *f, bool leased)
+{
+    const int64_t batch = f->o.batch > 0 ? f->o.batch : 32;
+
+    f->order =
+        (mf_iterator_options){ .batch = batch,
+                               .in_order = f->o.in_order,
+                               .slice = leased && f->o.slice == MF_SLICE_FILE ? MF_SLICE_FILE_BATCH
+                                                                              : f->o.slice,
+                               .seed = f->t->options.seed,
+                               .shards = f->t->options.shards,
+                               .n_shards = f->t->options.shards };
+    f->per_epoch = (mf_dataset_count(f->train) + batch - 1) / batch;
+    f->batch = batch < mf_dataset_count(f->train) ? batch : mf_dataset_count(f->train);
+}
+
+static mf_status open_outputs(mf_fitting *f, bool leased)
+{
+    const mf_out_dir_data data = { f->train, &f->order, f->per_epoch, leased };
+
+    if (!mf_team_is_chief(f->t->team))
+        f->o.out = NULL; /* one writes for all */
+    f->saves = f->o.out != NULL;
+    f->saved = f->o.resume || f->meetings > 1 ? f->t->step : -1;
+    if (mf_team_keeps(f->t->team))
+        MF_TRY(agree_on_saves(f));
+    if (!f->o.out)
+        return MF_OK;
+    return mf_out_dir_open(&f->dir, f->o.out, f->o.keep, f->t, &data,
+                           f->t->step > 0 && mf_fit_goes_on(f));
+}
+
+mf_status mf_fit_prepare(mf_fitting *f)
+{
+    mf_team *team = f->t->team;
+    const bool leased =
+        team && team->kind->lease; /* then nothing is known of the batches to come */
+    const int64_t epochs = f->o.epochs > 0 ? f->o.epochs : 1;
+
+    if (mf_dataset_count(f->train) == 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to train on is empty");
+    set_order(f, leased);
+    f->total = f->o.steps > 0 ? f->o.steps : epochs * f->per_epoch;
+    f->t->schedule.total = f->total;
+    f->out = f->o.out;
+    MF_TRY(find_place(f));
+    if (team) {
+        if (!mf_team_meets(team)) /* those that come later do not know who has what */
+            MF_TRY(mf_input_take_near(f->t, f->train, &f->order, f->o.near));
+        f->order.shards = team->shards;
+        f->order.first_shard = team->first_shard;
+        f->order.n_shards = team->n_shards;
+    }
+    f->followed = f->told_step = f->told_epoch = f->t->step;
+    MF_TRY(open_outputs(f, leased));
+    MF_TRY(add_hooks(f));
+    mf_feeding_init(&f->feeding, f->t, leased && f->o.input_threads == 0 ? 1 : f->o.input_threads);
+    f->order.threads = f->feeding.input;
+    MF_TRY(mf_agreement_init(&f->agreement, f->t, f->o.check_steps));
+    MF_TRY(mf_iterator_new(f->train, &f->order, &f->it));
+    return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
+}

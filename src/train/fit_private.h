@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fit_private.h - what the files of mf_fit() share: fit_prepare.c (before the first step), fit.c
+ * (the loop), fit_save.c (checkpoints), fit_team.c (others come, leave and are lost). */
+#ifndef MF_TRAIN_FIT_PRIVATE_H
+#define MF_TRAIN_FIT_PRIVATE_H
+
+#include "train/agreement.h"
+#include "train/feeding.h"
+#include "train/loop.h"
+#include "train/out_dir.h"
+#include "train/straggler.h"
+#include "train/team_trace.h"
+
+typedef struct mf_fitting {
+    mf_trainer *t;
+    mf_dataset *train, *validation;
+    mf_fit_options o;
+    mf_iterator *it;
+    const char *out; /* where we write once we are the chief */
+    mf_out_dir dir;
+    mf_agreement agreement; /* with the other workers */
+    mf_hook_loop loop;
+    mf_hook *hooks; /* the caller's, then ours */
+    int64_t total; /* steps of the whole training */
+    int64_t saved; /* step of the last checkpoint */
+    bool saves; /* there are to be checkpoints, though perhaps not by us */
+    bool stop; /* somebody of the team wanted to, or there is nothing left */
+    mf_feeding feeding; /* of threads */
+    int64_t waited_ns; /* for the last batch */
+    mf_team_trace trace; /* of all workers */
+    mf_straggler straggler; /* of the chief */
+    int64_t batch, per_epoch; /* samples of a batch; batches of an epoch */
+    mf_iterator_options order;
+    int64_t followed; /* the last step after which all was done that follows one */
+    int64_t told_step,
+        told_epoch; /* the last step that hooks were told of, and as an epoch's end */
+    int64_t meetings; /* of the team, that we have taken note of */
+    int64_t trouble_ns; /* when something failed because of others; 0: since then a step was done */
+    mf_result results[MF_MAX_RESULTS]; /* of the last step */
+} mf_fitting;
+
+/* All that comes before the first step. */
+MF_MUST mf_status mf_fit_prepare(mf_fitting *f);
+/* A checkpoint of where training is, if there is to be one; last: no other will follow. */
+MF_MUST mf_status mf_fit_save(mf_fitting *f, bool last);
+/* After the team has met: we may have been given another state than we had, other shards, other
+ * duties. */
+MF_MUST mf_status mf_fit_take_note(mf_fitting *f);
+/* One more hook: that which writes events. */
+MF_MUST mf_status mf_fit_add_events(mf_fitting *f);
+/* Does training go on from what is in the output directory? */
+static inline bool mf_fit_goes_on(const mf_fitting *f)
+{
+    return f->o.resume || (f->t->team && f->t->team->lost && f->t->team->saved);
+}
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fit_save.c - the loop's checkpoints, by the chief, and by others who hold a part of them. */
+#include "base/board.h"
+#include "train/fit_private.h"
+
+/* Those who hold variables write them, and the rest is ours. *out NULL: nobody does. */
+static mf_status save_with_others(mf_fitting *f, mf_snapshot **out)
+{
+    mf_team *team = f->t->team;
+    char *prefix;
+    mf_status st;
+
+    MF_TRY(mf_checkpoints_prefix(f->o.out, f->t->step, &prefix));
+    st = mf_snapshot_take(f->t, out);
+    if (st == MF_OK)
+        st = team->kind->save_parts(team, f->t, prefix, *out);
+    if (st != MF_OK || !mf_snapshot_has_parts(*out)) {
+        mf_snapshot_free(*out);
+        *out = NULL;
+    }
+    mf_free(prefix);
+    return st;
+}
+
+static bool others_save_the_last(const mf_fitting *f)
+{
+    return f->t->team && f->t->team->kind->save_parts;
+}
+
+/* The last checkpoint is on the disk by the time of the next one. */
+static mf_status note_saved(mf_fitting *f)
+{
+    mf_team *team = f->t->team;
+
+    if (!team || !team->kind->note_saved || team->saved || f->saved < 0)
+        return MF_OK;
+    team->saved = true;
+    return team->kind->note_saved(team);
+}
+
+mf_status mf_fit_save(mf_fitting *f, bool last)
+{
+    mf_snapshot *s = NULL;
+
+    if (!f->saves || f->saved == f->t->step)
+        return MF_OK;
+    if (!last && others_save_the_last(f) && f->t->step >= f->total)
+        return MF_OK; /* it comes soon */
+    MF_TRY(note_saved(f));
+    f->saved = f->t->step;
+    mf_board_phase(MF_PHASE_SAVE);
+    if (mf_team_keeps(f->t->team))
+        MF_TRY(f->t->team->kind->collect(f->t->team, f->t->step));
+    if (!f->dir.checkpoints)
+        return MF_OK;
+    if (last && others_save_the_last(f))
+        MF_TRY(save_with_others(f, &s));
+    if (!s && f->t->team && f->t->team->kind->before_save)
+        MF_TRY(f->t->team->kind->before_save(f->t->team, f->t));
+    mf_out_dir_flush(&f->dir);
+    mf_hook_loop_flush(&f->loop); /* who goes on from here has the events up to here */
+    return s ? mf_checkpoints_put(f->dir.checkpoints, s)
+             : mf_checkpoints_save(f->dir.checkpoints, f->t);
+}

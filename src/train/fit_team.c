@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fit_team.c - the loop, when others have come, left or been lost. */
+#include "base/board.h"
+#include "train/fit_private.h"
+
+/* The chief writes; what there is may be another worker's. */
+static mf_status write_as_chief(mf_fitting *f)
+{
+    const mf_out_dir_data data = { f->train, &f->order, f->per_epoch, .leased = false };
+    const mf_hook *events;
+
+    mf_out_dir_catch_up(&f->dir, f->t->step, &data);
+    if (!f->out || f->o.out)
+        return MF_OK;
+    f->o.out = f->out;
+    f->saves = true;
+    MF_TRY(mf_out_dir_take_over(&f->dir, f->out, f->o.keep, f->t, &data));
+    MF_TRY(mf_fit_add_events(f));
+    events = &f->hooks[f->loop.n_hooks - 1];
+    return events->after_create_session(events->ctx, &f->loop);
+}
+
+/* We may have been given another state than we had, other shards, other duties. */
+mf_status mf_fit_take_note(mf_fitting *f)
+{
+    mf_trainer *t = f->t;
+    mf_team *team = t->team;
+
+    if (!team || f->meetings == team->meetings)
+        return MF_OK;
+    f->meetings = team->meetings;
+    f->stop = t->standing.stop != 0;
+    mf_agreement_forget(&f->agreement);
+    mf_board_shards(team->first_shard, team->n_shards);
+    mf_team_trace_deinit(&f->trace, t);
+    if (!f->it) /* all is still to be made */
+        return MF_OK;
+    MF_TRY(mf_iterator_share(f->it, team->first_shard, team->n_shards));
+    MF_TRY(mf_iterator_seek(f->it, t->epoch, t->first));
+    return mf_team_is_chief(team) ? write_as_chief(f) : MF_OK;
+}
