@@ -25,7 +25,8 @@ typedef enum mf_ps_request {
     MF_PS_LEAVE, /* no more pushes of this worker -> nothing */
     MF_PS_SAVE, /* where: write your part of a checkpoint there, once all workers have left ->
                    nothing; or why not */
-    MF_PS_COPY, /* from the server before this one: mf_ps_copy_of and its slice; no reply */
+    MF_PS_COPY, /* from the server before this one: mf_ps_copy_of and its slice; then MF_PS_KEPT */
+    MF_PS_KEPT, /* to that server: mf_ps_copy_of, we have it; no reply */
     MF_PS_COPIES, /* nothing -> mf_ps_copy_of after mf_ps_copy_of: which copies there are */
     MF_PS_FETCH, /* mf_ps_copy_of -> its variables; nothing, if there is none */
     MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number; -1: none is left */

@@ -26,8 +26,8 @@ static const char *missing(const server *s)
 mf_status mf_ps_next_request(server *s, mf_mail **out)
 {
     mf_waiting waiting = { .who = mf_net_name(s->o.net, mf_net_self(s->o.net)),
-                           .whom = missing(s),
-                           .what = "its gradients",
+                           .whom = s->keeper ? s->keeper : missing(s),
+                           .what = s->keeper ? "the word that it has a copy" : "its gradients",
                            .step = s->version };
     mf_status st = MF_OK;
 

@@ -14,7 +14,7 @@
 
 /* ---- requests ---- */
 
-static mf_status reply(server *s, const mf_mail *r, const void *data, size_t size)
+mf_status mf_ps_send_reply(server *s, const mf_mail *r, const void *data, size_t size)
 {
     mf_frame f = r->frame;
 
@@ -28,7 +28,7 @@ static mf_status reply(server *s, const mf_mail *r, const void *data, size_t siz
 static mf_status answer_push(server *s, push *p, const mf_buf *out)
 {
     mf_buf *kept = &s->last_reply[p->of->from];
-    mf_status st = reply(s, p->of, out->data, out->len);
+    mf_status st = mf_ps_send_reply(s, p->of, out->data, out->len);
 
     s->last_seq[p->of->from] = p->of->frame.seq;
     s->pulled[p->of->from] = s->version;
@@ -142,7 +142,8 @@ static mf_status take_push(server *s, mf_mail *r)
         return MF_OK; /* not a worker's business */
     }
     if (s->last_reply[r->from].len > 0 && r->frame.seq <= s->last_seq[r->from]) {
-        const mf_status st = reply(s, r, s->last_reply[r->from].data, s->last_reply[r->from].len);
+        const mf_status st =
+            mf_ps_send_reply(s, r, s->last_reply[r->from].data, s->last_reply[r->from].len);
 
         mf_mail_free(r); /* it was applied already */
         return st;
@@ -174,7 +175,7 @@ static mf_status take_lane(server *s, mf_mail *r)
         text = "a push is waiting";
     else if (mf_ps_lane_open(&s->lanes[r->from], r->data) != MF_OK)
         text = mf_error_message();
-    st = reply(s, r, text, strlen(text));
+    st = mf_ps_send_reply(s, r, text, strlen(text));
     mf_mail_free(r);
     return st;
 }
@@ -211,7 +212,7 @@ static mf_status take_set(server *s, mf_mail *r)
     if (read == MF_OK)
         st = mf_ps_keep_copy(s);
     if (st == MF_OK)
-        st = reply(s, r, text, *text ? strlen(text) + 1 : 0);
+        st = mf_ps_send_reply(s, r, text, *text ? strlen(text) + 1 : 0);
     mf_mail_free(r);
     return st;
 }
@@ -222,7 +223,7 @@ static mf_status take_get(server *s, mf_mail *r)
     mf_status st = mf_ps_store_write(&s->store, &out);
 
     if (st == MF_OK)
-        st = reply(s, r, out.data, out.len);
+        st = mf_ps_send_reply(s, r, out.data, out.len);
     mf_buf_deinit(&out);
     mf_mail_free(r);
     return st;
@@ -231,7 +232,7 @@ static mf_status take_get(server *s, mf_mail *r)
 static mf_status take_end(server *s, mf_mail *r)
 {
     const int64_t staleness = mf_ps_leases_staleness(s->leases);
-    const mf_status st = reply(s, r, &staleness, sizeof staleness);
+    const mf_status st = mf_ps_send_reply(s, r, &staleness, sizeof staleness);
 
     s->over = true;
     mf_mail_free(r);
@@ -265,7 +266,7 @@ static mf_status try_save(server *s)
     if (!r || s->active > 0)
         return MF_OK;
     text = mf_ps_save_part(s, r->data) == MF_OK ? "" : mf_error_message();
-    st = reply(s, r, text, strlen(text));
+    st = mf_ps_send_reply(s, r, text, strlen(text));
     mf_mail_free(r);
     s->save = NULL;
     return st;
@@ -281,7 +282,7 @@ static mf_status take_save(server *s, mf_mail *r)
 /* Updates and leases wait for it no longer. */
 static mf_status take_leave(server *s, mf_mail *r)
 {
-    const mf_status st = reply(s, r, NULL, 0);
+    const mf_status st = mf_ps_send_reply(s, r, NULL, 0);
 
     if (r->from < s->o.n_workers) {
         s->active--;
@@ -306,19 +307,6 @@ static mf_status take_lease(server *s, mf_mail *r)
     return grant_leases(s);
 }
 
-static mf_status take_copies(server *s, mf_mail *r)
-{
-    mf_buf out = { 0 };
-    bool replies;
-    mf_status st = mf_ps_serve_copies(s, r, &out, &replies);
-
-    if (st == MF_OK && replies)
-        st = reply(s, r, out.data, out.len);
-    mf_buf_deinit(&out);
-    mf_mail_free(r);
-    return st;
-}
-
 static mf_status serve_one(server *s, mf_mail *r)
 {
     switch (r->frame.group) {
@@ -341,7 +329,7 @@ static mf_status serve_one(server *s, mf_mail *r)
     case MF_PS_COPY:
     case MF_PS_COPIES:
     case MF_PS_FETCH:
-        return take_copies(s, r);
+        return mf_ps_serve_copies(s, r);
     default:
         mf_mail_free(r);
         return MF_OK;

@@ -38,6 +38,7 @@ typedef struct server {
     struct mf_ps_leases *leases;
     mf_buf *last_reply; /* by worker; some of it may lie in its lane */
     mf_ps_lane *lanes; /* by worker */
+    const char *keeper; /* who is to confirm that it has our copy; NULL: none is under way */
     bool over;
     mf_mailbox requests;
     mf_net_watch watch; /* wakes who waits for requests */
@@ -59,10 +60,12 @@ int64_t mf_ps_first_row(const server *s, const mf_weight *w);
  * in the message. */
 MF_MUST mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker,
                                     const push *to, mf_buf *message);
-/* After an update or a new beginning: keep a copy, and give one to the server behind us. */
+/* After an update or a new beginning: keep a copy, and give one to the server behind us, which has
+ * it when this returns. */
 MF_MUST mf_status mf_ps_keep_copy(server *s);
-/* Requests about copies (ps_keep.c). *replies: `out` is the answer. */
-MF_MUST mf_status mf_ps_serve_copies(server *s, const mf_mail *r, mf_buf *out, bool *replies);
+/* Requests about copies (ps_keep.c). */
+MF_MUST mf_status mf_ps_serve_copies(server *s, mf_mail *r);
+MF_MUST mf_status mf_ps_send_reply(server *s, const mf_mail *r, const void *data, size_t size);
 /* Write what this server holds to a bundle (ps_save.c). Fails: FAILED_PRECONDITION, for the asker
  * does not see the same folder, and as writing files does. */
 MF_MUST mf_status mf_ps_save_part(server *s, const char *where);
