@@ -4,11 +4,16 @@
 
 static mf_status join_run(mf_args *args)
 {
+    mf_recipe recipe = { 0 };
     mf_running r;
     mf_status st = mf_cli_running(args, args->words[0], &r);
 
     if (st == MF_OK)
-        st = mf_worker_become(&r.jobs[0], 0, mf_args_value(args, "address"));
+        st = mf_recipe_read(&r.jobs[0], &recipe);
+    if (st == MF_OK)
+        st = mf_recipe_become(&recipe, mf_worker_free_index(&r.jobs[0], 0),
+                              mf_args_value(args, "address"));
+    mf_recipe_deinit(&recipe);
     mf_running_deinit(&r);
     return st;
 }

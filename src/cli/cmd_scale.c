@@ -1,30 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_scale.c - `meshflow scale`: a running job gets more workers on this host, or fewer. */
 #include "base/buf.h"
-#include "cli/workers.h"
+#include "cli/follow.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
-
-/* A process of its own, that nobody waits for; what it says is not read. */
-static mf_status start_one(const mf_running_job *job, int index)
-{
-    const pid_t pid = fork();
-
-    if (pid < 0)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a worker: %s", strerror(errno));
-    if (pid > 0)
-        return MF_OK;
-    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-    (void)setsid();
-    for (int fd = 0; nothing >= 0 && fd < 3; fd++)
-        (void)dup2(nothing, fd);
-    (void)!mf_worker_become(job, index, NULL);
-    _exit(1);
-}
 
 /* The one with the highest index below `below`; NULL: none. */
 static const mf_board_seen *last_below(const mf_running_job *job, int below)
@@ -41,18 +20,31 @@ static const mf_board_seen *last_below(const mf_running_job *job, int below)
     return last;
 }
 
+static mf_status start_more(const mf_running_job *job, int n, mf_buf *out)
+{
+    const int first = mf_worker_free_index(job, 0);
+    mf_recipe recipe;
+    mf_status st = mf_recipe_read(job, &recipe);
+
+    for (int i = 0; i < n && st == MF_OK; i++) {
+        if (mf_follow_start(&recipe, first + i, NULL) < 0)
+            st = MF_RESOURCE_EXHAUSTED;
+        else
+            mf_buf_printf(out, "worker %d is started\n", first + i);
+    }
+    mf_recipe_deinit(&recipe);
+    return st;
+}
+
 static mf_status scale(const mf_running_job *job, int wanted, mf_buf *out)
 {
     const int have = mf_workers_count(job);
     const mf_board_seen *last = last_below(job, INT32_MAX);
-    const int first = last ? mf_worker_index(last->page.task) + 1 : 0;
 
     if (have == 0)
         return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living worker here", job->tasks[0].page.job);
-    for (int i = have; i < wanted; i++) {
-        MF_TRY(start_one(job, first + i - have));
-        mf_buf_printf(out, "worker %d is started\n", first + i - have);
-    }
+    if (wanted > have)
+        MF_TRY(start_more(job, wanted - have, out));
     for (int i = wanted; i < have && last; i++) {
         MF_TRY(mf_worker_leave(last));
         mf_buf_printf(out, "%s leaves after its next step\n", last->page.task);
@@ -63,25 +55,62 @@ static mf_status scale(const mf_running_job *job, int wanted, mf_buf *out)
     return MF_OK;
 }
 
+static mf_status put(mf_args *args, const mf_running_job *job, const char *list)
+{
+    if (strncmp(list, "key:", 4) != 0)
+        return mf_args_wrong(args, "--put needs a place in the store: --hosts key:NAME");
+    return mf_follow_put(job, list + 4, mf_args_value(args, "put"));
+}
+
+static mf_status follow(mf_args *args, const mf_running_job *job, const char *list)
+{
+    int64_t every = 1, restarts = 9;
+
+    MF_TRY(mf_args_int(args, "every", 1, 3600, &every));
+    MF_TRY(mf_args_int(args, "max-restarts", 0, 1000000, &restarts));
+    return mf_follow(job, &(mf_follow_options){ .job = job->tasks[0].page.job,
+                                                .list = list,
+                                                .host = mf_args_value(args, "host"),
+                                                .address = mf_args_value(args, "address"),
+                                                .every_ns = every * 1000000000,
+                                                .max_restarts = (int)restarts });
+}
+
 static mf_status scale_run(mf_args *args)
 {
+    const char *list = mf_args_value(args, "hosts");
     int64_t wanted = 0;
     mf_buf out = { 0 };
     mf_running r;
     mf_status st;
 
     MF_TRY(mf_args_int(args, "workers", 1, 1024, &wanted));
-    if (wanted == 0)
-        return mf_args_wrong(args, "say how many: --workers");
+    if ((wanted == 0) == !list)
+        return mf_args_wrong(args, "say how many: --workers, or --hosts");
+    if (!list && mf_args_value(args, "put"))
+        return mf_args_wrong(args, "--put needs a place in the store: --hosts key:NAME");
     st = mf_cli_running(args, args->words[0], &r);
-    if (st == MF_OK)
+    if (st == MF_OK && !list)
         st = scale(&r.jobs[0], (int)wanted, &out);
+    else if (st == MF_OK)
+        st = mf_args_value(args, "put") ? put(args, &r.jobs[0], list)
+                                        : follow(args, &r.jobs[0], list);
     mf_running_deinit(&r);
     return mf_cli_print_done(st, &out);
 }
 
 static const mf_option options[] = {
     { "workers", "N", "so many on this host", 0, false },
+    { "hosts", "LIST",
+      "as many as a list of hosts says, until the job is over: a command that prints it, or "
+      "key:NAME in the job's store",
+      0, false },
+    { "host", "NAME", "what that list calls this host; its own name unless told", 0, false },
+    { "every", "S", "look at it so often; 1 unless told", 0, false },
+    { "address", "HOST", "where new workers listen; the loopback unless told", 0, false },
+    { "max-restarts", "N", "give up when so many workers end badly in a row; 9 unless told", 0,
+      false },
+    { "put", "FILE", "put this list at key:NAME for all hosts that follow it, and end", 0, false },
     { 0 },
 };
 
@@ -90,9 +119,15 @@ const mf_command mf_command_scale = {
     .arguments = "JOB",
     .summary = "give a running job more workers on this host, or fewer",
     .about = "New ones train with the command line of one that is there (`meshflow join`), those "
-             "with the highest index leave (`meshflow leave`). Results stay the same.",
+             "with the highest index leave (`meshflow leave`). Results stay the same. With --hosts "
+             "the number follows a list of lines like 'node1 slots=4' or 'node1:4', as mpirun and "
+             "horovodrun have them; run it on each host.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow scale resnet --workers 4", NULL },
+    .examples =
+        (const char *const[]){ "meshflow scale resnet --workers 4",
+                               "meshflow scale resnet --hosts ./discover.sh",
+                               "meshflow scale resnet --hosts key:hosts",
+                               "meshflow scale resnet --hosts key:hosts --put hosts.txt", NULL },
     .min_args = 1,
     .max_args = 1,
     .run = scale_run,

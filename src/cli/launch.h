@@ -22,7 +22,8 @@ typedef struct mf_launched {
     mf_role role;
     int index;
     char name[32]; /* "worker 1" */
-    int port, reserved; /* the socket that keeps the port for it */
+    char address[32]; /* where it listens, on the loopback */
+    int reserved; /* the socket that keeps its port for it */
     pid_t pid; /* 0: does not run */
     bool done; /* ended, and will not be started again */
     int restarts;

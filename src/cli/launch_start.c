@@ -47,7 +47,7 @@ static mf_status reserve_one(int port, mf_launched *t)
                        strerror(err));
     }
     t->reserved = fd;
-    t->port = ntohs(at.sin_port);
+    (void)snprintf(t->address, sizeof t->address, "127.0.0.1:%d", ntohs(at.sin_port));
     return MF_OK;
 }
 
@@ -64,23 +64,18 @@ mf_status mf_launch_reserve(mf_launch *l, int base)
 
 /* ---- the environment of a task ---- */
 
-static void put_jobs(const mf_launch *l, mf_buf *out)
+static mf_status put_tf_config(const mf_launch *l, const mf_launched *t, mf_buf *out)
 {
-    for (int i = 0; i < l->n; i++) {
-        const mf_launched *t = &l->tasks[i];
+    mf_cluster_task *all = mf_calloc(l->n, sizeof *all);
 
-        if (t->index == 0)
-            mf_buf_printf(out, "%s\"%s\":[", i > 0 ? "]," : "", mf_role_name(t->role));
-        mf_buf_printf(out, "%s\"127.0.0.1:%d\"", t->index > 0 ? "," : "", t->port);
-    }
-}
-
-static void put_tf_config(const mf_launch *l, const mf_launched *t, mf_buf *out)
-{
-    mf_buf_str(out, "TF_CONFIG={\"cluster\":{");
-    put_jobs(l, out);
-    mf_buf_printf(out, "]},\"task\":{\"type\":\"%s\",\"index\":%d}}", mf_role_name(t->role),
-                  t->index);
+    if (!all)
+        return MF_NOMEM("an environment");
+    for (int i = 0; i < l->n; i++)
+        all[i] = (mf_cluster_task){ .role = l->tasks[i].role, .address = l->tasks[i].address };
+    mf_buf_str(out, "TF_CONFIG=");
+    mf_cluster_write_tf_config(all, l->n, t->role, t->index, out);
+    mf_free(all);
+    return mf_buf_finish(out);
 }
 
 /* Tasks of one machine share its memory for samples. */
@@ -129,10 +124,9 @@ static mf_status make_environment(const mf_launch *l, const mf_launched *t, surr
     while (environ[have])
         have++;
     s->list = mf_calloc(have + 9, sizeof *s->list);
-
-    put_tf_config(l, t, &s->config);
     mf_buf_printf(&s->store, "MESHFLOW_STORE=%s", l->store ? l->store : "");
-    if (!s->list || s->config.failed || s->store.failed)
+    MF_TRY(put_tf_config(l, t, &s->config));
+    if (!s->list || s->store.failed)
         return MF_NOMEM("an environment");
     for (int64_t i = 0; i < have; i++) {
         if (!is_replaced(l, environ[i]))

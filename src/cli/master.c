@@ -148,25 +148,6 @@ static bool runs(const ward *w)
     return w->pid > 0 && mf_process_look(w->pid, &p) && p.start == w->start && p.state != 'Z';
 }
 
-static void put_config(const mf_cluster *c, const ward *w, mf_buf *out)
-{
-    int last = -1;
-
-    mf_buf_str(out, "{\"cluster\":{");
-    for (int i = 0; i < c->n_tasks; i++) {
-        const mf_cluster_task *t = &c->tasks[i];
-
-        if (t->role == MF_ROLE_MASTER)
-            continue;
-        if ((int)t->role != last)
-            mf_buf_printf(out, "%s\"%s\":[", last >= 0 ? "]," : "", mf_role_name(t->role));
-        mf_buf_printf(out, "%s\"%s\"", (int)t->role == last ? "," : "", t->address);
-        last = (int)t->role;
-    }
-    mf_buf_printf(out, "]},\"task\":{\"type\":\"%s\",\"index\":%d}}", mf_role_name(w->role),
-                  w->index);
-}
-
 /* Between fork and exec. */
 static _Noreturn void become(const master *m, const ward *w, const char *config)
 {
@@ -191,7 +172,10 @@ static mf_status start(master *m, ward *w)
     mf_status st;
     pid_t pid;
 
-    put_config(m->cluster, w, &config);
+    /* Masters come last. */
+    mf_cluster_write_tf_config(m->cluster->tasks,
+                               m->cluster->n_tasks - mf_cluster_count(m->cluster, MF_ROLE_MASTER),
+                               w->role, w->index, &config);
     MF_TRY(mf_buf_finish(&config));
     pid = fork();
     if (pid == 0)

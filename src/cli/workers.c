@@ -6,11 +6,10 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "cli/words.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <jansson.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -55,7 +54,7 @@ mf_status mf_worker_leave(const mf_board_seen *t)
     return MF_OK;
 }
 
-/* ---- becoming one ---- */
+/* ---- surroundings of one more ---- */
 
 static const char *find_variable(const mf_words *env, const char *name)
 {
@@ -83,19 +82,29 @@ static void set_variable(mf_words *env, const char *name, char *line)
     env->list[to] = NULL;
 }
 
-static mf_status find_port(mf_buf *out)
+/* A free port of this host's address. */
+static mf_status find_port(const char *host, mf_buf *out)
 {
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t len = sizeof at;
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool found = fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 &&
-                       getsockname(fd, (struct sockaddr *)&at, &len) == 0;
+    const struct addrinfo wanted = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
+    struct addrinfo *at = NULL;
+    struct sockaddr_storage got = { 0 };
+    socklen_t len = sizeof got;
+    const int found = getaddrinfo(host, "0", &wanted, &at);
+    const int fd = found == 0 ? socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
+    const bool bound = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0 &&
+                       getsockname(fd, (struct sockaddr *)&got, &len) == 0;
+    /* The port stands at the same place in both families. */
+    const int port = ntohs(((const struct sockaddr_in *)(const void *)&got)->sin_port);
+    const bool bare = at && at->ai_family == AF_INET6 && strchr(host, ':') && host[0] != '[';
 
+    if (at)
+        freeaddrinfo(at);
     if (fd >= 0)
         (void)close(fd);
-    if (!found)
-        return MF_FAIL(MF_UNAVAILABLE, "there is no free port: %s", strerror(errno));
-    mf_buf_printf(out, "127.0.0.1:%d", ntohs(at.sin_port));
+    if (!bound)
+        return MF_FAIL(MF_UNAVAILABLE, "there is no free port at %s: %s", host,
+                       found != 0 ? gai_strerror(found) : strerror(errno));
+    mf_buf_printf(out, bare ? "[%s]:%d" : "%s:%d", host, port);
     return mf_buf_finish(out);
 }
 
@@ -121,56 +130,90 @@ static mf_status make_config(const char *before, int index, const char *address,
     return text ? mf_buf_finish(out) : MF_NOMEM("a command");
 }
 
-static mf_status become(const mf_board_seen *like, int index, const char *address)
-{
-    mf_words command = { 0 }, env = { 0 };
-    mf_buf config = { 0 };
-    char exe[64], cwd[64];
-    mf_status st;
+/* ---- recipes ---- */
 
+/* What the link says; NULL: nothing, or there is no memory. */
+static char *read_link(const char *path)
+{
+    char text[4096];
+    const ssize_t n = readlink(path, text, sizeof text - 1);
+
+    if (n < 0)
+        return NULL;
+    text[n] = '\0';
+    return mf_strdup(text);
+}
+
+mf_status mf_recipe_read(const mf_running_job *job, mf_recipe *out)
+{
+    const mf_board_seen *like = NULL;
+    char exe[64], cwd[64];
+
+    *out = (mf_recipe){ 0 };
+    for (int i = 0; i < job->n && !like; i++)
+        like = is_here(&job->tasks[i]) ? &job->tasks[i] : NULL;
+    if (!like)
+        return MF_FAIL(MF_NOT_FOUND, "job '%s' has no worker on this host that could be asked how",
+                       job->tasks[0].page.job);
     (void)snprintf(exe, sizeof exe, "/proc/%lld/exe", (long long)like->page.pid);
     (void)snprintf(cwd, sizeof cwd, "/proc/%lld/cwd", (long long)like->page.pid);
-    MF_TRY_TO(done, mf_words_read(like->page.pid, "cmdline", &command));
-    MF_TRY_TO(done, mf_words_read(like->page.pid, "environ", &env));
-    if (!find_variable(&env, "MESHFLOW_STORE")) {
-        st = MF_FAIL(MF_FAILED_PRECONDITION,
-                     "job '%s' has no store (MESHFLOW_STORE), so nobody can join it",
-                     like->page.job);
-        goto done;
-    }
-    MF_TRY_TO(done, make_config(find_variable(&env, "TF_CONFIG"), index, address, &config));
-    set_variable(&env, "TF_CONFIG", config.data);
-    set_variable(&env, "MESHFLOW_LAUNCHER", NULL);
-    set_variable(&env, "MESHFLOW_RESTARTS", NULL);
-    if (chdir(cwd) == 0)
-        (void)execve(exe, command.list, env.list);
-    st = mf_errno_status(errno, "run", exe);
+    MF_TRY(mf_words_read(like->page.pid, "cmdline", &out->command));
+    MF_TRY(mf_words_read(like->page.pid, "environ", &out->env));
+    out->program = read_link(exe);
+    out->dir = read_link(cwd);
+    if (!out->program || !out->dir)
+        return mf_errno_status(errno, "look at", exe);
+    if (!mf_recipe_store(out))
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "job '%s' has no store (MESHFLOW_STORE), so nobody can join it",
+                       like->page.job);
+    return MF_OK;
+}
+
+void mf_recipe_deinit(mf_recipe *r)
+{
+    mf_words_deinit(&r->command);
+    mf_words_deinit(&r->env);
+    mf_free(r->program);
+    mf_free(r->dir);
+    *r = (mf_recipe){ 0 };
+}
+
+const char *mf_recipe_store(const mf_recipe *r)
+{
+    const char *store = find_variable(&r->env, "MESHFLOW_STORE");
+
+    return store && store[0] != '\0' ? store : NULL;
+}
+
+mf_status mf_recipe_become(mf_recipe *r, int index, const char *address)
+{
+    const bool complete = address && strrchr(address, ':') && address[strlen(address) - 1] != ']';
+    mf_buf where = { 0 }, config = { 0 };
+    mf_status st = MF_OK;
+
+    if (!complete)
+        MF_TRY_TO(done, find_port(address ? address : "127.0.0.1", &where));
+    MF_TRY_TO(done, make_config(find_variable(&r->env, "TF_CONFIG"), index,
+                                complete ? address : where.data, &config));
+    set_variable(&r->env, "TF_CONFIG", config.data);
+    set_variable(&r->env, "MESHFLOW_LAUNCHER", NULL);
+    set_variable(&r->env, "MESHFLOW_RESTARTS", NULL);
+    if (chdir(r->dir) == 0)
+        (void)execve(r->program, r->command.list, r->env.list);
+    st = mf_errno_status(errno, "run", r->program);
 done:
+    mf_buf_deinit(&where);
     mf_buf_deinit(&config);
-    mf_words_deinit(&command);
-    mf_words_deinit(&env);
     return st;
 }
 
-mf_status mf_worker_become(const mf_running_job *job, int index, const char *address)
+int mf_worker_free_index(const mf_running_job *job, int index)
 {
-    const mf_board_seen *like = NULL;
-    mf_buf port = { 0 };
-    mf_status st = MF_OK;
-
     for (int i = 0; i < job->n; i++) {
         const int taken = mf_worker_index(job->tasks[i].page.task);
 
         index = taken >= index ? taken + 1 : index;
-        like = is_here(&job->tasks[i]) && !like ? &job->tasks[i] : like;
     }
-    if (!like)
-        return MF_FAIL(MF_NOT_FOUND, "job '%s' has no worker on this host that could be asked how",
-                       job->tasks[0].page.job);
-    if (!address)
-        st = find_port(&port);
-    if (st == MF_OK)
-        st = become(like, index, address ? address : port.data);
-    mf_buf_deinit(&port);
-    return st;
+    return index;
 }

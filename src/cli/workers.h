@@ -4,6 +4,7 @@
 #define MF_CLI_WORKERS_H
 
 #include "cli/running.h"
+#include "cli/words.h"
 
 /* "worker 3" is number 3; -1: it is no worker. */
 int mf_worker_index(const char *task);
@@ -13,9 +14,23 @@ int mf_workers_count(const mf_running_job *job);
 /* Tell a worker to leave. Fails: FAILED_PRECONDITION (it is none, on another host, or gone). */
 MF_MUST mf_status mf_worker_leave(const mf_board_seen *t);
 
-/* Become one more worker of the job, with the command line and the environment of one that is
- * there, and an index that nobody has (at least `index`). address NULL: a free port of the
- * loopback. Returns only when that fails. */
-MF_MUST mf_status mf_worker_become(const mf_running_job *job, int index, const char *address);
+/* How a worker of a job is started: as one that is there was, which the kernel tells. */
+typedef struct mf_recipe {
+    mf_words command, env;
+    char *program, *dir;
+} mf_recipe;
+
+/* Owns: mf_recipe_deinit(), also after a failure. Fails: NOT_FOUND (no worker is here),
+ * FAILED_PRECONDITION (the job has no store). */
+MF_MUST mf_status mf_recipe_read(const mf_running_job *job, mf_recipe *out);
+void mf_recipe_deinit(mf_recipe *r);
+/* Where the job keeps who belongs to it. */
+const char *mf_recipe_store(const mf_recipe *r);
+/* Become worker `index`. address: "HOST:PORT", or "HOST" and any free port; NULL: of the loopback.
+ * Returns only when that fails. */
+MF_MUST mf_status mf_recipe_become(mf_recipe *r, int index, const char *address);
+
+/* An index that no worker on the boards has, at least `index`. */
+int mf_worker_free_index(const mf_running_job *job, int index);
 
 #endif

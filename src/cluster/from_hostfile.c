@@ -10,6 +10,7 @@
  * Tasks are workers, host by host; each listens on MESHFLOW_PORT (2222) plus its number there. */
 #include "base/file.h"
 #include "cluster/address.h"
+#include "cluster/resolve.h"
 #include "cluster/resolver.h"
 
 #include <string.h>
@@ -191,6 +192,32 @@ static void hostfile_resolve(const mf_cluster_request *request, mf_cluster *c)
         add_tasks(c, &hosts, port, path, request->host ? request->host : here);
     mf_free(hosts.hosts);
     mf_free(data);
+}
+
+mf_status mf_hostfile_slots(const char *text, size_t len, const char *place, const char *host,
+                            int *slots)
+{
+    mf_cluster *c = mf_cluster_new();
+    char here[MF_HOST_MAX] = "";
+    mf_hosts hosts = { 0 };
+    mf_status st = MF_OK;
+
+    *slots = 0;
+    if (!c)
+        return MF_NOMEM("hosts");
+    if (!host)
+        (void)gethostname(here, sizeof here - 1);
+    if (mf_hostfile_decode(c, text, len, place, &hosts)) {
+        for (int64_t i = 0; i < hosts.n; i++)
+            *slots += is_here(hosts.hosts[i].name, host ? host : here) ? hosts.hosts[i].slots : 0;
+    } else {
+        st = c->n_mistakes > 0 ? MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s; %s", c->mistakes[0].place,
+                                         c->mistakes[0].problem, c->mistakes[0].fix)
+                               : MF_NOMEM("hosts");
+    }
+    mf_free(hosts.hosts);
+    mf_cluster_free(c);
+    return st;
 }
 
 const mf_resolver mf_resolver_hostfile = {

@@ -44,4 +44,9 @@ MF_MUST mf_status mf_cluster_resolve(const mf_cluster_request *request, mf_clust
  * description with mistakes is good for reading only. */
 MF_MUST mf_status mf_cluster_examine(const mf_cluster_request *request, mf_cluster **out);
 
+/* How many slots a list of hosts, written like a hostfile, has for this one; 0: it is not listed.
+ * host NULL: the system's name. Fails: INVALID_ARGUMENT with the first mistake and its fix. */
+MF_MUST mf_status mf_hostfile_slots(const char *text, size_t len, const char *place,
+                                    const char *host, int *slots);
+
 #endif

@@ -91,3 +91,18 @@ const char *mf_cluster_task_name(const mf_cluster_task *task, char text[MF_TASK_
                    task->index);
     return text;
 }
+
+void mf_cluster_write_tf_config(const mf_cluster_task *tasks, int n, mf_role role, int index,
+                                mf_buf *out)
+{
+    mf_buf_str(out, "{\"cluster\":{");
+    for (int i = 0; i < n; i++) {
+        const bool first = i == 0 || tasks[i].role != tasks[i - 1].role;
+
+        if (first)
+            mf_buf_printf(out, "%s\"%s\":[", i > 0 ? "]," : "", mf_role_name(tasks[i].role));
+        mf_buf_printf(out, "%s\"%s\"", first ? "" : ",", tasks[i].address);
+    }
+    mf_buf_printf(out, "%s},\"task\":{\"type\":\"%s\",\"index\":%d}}", n > 0 ? "]" : "",
+                  mf_role_name(role), index);
+}

@@ -17,6 +17,7 @@
 #ifndef MF_CLUSTER_SPEC_H
 #define MF_CLUSTER_SPEC_H
 
+#include "base/buf.h"
 #include "base/mem.h"
 
 typedef enum mf_role {
@@ -106,6 +107,10 @@ const mf_cluster_task *mf_cluster_rank(const mf_cluster *cluster, int rank);
 int mf_cluster_count(const mf_cluster *cluster, mf_role role);
 /* The chief, or worker 0 when there is no chief. */
 bool mf_cluster_is_chief(const mf_cluster *cluster, const mf_cluster_task *task);
+
+/* TF_CONFIG for the task (role, index) of a cluster of these, which are sorted by role. */
+void mf_cluster_write_tf_config(const mf_cluster_task *tasks, int n, mf_role role, int index,
+                                mf_buf *out);
 
 /* "/job:worker/task:1". */
 enum { MF_TASK_NAME_MAX = 48 };

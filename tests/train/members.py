@@ -266,13 +266,7 @@ def scale(b, job, n):
     r = subprocess.run([b.program, "scale", job, "--workers", str(n)], capture_output=True, text=True,
                        env=b.env)
     check(r.returncode == 0, r.stdout + r.stderr)
-    end = time.monotonic() + 120
-    while True:
-        ready = [t for t in tasks(b, job).values() if t["step"] > 0]
-        if len(ready) == n and len(tasks(b, job)) == n:
-            return
-        check(time.monotonic() < end, "there are %s, not %d workers" % (tasks(b, job).keys(), n))
-        time.sleep(0.05)
+    await_workers(b, job, n)
 
 
 @test
@@ -291,6 +285,54 @@ def a_job_is_scaled_while_it_runs(b):
     check(p.returncode == 0, err)
     check(b.sha(text, err) == b.alone(steps=1000), "other weights\n" + err)
     b.audit(out)
+
+
+def await_workers(b, job, n):
+    end = time.monotonic() + 120
+    while len([t for t in tasks(b, job).values() if t["step"] > 0]) != n or len(tasks(b, job)) != n:
+        check(time.monotonic() < end, "there are %s, not %d workers" % (tasks(b, job).keys(), n))
+        time.sleep(0.05)
+
+
+@test
+def a_list_of_hosts_says_how_many_workers_there_are(b):
+    """First a script's, then one in the store; one that is killed is replaced."""
+    hosts = os.path.join(b.dir, "hosts")
+    def put(text):
+        with open(hosts + "~", "w") as f:
+            f.write(text)
+        os.rename(hosts + "~", hosts)
+    put("elsewhere:4\nhere slots=3\n")
+    b.env["MESHFLOW_THREADS"] = "1"
+    p = subprocess.Popen([b.program, "launch", "--workers", "1", "--json", "--", *b.train(
+        "--name", "listed", steps=1500)], env=b.env, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True)
+    b.running.append(p)
+    b.await_launched("listed", 5)
+    follow = [b.program, "scale", "listed", "--host", "here", "--hosts"]
+    script = subprocess.Popen([*follow, "cat " + hosts], env=b.env, stderr=subprocess.PIPE, text=True)
+    b.running.append(script)
+    await_workers(b, "listed", 3)
+    put("here here here")
+    victim = max(tasks(b, "listed").values(), key=lambda t: t["task"])
+    os.kill(victim["pid"], signal.SIGKILL)
+    end = time.monotonic() + 60
+    while victim["pid"] in [t["pid"] for t in tasks(b, "listed").values()]:
+        check(time.monotonic() < end, "a killed worker is still shown")
+    await_workers(b, "listed", 3)
+    b.running.remove(script)
+    script.terminate()
+    check("the last one holds: cat " + hosts + ":1" in script.communicate()[1], "no complaint")
+    put("here:1\n")
+    r = subprocess.run([*follow, "key:hosts", "--put", hosts], env=b.env, capture_output=True, text=True)
+    check(r.returncode == 0, r.stderr)
+    key = subprocess.Popen([*follow, "key:hosts"], env=b.env, stderr=subprocess.PIPE, text=True)
+    b.running.append(key)
+    await_workers(b, "listed", 1)
+    text, err = p.communicate(timeout=240)
+    check(p.returncode == 0, err)
+    check(key.wait(60) == 0, key.stderr.read())
+    check(b.sha(text, err) == b.alone(steps=1500), "other weights\n" + err)
 
 
 @test

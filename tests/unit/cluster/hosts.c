@@ -2,6 +2,7 @@
 /* hosts.c - Slurm's short forms, hostfiles, addresses. */
 #include "base/file.h"
 #include "cluster/address.h"
+#include "cluster/resolve.h"
 #include "cluster/resolver.h"
 #include "mf_test.h"
 #include "unit/cluster/given.h"
@@ -182,4 +183,19 @@ MF_TEST(cluster_addresses_keep_host_and_port_apart)
     T_TRUE(!mf_address_parse(":1", &a, &error));
     T_TRUE(!mf_address_parse("a:1:2", &a, &error));
     T_TRUE(!mf_address_parse("a:99999999999999999999999", &a, &error));
+}
+
+MF_TEST(cluster_a_list_says_how_many_slots_this_host_has)
+{
+    static const char list[] = "node1 slots=2\nnode2:3 # the new one\nnode1.example.org\n";
+    int slots;
+
+    T_OK(mf_hostfile_slots(list, sizeof list - 1, "the list", "node1", &slots));
+    T_EQ(slots, 3);
+    T_OK(mf_hostfile_slots(list, sizeof list - 1, "the list", "node2", &slots));
+    T_EQ(slots, 3);
+    T_OK(mf_hostfile_slots(list, sizeof list - 1, "the list", "node3", &slots));
+    T_EQ(slots, 0);
+    T_FAILS(MF_INVALID_ARGUMENT, "the list:1",
+            mf_hostfile_slots("node1 two", 9, "the list", NULL, &slots));
 }
