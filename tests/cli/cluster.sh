@@ -142,6 +142,6 @@ gone() { for _ in $(seq 100); do kill -0 "$(cat pid-0)" || kill -0 "$(cat pid-1)
 check "tasks do not outlive a launcher that is killed" gone
 
 # ---- scale
-fails "scale without a number" "say how many: --workers, or --hosts" -- scale nobody
-fails "scale with two ways to say it" "say how many: --workers, or --hosts" -- scale nobody --workers 2 --hosts key:hosts
-fails "a list has a place" "--put needs a place in the store" -- scale nobody --workers 2 --put hosts.txt
+wrong "scale without a number" "say how many: --workers, or --hosts" -- scale nobody
+wrong "scale with two ways to say it" "say how many: --workers, or --hosts" -- scale nobody --workers 2 --hosts key:hosts
+wrong "a list has a place" "--put needs a place in the store" -- scale nobody --workers 2 --put hosts.txt
