@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "job/balance.h"
 #include "job/ps_copies.h"
 #include "job/ps_crew.h"
 #include "parallel/votes.h"
@@ -23,6 +24,8 @@ typedef struct ps_job {
     mf_job_members members; /* whose the net is */
     mf_ps_copies copies; /* a server's */
     bool by_host;
+    bool balances; /* shards go to who is fast; synchronous workers' only */
+    mf_balance balance;
     mf_ps_mode mode;
     mf_ps_client *client;
     mf_ps_crew crew;
@@ -46,7 +49,10 @@ static mf_status ps_join(mf_team *team, mf_trainer *t)
     mf_team_deal_shards(team, t->options.shards);
     if (j->index >= 0 || !j->net) /* they meet when all is ready */
         return MF_OK;
-    if (!j->mode.sync) { /* a batch is one worker's */
+    if (j->mode.sync) {
+        MF_TRY(mf_balance_init(&j->balance, team, t->options.shards, 1, mf_pool_threads(t->pool),
+                               j->balances));
+    } else { /* a batch is one worker's */
         team->first_shard = 0;
         team->n_shards = team->shards;
     }
@@ -68,15 +74,27 @@ static mf_status ps_begin_step(mf_team *team, int64_t step, int64_t samples, boo
     return mf_rounds_begin_step(mf_ps_client_rounds(j->client), step, samples, votes);
 }
 
+static mf_status balance(ps_job *j, int64_t step)
+{
+    mf_rounds *rounds = mf_ps_client_rounds(j->client);
+    bool changed;
+
+    MF_TRY(mf_balance_step(&j->balance, &j->team, step, mf_rounds_computed_ns(rounds), &changed));
+    if (!changed)
+        return MF_OK;
+    mf_rounds_deal(rounds, j->team.first_shard, j->team.n_shards);
+    mf_session_set_exchange(mf_ps_client_trainer(j->client)->session, mf_rounds_exchange(rounds));
+    return MF_OK;
+}
+
 static mf_status ps_end_step(mf_team *team, int64_t step, bool *stop)
 {
     ps_job *j = of_team(team);
 
-    (void)step;
     mf_job_take_votes(team, mf_ps_client_votes(j->client), stop);
     j->stop |= *stop;
     *stop = j->stop;
-    return MF_OK;
+    return j->mode.sync ? balance(j, step) : MF_OK;
 }
 
 static void ps_failed(mf_team *team, mf_status why)
@@ -383,6 +401,7 @@ static void ps_close(mf_strategy *s)
     else
         mf_net_close(j->net);
     mf_ps_copies_deinit(&j->copies);
+    mf_balance_deinit(&j->balance);
     mf_free(j);
 }
 
@@ -418,6 +437,7 @@ static mf_status open_all(ps_job *j, const mf_strategy_call *call)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "parameter_server needs parameter servers: give the cluster tasks of job "
                        "ps, as `meshflow launch --workers 2 --ps 1 -- train ...` does");
+    j->balances = mf_options_bool(call->settings, "balance");
     j->by_host = j->mode.sync && mf_options_bool(call->settings, "by_host");
     if (j->mode.sync && mf_job_may_change(call->o, call->cluster)) {
         j->changes = true;

@@ -26,7 +26,8 @@ const mf_strategy_kind mf_strategies[] = {
       mf_local_sgd_open },
     { "parameter_server",
       "{mode: string = 'sync', staleness: int >= 0 = 2, quorum: int >= 0 = 0, "
-      "period: int >= 1 = 1, by_host: bool = true, collective: string = 'auto'}",
+      "period: int >= 1 = 1, by_host: bool = true, balance: bool = true, "
+      "collective: string = 'auto'}",
       "servers hold and update the weights; workers push gradients and pull weights", mf_ps_open },
     { 0 },
 };

@@ -2,6 +2,7 @@
 /* rounds.c - see rounds.h. */
 #include "parallel/rounds.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <pthread.h>
@@ -22,6 +23,7 @@ struct mf_rounds {
     /* guarded by lock */
     bool closing;
     int begun; /* buckets of this step that are here */
+    int64_t begun_ns, computed_ns; /* when the step began, and the last of them came */
     bool done; /* the round is over */
     mf_error error; /* for good */
     struct {
@@ -44,8 +46,25 @@ mf_status mf_rounds_begin_step(mf_rounds *x, int64_t step, int64_t samples, int 
     x->round.votes = votes;
     x->begun = 0;
     x->done = false;
+    x->begun_ns = x->computed_ns = mf_clock_ns();
     pthread_mutex_unlock(&x->lock);
     return st;
+}
+
+int64_t mf_rounds_computed_ns(mf_rounds *x)
+{
+    int64_t ns;
+
+    pthread_mutex_lock(&x->lock);
+    ns = x->computed_ns - x->begun_ns;
+    pthread_mutex_unlock(&x->lock);
+    return ns;
+}
+
+void mf_rounds_deal(mf_rounds *x, int64_t first, int64_t count)
+{
+    x->base.first = first;
+    x->base.count = count;
 }
 
 static mf_status copy_value(mf_tensor *to, const mf_tensor *from)
@@ -96,6 +115,7 @@ static mf_status rounds_begin(mf_exchange *exchange, const mf_exchange_bucket *b
             r->parts[p] = (mf_tree_node){ b->parts[2 * p], b->parts[2 * p + 1] };
     }
     x->begun++;
+    x->computed_ns = mf_clock_ns();
     pthread_cond_broadcast(&x->changed);
     pthread_mutex_unlock(&x->lock);
     return MF_OK;

@@ -52,5 +52,10 @@ int mf_rounds_value(const mf_rounds *x, int result);
 mf_round *mf_rounds_last(mf_rounds *x);
 
 MF_MUST mf_status mf_rounds_begin_step(mf_rounds *x, int64_t step, int64_t samples, int votes);
+/* How long it took to compute our part of the last step. */
+int64_t mf_rounds_computed_ns(mf_rounds *x);
+/* Between two steps: from now on these shards are computed here. The session has to be told of the
+ * exchange again. */
+void mf_rounds_deal(mf_rounds *x, int64_t first, int64_t count);
 
 #endif

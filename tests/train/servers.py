@@ -55,6 +55,35 @@ def synchronous_servers_give_the_bits_of_one_process(b):
                   "%s: %d workers and %d servers differ" % (kind, workers, ps))
 
 
+def slow_down(p, pid):
+    """It runs a quarter of the time."""
+    while p.poll() is None:
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.03)
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.01)
+        except ProcessLookupError:
+            return
+
+
+@test
+def a_slow_worker_gets_fewer_shards(b):
+    env = {"MESHFLOW_RUN_DIR": b.dir, "MESHFLOW_LOG": "info"}
+    kind = dict(model="cnn-small", steps=60, batch=32, optimizer="momentum")
+    p = subprocess.Popen(b.launch(2, 1, b.train("--name", "slow", "--threads", "1", **kind)),
+                         env=dict(os.environ, **env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    b.running.append(p)
+    slow = None
+    while not slow and p.poll() is None:
+        status = b.run([b.program, "status", "--json"], env=env)[0]
+        slow = [t["pid"] for j in status["jobs"] for t in j["tasks"] if t["task"] == "worker 1" and t["step"] > 0]
+    slow_down(p, slow[0])
+    out, err = p.communicate()
+    check("shards are dealt out anew, by speed" in err, err)
+    check(json.loads(out)["weights_sha256"] == b.alone(**kind)["weights_sha256"], "other weights")
+
+
 @test
 def messages_do_what_shared_memory_does(b):
     for kind in (dict(model="mlp"), dict(model="wide-deep", data="synthetic-ctr", optimizer="ftrl", steps=8)):
