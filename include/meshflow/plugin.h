@@ -18,12 +18,13 @@
 extern "C" {
 #endif
 
-enum { MF_PLUGIN_ABI = 2 };
+enum { MF_PLUGIN_ABI = 3 };
 
 struct mf_frame;
 struct mf_transport_kind;
 struct mf_certificates;
 struct mf_store_kind;
+struct mf_rpc_kind;
 
 /* What Meshflow offers to a plugin, for as long as the process lives. Thread: any. */
 typedef struct mf_plugin_host {
@@ -56,6 +57,7 @@ typedef struct mf_plugin_v1 {
     const struct mf_transport_kind *const *transports; /* ended by NULL; or NULL */
     const struct mf_certificates *certificates; /* or NULL */
     const struct mf_store_kind *const *stores; /* ended by NULL; or NULL */
+    const struct mf_rpc_kind *rpc; /* or NULL */
 } mf_plugin_v1;
 
 /* The one exported function: keeps host, returns what the plugin offers. Called once. */

@@ -3,6 +3,7 @@
 #include "comm/transports.h"
 
 #include "comm/plugin.h"
+#include "comm/rpc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 static const mf_plugin_wanted grpc = { "grpc", "transport 'grpc'", "libgrpc-dev", "libgrpc29" };
 static const mf_plugin_wanted certs = { "grpc", "making certificates", "libgrpc-dev", "libssl3" };
+static const mf_plugin_wanted calls = { "grpc", "calls", "libgrpc-dev", "libgrpc29" };
 static const mf_plugin_wanted ucx = { "ucx", "transport 'ucx'", "libucx-dev", "libucx0" };
 static const mf_plugin_wanted openmpi = { "mpi-openmpi", "transport 'mpi' under Open MPI",
                                           "libopenmpi-dev", "libopenmpi3" };
@@ -83,6 +85,18 @@ mf_status mf_certificates_find(const mf_certificates **out)
     if (!p->certificates)
         return MF_FAIL(MF_FAILED_PRECONDITION, "plugin %s cannot make certificates", p->name);
     *out = p->certificates;
+    return MF_OK;
+}
+
+mf_status mf_rpc_find(const mf_rpc_kind **out)
+{
+    const mf_plugin_v1 *p;
+
+    *out = NULL;
+    MF_TRY(mf_plugin_get(&calls, &p));
+    if (!p->rpc)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "plugin %s cannot carry calls", p->name);
+    *out = p->rpc;
     return MF_OK;
 }
 

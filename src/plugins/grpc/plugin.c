@@ -33,9 +33,10 @@ static const mf_plugin_v1 plugin = {
     .abi = MF_PLUGIN_ABI,
     .size = sizeof plugin,
     .name = "grpc",
-    .about = "transport between hosts on gRPC, and certificates for it",
+    .about = "transport between hosts on gRPC, calls as TensorFlow makes them, and certificates",
     .transports = transports,
     .certificates = &mf_certificates_openssl,
+    .rpc = &mf_rpc_grpc,
 };
 
 const mf_plugin_v1 *mf_plugin_open_v1(const mf_plugin_host *host)

@@ -4,9 +4,11 @@
 #define MF_PLUGINS_GRPC_PLUGIN_H
 
 #include "comm/certificates.h"
+#include "comm/rpc.h"
 #include "comm/transport.h"
 
 extern const mf_transport_kind mf_transport_grpc;
 extern const mf_certificates mf_certificates_openssl;
+extern const mf_rpc_kind mf_rpc_grpc;
 
 #endif

@@ -47,32 +47,32 @@ static bool ends_of(int fd, mf_endpoint *theirs, mf_endpoint *ours)
 
 /* Is it the one? For a call of ours, the other side has told the address that we have for it; if a
  * router has changed that on the way, only where we called is known. */
-static bool fits(const stream *s, int fd, const mf_endpoint *theirs, const mf_endpoint *told,
-                 mf_endpoint *ours)
+static bool fits(int fd, const mf_endpoint *theirs, const mf_endpoint *told, mf_endpoint *ours)
 {
     mf_endpoint remote;
 
     return ends_of(fd, &remote, ours) && mf_endpoint_same(&remote, theirs) &&
-           (!s->channel || !told || mf_endpoint_same(ours, told));
+           (!told || mf_endpoint_same(ours, told));
 }
 
-static mf_status claim(stream *s, const mf_endpoint *theirs, const mf_endpoint *told,
-                       mf_endpoint *ours)
+/* *out is -1 and becomes another descriptor of it. */
+static mf_status claim(const mf_endpoint *theirs, const mf_endpoint *told, mf_endpoint *ours,
+                       int *out)
 {
     DIR *dir = opendir("/proc/self/fd");
     const struct dirent *e;
 
     if (!dir)
         return MF_FAIL(MF_INTERNAL, "cannot read /proc/self/fd: %s", strerror(errno));
-    while (s->fd < 0 && (e = readdir(dir)) != NULL) {
+    while (*out < 0 && (e = readdir(dir)) != NULL) {
         char *end;
         const int fd = (int)strtol(e->d_name, &end, 10);
 
-        if (*end == '\0' && end != e->d_name && fits(s, fd, theirs, told, ours))
-            s->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+        if (*end == '\0' && end != e->d_name && fits(fd, theirs, told, ours))
+            *out = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     }
     (void)closedir(dir);
-    return s->fd >= 0 ? MF_OK : MF_FAIL(MF_UNAVAILABLE, "the connection is over already");
+    return *out >= 0 ? MF_OK : MF_FAIL(MF_UNAVAILABLE, "the connection is over already");
 }
 
 mf_status socket_claim(stream *s, mf_endpoint *theirs, mf_endpoint *ours)
@@ -82,9 +82,17 @@ mf_status socket_claim(stream *s, mf_endpoint *theirs, mf_endpoint *ours)
     MF_TRY(parse_peer(s->call, theirs));
     if (!s->channel)
         mf_endpoint_print(theirs, s->seen_at);
-    else if (mf_endpoint_read(s->seen_at, &told) == MF_OK && claim(s, theirs, &told, ours) == MF_OK)
+    else if (mf_endpoint_read(s->seen_at, &told) == MF_OK &&
+             claim(theirs, &told, ours, &s->fd) == MF_OK)
         return MF_OK;
-    return claim(s, theirs, NULL, ours);
+    return claim(theirs, NULL, ours, &s->fd);
+}
+
+mf_status socket_of_caller(grpc_call *call, mf_endpoint *theirs, mf_endpoint *ours, int *fd)
+{
+    *fd = -1;
+    MF_TRY(parse_peer(call, theirs));
+    return claim(theirs, NULL, ours, fd);
 }
 
 void socket_release(stream *s)

@@ -218,58 +218,15 @@ static mf_status find_address(wire *t, const mf_transport_options *o)
     return mf_security_check_address(&t->security, &t->at, t->address, "listening at");
 }
 
-/* gRPC only says that it cannot; the kernel says why. */
-static mf_status try_address(const wire *t)
-{
-    const int fd = socket(t->at.at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    mf_status st = MF_OK;
-
-    if (fd < 0)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more sockets: %s", strerror(errno));
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, (const struct sockaddr *)&t->at.at, t->at.size) != 0)
-        st = MF_FAIL(errno == EADDRINUSE ? MF_ALREADY_EXISTS : MF_INVALID_ARGUMENT,
-                     "cannot listen at %s: %s", t->address,
-                     errno == EADDRINUSE ? "another task or program listens there"
-                                         : strerror(errno));
-    close(fd);
-    return st;
-}
-
 static mf_status listen_there(wire *t)
 {
-    grpc_server_credentials *credentials = NULL;
-    char numbers[MF_ADDRESS_MAX];
-    mf_status st;
-    int port = 0;
-
-    MF_TRY(try_address(t));
-    st = security_open(&t->security, &credentials, &t->credentials);
-    if (st == MF_OK) {
-        mf_endpoint_print(&t->at, numbers);
-        t->server = grpc_server_create(&channel_args, NULL);
-        grpc_server_register_completion_queue(t->server, t->queue, NULL);
-        port = grpc_server_add_http2_port(t->server, numbers, credentials);
-        if (port <= 0)
-            st = try_address(t); /* somebody was faster? */
-        if (port <= 0 && st == MF_OK)
-            st = MF_FAIL(MF_INTERNAL, "cannot listen at %s%s", t->address,
-                         t->security.ca ? ": see whether certificate and key fit together" : "");
-    }
-    if (credentials)
-        grpc_server_credentials_release(credentials);
-    if (st == MF_OK && mf_endpoint_port(&t->at) == 0) {
-        char *colon = strrchr(t->address, ':');
-
-        mf_endpoint_set_port(&t->at, port);
-        (void)snprintf(colon, sizeof t->address - (size_t)(colon - t->address), ":%d", port);
-    }
-    return st;
+    t->server = grpc_server_create(&channel_args, NULL);
+    grpc_server_register_completion_queue(t->server, t->queue, NULL);
+    return listen_at(t->server, &t->security, &t->at, t->address, &t->credentials);
 }
 
 static mf_status start(wire *t, const mf_transport_options *o)
 {
-
     MF_TRY(copy_options(t, o));
     MF_TRY(find_address(t, o));
     t->queue = grpc_completion_queue_create_for_next(NULL);

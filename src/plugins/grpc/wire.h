@@ -148,6 +148,10 @@ void wire_forget(stream *s);
 /* Finds the socket that this call uses, and who is at its ends. */
 MF_MUST mf_status socket_claim(stream *s, mf_endpoint *theirs, mf_endpoint *ours);
 void socket_release(stream *s);
+/* The same of a call that has come, by itself. *fd: another descriptor of the socket, the caller's
+ * to close. */
+MF_MUST mf_status socket_of_caller(grpc_call *call, mf_endpoint *theirs, mf_endpoint *ours,
+                                   int *fd);
 
 /* ---- security.c ---- */
 
@@ -155,6 +159,13 @@ MF_MUST mf_status security_open(const mf_security *s, grpc_server_credentials **
                                 grpc_channel_credentials **client);
 /* It is who it says it is: the task of its certificate or, without TLS, a process of our user. */
 MF_MUST mf_status security_check_peer(stream *s, const char *hello);
+
+/* ---- listening.c ---- */
+
+/* Let the server listen at `at`, which is called `address` and allowed; port 0 becomes the one it
+ * has in both. *channels: credentials for calls of our own; NULL: there are none. */
+MF_MUST mf_status listen_at(grpc_server *server, const mf_security *security, mf_endpoint *at,
+                            char address[MF_ADDRESS_MAX], grpc_channel_credentials **channels);
 
 /* ---- verify.c ---- */
 

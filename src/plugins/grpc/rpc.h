@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rpc.h - the inside of calls by name (comm/rpc.h) on gRPC: rpc_server.c, rpc_client.c and
+ * rpc_peers.c. */
+#ifndef MF_PLUGINS_GRPC_RPC_H
+#define MF_PLUGINS_GRPC_RPC_H
+
+#include "comm/rpc.h"
+#include "plugins/grpc/wire.h"
+
+#define MF_GRPC_SETTING(name, number)                                                              \
+    {                                                                                              \
+        .type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)                 \
+    }
+
+/* ---- rpc_message.c ---- */
+
+/* The parts one behind the other; theirs to release. NULL: there is no memory, and all are
+ * released. */
+grpc_byte_buffer *rpc_message_make(const mf_rpc_part *parts, int n);
+/* Its bytes in one piece, which the slice keeps. False: it cannot be read. */
+bool rpc_message_flatten(grpc_byte_buffer *message, grpc_slice *out);
+
+/* ---- rpc_peers.c ---- */
+
+/* Whose connections have been looked at. */
+typedef struct rpc_peers {
+    pthread_mutex_t lock;
+    struct rpc_peer *all;
+    int n, cap;
+} rpc_peers;
+
+void rpc_peers_init(rpc_peers *p);
+void rpc_peers_deinit(rpc_peers *p);
+/* Without TLS: is it a process of our user on this host that calls? PERMISSION_DENIED. */
+MF_MUST mf_status rpc_peers_check(rpc_peers *p, const mf_security *security, grpc_call *call);
+
+/* ---- rpc_server.c ---- */
+
+MF_MUST mf_status rpc_serve(const mf_rpc_server_options *o, mf_rpc_server **out);
+const char *rpc_address(const mf_rpc_server *s);
+void rpc_answer(mf_rpc_call *call, mf_status status, const char *message, const mf_rpc_part *parts,
+                int n_parts);
+void rpc_stop(mf_rpc_server *s);
+
+#endif

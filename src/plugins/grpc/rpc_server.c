@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rpc_server.c - calls that come, one request each.
+ *
+ * Threads take completions from one queue and do what follows themselves, the service's work
+ * included, so that a small request never waits for another thread to wake up. Whoever gets
+ * something to do sees to it first that somebody is left to take the next one. */
+#include "base/clock.h"
+#include "base/cond.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/race.h"
+#include "plugins/grpc/rpc.h"
+
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    OPEN_CALLS = 4, /* that gRPC may put a request into */
+    MOST_THREADS = 1024, /* of which each may wait for something */
+    SPARE_THREADS = 2, /* that stay when there is nothing to do */
+};
+
+typedef struct incoming incoming;
+
+typedef struct rpc_tag {
+    void (*done)(incoming *c, bool ok);
+    incoming *c;
+} rpc_tag;
+
+struct mf_rpc_server {
+    mf_security security; /* its strings are ours */
+    const mf_rpc_service *service;
+    void *ctx;
+    size_t request_max;
+    mf_endpoint at;
+    char address[MF_ADDRESS_MAX];
+    grpc_completion_queue *queue;
+    grpc_server *server;
+    rpc_peers peers;
+    rpc_tag stopped;
+
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t changed;
+    int threads, idle;
+    int calls; /* that are not freed */
+    bool is_stopped;
+};
+
+struct incoming {
+    mf_rpc_call base; /* first */
+    mf_rpc_server *s;
+    grpc_call *call;
+    grpc_call_details details;
+    grpc_metadata_array metadata;
+    char *method;
+    rpc_tag accepted, received, closed, sent;
+    grpc_byte_buffer *request, *reply;
+    grpc_slice bytes; /* of the request */
+    bool has_bytes;
+    grpc_slice message; /* of a status */
+    int cancelled; /* gRPC's word */
+
+    pthread_mutex_t lock; /* all below */
+    int refs; /* tags that are out, and the answer that is to be given */
+    bool is_told, is_answered, is_gone; /* the service knows of it; it was answered; nobody waits */
+};
+
+/* ---- calls ---- */
+
+static void ref(incoming *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->refs++;
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void forget(mf_rpc_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->calls--;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void unref(incoming *c)
+{
+    mf_rpc_server *s = c->s;
+    bool last;
+
+    pthread_mutex_lock(&c->lock);
+    last = --c->refs == 0;
+    pthread_mutex_unlock(&c->lock);
+    if (!last)
+        return;
+    if (c->call)
+        grpc_call_unref(c->call);
+    if (c->request)
+        grpc_byte_buffer_destroy(c->request);
+    if (c->reply)
+        grpc_byte_buffer_destroy(c->reply);
+    if (c->has_bytes)
+        grpc_slice_unref(c->bytes);
+    grpc_slice_unref(c->message);
+    grpc_call_details_destroy(&c->details);
+    grpc_metadata_array_destroy(&c->metadata);
+    gpr_free(c->method);
+    pthread_mutex_destroy(&c->lock);
+    mf_free(c);
+    forget(s);
+}
+
+/* The tag holds a reference as long as it is out. */
+static bool start(incoming *c, const grpc_op *ops, size_t n, rpc_tag *end)
+{
+    ref(c);
+    mf_race_give(end);
+    if (grpc_call_start_batch(c->call, ops, n, end, NULL) == GRPC_CALL_OK)
+        return true;
+    MF_WARN("gRPC does not take what belongs to a call");
+    unref(c);
+    return false;
+}
+
+/* ---- answers ---- */
+
+static void on_sent(incoming *c, bool ok)
+{
+    (void)ok; /* if nobody was there any more, nothing is to be done */
+    unref(c); /* it is answered */
+}
+
+void rpc_answer(mf_rpc_call *call, mf_status status, const char *message, const mf_rpc_part *parts,
+                int n_parts)
+{
+    incoming *c = (incoming *)call;
+    grpc_op ops[3] = { 0 };
+    size_t n = 0;
+
+    pthread_mutex_lock(&c->lock);
+    c->is_answered = true;
+    pthread_mutex_unlock(&c->lock);
+    c->reply = rpc_message_make(parts, n_parts);
+    if (status == MF_OK && !c->reply) {
+        status = MF_RESOURCE_EXHAUSTED;
+        message = "there is no memory for the answer";
+    }
+    c->message = grpc_slice_from_copied_string(message ? message : "");
+    c->sent = (rpc_tag){ on_sent, c };
+    ops[n++] = (grpc_op){ .op = GRPC_OP_SEND_INITIAL_METADATA };
+    if (status == MF_OK) {
+        ops[n].op = GRPC_OP_SEND_MESSAGE;
+        ops[n++].data.send_message.send_message = c->reply;
+    }
+    ops[n].op = GRPC_OP_SEND_STATUS_FROM_SERVER;
+    ops[n].data.send_status_from_server.status = (grpc_status_code)status;
+    ops[n++].data.send_status_from_server.status_details = &c->message;
+    if (!start(c, ops, n, &c->sent))
+        unref(c);
+}
+
+/* ---- requests ---- */
+
+static void refuse(incoming *c, mf_status status, const char *message)
+{
+    rpc_answer(&c->base, status, message, NULL, 0);
+}
+
+/* The service is to know of it, unless nobody waits any more. */
+static bool may_tell(incoming *c)
+{
+    bool tell;
+
+    pthread_mutex_lock(&c->lock);
+    tell = c->is_told = !c->is_gone;
+    pthread_mutex_unlock(&c->lock);
+    return tell;
+}
+
+static void on_received(incoming *c, bool ok)
+{
+    mf_rpc_server *s = c->s;
+
+    if (!ok || !rpc_message_flatten(c->request, &c->bytes)) {
+        refuse(c, MF_CANCELLED, "there is no request");
+        return;
+    }
+    c->has_bytes = true;
+    if (!may_tell(c))
+        refuse(c, MF_CANCELLED, "nobody waits for it");
+    else
+        s->service->called(s->ctx, &c->base, c->method, GRPC_SLICE_START_PTR(c->bytes),
+                           GRPC_SLICE_LENGTH(c->bytes));
+}
+
+static void on_closed(incoming *c, bool ok)
+{
+    bool tell;
+
+    pthread_mutex_lock(&c->lock);
+    c->is_gone = !ok || c->cancelled;
+    atomic_store(&c->base.gone, c->is_gone);
+    tell = c->is_gone && c->is_told && !c->is_answered;
+    pthread_mutex_unlock(&c->lock);
+    if (tell)
+        c->s->service->cancelled(c->s->ctx, &c->base);
+}
+
+static int64_t deadline_of(const incoming *c)
+{
+    const gpr_timespec by = gpr_convert_clock_type(c->details.deadline, GPR_CLOCK_MONOTONIC);
+    const gpr_timespec left = gpr_time_sub(by, gpr_now(GPR_CLOCK_MONOTONIC));
+
+    if (gpr_time_cmp(by, gpr_inf_future(GPR_CLOCK_MONOTONIC)) == 0 || left.tv_sec > 1000000000)
+        return INT64_MAX;
+    return mf_clock_ns() + left.tv_sec * 1000000000 + left.tv_nsec;
+}
+
+static void read_request(incoming *c)
+{
+    grpc_op op = { .op = GRPC_OP_RECV_MESSAGE };
+
+    c->received = (rpc_tag){ on_received, c };
+    op.data.recv_message.recv_message = &c->request;
+    if (!start(c, &op, 1, &c->received))
+        refuse(c, MF_INTERNAL, "the request cannot be read");
+}
+
+static void await_end(incoming *c)
+{
+    grpc_op op = { .op = GRPC_OP_RECV_CLOSE_ON_SERVER };
+
+    c->closed = (rpc_tag){ on_closed, c };
+    op.data.recv_close_on_server.cancelled = &c->cancelled;
+    (void)start(c, &op, 1, &c->closed);
+}
+
+static void ask_for_call(mf_rpc_server *s);
+
+/* The reference that stands for the answer is the one that the call was made with. */
+static void on_accepted(incoming *c, bool ok)
+{
+    mf_status st;
+
+    if (!ok) { /* the server stops */
+        unref(c);
+        return;
+    }
+    ask_for_call(c->s);
+    c->base.deadline_ns = deadline_of(c);
+    c->method = grpc_slice_to_c_string(c->details.method);
+    await_end(c);
+    st = rpc_peers_check(&c->s->peers, &c->s->security, c->call);
+    if (st != MF_OK) {
+        MF_WARN("a call was refused: %s", mf_error_message());
+        refuse(c, st, mf_error_message());
+        return;
+    }
+    read_request(c);
+}
+
+static incoming *call_new(mf_rpc_server *s)
+{
+    incoming *c = mf_calloc(1, sizeof *c);
+
+    if (!c)
+        return NULL;
+    c->s = s;
+    c->refs = 1;
+    c->accepted = (rpc_tag){ on_accepted, c };
+    c->message = grpc_empty_slice();
+    pthread_mutex_init(&c->lock, NULL);
+    grpc_call_details_init(&c->details);
+    grpc_metadata_array_init(&c->metadata);
+    pthread_mutex_lock(&s->lock);
+    s->calls++;
+    pthread_mutex_unlock(&s->lock);
+    return c;
+}
+
+static void ask_for_call(mf_rpc_server *s)
+{
+    incoming *c = call_new(s);
+
+    if (!c) {
+        MF_WARN("there is no memory for another call");
+        return;
+    }
+    ref(c);
+    mf_race_give(&c->accepted);
+    if (grpc_server_request_call(s->server, &c->call, &c->details, &c->metadata, s->queue, s->queue,
+                                 &c->accepted) != GRPC_CALL_OK) {
+        unref(c);
+        unref(c);
+    }
+}
+
+/* ---- threads ---- */
+
+static void *take_completions(void *arg);
+
+static bool start_thread(mf_rpc_server *s)
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, take_completions, s) != 0)
+        return false;
+    pthread_detach(thread);
+    return true;
+}
+
+/* This thread has something to do: is there another one for what comes next? */
+static void leave_somebody(mf_rpc_server *s)
+{
+    bool missing;
+
+    pthread_mutex_lock(&s->lock);
+    missing = --s->idle == 0 && s->threads < MOST_THREADS;
+    s->threads += missing;
+    s->idle += missing;
+    pthread_mutex_unlock(&s->lock);
+    if (missing && !start_thread(s)) {
+        pthread_mutex_lock(&s->lock);
+        s->threads--;
+        s->idle--;
+        pthread_mutex_unlock(&s->lock);
+    }
+}
+
+/* It has done it: is it still needed? */
+static bool stay(mf_rpc_server *s)
+{
+    bool needed;
+
+    pthread_mutex_lock(&s->lock);
+    needed = s->idle < SPARE_THREADS;
+    s->idle += needed;
+    s->threads -= !needed;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    return needed;
+}
+
+static void take_one(mf_rpc_server *s, rpc_tag *which, bool ok)
+{
+    mf_race_take(which);
+    if (which == &s->stopped) {
+        pthread_mutex_lock(&s->lock);
+        s->is_stopped = true;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+        return;
+    }
+    incoming *c = which->c;
+
+    which->done(c, ok);
+    unref(c);
+}
+
+/* Counted as idle by whoever has started it. */
+static void *take_completions(void *arg)
+{
+    mf_rpc_server *s = arg;
+
+    do {
+        const grpc_event e =
+            grpc_completion_queue_next(s->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+
+        if (e.type == GRPC_QUEUE_SHUTDOWN) {
+            pthread_mutex_lock(&s->lock);
+            s->idle--;
+            s->threads--;
+            pthread_cond_broadcast(&s->changed);
+            pthread_mutex_unlock(&s->lock);
+            return NULL;
+        }
+        leave_somebody(s);
+        take_one(s, e.tag, e.success != 0);
+    } while (stay(s));
+    return NULL;
+}
+
+/* ---- opening and closing ---- */
+
+static char *copy(const char *s)
+{
+    return s ? mf_strdup(s) : NULL;
+}
+
+static grpc_server *make_server(const mf_rpc_server *s)
+{
+    const grpc_arg settings[] = {
+        MF_GRPC_SETTING(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)s->request_max),
+        MF_GRPC_SETTING(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1),
+        MF_GRPC_SETTING(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 4 << 20),
+        MF_GRPC_SETTING(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4 << 20),
+        MF_GRPC_SETTING(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, 1 << 20),
+        MF_GRPC_SETTING(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10),
+        MF_GRPC_SETTING(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1024),
+        MF_GRPC_SETTING(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000),
+        MF_GRPC_SETTING(GRPC_ARG_ENABLE_CHANNELZ, 0),
+        MF_GRPC_SETTING(GRPC_ARG_ALLOW_REUSEPORT, 0),
+        MF_GRPC_SETTING(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000),
+    };
+    const grpc_channel_args args = { MF_COUNT(settings), (grpc_arg *)(uintptr_t)settings };
+
+    return grpc_server_create(&args, NULL);
+}
+
+static mf_status copy_options(mf_rpc_server *s, const mf_rpc_server_options *o)
+{
+    s->service = o->service;
+    s->ctx = o->ctx;
+    s->request_max = o->request_max > 0 && o->request_max < INT32_MAX ? o->request_max : INT32_MAX;
+    s->security = o->security;
+    s->security.ca = copy(o->security.ca);
+    s->security.cert = copy(o->security.cert);
+    s->security.key = copy(o->security.key);
+    if ((o->security.ca && !s->security.ca) || (o->security.cert && !s->security.cert) ||
+        (o->security.key && !s->security.key))
+        return MF_NOMEM("a server");
+    (void)snprintf(s->address, sizeof s->address, "%s", o->address);
+    MF_TRY(mf_security_check_files(&s->security));
+    MF_TRY(mf_endpoint_parse(o->address, &s->at));
+    return mf_security_check_address(&s->security, &s->at, s->address, "listening at");
+}
+
+static mf_status open_all(mf_rpc_server *s, const mf_rpc_server_options *o)
+{
+    grpc_channel_credentials *channels = NULL;
+    mf_status st;
+
+    MF_TRY(copy_options(s, o));
+    s->queue = grpc_completion_queue_create_for_next(NULL);
+    s->server = make_server(s);
+    grpc_server_register_completion_queue(s->server, s->queue, NULL);
+    st = listen_at(s->server, &s->security, &s->at, s->address, &channels);
+    if (channels)
+        grpc_channel_credentials_release(channels);
+    MF_TRY(st);
+    s->threads = s->idle = 1;
+    if (!start_thread(s)) {
+        s->threads = s->idle = 0;
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
+    }
+    grpc_server_start(s->server);
+    for (int i = 0; i < OPEN_CALLS; i++)
+        ask_for_call(s);
+    return MF_OK;
+}
+
+static void wait_until_unused(mf_rpc_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->calls > 0 || !s->is_stopped)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void end_threads(mf_rpc_server *s)
+{
+    grpc_completion_queue_shutdown(s->queue);
+    pthread_mutex_lock(&s->lock);
+    while (s->threads > 0)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* One that has never started has no thread that would take what comes. */
+static void drain(mf_rpc_server *s)
+{
+    grpc_completion_queue_shutdown(s->queue);
+    while (grpc_completion_queue_next(s->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL).type !=
+           GRPC_QUEUE_SHUTDOWN)
+        ;
+}
+
+void rpc_stop(mf_rpc_server *s)
+{
+    const bool ran = s->threads > 0;
+
+    if (s->server) {
+        grpc_server_shutdown_and_notify(s->server, s->queue, &s->stopped);
+        grpc_server_cancel_all_calls(s->server);
+    }
+    if (ran) {
+        wait_until_unused(s);
+        end_threads(s);
+    } else if (s->queue) {
+        drain(s);
+    }
+    if (s->server)
+        grpc_server_destroy(s->server);
+    if (s->queue)
+        grpc_completion_queue_destroy(s->queue);
+    grpc_shutdown();
+    rpc_peers_deinit(&s->peers);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    mf_free((char *)(uintptr_t)s->security.ca);
+    mf_free((char *)(uintptr_t)s->security.cert);
+    mf_free((char *)(uintptr_t)s->security.key);
+    mf_free(s);
+}
+
+mf_status rpc_serve(const mf_rpc_server_options *o, mf_rpc_server **out)
+{
+    mf_rpc_server *s = mf_calloc(1, sizeof *s);
+    mf_status st;
+
+    *out = NULL;
+    if (!s)
+        return MF_NOMEM("a server");
+    grpc_init();
+    pthread_mutex_init(&s->lock, NULL);
+    mf_cond_init(&s->changed);
+    rpc_peers_init(&s->peers);
+    st = open_all(s, o);
+    if (st != MF_OK)
+        rpc_stop(s);
+    else
+        *out = s;
+    return st;
+}
+
+const char *rpc_address(const mf_rpc_server *s)
+{
+    return s->address;
+}
