@@ -33,6 +33,7 @@
     X(leave) \
     X(drain) \
     X(scale) \
+    X(server) \
     X(env) \
     X(topo) \
     X(cert) \

@@ -355,6 +355,17 @@ mf_status mf_graph_decode(mf_graph *graph, const void *data, size_t len)
     return st;
 }
 
+mf_status mf_graph_add_message(mf_graph *graph, const Tensorflow__GraphDef *def)
+{
+    mf_buf bytes = { 0 };
+    mf_status st = mf_wire_encode(&def->base, &bytes);
+
+    if (st == MF_OK)
+        st = mf_graph_decode(graph, bytes.data ? bytes.data : "", bytes.len);
+    mf_buf_deinit(&bytes);
+    return st;
+}
+
 static bool is_text_file(const char *path)
 {
     const size_t n = strlen(path);

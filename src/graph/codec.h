@@ -8,6 +8,8 @@
 
 /* Add the nodes of a decoded GraphDef. The message must live as long as the graph. */
 MF_MUST mf_status mf_graph_decode_message(mf_graph *graph, const Tensorflow__GraphDef *def);
+/* The same of a message that does not live so long. */
+MF_MUST mf_status mf_graph_add_message(mf_graph *graph, const Tensorflow__GraphDef *def);
 /* One node without its edges. */
 MF_MUST mf_status mf_node_decode(mf_graph *graph, const Tensorflow__NodeDef *def, mf_node **out);
 MF_MUST mf_status mf_attrs_decode(mf_graph *graph, Tensorflow__AttrEntry *const *entries, int n,

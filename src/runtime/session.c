@@ -560,10 +560,46 @@ static mf_status hand_over(mf_tensor *values, mf_tensor **results, int n)
     return MF_OK;
 }
 
+/* The session's end is the run's, too. */
+typedef struct linked {
+    mf_cancel_hook hook; /* first */
+    mf_cancel *run;
+} linked;
+
+static void pass_on(mf_cancel_hook *hook)
+{
+    mf_cancel_raise(((linked *)(void *)hook)->run);
+}
+
+static mf_status run_linked(mf_session *s, compiled *c, mf_cancel *all, mf_cancel *one,
+                            const mf_run_options *options, const mf_tensor *const *feeds,
+                            mf_tensor *results)
+{
+    linked l = { .hook.fn = pass_on, .run = one };
+    mf_status st;
+
+    if (!one)
+        return run_compiled(s, c, all, options, feeds, results);
+    if (!mf_cancel_add(all, &l.hook))
+        mf_cancel_raise(one);
+    st = run_compiled(s, c, one, options, feeds, results);
+    (void)mf_cancel_remove(all, &l.hook);
+    return st;
+}
+
 mf_status mf_session_run(mf_session *session, const mf_run_options *options,
                          const char *const *feed_names, const mf_tensor *const *feeds, int n_feeds,
                          const char *const *fetches, int n_fetches, const char *const *targets,
                          int n_targets, mf_tensor **results)
+{
+    return mf_session_run_until(session, options, NULL, feed_names, feeds, n_feeds, fetches,
+                                n_fetches, targets, n_targets, results);
+}
+
+mf_status mf_session_run_until(mf_session *session, const mf_run_options *options, mf_cancel *until,
+                               const char *const *feed_names, const mf_tensor *const *feeds,
+                               int n_feeds, const char *const *fetches, int n_fetches,
+                               const char *const *targets, int n_targets, mf_tensor **results)
 {
     const names n = { feed_names, fetches, targets, n_feeds, n_fetches, n_targets };
     mf_tensor few[STACK_RESULTS] = { { 0 } }, *values = few;
@@ -586,7 +622,7 @@ mf_status mf_session_run(mf_session *session, const mf_run_options *options,
     cancel->runs += st == MF_OK;
     pthread_mutex_unlock(&session->lock);
     if (st == MF_OK) {
-        st = run_compiled(session, c, &cancel->cancel, options, feeds, values);
+        st = run_linked(session, c, &cancel->cancel, until, options, feeds, values);
         pthread_mutex_lock(&session->lock);
         c->users--;
         session->running--;

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* server.h - a task that serves TensorFlow's clients: tf.train.Server in C.
+ *
+ *     mf_server *s;
+ *     mf_server_new(&(mf_server_options){ .cluster = "{\"worker\": [\"localhost:2222\"]}" }, &s);
+ *     puts(mf_server_target(s));      grpc://localhost:2222, for tf.compat.v1.Session()
+ *     mf_server_join(s);
+ *     mf_server_free(s);
+ */
+#ifndef MESHFLOW_SERVER_H
+#define MESHFLOW_SERVER_H
+
+#include <meshflow/status.h>
+
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mf_server mf_server;
+
+/* All zero: a cluster of this process alone, at any free port of the loopback. */
+typedef struct mf_server_options {
+    const char
+        *cluster; /* as TF_CONFIG's "cluster", or the name of a file; NULL: the environment */
+    const char *job_name; /* which task this is */
+    const char *task_index; /* a number */
+    int threads; /* 0: as many as there are cores */
+    const char *const *allow_dirs; /* where graphs may read and write files; NULL: nowhere */
+    int n_allow_dirs;
+    const char *tls_dir; /* what `meshflow cert` has made; NULL: MESHFLOW_TLS_CA and so on */
+    bool insecure_any_peer; /* between hosts without TLS: whoever comes is let in */
+} mf_server_options;
+
+/* Listens from now on. options may be NULL. Fails: INVALID_ARGUMENT (what is wrong with the
+ * cluster's description), ALREADY_EXISTS (somebody listens there), FAILED_PRECONDITION (no TLS). */
+MF_API MF_MUST mf_status mf_server_new(const mf_server_options *options, mf_server **out);
+/* "grpc://host:port" */
+MF_API const char *mf_server_target(const mf_server *server);
+/* Wait until somebody calls mf_server_stop(). */
+MF_API void mf_server_join(mf_server *server);
+/* Thread: any, also of a signal's handler's thread; several times. */
+MF_API void mf_server_stop(mf_server *server);
+/* Ends all steps, frees the port. */
+MF_API void mf_server_free(mf_server *server);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* master.c - sessions: made, extended, listed, closed and reset, with TensorFlow's words. */
+#include "server/master.h"
+
+#include "base/clock.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "graph/codec.h"
+#include "runtime/session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct mf_client_session {
+    mf_clients *clients;
+    char handle[17];
+    mf_session *session;
+    mf_graph *graph; /* all of it; guarded by `extending` */
+    int64_t version; /* guarded by `extending` */
+    pthread_mutex_t extending;
+    int64_t timeout_ms;
+    int refs; /* guarded by the master's lock */
+};
+
+struct mf_clients {
+    mf_server *server;
+    pthread_mutex_t lock; /* all below */
+    mf_map sessions; /* by handle */
+};
+
+/* ---- finding ---- */
+
+mf_session *mf_client_session_of(mf_client_session *s)
+{
+    return s->session;
+}
+
+int64_t mf_client_session_timeout_ms(const mf_client_session *s)
+{
+    return s->timeout_ms;
+}
+
+mf_status mf_clients_find(mf_clients *m, const char *handle, mf_client_session **out)
+{
+    mf_client_session *s;
+
+    pthread_mutex_lock(&m->lock);
+    s = mf_map_find(&m->sessions, handle);
+    if (s)
+        s->refs++;
+    pthread_mutex_unlock(&m->lock);
+    *out = s;
+    if (!s)
+        return MF_FAIL(MF_ABORTED, "Session %s is not found.", handle);
+    return MF_OK;
+}
+
+static void free_session(mf_client_session *s)
+{
+    mf_session_free(s->session);
+    mf_graph_free(s->graph);
+    pthread_mutex_destroy(&s->extending);
+    mf_free(s);
+}
+
+void mf_client_session_release(mf_client_session *s)
+{
+    mf_clients *m = s->clients;
+    bool last;
+
+    pthread_mutex_lock(&m->lock);
+    last = --s->refs == 0;
+    pthread_mutex_unlock(&m->lock);
+    if (last)
+        free_session(s);
+}
+
+/* Nobody finds it any more, and its steps end. */
+static void close_session(mf_clients *m, const char *handle)
+{
+    mf_client_session *s;
+
+    pthread_mutex_lock(&m->lock);
+    s = mf_map_remove(&m->sessions, handle);
+    pthread_mutex_unlock(&m->lock);
+    if (!s)
+        return;
+    mf_session_cancel(s->session);
+    mf_client_session_release(s);
+}
+
+/* ---- making ---- */
+
+static mf_status make_session(mf_clients *m, const Tensorflow__CreateSessionRequest *q,
+                              mf_client_session *s)
+{
+    const mf_server *server = m->server;
+    const mf_session_options o = { .allow_dirs = (const char *const *)server->allow_dirs,
+                                   .n_allow_dirs = server->n_allow_dirs };
+
+    MF_TRY(mf_graph_new(&s->graph));
+    if (q->graph_def)
+        MF_TRY(mf_graph_add_message(s->graph, q->graph_def));
+    s->timeout_ms = q->config ? q->config->operation_timeout_in_ms : 0;
+    s->version = (int64_t)(q->graph_def ? q->graph_def->n_node : 0);
+    return mf_session_new_shared(s->graph, &o, server->pool, server->resources, &s->session);
+}
+
+static mf_status add_session(mf_clients *m, mf_client_session *s)
+{
+    mf_status st;
+
+    (void)snprintf(s->handle, sizeof s->handle, "%016" PRIx64, mf_random_seed());
+    pthread_mutex_lock(&m->lock);
+    st = mf_map_set(&m->sessions, s->handle, s);
+    pthread_mutex_unlock(&m->lock);
+    return st;
+}
+
+static mf_status create(mf_request *r, const ProtobufCMessage *message)
+{
+    mf_clients *m = r->server->clients;
+    mf_client_session *s = mf_calloc(1, sizeof *s);
+    Tensorflow__CreateSessionResponse out = TENSORFLOW__CREATE_SESSION_RESPONSE__INIT;
+    mf_status st;
+
+    if (!s)
+        return MF_NOMEM("a session");
+    s->clients = m;
+    s->refs = 1;
+    pthread_mutex_init(&s->extending, NULL);
+    st = make_session(m, (const Tensorflow__CreateSessionRequest *)message, s);
+    if (st == MF_OK)
+        st = add_session(m, s);
+    if (st != MF_OK) {
+        free_session(s);
+        return st;
+    }
+    out.session_handle = s->handle;
+    out.graph_version = s->version;
+    return mf_request_reply(r, &out.base);
+}
+
+/* ---- extending ---- */
+
+/* All of it, or nothing. */
+static mf_status extend_graph(mf_client_session *s, const Tensorflow__GraphDef *more)
+{
+    mf_graph *graph = NULL;
+    mf_status st = mf_graph_new(&graph);
+
+    if (st == MF_OK)
+        st = mf_graph_merge(graph, s->graph);
+    if (st == MF_OK)
+        st = mf_graph_add_message(graph, more);
+    if (st == MF_OK)
+        st = mf_session_extend(s->session, graph);
+    if (st != MF_OK) {
+        mf_graph_free(graph);
+        return st;
+    }
+    mf_graph_free(s->graph);
+    s->graph = graph;
+    s->version += (int64_t)more->n_node;
+    return MF_OK;
+}
+
+static mf_status extend_session(mf_client_session *s, const Tensorflow__ExtendSessionRequest *q,
+                                int64_t *version)
+{
+    mf_status st = MF_OK;
+
+    pthread_mutex_lock(&s->extending);
+    if (q->current_graph_version != s->version)
+        st = MF_FAIL(MF_ABORTED, "Current version is %lld but caller expected %lld.",
+                     (long long)s->version, (long long)q->current_graph_version);
+    else if (q->graph_def)
+        st = extend_graph(s, q->graph_def);
+    *version = s->version;
+    pthread_mutex_unlock(&s->extending);
+    return st;
+}
+
+static mf_status extend(mf_request *r, const ProtobufCMessage *message)
+{
+    const Tensorflow__ExtendSessionRequest *q = (const Tensorflow__ExtendSessionRequest *)message;
+    Tensorflow__ExtendSessionResponse out = TENSORFLOW__EXTEND_SESSION_RESPONSE__INIT;
+    mf_client_session *s;
+    mf_status st;
+
+    MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &s));
+    st = extend_session(s, q, &out.new_graph_version);
+    mf_client_session_release(s);
+    return st == MF_OK ? mf_request_reply(r, &out.base) : st;
+}
+
+/* ---- ending ---- */
+
+static mf_status close_one(mf_request *r, const ProtobufCMessage *message)
+{
+    const Tensorflow__CloseSessionRequest *q = (const Tensorflow__CloseSessionRequest *)message;
+    mf_client_session *s;
+
+    MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &s));
+    close_session(r->server->clients, q->session_handle);
+    mf_client_session_release(s);
+    return MF_OK;
+}
+
+/* *handle: one that there is; false: none. */
+static bool any_handle(mf_clients *m, char handle[17])
+{
+    const mf_map_entry *e;
+    int64_t it = 0;
+
+    pthread_mutex_lock(&m->lock);
+    e = mf_map_next(&m->sessions, &it);
+    if (e)
+        memcpy(handle, e->key, 17);
+    pthread_mutex_unlock(&m->lock);
+    return e != NULL;
+}
+
+static void close_all(mf_clients *m)
+{
+    char handle[17];
+
+    while (any_handle(m, handle))
+        close_session(m, handle);
+}
+
+/* Containers are emptied, and no session outlives that. */
+static mf_status reset(mf_request *r, const ProtobufCMessage *message)
+{
+    const Tensorflow__ResetRequest *q = (const Tensorflow__ResetRequest *)message;
+    mf_server *s = r->server;
+
+    close_all(s->clients);
+    for (size_t i = 0; i < q->n_container; i++)
+        mf_resources_clear(s->resources, q->container[i]);
+    if (q->n_container == 0)
+        mf_resources_clear(s->resources, "");
+    return MF_OK;
+}
+
+/* ---- devices ---- */
+
+static mf_status list_devices(mf_request *r, const ProtobufCMessage *message)
+{
+    const Tensorflow__ListDevicesRequest *q = (const Tensorflow__ListDevicesRequest *)message;
+    Tensorflow__ListDevicesResponse out = TENSORFLOW__LIST_DEVICES_RESPONSE__INIT;
+    Tensorflow__DeviceAttributes *device;
+    mf_client_session *s;
+
+    if (q->session_handle[0] != '\0') {
+        MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &s));
+        mf_client_session_release(s);
+    }
+    MF_TRY(mf_server_device(r->server, r->arena, &device));
+    out.local_device = &device;
+    out.n_local_device = 1;
+    return mf_request_reply(r, &out.base);
+}
+
+/* ---- the whole ---- */
+
+const mf_method mf_master_methods[] = {
+    { "/tensorflow.MasterService/CreateSession", &tensorflow__create_session_request__descriptor,
+      create },
+    { "/tensorflow.MasterService/ExtendSession", &tensorflow__extend_session_request__descriptor,
+      extend },
+    { "/tensorflow.MasterService/RunStep", &tensorflow__run_step_request__descriptor,
+      mf_master_run_step },
+    { "/tensorflow.MasterService/CloseSession", &tensorflow__close_session_request__descriptor,
+      close_one },
+    { "/tensorflow.MasterService/ListDevices", &tensorflow__list_devices_request__descriptor,
+      list_devices },
+    { "/tensorflow.MasterService/Reset", &tensorflow__reset_request__descriptor, reset },
+    { 0 },
+};
+
+mf_status mf_clients_new(mf_server *server, mf_clients **out)
+{
+    mf_clients *m = mf_calloc(1, sizeof *m);
+
+    *out = m;
+    if (!m)
+        return MF_NOMEM("sessions");
+    m->server = server;
+    pthread_mutex_init(&m->lock, NULL);
+    return MF_OK;
+}
+
+void mf_clients_free(mf_clients *m)
+{
+    close_all(m);
+    mf_map_deinit(&m->sessions);
+    pthread_mutex_destroy(&m->lock);
+    mf_free(m);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* request.c - a call comes: which method, what message, and what became of it. */
+#include "proto/wire.h"
+#include "server/master.h"
+
+#include <string.h>
+
+/* ---- one call ---- */
+
+static mf_request *request_new(mf_server *s, mf_rpc_call *call)
+{
+    mf_request *r = mf_calloc(1, sizeof *r);
+
+    if (!r)
+        return NULL;
+    *r = (mf_request){ .server = s, .call = call, .arena = mf_arena_new(), .refs = 1 };
+    mf_cancel_init(&r->cancel);
+    pthread_mutex_lock(&s->lock);
+    call->state = r;
+    pthread_mutex_unlock(&s->lock);
+    if (atomic_load(&call->gone)) /* before it could be found */
+        mf_cancel_raise(&r->cancel);
+    return r;
+}
+
+static void request_unref(mf_request *r)
+{
+    bool last;
+
+    pthread_mutex_lock(&r->server->lock);
+    last = --r->refs == 0;
+    pthread_mutex_unlock(&r->server->lock);
+    if (!last)
+        return;
+    mf_cancel_deinit(&r->cancel);
+    mf_arena_free(r->arena);
+    mf_buf_deinit(&r->reply);
+    mf_free(r);
+}
+
+static void release_bytes(void *bytes)
+{
+    mf_free(bytes);
+}
+
+/* The bytes go with it. */
+static void answer(mf_request *r, mf_status st)
+{
+    const mf_rpc_part part = { .data = r->reply.data,
+                               .size = r->reply.len,
+                               .release = r->reply.data ? release_bytes : NULL,
+                               .ctx = r->reply.data };
+    mf_server *s = r->server;
+
+    pthread_mutex_lock(&s->lock);
+    r->call->state = NULL;
+    pthread_mutex_unlock(&s->lock);
+    if (st == MF_OK)
+        r->reply = (mf_buf){ 0 };
+    s->rpc->answer(r->call, st, st == MF_OK ? NULL : mf_error_message(), &part, st == MF_OK);
+}
+
+mf_status mf_request_reply(mf_request *r, const ProtobufCMessage *message)
+{
+    return mf_wire_encode(message, &r->reply);
+}
+
+/* ---- the service ---- */
+
+static const mf_method *find(const char *name)
+{
+    for (const mf_method *m = mf_master_methods; m->name; m++) {
+        if (strcmp(m->name, name) == 0)
+            return m;
+    }
+    return NULL;
+}
+
+static mf_status decode(mf_request *r, const mf_method *m, const void *data, size_t size,
+                        ProtobufCMessage **out)
+{
+    const mf_status st = mf_wire_decode(m->message, data, size, NULL, r->arena, out);
+
+    return st == MF_INVALID_ARGUMENT
+               ? MF_FAIL(MF_INTERNAL, "the request cannot be read: %s", mf_error_message())
+               : st;
+}
+
+static mf_status run(mf_request *r, const char *name, const void *data, size_t size)
+{
+    const mf_method *m = find(name);
+    ProtobufCMessage *message;
+
+    if (!m)
+        return MF_FAIL(MF_UNIMPLEMENTED, "there is no method %s", name);
+    if (!r->arena)
+        return MF_NOMEM("a request");
+    MF_TRY(decode(r, m, data, size, &message));
+    return m->run(r, message);
+}
+
+static void called(void *ctx, mf_rpc_call *call, const char *method, const void *data, size_t size)
+{
+    mf_server *s = ctx;
+    mf_request *r = request_new(s, call);
+
+    if (!r) {
+        s->rpc->answer(call, MF_RESOURCE_EXHAUSTED, "there is no memory for a request", NULL, 0);
+        return;
+    }
+    answer(r, run(r, method, data, size));
+    request_unref(r);
+}
+
+static void cancelled(void *ctx, mf_rpc_call *call)
+{
+    mf_server *s = ctx;
+    mf_request *r;
+
+    pthread_mutex_lock(&s->lock);
+    r = call->state;
+    if (r)
+        r->refs++;
+    pthread_mutex_unlock(&s->lock);
+    if (!r)
+        return;
+    mf_cancel_raise(&r->cancel);
+    request_unref(r);
+}
+
+const mf_rpc_service mf_server_service = { called, cancelled };

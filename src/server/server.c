@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* server.c - opening and stopping a server. */
+#include "server/server.h"
+
+#include "base/clock.h"
+#include "base/cond.h"
+#include "base/mem.h"
+#include "comm/transports.h"
+#include "server/master.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static mf_status copy_dirs(mf_server *s, const mf_server_options *o)
+{
+    s->allow_dirs = mf_calloc(o->n_allow_dirs, sizeof *s->allow_dirs);
+    if (!s->allow_dirs && o->n_allow_dirs > 0)
+        return MF_NOMEM("a server");
+    for (int i = 0; i < o->n_allow_dirs; i++) {
+        s->allow_dirs[i] = mf_strdup(o->allow_dirs[i]);
+        if (!s->allow_dirs[i])
+            return MF_NOMEM("a server");
+        s->n_allow_dirs++;
+    }
+    return MF_OK;
+}
+
+/* ---- opening and closing ---- */
+
+static mf_status listen_there(mf_server *s, const mf_server_options *o)
+{
+    mf_rpc_server_options rpc = { .address = mf_server_self(s)->address,
+                                  .service = &mf_server_service,
+                                  .ctx = s };
+    char *memory = NULL;
+    mf_status st = MF_OK;
+
+    rpc.security.insecure_any_peer = o->insecure_any_peer;
+    if (o->tls_dir)
+        st = mf_security_from_dir(o->tls_dir, mf_server_self(s)->job, &rpc.security, &memory);
+    else
+        mf_security_fill(&rpc.security);
+    if (st == MF_OK)
+        st = s->rpc->serve(&rpc, &s->listening);
+    mf_free(memory);
+    MF_TRY(st);
+    (void)snprintf(s->target, sizeof s->target, "grpc://%s", s->rpc->address(s->listening));
+    return MF_OK;
+}
+
+static mf_status open_all(mf_server *s, const mf_server_options *o)
+{
+    MF_TRY(mf_rpc_find(&s->rpc));
+    MF_TRY(mf_server_tasks_read(o->cluster, o->job_name, o->task_index, &s->tasks));
+    MF_TRY(copy_dirs(s, o));
+    MF_TRY(mf_pool_new(o->threads, &s->pool));
+    MF_TRY(mf_resources_new(&s->resources));
+    do
+        s->incarnation = mf_random_seed();
+    while (s->incarnation == 0);
+    MF_TRY(mf_clients_new(s, &s->clients));
+    return listen_there(s, o);
+}
+
+mf_status mf_server_new(const mf_server_options *options, mf_server **out)
+{
+    const mf_server_options none = { 0 };
+    mf_server *s = mf_calloc(1, sizeof *s);
+    mf_status st;
+    mf_error why;
+
+    *out = NULL;
+    if (!s)
+        return MF_NOMEM("a server");
+    pthread_mutex_init(&s->lock, NULL);
+    mf_cond_init(&s->changed);
+    st = open_all(s, options ? options : &none);
+    if (st == MF_OK) {
+        *out = s;
+        return MF_OK;
+    }
+    mf_error_save(st, &why);
+    mf_server_free(s);
+    return mf_error_restore(&why);
+}
+
+const char *mf_server_target(const mf_server *server)
+{
+    return server->target;
+}
+
+void mf_server_join(mf_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    while (!server->stopped)
+        pthread_cond_wait(&server->changed, &server->lock);
+    pthread_mutex_unlock(&server->lock);
+}
+
+void mf_server_stop(mf_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    server->stopped = true;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->lock);
+}
+
+void mf_server_free(mf_server *server)
+{
+    if (!server)
+        return;
+    if (server->listening)
+        server->rpc->stop(server->listening);
+    if (server->clients)
+        mf_clients_free(server->clients);
+    mf_resources_free(server->resources);
+    mf_pool_free(server->pool);
+    for (int i = 0; i < server->n_allow_dirs; i++)
+        mf_free(server->allow_dirs[i]);
+    mf_free(server->allow_dirs);
+    mf_server_tasks_deinit(&server->tasks);
+    pthread_cond_destroy(&server->changed);
+    pthread_mutex_destroy(&server->lock);
+    mf_free(server);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* server.h - the inside of a server: what its services share. See <meshflow/server.h>. */
+#ifndef MF_SERVER_SERVER_H
+#define MF_SERVER_SERVER_H
+
+#include "base/buf.h"
+#include "base/cancel.h"
+#include "base/pool.h"
+#include "comm/rpc.h"
+#include "graph/resource.h"
+#include "server/tasks.h"
+
+#include <meshflow/server.h>
+
+#include <protobuf-c/protobuf-c.h>
+
+struct mf_clients;
+
+enum { MF_DEVICE_NAME = 128 };
+
+struct mf_server {
+    const mf_rpc_kind *rpc;
+    mf_rpc_server *listening;
+    mf_server_tasks tasks;
+    char target[300];
+    uint64_t incarnation; /* of this process's devices */
+    mf_pool *pool;
+    mf_resources *resources; /* state that outlives sessions */
+    char **allow_dirs;
+    int n_allow_dirs;
+    struct mf_clients *clients;
+
+    pthread_mutex_t lock; /* of calls' states, and all below */
+    pthread_cond_t changed;
+    bool stopped;
+};
+
+static inline const mf_server_task *mf_server_self(const mf_server *s)
+{
+    return &s->tasks.all[s->tasks.self];
+}
+
+/* ---- requests (request.c) ---- */
+
+/* A call that is being answered. */
+typedef struct mf_request {
+    mf_server *server;
+    mf_rpc_call *call;
+    mf_arena *arena; /* of its message, and of what the answer is made of */
+    mf_cancel cancel; /* raised when nobody waits any more */
+    mf_buf reply; /* the answer's bytes */
+    int refs; /* guarded by the server's lock */
+} mf_request;
+
+typedef struct mf_method {
+    const char *name; /* "/tensorflow.MasterService/RunStep" */
+    const ProtobufCMessageDescriptor *message;
+    /* Answers by mf_request_reply(), or fails. It may wait. */
+    mf_status (*run)(mf_request *r, const ProtobufCMessage *message);
+} mf_method;
+
+/* The service that all calls come to; ctx: the server. */
+extern const mf_rpc_service mf_server_service;
+
+/* This is the answer. */
+MF_MUST mf_status mf_request_reply(mf_request *r, const ProtobufCMessage *answer);
+
+/* ---- devices (devices.c) ---- */
+
+struct Tensorflow__DeviceAttributes;
+/* This process's, in the arena. */
+MF_MUST mf_status mf_server_device(const mf_server *s, mf_arena *arena,
+                                   struct Tensorflow__DeviceAttributes **out);
+
+#endif

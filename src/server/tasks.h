@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tasks.h - the tasks of a cluster of servers. Jobs have any names here, as in TensorFlow; those of
+ * a training have roles (cluster/spec.h). */
+#ifndef MF_SERVER_TASKS_H
+#define MF_SERVER_TASKS_H
+
+#include "base/mem.h"
+
+typedef struct mf_server_task {
+    const char *job;
+    int index;
+    const char *address;
+    const char *name; /* "/job:worker/replica:0/task:0" */
+} mf_server_task;
+
+typedef struct mf_server_tasks {
+    mf_arena *arena;
+    mf_server_task *all; /* as they were given, job by job */
+    int n;
+    int self;
+} mf_server_tasks;
+
+/* text: JSON like TF_CONFIG's "cluster", or a whole TF_CONFIG; else the name of a file with it;
+ * NULL: TF_CONFIG of the environment or, without it, a task of its own at any port of the loopback.
+ * job, index: which one this is; NULL: what the text says, or the only one.
+ * Owns: mf_server_tasks_deinit(), also after a failure. INVALID_ARGUMENT naming the place and the
+ * fix. */
+MF_MUST mf_status mf_server_tasks_read(const char *text, const char *job, const char *index,
+                                       mf_server_tasks *out);
+void mf_server_tasks_deinit(mf_server_tasks *t);
+/* -1: there is none. */
+int mf_server_tasks_find(const mf_server_tasks *t, const char *job, int index);
+
+#endif
