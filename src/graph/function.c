@@ -6,7 +6,7 @@
 
 #include "graph/codec.h"
 #include "graph/op.h"
-#include "proto/wire.h"
+#include "proto/same.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +65,28 @@ mf_function *mf_graph_function(const mf_graph *graph, const char *name)
     return mf_map_find(&graph->library->functions, name);
 }
 
+/* Clients write the attributes of a function in another order each time. */
+static mf_status is_same(const mf_function *known, const void *data, size_t len, bool *same)
+{
+    const ProtobufCMessageDescriptor *d = &tensorflow__function_def__descriptor;
+    ProtobufCMessage *a, *b;
+    mf_arena *arena;
+    mf_status st;
+
+    *same = known->bytes.len == len && memcmp(known->bytes.data, data, len) == 0;
+    if (*same)
+        return MF_OK;
+    arena = mf_arena_new();
+    st = arena ? mf_wire_decode(d, known->bytes.data, known->bytes.len, NULL, arena, &a)
+               : MF_NOMEM("a function");
+    if (st == MF_OK)
+        st = mf_wire_decode(d, data, len, NULL, arena, &b);
+    if (st == MF_OK)
+        st = mf_wire_same(a, b, same);
+    mf_arena_free(arena);
+    return st;
+}
+
 mf_status mf_graph_add_function(mf_graph *graph, const void *data, size_t len)
 {
     const mf_function *known;
@@ -81,7 +103,10 @@ mf_status mf_graph_add_function(mf_graph *graph, const void *data, size_t len)
         return MF_FAIL(MF_INVALID_ARGUMENT, "a function of the library has no name");
     known = mf_map_find(&graph->functions, def->signature->name);
     if (known) {
-        if (known->bytes.len == len && memcmp(known->bytes.data, data, len) == 0)
+        bool same;
+
+        MF_TRY(is_same(known, data, len, &same));
+        if (same)
             return MF_OK;
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "Cannot add function '%s' because a different function with the same name "
