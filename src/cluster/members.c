@@ -4,6 +4,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cluster/presence.h"
 #include "cluster/sight.h"
 #include "comm/waiting.h"
 
@@ -13,17 +14,22 @@
 #include <string.h>
 
 static const int64_t USUAL_LEASE_NS = 3000000000, PAUSE_NS = 100000000;
+static const int64_t LONGEST_OUT_NS = 60000000000; /* for which doubts keep somebody out */
 
 struct mf_members {
     mf_members_options o;
     mf_member self;
-    char key[MF_STORE_KEY_MAX]; /* of our registration */
     mf_store *store;
-    bool leaving; /* the caller's thread */
+    mf_presence presence; /* the thread's, while there is one */
+    bool leaving; /* the caller's thread, as are the three below */
+    int64_t adopted_at; /* the view at hand; 0: none */
+    int64_t left_out_at; /* because of doubts; 0: we are not */
+    int64_t left_out_ns; /* for how long, the last time */
     pthread_mutex_t lock; /* of all below */
-    int64_t lease; /* another one, when the first has ended */
     pthread_cond_t changed; /* there is another sight */
     mf_sight seen;
+    int64_t seen_at; /* when; 0: never */
+    int64_t lost_from; /* nobody is taken for lost before */
     mf_view at_hand;
     bool closing;
     pthread_t thread;
@@ -33,6 +39,15 @@ struct mf_members {
 /* ---- looking ---- */
 
 /* With the lock held. */
+static bool is_lost(const mf_members *m, int i)
+{
+    const mf_view *v = &m->at_hand;
+
+    return i != v->self && mf_sight_find(&m->seen, &v->members[i]) < 0 &&
+           mf_clock_ns() >= m->lost_from;
+}
+
+/* With the lock held. */
 static mf_status check(const mf_members *m)
 {
     const mf_view *v = &m->at_hand;
@@ -40,11 +55,23 @@ static mf_status check(const mf_members *m)
     if (m->seen.view.epoch > v->epoch)
         return MF_FAIL(MF_ABORTED, "epoch %lld has begun", (long long)m->seen.view.epoch);
     for (int i = 0; i < v->n; i++) {
-        if (i != v->self && mf_sight_find(&m->seen, &v->members[i]) < 0)
+        if (is_lost(m, i))
             return MF_FAIL(MF_UNAVAILABLE, "%s at %s is not there any more", v->members[i].name,
                            v->members[i].address);
     }
     return MF_OK;
+}
+
+/* With the lock held: something was seen. Who has not looked for long does not know who is to blame. */
+static void note_time(mf_members *m)
+{
+    const int64_t now = mf_clock_ns();
+    const int64_t grace =
+        m->seen_at > 0 ? mf_patience_grace(m->o.lease_ns, now - m->seen_at) : 0;
+
+    m->seen_at = now;
+    if (grace > 0)
+        m->lost_from = now + grace;
 }
 
 static mf_status look(mf_members *m)
@@ -64,6 +91,7 @@ static mf_status look(mf_members *m)
         old = m->seen;
         m->seen = s;
         s = old;
+        note_time(m);
         news = m->at_hand.epoch > 0 && check(m) != MF_OK;
         pthread_cond_broadcast(&m->changed);
         pthread_mutex_unlock(&m->lock);
@@ -74,94 +102,7 @@ static mf_status look(mf_members *m)
     return st;
 }
 
-/* ---- being there ---- */
-
-static int64_t lease_of(mf_members *m)
-{
-    int64_t lease;
-
-    pthread_mutex_lock(&m->lock);
-    lease = m->lease;
-    pthread_mutex_unlock(&m->lock);
-    return lease;
-}
-
-static mf_status put_self(mf_members *m, int64_t expected)
-{
-    const mf_view one = { .epoch = 1, .members = &m->self, .n = 1 };
-    mf_buf text = { 0 };
-    mf_status st = mf_view_print(&one, &text);
-
-    if (st == MF_OK)
-        st = mf_store_put(m->store, m->key, text.data, text.len, expected, lease_of(m), NULL);
-    mf_buf_deinit(&text);
-    return st;
-}
-
-static mf_status register_self(mf_members *m)
-{
-    int64_t lease;
-
-    MF_TRY(mf_store_lease_grant(m->store, m->o.lease_ns, &lease));
-    pthread_mutex_lock(&m->lock);
-    m->lease = lease;
-    pthread_mutex_unlock(&m->lock);
-    return put_self(m, MF_STORE_NEW);
-}
-
-/* Who was it that was first? */
-static mf_status name_other(mf_members *m)
-{
-    mf_store_entry e = { 0 };
-    mf_view one = { .self = -1 };
-    mf_status st = mf_store_get(m->store, m->key, &e, NULL);
-
-    if (st == MF_OK)
-        st = mf_view_parse(e.value, e.size, &one);
-    if (st == MF_OK)
-        st = MF_FAIL(MF_ALREADY_EXISTS,
-                     "there is a %s already, at %s, and it is alive; give this one another index, "
-                     "or end that one",
-                     m->self.name, one.members[0].address);
-    mf_view_deinit(&one);
-    mf_store_entry_deinit(&e);
-    return st;
-}
-
-/* Another process of this name may have died just now: its lease is worth waiting for. */
-static mf_status come_in(mf_members *m)
-{
-    const int64_t until = mf_clock_ns() + 2 * m->o.lease_ns;
-    mf_status st = register_self(m);
-
-    while (st == MF_ABORTED && mf_clock_ns() < until) {
-        (void)nanosleep(&(struct timespec){ 0, PAUSE_NS / 5 }, NULL);
-        st = put_self(m, MF_STORE_NEW);
-        if (mf_store_lease_keep(m->store, lease_of(m)) != MF_OK)
-            MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
-    }
-    return st == MF_ABORTED ? name_other(m) : st;
-}
-
-/* The lease has ended: we were stopped, or cut off, and are taken for dead. */
-static void come_back(mf_members *m)
-{
-    MF_WARN("%s was silent for longer than its lease of %.3g s, so others may have gone on without "
-            "it; it comes back",
-            m->self.name, (double)m->o.lease_ns * 1e-9);
-    if (register_self(m) != MF_OK)
-        MF_WARN("%s cannot come back yet: %s", m->self.name, mf_error_message());
-}
-
-static void keep(mf_members *m)
-{
-    const mf_status st = mf_store_lease_keep(m->store, lease_of(m));
-
-    if (st == MF_FAILED_PRECONDITION)
-        come_back(m);
-    else if (st != MF_OK)
-        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
-}
+/* ---- the thread ---- */
 
 static bool is_closing(mf_members *m)
 {
@@ -191,7 +132,7 @@ static void *watch(void *arg)
     while (!is_closing(m)) {
         mf_status st;
 
-        keep(m);
+        mf_presence_keep(&m->presence);
         st = look(m);
         if (st == MF_OK)
             st = mf_store_wait(m->store, "", revision(m), mf_clock_ns() + m->o.lease_ns / 6);
@@ -281,6 +222,79 @@ static void wait_for(mf_members *m, entrance *e, const char *whom)
     (void)mf_cond_wait_until(&m->changed, &m->lock, mf_clock_ns() + PAUSE_NS);
 }
 
+/* ---- doubts ---- */
+
+static void name_key(char key[MF_STORE_KEY_MAX], const char *what, const mf_member *a,
+                     const mf_member *b)
+{
+    (void)snprintf(key, MF_STORE_KEY_MAX, "%s/%s%s%s", what, a->name, b ? "/" : "",
+                   b ? b->name : "");
+    for (char *c = key; *c; c++)
+        *c = *c == ' ' ? '-' : *c;
+}
+
+mf_status mf_members_doubt(mf_members *m, int member)
+{
+    char key[MF_STORE_KEY_MAX], ids[2 * MF_MEMBER_ID];
+    mf_member it;
+
+    pthread_mutex_lock(&m->lock);
+    it = m->at_hand.members[member];
+    pthread_mutex_unlock(&m->lock);
+    name_key(key, "doubt", &m->self, &it);
+    (void)snprintf(ids, sizeof ids, "%s %s", m->self.id, it.id);
+    return mf_store_put(m->store, key, ids, strlen(ids), MF_STORE_ANY, 0, NULL);
+}
+
+/* Ours, and others' in us. */
+static mf_status forget_doubts(mf_members *m)
+{
+    mf_store_entries all;
+    mf_status st = mf_store_list(m->store, "doubt/", &all);
+
+    for (int i = 0; st == MF_OK && i < all.n; i++) {
+        if (memmem(all.entries[i].value, all.entries[i].size, m->self.id, strlen(m->self.id)))
+            st = mf_store_remove(m->store, all.entries[i].key, MF_STORE_ANY);
+        if (st == MF_NOT_FOUND)
+            st = MF_OK;
+    }
+    mf_store_entries_deinit(&all);
+    return st;
+}
+
+static void begin_left_out(mf_members *m, int64_t now)
+{
+    const bool anew = now - m->adopted_at > LONGEST_OUT_NS;
+    const int64_t longer = anew ? m->o.lease_ns : 2 * m->left_out_ns;
+
+    m->left_out_at = now;
+    m->left_out_ns = longer < LONGEST_OUT_NS ? longer : LONGEST_OUT_NS;
+    if (m->left_out_ns == 0)
+        m->left_out_ns = m->o.lease_ns;
+    MF_WARN("%s is left out: it and others were there, but could not meet; it comes again in %.3g s",
+            m->self.name, (double)m->left_out_ns * 1e-9);
+}
+
+/* The others go on without us. If doubts keep us out, we come again after a while. */
+static mf_status come_again(mf_members *m)
+{
+    const int64_t now = mf_clock_ns();
+    bool doubted;
+
+    pthread_mutex_lock(&m->lock);
+    doubted = mf_sight_is_doubted(&m->seen, &m->self, &m->seen.view);
+    pthread_mutex_unlock(&m->lock);
+    if (!doubted) {
+        m->left_out_at = 0;
+        return MF_OK;
+    }
+    if (m->left_out_at == 0)
+        begin_left_out(m, now);
+    return now < m->left_out_at + m->left_out_ns ? MF_OK : forget_doubts(m);
+}
+
+/* ---- turns ---- */
+
 /* One turn: look, and do what is to be done. *done: the view at hand is the next one. */
 static mf_status take_turn(mf_members *m, bool *done, entrance *e)
 {
@@ -300,6 +314,10 @@ static mf_status take_turn(mf_members *m, bool *done, entrance *e)
         wait_for(m, e, missing);
     pthread_mutex_unlock(&m->lock);
     *done = st == MF_OK && what == ADOPT;
+    if (*done)
+        m->adopted_at = mf_clock_ns();
+    if (st == MF_OK && what == WAIT)
+        st = come_again(m);
     if (st == MF_OK && what == PROPOSE && next.n > 0)
         st = propose(m, &next, version);
     if (st == MF_OK && (what == LEFT || (what == PROPOSE && next.n == 0)))
@@ -338,13 +356,32 @@ mf_status mf_members_check(mf_members *m)
     return st;
 }
 
+/* With the lock held: does the i-th who is there wait to be let in? Leaving, it may as well. */
+static bool is_outside(const mf_members *m, int i)
+{
+    const mf_member *it = &m->seen.here[i];
+
+    return mf_view_find(&m->at_hand, it) < 0 &&
+           (m->seen.leaves[i] || !mf_sight_is_doubted(&m->seen, it, &m->at_hand));
+}
+
+bool mf_members_is_lost(mf_members *m, int member)
+{
+    bool lost;
+
+    pthread_mutex_lock(&m->lock);
+    lost = is_lost(m, member);
+    pthread_mutex_unlock(&m->lock);
+    return lost;
+}
+
 bool mf_members_wait_for_next(mf_members *m)
 {
     bool wait = false;
 
     pthread_mutex_lock(&m->lock);
     for (int i = 0; i < m->seen.n_here; i++)
-        wait |= m->seen.leaves[i] != (mf_view_find(&m->at_hand, &m->seen.here[i]) < 0);
+        wait |= m->seen.leaves[i] != is_outside(m, i);
     wait &= !m->seen.over;
     pthread_mutex_unlock(&m->lock);
     return wait;
@@ -367,9 +404,8 @@ mf_status mf_members_leave(mf_members *m)
     char key[MF_STORE_KEY_MAX];
 
     m->leaving = true;
-    (void)snprintf(key, sizeof key, "leave/%s", m->key + strlen("task/"));
-    return mf_store_put(m->store, key, m->self.id, strlen(m->self.id), MF_STORE_ANY, lease_of(m),
-                        NULL);
+    name_key(key, "leave", &m->self, NULL);
+    return mf_store_put(m->store, key, m->self.id, strlen(m->self.id), MF_STORE_ANY, 0, NULL);
 }
 
 mf_status mf_members_end(mf_members *m)
@@ -407,9 +443,6 @@ static mf_status name_self(mf_members *m)
             (int)sizeof m->self.address)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the address %s is too long", m->o.address);
     (void)snprintf(m->self.id, sizeof m->self.id, "%016llx", (unsigned long long)mf_random_seed());
-    (void)snprintf(m->key, sizeof m->key, "task/%s", m->self.name);
-    for (char *c = m->key; *c; c++)
-        *c = *c == ' ' ? '-' : *c;
     return MF_OK;
 }
 
@@ -417,7 +450,7 @@ static mf_status open_all(mf_members *m)
 {
     MF_TRY(name_self(m));
     MF_TRY(mf_store_open(m->o.store, &(mf_store_options){ .security = m->o.security }, &m->store));
-    MF_TRY(come_in(m));
+    MF_TRY(mf_presence_begin(&m->presence, m->store, &m->self, m->o.lease_ns));
     MF_TRY(look(m));
     if (pthread_create(&m->thread, NULL, watch, m) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
@@ -461,8 +494,8 @@ void mf_members_close(mf_members *m)
         mf_store_cancel(m->store);
     if (m->started)
         pthread_join(m->thread, NULL);
-    if (m->lease != 0 && mf_store_lease_end(m->store, m->lease) != MF_OK)
-        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+    if (m->presence.lease != 0)
+        mf_presence_end(&m->presence);
     if (m->store)
         mf_store_close(m->store);
     mf_sight_deinit(&m->seen);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts as network namespaces with a bridge between them, and links that can be cut. Needs root, iproute2 and
 nftables; tests/engines/hosts.sh is the same for scripts."""
+import itertools
 import os
 import subprocess
 
@@ -18,13 +19,19 @@ def run(*command):
 class Hosts:
     """Hosts 0 to n - 1."""
 
+    made = itertools.count()
+
     def __init__(self, n):
-        self.id = "mp%d" % os.getpid()
+        self.id = "m%dx%d" % (os.getpid(), next(Hosts.made))
         self.n = 0
-        run("ip", "link", "add", self.id, "type", "bridge")
-        run("ip", "link", "set", self.id, "up")
-        for i in range(n):
-            self.add(i)
+        try:
+            run("ip", "link", "add", self.id, "type", "bridge")
+            run("ip", "link", "set", self.id, "up")
+            for i in range(n):
+                self.add(i)
+        except Failed:
+            self.close()
+            raise
 
     def add(self, i):
         name, port = self.name(i), "%s.%d" % (self.id, i)
@@ -66,5 +73,6 @@ class Hosts:
 
     def close(self):
         for i in range(self.n):
+            subprocess.run(["ip", "link", "delete", "%s.%d" % (self.id, i)], stderr=subprocess.DEVNULL)
             subprocess.run(["ip", "netns", "delete", self.name(i)], stderr=subprocess.DEVNULL)
         subprocess.run(["ip", "link", "delete", self.id], stderr=subprocess.DEVNULL)
