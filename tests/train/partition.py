@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -63,6 +64,10 @@ class Bench(members.Bench):
         super().__init__(args)
         self.cut, self.minutes = args.cut, args.minutes
         self.hosts = self.watch = None
+        self.store = "file:" + self.out("store")
+        self.data = "fashion-mnist"
+        self.transport = []
+        self.folders = {} # in which workers run, by index
         self.others = [] # processes that are no workers
 
     def close(self):
@@ -106,41 +111,48 @@ class Bench(members.Bench):
         self.store = "etcd://%s:2379/job" % self.hosts.address(host)
 
     def start(self, index, command):
-        if not self.hosts:
-            return super().start(index, command)
-        task = {"cluster": {"worker": self.addresses}, "task": {"type": "worker", "index": index}}
+        """Behind the workers come the parameter servers."""
+        cluster = {"worker": self.addresses[:self.n]}
+        task = {"type": "worker", "index": index}
+        if self.servers:
+            cluster["ps"] = self.addresses[self.n:]
+        if index >= self.n:
+            task = {"type": "ps", "index": index - self.n}
+        before = self.hosts.on(index) if self.hosts else []
+        more = ["--tls-dir", self.out("tls")] if self.hosts else []
         with open(self.log(index), "a") as log:
-            p = subprocess.Popen([*self.hosts.on(index), self.program, *command, "--tls-dir", self.out("tls")],
-                                 stdout=subprocess.PIPE, stderr=log, text=True,
+            p = subprocess.Popen([*before, self.program, *command, *more], stdout=subprocess.PIPE, stderr=log,
+                                 text=True, cwd=self.folders.get(index),
                                  env={**self.env, "MESHFLOW_THREADS": "1", "MESHFLOW_STORE": self.store,
-                                      "TF_CONFIG": json.dumps(task)})
+                                      "TF_CONFIG": json.dumps({"cluster": cluster, "task": task})})
         self.running.append(p)
         self.workers[index] = p
-        return p
 
     def run(self, *command):
-        r = subprocess.run([self.program, *command], capture_output=True, text=True, timeout=600, env=self.env)
+        r = subprocess.run([self.program, *command], capture_output=True, text=True, timeout=600, env=self.env,
+                           cwd=self.folders.get(0))
         check(r.returncode == 0, "%s: %s" % (" ".join(command), r.stdout + r.stderr))
-        return r.stdout
 
     # ---- a job that ends when it is told to ----
 
     def train(self, *more, steps=10000000):
-        return ["train", "--model", "mlp", "--data", "fashion-mnist", "--batch", "32", "--steps", str(steps),
-                "--seed", "3", "--optimizer", "momentum", "--lr", "0.05", "--quiet", "--no-test", "--json", *more]
+        own = ["--test", self.data, "--cache", "off", "--timeout", "4"] if self.folders else []
+        return ["train", "--model", "mlp", "--data", self.data, "--batch", "32", "--steps", str(steps), "--seed",
+                "3", "--optimizer", "momentum", "--lr", "0.05", "--quiet", "--no-test", "--json", *own, *more]
 
-    def begin(self, n, servers=0, all_hosts=True):
+    def begin_hosts(self, n):
+        self.make_hosts(n)
+        self.begin(n)
+
+    def begin(self, n, servers=0):
         """n workers, well under way."""
         self.folder = self.out("run")
-        if all_hosts:
-            self.make_hosts(n)
-        command = self.train("--out", self.folder)
-        if all_hosts:
-            for i in range(n):
-                self.start(i, command)
-        else:
-            self.start_all(n, command, servers=servers)
         self.n = n
+        while not self.hosts and len(self.addresses) < n + servers:
+            self.new_address()
+        self.servers = servers
+        for i in range(n + servers):
+            self.start(i, self.train("--out", self.folder, *self.transport))
         self.await_step(20)
         self.watch = Watch(self)
 
@@ -166,23 +178,28 @@ class Bench(members.Bench):
 
     # ---- what has happened ----
 
+    def all(self):
+        return {"worker %d" % i for i in range(self.n)} | {"ps %d" % i for i in range(self.servers)}
+
     def epochs(self):
         """Who took part, by epoch; the first one has all."""
-        found = {1: {"worker %d" % i for i in range(self.n)}}
+        found = {1: self.all()}
         for epoch, names in re.findall(r"epoch (\d+), .*: training goes on with (.*) after", self.logs()):
-            found[int(epoch)] = {x for x in names.split(", ") if x.startswith("worker")}
+            found[int(epoch)] = set(names.split(", "))
         return [found[k] for k in sorted(found)]
 
     def evictions(self):
         all_epochs = self.epochs()
         return sum(len(a - b) for a, b in zip(all_epochs, all_epochs[1:]))
 
-    def await_all(self):
-        """Everybody takes part."""
+    def await_epoch(self, names):
         end = time.monotonic() + 120
-        while len(self.epochs()[-1]) < self.n:
-            check(time.monotonic() < end, "not all came back\n" + self.logs())
+        while self.epochs()[-1] != names:
+            check(time.monotonic() < end, "%s do not go on\n%s" % (names, self.logs()))
             time.sleep(0.02)
+
+    def await_all(self):
+        self.await_epoch(self.all())
 
     def await_progress(self, steps=20):
         step = max(self.steps().values())
@@ -194,23 +211,31 @@ def say(text):
     print("#   " + text, flush=True)
 
 
-def disturb(b, what, cut, seconds, silent=()):
-    """cut() the links, for so long. Those who are `silent`, names, do nothing meanwhile. What the others did,
+def heal(b):
+    for i in range(b.hosts.n):
+        b.hosts.heal(i)
+
+
+def disturb(b, what, cut, seconds, silent=(), heal=heal):
+    """cut() the links, for so long; then heal(). Those who are `silent`, names, do nothing meanwhile. What the others did,
     and how everybody came back."""
+    begin = time.monotonic()
+    time.sleep(2)
+    healthy = b.watch.rate(begin, time.monotonic())
     before, begin = b.evictions(), time.monotonic()
     cut()
     time.sleep(max(0, begin + seconds - time.monotonic()))
     end = time.monotonic()
-    for i in range(b.hosts.n):
-        b.hosts.heal(i)
+    heal(b)
     b.await_progress()
     b.await_all()
     back = time.monotonic()
     for name in silent: # the step that was under way may end
         alone = [s[name] for _, s in b.watch.between(begin + 0.3, end) if name in s]
         check(not alone or alone[-1] <= alone[0] + 1, "%s went on: %s\n%s" % (name, alone, b.logs()))
-    say("%s for %g s: %d evictions, all stood still for %.1f s, all went on %.1f s after it" %
-        (what, seconds, b.evictions() - before, b.watch.pause(begin, back), back - end))
+    say("%s for %g s: %d evictions, %.0f %% of the healthy rate, all stood still for %.1f s, all went on "
+        "%.1f s after it" % (what, seconds, b.evictions() - before, 100 * b.watch.rate(begin, end) / healthy,
+                             b.watch.pause(begin, back), back - end))
 
 
 def cut_off(b, host, seconds):
@@ -221,7 +246,7 @@ def cut_off(b, host, seconds):
 @host_test
 def a_host_that_is_cut_off_comes_back(b):
     """Cut off from all others, and from the store."""
-    b.begin(3)
+    b.begin_hosts(3)
     cut_off(b, 2, 1)
     cut_off(b, 2, 5)
     cut_off(b, 0, 5) # the chief
@@ -231,7 +256,7 @@ def a_host_that_is_cut_off_comes_back(b):
 
 @host_test
 def a_host_that_only_sends_or_only_hears(b):
-    b.begin(3)
+    b.begin_hosts(3)
     for way in "in", "out":
         disturb(b, "worker 2 has no way %s" % way, lambda: b.hosts.drop(2, ways=[way]), 10, ["worker 2"])
     b.end_all()
@@ -240,7 +265,7 @@ def a_host_that_only_sends_or_only_hears(b):
 @host_test
 def two_hosts_that_do_not_reach_each_other(b):
     """But the third one and the store: no lease ends."""
-    b.begin(3)
+    b.begin_hosts(3)
     disturb(b, "workers 1 and 2 cut off from each other", lambda: b.hosts.drop(2, 1), 30)
     b.end_all()
 
@@ -248,7 +273,7 @@ def two_hosts_that_do_not_reach_each_other(b):
 @host_test
 def those_without_the_store_wait(b):
     """Worker 2 is alone with the store, and goes on; the two others do not."""
-    b.begin(3)
+    b.begin_hosts(3)
     disturb(b, "workers 0 and 1 cut off from worker 2 and the store",
             lambda: [b.hosts.drop(i, 0, 1) for i in (2, 3)], 20, ["worker 0", "worker 1"])
     b.end_all()
@@ -256,21 +281,21 @@ def those_without_the_store_wait(b):
 
 @host_test
 def without_the_store_training_goes_on(b):
-    b.begin(3)
+    b.begin_hosts(3)
     disturb(b, "the store cut off", lambda: b.hosts.drop(3), 10)
     b.end_all()
 
 
 @host_test
 def a_link_that_loses_packets(b):
-    b.begin(3)
+    b.begin_hosts(3)
     disturb(b, "30 % of what worker 2 gets and sends is lost", lambda: b.hosts.drop(2, share=30), 30)
     b.end_all()
 
 
 @host_test
 def a_link_that_flaps(b):
-    b.begin(3)
+    b.begin_hosts(3)
 
     def flap():
         for _ in range(10):
@@ -282,9 +307,86 @@ def a_link_that_flaps(b):
     b.end_all()
 
 
+# ---- hosts that are not cut off ----
+
+
+@host_test
+def a_worker_that_is_stopped_for_long(b):
+    """When it wakes up it can change nothing, and comes back."""
+    b.begin_hosts(3)
+    for i in 1, 0:
+        disturb(b, "worker %d stopped" % i, lambda: b.workers[i].send_signal(signal.SIGSTOP), 10,
+                ["worker %d" % i], lambda b: b.workers[i].send_signal(signal.SIGCONT))
+    check(b.logs().count("it comes back") == 2, b.logs())
+    b.end_all()
+
+
+@host_test
+def load_is_no_reason_to_leave_somebody_out(b):
+    """Four workers and two servers on a machine that has eight other things to do for each two cores."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+             for _ in range(4 * len(os.sched_getaffinity(0)))]
+    b.others += loops
+    b.begin(4, servers=2)
+    time.sleep(60 * b.minutes)
+    longer = re.findall(r"keeps a lease of (\S+) s", b.logs())
+    say("%g minutes, %d steps: %d evictions; leases of up to %s s" %
+        (b.minutes, max(b.steps().values()), b.evictions(), max(longer, key=float, default="3")))
+    for p in loops:
+        p.kill()
+    check(b.evictions() == 0, b.logs())
+    b.await_progress()
+    b.end_all()
+
+
+@test
+def the_time_of_day_does_not_matter(b):
+    """It jumps two hours to and fro, every second, while a worker is stopped and comes back."""
+    shim = b.out("wall_clock.so")
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wall_clock.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, source], check=True)
+    b.env.update(LD_PRELOAD=shim, MESHFLOW_LEASE_MS="1000")
+    now = subprocess.run(["date", "+%s"], capture_output=True, text=True, env=b.env).stdout
+    check(abs(int(now) - time.time()) > 3000, "the time of day is what it is: " + now)
+    b.transport = ["--transport", "grpc"]
+    b.begin(3)
+    time.sleep(3)
+    check(b.evictions() == 0, b.logs())
+    b.workers[1].send_signal(signal.SIGSTOP)
+    b.await_epoch({"worker 0", "worker 2"})
+    b.workers[1].send_signal(signal.SIGCONT)
+    b.await_all()
+    b.await_progress()
+    check(b.evictions() == 1, b.logs())
+    b.end_all()
+
+
+@test
+def a_worker_that_hangs_is_left_out(b):
+    """It lives, and its lease is kept, but it does not come: its input never does."""
+    b.data = "images"
+    b.env["MESHFLOW_LEASE_MS"] = "1000"
+    for i in range(3):
+        b.folders[i] = b.out("host%d" % i)
+        harness.write_images(os.path.join(b.folders[i], "images"), 24, 16)
+    b.begin(3)
+    path = os.path.join(b.folders[2], "images/class1/7.png")
+    os.rename(path, path + ".kept")
+    os.mkfifo(path)
+    begin = time.monotonic()
+    b.await_epoch({"worker 0", "worker 1"})
+    say("left out after %.1f s" % (time.monotonic() - begin))
+    with open(path + ".kept", "rb") as f, open(path, "wb") as to:
+        os.rename(path + ".kept", path)
+        to.write(f.read())
+    b.await_all()
+    b.await_progress()
+    b.end_all()
+
+
 if __name__ == "__main__":
     options = harness.parser()
     options.add_argument("--kills", type=int, default=0, help=harness.argparse.SUPPRESS)
     options.add_argument("--cut", type=float, default=60, help="seconds, of the longest cut")
-    options.add_argument("--minutes", type=float, default=10, help="of load")
+    options.add_argument("--minutes", type=float, default=0.5, help="of load")
     harness.main(Bench, options)
