@@ -211,11 +211,12 @@ typedef struct entrance {
     char whom[MF_MEMBER_NAME];
 } entrance;
 
-/* With the lock held, which is let go. */
-static void wait_for(mf_members *m, entrance *e, const char *whom)
+/* With the lock held, which is let go. why: more on it, or NULL. */
+static void wait_for(mf_members *m, entrance *e, const char *whom, const char *why)
 {
     (void)snprintf(e->whom, sizeof e->whom, "%s", whom ? whom : "the store");
     e->waiting.whom = e->whom;
+    e->waiting.why = why;
     if (e->waiting.stall.since == 0)
         mf_waiting_begin(&e->waiting);
     mf_waiting_look(&e->waiting);
@@ -295,23 +296,40 @@ static mf_status come_again(mf_members *m)
 
 /* ---- turns ---- */
 
+/* Whoever is cut off from the store cannot know who goes on: it waits. */
+static mf_status look_or_wait(mf_members *m, entrance *e, bool *seen)
+{
+    const mf_status st = look(m);
+
+    *seen = st == MF_OK;
+    if (st != MF_UNAVAILABLE && st != MF_DEADLINE_EXCEEDED)
+        return st;
+    pthread_mutex_lock(&m->lock);
+    wait_for(m, e, NULL, mf_error_message());
+    pthread_mutex_unlock(&m->lock);
+    return MF_OK;
+}
+
 /* One turn: look, and do what is to be done. *done: the view at hand is the next one. */
 static mf_status take_turn(mf_members *m, bool *done, entrance *e)
 {
     mf_view next = { .self = -1 };
     const char *missing;
     int64_t version;
+    bool seen;
     turn what;
     mf_status st;
 
-    MF_TRY(look(m));
+    MF_TRY(look_or_wait(m, e, &seen));
+    if (!seen)
+        return MF_OK;
     pthread_mutex_lock(&m->lock);
     version = m->seen.view.epoch > 0 ? m->seen.version : MF_STORE_NEW;
     st = decide(m, &next, &what, &missing);
     if (st == MF_OK && what == ADOPT)
         st = adopt(m);
     if (st == MF_OK && what == WAIT)
-        wait_for(m, e, missing);
+        wait_for(m, e, missing, NULL);
     pthread_mutex_unlock(&m->lock);
     *done = st == MF_OK && what == ADOPT;
     if (*done)

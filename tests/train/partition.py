@@ -311,6 +311,17 @@ def a_link_that_flaps(b):
 
 
 @host_test
+def a_second_process_of_a_task_disturbs_nobody(b):
+    b.begin_hosts(3)
+    first = b.workers[1]
+    b.start(1, b.train("--out", b.folder))
+    second, b.workers[1] = b.workers[1], first
+    check(second.wait(60) == 1 and "there is a worker 1 already" in b.logs(), b.logs())
+    check(len(b.epochs()) == 1, "somebody was disturbed\n" + b.logs())
+    b.end_all()
+
+
+@host_test
 def a_worker_that_is_stopped_for_long(b):
     """When it wakes up it can change nothing, and comes back."""
     b.begin_hosts(3)
