@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/patience.h"
 
-enum { GAPS = 3, MOST = 10 };
+enum { GAPS = 2, MOST = 10 };
 
 static const int64_t HALF_NS = 30000000000;
 

@@ -3,10 +3,10 @@
  *
  * Usually for the usual time of a lease, which its holder keeps six times as often as it must. On a
  * machine that has too much to do, over a link that loses packets or with a slow store it gets late;
- * so whoever holds a lease measures the gaps between the times at which it was kept, and three times
- * the longest gap of the last minute is how long the lease has to be, if that is more than usual;
- * at most ten times the usual time. A lease that has ended counts as a gap of its length: whoever was
- * taken for lost comes back with one that is three times as long. After a calm minute all is as usual.
+ * so whoever holds a lease measures the gaps between the times at which it was kept, and twice the
+ * longest gap of the last minute is how long the lease has to be, if that is more than usual; at most
+ * ten times the usual time. A lease that has ended counts as a gap of its length: whoever was taken
+ * for lost comes back with one that is twice as long. After a calm minute all is as usual.
  *
  * It is the holder that knows how late it is; others need not guess. But who has not looked for long
  * (it stood still itself, or the store did) gives the others as long to be seen before it takes them

@@ -31,7 +31,7 @@ MF_TEST(cluster_patience_a_lease_that_is_kept_in_time_stays_as_it_is)
     mf_patience_kept(&p, now, now);
     keep_every(&p, &now, S / 2, 1000);
     T_EQ(mf_patience_length(&p, now), 3 * S);
-    keep_every(&p, &now, 999 * MS, 3);
+    keep_every(&p, &now, 1499 * MS, 3);
     T_TRUE(!mf_patience_is_unfit(&p, 3 * S, now));
 }
 
@@ -42,7 +42,7 @@ MF_TEST(cluster_patience_grows_with_gaps_and_a_calm_minute_ends_it)
 
     mf_patience_init(&p, 3 * S, now);
     mf_patience_kept(&p, now, now);
-    keep_every(&p, &now, 2 * S, 1);
+    keep_every(&p, &now, 3 * S, 1);
     T_TRUE(mf_patience_is_unfit(&p, 3 * S, now));
     T_EQ(mf_patience_length(&p, now), 6 * S);
     T_TRUE(!mf_patience_is_unfit(&p, 6 * S, now));
@@ -62,8 +62,8 @@ MF_TEST(cluster_patience_counts_slow_calls)
 
     mf_patience_init(&p, 3 * S, S);
     mf_patience_kept(&p, 1 * S, 2 * S);
-    mf_patience_kept(&p, 2 * S, 3 * S);
-    T_EQ(mf_patience_length(&p, 3 * S), 6 * S);
+    mf_patience_kept(&p, 3 * S, 4 * S);
+    T_EQ(mf_patience_length(&p, 4 * S), 6 * S);
 }
 
 MF_TEST(cluster_patience_whoever_was_taken_for_lost_gets_more)
@@ -74,7 +74,7 @@ MF_TEST(cluster_patience_whoever_was_taken_for_lost_gets_more)
     mf_patience_kept(&p, S, S);
     mf_patience_ended(&p, 3 * S, 20 * S);
     mf_patience_kept(&p, 20 * S, 20 * S);
-    T_EQ(mf_patience_length(&p, 20 * S), 9 * S);
+    T_EQ(mf_patience_length(&p, 20 * S), 6 * S);
 }
 
 MF_TEST(cluster_patience_who_was_late_itself_waits_before_it_blames)
@@ -130,14 +130,14 @@ MF_TEST(cluster_presence_moves_to_a_longer_lease_without_being_missed)
     T_TRUE(find_entry(s, &m, &first) && m.lease_ns == 30 * MS);
     pause_ms(40); /* late, by the clock of who keeps it */
     mf_presence_keep(&p);
-    T_TRUE(find_entry(s, &m, &version) && m.lease_ns >= 120 * MS && m.lease_ns <= 300 * MS);
+    T_TRUE(find_entry(s, &m, &version) && m.lease_ns >= 80 * MS && m.lease_ns <= 300 * MS);
     T_TRUE(version > first && strcmp(m.id, "abc") == 0);
-    now += 110 * MS; /* longer than the first lease */
+    now += 70 * MS; /* longer than the first lease */
     T_TRUE(find_entry(s, &m, &version));
     now += 300 * MS;
     T_TRUE(!find_entry(s, &m, &version));
     mf_presence_keep(&p); /* comes back */
-    T_TRUE(find_entry(s, &m, &version) && m.lease_ns == 300 * MS);
+    T_TRUE(find_entry(s, &m, &version) && m.lease_ns > 80 * MS);
     mf_presence_end(&p);
     T_TRUE(!find_entry(s, &m, &version));
     mf_store_close(s);
