@@ -364,6 +364,11 @@ mf_status mf_members_next(mf_members *m, const mf_view **view)
     return st;
 }
 
+mf_status mf_members_look(mf_members *m)
+{
+    return look(m);
+}
+
 mf_status mf_members_check(mf_members *m)
 {
     mf_status st;

@@ -70,8 +70,10 @@ MF_MUST mf_status mf_members_check(mf_members *m);
 /* This member of the view at hand is there, but we and it cannot meet: it does not answer, or does not
  * come. The next view is without one of the two: see mf_sight_next(). */
 MF_MUST mf_status mf_members_doubt(mf_members *m, int member);
-/* Is this member of the view at hand not there any more? Thread: any. */
+/* Is this member of the view at hand not there any more, as far as we have looked? Thread: any. */
 bool mf_members_is_lost(mf_members *m, int member);
+/* Look now. Fails: as mf_store_list(). Thread: any. */
+MF_MUST mf_status mf_members_look(mf_members *m);
 /* Somebody waits to be let in, or to be let go. Thread: any. */
 bool mf_members_wait_for_next(mf_members *m);
 

@@ -227,6 +227,17 @@ bool mf_job_others_failed(mf_status st)
     return st == MF_UNAVAILABLE || st == MF_ABORTED || st == MF_DEADLINE_EXCEEDED;
 }
 
+/* They would not take what we have to tell, and it would be waited for that they do. */
+static void drop_lost(mf_job_members *j, mf_net *net)
+{
+    if (mf_members_look(j->members) != MF_OK) /* others may have told us sooner than the store */
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+    for (int i = 0; i < j->n_workers + j->n_servers; i++) {
+        if (i != j->self && mf_members_is_lost(j->members, place_of(j, i)))
+            mf_net_drop(net, i);
+    }
+}
+
 void mf_job_members_part(mf_job_members *j, mf_status why)
 {
     mf_net *net;
@@ -235,12 +246,13 @@ void mf_job_members_part(mf_job_members *j, mf_status why)
     net = j->net;
     j->net = NULL;
     pthread_mutex_unlock(&j->lock);
-    for (int i = 0; net && i < j->n_workers + j->n_servers; i++) {
-        if (i != j->self && mf_members_is_lost(j->members, place_of(j, i)))
-            mf_net_drop(net, i); /* it would not take what we have to tell */
+    if (net && why != MF_OK) {
+        mf_error e;
+
+        mf_error_save(why, &e);
+        drop_lost(j, net);
+        mf_net_abort(net, mf_error_restore(&e));
     }
-    if (net && why != MF_OK)
-        mf_net_abort(net, why);
     if (net)
         mf_net_close(net);
 }
