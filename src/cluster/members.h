@@ -8,9 +8,10 @@
  * follow what stands there. So whoever was stopped or cut off finds out that it is not in the view
  * any more, and comes again like anybody who comes later.
  *
- * Some who are there may not reach each other, or one may hang while its lease is kept. Whoever waits
- * for another one in vain puts its doubt into the store, and the next view has nobody who doubts
- * another of it. Who is left out by that comes again after a while, and each time after a longer one.
+ * Some who are there may not reach each other, or one may hang while its lease is kept. Whoever
+ * waits for another one in vain puts its doubt into the store, and the next view has nobody who
+ * doubts another of it. Who is left out by that comes again after a while, and each time after a
+ * longer one.
  *
  * A thread keeps the lease and looks at the store. Everything it learns is asked of it between two
  * steps, or by those who wait for others. */
@@ -67,8 +68,8 @@ MF_MUST mf_status mf_members_next(mf_members *m, const mf_view **view);
 /* MF_OK as long as all of the view at hand are there and no later one is. UNAVAILABLE naming who is
  * missing, ABORTED. Thread: any. */
 MF_MUST mf_status mf_members_check(mf_members *m);
-/* This member of the view at hand is there, but we and it cannot meet: it does not answer, or does not
- * come. The next view is without one of the two: see mf_sight_next(). */
+/* This member of the view at hand is there, but we and it cannot meet: it does not answer, or does
+ * not come. The next view is without one of the two: see mf_sight_next(). */
 MF_MUST mf_status mf_members_doubt(mf_members *m, int member);
 /* Is this member of the view at hand not there any more, as far as we have looked? Thread: any. */
 bool mf_members_is_lost(mf_members *m, int member);

@@ -66,7 +66,6 @@ static mf_status find(mf_presence *p, mf_member *who, mf_store_entry *entry)
 
 /* ---- beginning ---- */
 
-
 /* A little. It has been since then that another one has our name. */
 static mf_status wait_for_other(mf_presence *p, int64_t since)
 {

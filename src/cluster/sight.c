@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sight.c - see sight.h. Keys: task/NAME (a member, under its lease), leave/NAME (the id of who wants
- * to), doubt/NAME/NAME (two ids), view, over. */
+/* sight.c - see sight.h. Keys: task/NAME (a member, under its lease), leave/NAME (the id of who
+ * wants to), doubt/NAME/NAME (two ids), view, over. */
 #include "cluster/sight.h"
 
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wall_clock.c - loaded into a program before its libraries, it makes the time of day jump two hours to
- * and fro, every second; partition.py. Times that only go forward stay what they are. */
+/* wall_clock.c - loaded into a program before its libraries, it makes the time of day jump two
+ * hours to and fro, every second; partition.py. Times that only go forward stay what they are. */
 #define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <sys/time.h>

@@ -142,8 +142,8 @@ static void rest(void)
     (void)nanosleep(&(struct timespec){ 0, PAUSE_NS }, NULL);
 }
 
-/* A connection that has met with a link that was cut may be silent for long after it has healed, so a
- * new one is tried soon; later on, for longer: etcd may be slow. */
+/* A connection that has met with a link that was cut may be silent for long after it has healed, so
+ * a new one is tried soon; later on, for longer: etcd may be slow. */
 static int64_t try_ns(const etcd_client *c, int tries)
 {
     if (c->n == 1)

@@ -57,9 +57,9 @@ static bool fits(int fd, const mf_endpoint *theirs, const mf_endpoint *told, mf_
            (!told || mf_endpoint_same(ours, told));
 }
 
-/* TCP waits twice as long each time before it sends something again, so after a link was cut for ten
- * seconds nothing may go on for another ten. Once a second is often enough not to be a burden. Linux
- * before 6.15 does not know this, and goes on later. */
+/* TCP waits twice as long each time before it sends something again, so after a link was cut for
+ * ten seconds nothing may go on for another ten. Once a second is often enough not to be a burden.
+ * Linux before 6.15 does not know this, and goes on later. */
 static void send_again_soon(int fd)
 {
 #ifndef TCP_RTO_MAX_MS

@@ -201,7 +201,8 @@ MF_TEST(cluster_members_whoever_comes_when_all_is_over_is_sent_home)
 
 /* ---- doubts ---- */
 
-/* What the store says of tasks 0 to n - 1, all in the view, and of these doubts: pairs of digits. */
+/* What the store says of tasks 0 to n - 1, all in the view, and of these doubts: pairs of digits.
+ */
 static mf_view next_of(int n, const char *doubts)
 {
     mf_sight s = { .view.self = -1 };
@@ -212,11 +213,12 @@ static mf_view next_of(int n, const char *doubts)
 
     for (int i = 0; i < n; i++) {
         (void)snprintf(keys[i], sizeof keys[i], "task/%d", i);
-        (void)snprintf(values[i], sizeof values[i],
-                       "{\"epoch\":1,\"members\":[{\"name\":\"%d\",\"address\":\"x\",\"id\":\"i%d\"}]}",
-                       i, i);
+        (void)snprintf(
+            values[i], sizeof values[i],
+            "{\"epoch\":1,\"members\":[{\"name\":\"%d\",\"address\":\"x\",\"id\":\"i%d\"}]}", i, i);
         (void)snprintf(view + strlen(view), sizeof view - strlen(view),
-                       "%s{\"name\":\"%d\",\"address\":\"x\",\"id\":\"i%d\"}", i > 0 ? "," : "", i, i);
+                       "%s{\"name\":\"%d\",\"address\":\"x\",\"id\":\"i%d\"}", i > 0 ? "," : "", i,
+                       i);
         all.n++;
     }
     (void)snprintf(view + strlen(view), sizeof view - strlen(view), "]}");
@@ -225,11 +227,11 @@ static mf_view next_of(int n, const char *doubts)
         (void)snprintf(values[all.n], sizeof values[all.n], "i%c i%c", d[0], d[1]);
     }
     for (int i = 0; i < all.n; i++)
-        entries[i] = (mf_store_entry){ .key = keys[i], .value = values[i], .size = strlen(values[i]) };
-    entries[all.n++] = (mf_store_entry){ .key = (char *)(uintptr_t) "view",
-                                         .value = view,
-                                         .size = strlen(view),
-                                         .version = 1 };
+        entries[i] =
+            (mf_store_entry){ .key = keys[i], .value = values[i], .size = strlen(values[i]) };
+    entries[all.n++] = (mf_store_entry){
+        .key = (char *)(uintptr_t) "view", .value = view, .size = strlen(view), .version = 1
+    };
     all.entries = entries;
     T_OK(mf_sight_read(&all, &s));
     T_OK(mf_sight_next(&s, &next));

@@ -124,8 +124,8 @@ MF_TEST(cluster_presence_moves_to_a_longer_lease_without_being_missed)
     mf_member m;
     mf_store *s;
 
-    T_OK(mf_store_open("memory:late",
-                       &(mf_store_options){ .now = simulated_now, .now_arg = &now }, &s));
+    T_OK(mf_store_open("memory:late", &(mf_store_options){ .now = simulated_now, .now_arg = &now },
+                       &s));
     T_OK(mf_presence_begin(&p, s, &SELF, 30 * MS));
     T_TRUE(find_entry(s, &m, &first) && m.lease_ns == 30 * MS);
     pause_ms(40); /* late, by the clock of who keeps it */
