@@ -299,8 +299,8 @@ MF_TEST(cluster_members_views_that_make_no_sense_are_refused)
         "{\"epoch\":0,\"members\":[{\"name\":\"a\",\"address\":\"b\",\"id\":\"c\"}]}",
         "{\"epoch\":1,\"members\":[{\"name\":\"a\",\"address\":\"b\"}]}",
         "{\"epoch\":1,\"members\":[7]}",
-        "{\"epoch\":1,\"members\":[{\"name\":\"a\",\"address\":\"b\",\"id\":\"c\","
-        "\"lease_ms\":-1}]}",
+        ("{\"epoch\":1,\"members\":[{\"name\":\"a\",\"address\":\"b\",\"id\":\"c\","
+         "\"lease_ms\":-1}]}"),
         "{\"epoch\":99999999999,\"members\":[{\"name\":\"a\",\"address\":\"b\",\"id\":\"c\"}]}",
     };
     mf_view v;
