@@ -77,6 +77,7 @@ soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills,
 	@tools/run_tf_tests.sh --soak
 	@tests/train/run.py build/meshflow --kills 100
 	@tests/train/members.py build/meshflow killed --kills 100
+	@tests/train/partition.py build/meshflow load --hosts --minutes 10
 	$(call build,release,meshflow-kills)
 	@build/release/meshflow-kills 500
 	@tests/train/accuracy.py build/meshflow

@@ -8,6 +8,11 @@
  * follow what stands there. So whoever was stopped or cut off finds out that it is not in the view
  * any more, and comes again like anybody who comes later.
  *
+ * Some who are there may not reach each other, or one may hang while its lease is kept. Whoever
+ * waits for another one in vain puts its doubt into the store, and the next view has nobody who
+ * doubts another of it. Who is left out by that comes again after a while, and each time after a
+ * longer one.
+ *
  * A thread keeps the lease and looks at the store. Everything it learns is asked of it between two
  * steps, or by those who wait for others. */
 #ifndef MF_CLUSTER_MEMBERS_H
@@ -22,6 +27,7 @@ typedef struct mf_member {
     char name[MF_MEMBER_NAME]; /* "worker 2" */
     char address[MF_MEMBER_ADDRESS];
     char id[MF_MEMBER_ID]; /* of this process: another one of the same name has another */
+    int64_t lease_ns; /* of a task's own entry: how long it may be silent; 0: not said */
 } mf_member;
 
 typedef struct mf_view {
@@ -37,7 +43,7 @@ typedef struct mf_members_options {
     const char *name, *address; /* this task's */
     const char *const *first; /* names of those that the first view has, in this order */
     int n_first;
-    int64_t lease_ns; /* who is silent for so long is not there; 0: 3 s */
+    int64_t lease_ns; /* who is silent for so long is not there (patience.h); 0: 3 s */
     int64_t timeout_ns; /* how long it may take to be let in */
     /* Somebody of the view is not there any more, or a later view is: those who wait for others
      * shall ask mf_members_check(). Thread: any. */
@@ -62,6 +68,13 @@ MF_MUST mf_status mf_members_next(mf_members *m, const mf_view **view);
 /* MF_OK as long as all of the view at hand are there and no later one is. UNAVAILABLE naming who is
  * missing, ABORTED. Thread: any. */
 MF_MUST mf_status mf_members_check(mf_members *m);
+/* This member of the view at hand is there, but we and it cannot meet: it does not answer, or does
+ * not come. The next view is without one of the two: see mf_sight_next(). */
+MF_MUST mf_status mf_members_doubt(mf_members *m, int member);
+/* Is this member of the view at hand not there any more, as far as we have looked? Thread: any. */
+bool mf_members_is_lost(mf_members *m, int member);
+/* Look now. Fails: as mf_store_list(). Thread: any. */
+MF_MUST mf_status mf_members_look(mf_members *m);
 /* Somebody waits to be let in, or to be let go. Thread: any. */
 bool mf_members_wait_for_next(mf_members *m);
 

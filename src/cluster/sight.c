@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sight.c - see sight.h. Keys: task/NAME (a member, under its lease), leave/NAME (the same), view,
- * over. */
+/* sight.c - see sight.h. Keys: task/NAME (a member, under its lease), leave/NAME (the id of who
+ * wants to), doubt/NAME/NAME (two ids), view, over. */
 #include "cluster/sight.h"
 
 #include "base/mem.h"
@@ -12,6 +12,7 @@ void mf_sight_deinit(mf_sight *s)
     mf_view_deinit(&s->view);
     mf_free(s->here);
     mf_free(s->leaves);
+    mf_free(s->doubts);
     *s = (mf_sight){ .view.self = -1 };
 }
 
@@ -57,6 +58,29 @@ static void read_leave(const mf_store_entry *e, mf_sight *s)
     }
 }
 
+static int find_id(const mf_sight *s, const char *id, size_t size)
+{
+    for (int i = 0; i < s->n_here; i++) {
+        if (strlen(s->here[i].id) == size && memcmp(s->here[i].id, id, size) == 0)
+            return i;
+    }
+    return -1;
+}
+
+/* "ID ID": of processes that may be gone long since. */
+static void read_doubt(const mf_store_entry *e, mf_sight *s)
+{
+    const char *space = memchr(e->value, ' ', e->size);
+    mf_doubt d;
+
+    if (!space)
+        return;
+    d.of = find_id(s, e->value, (size_t)(space - e->value));
+    d.in = find_id(s, space + 1, e->size - (size_t)(space + 1 - e->value));
+    if (d.of >= 0 && d.in >= 0)
+        s->doubts[s->n_doubts++] = d;
+}
+
 static bool begins(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
@@ -78,7 +102,8 @@ mf_status mf_sight_read(const mf_store_entries *all, mf_sight *s)
 {
     s->here = mf_calloc(all->n + 1, sizeof *s->here);
     s->leaves = mf_calloc(all->n + 1, sizeof *s->leaves);
-    if (!s->here || !s->leaves)
+    s->doubts = mf_calloc(all->n + 1, sizeof *s->doubts);
+    if (!s->here || !s->leaves || !s->doubts)
         return MF_NOMEM("members");
     s->revision = all->revision;
     for (int i = 0; i < all->n; i++)
@@ -86,6 +111,8 @@ mf_status mf_sight_read(const mf_store_entries *all, mf_sight *s)
     for (int i = 0; i < all->n; i++) {
         if (begins(all->entries[i].key, "leave/"))
             read_leave(&all->entries[i], s);
+        if (begins(all->entries[i].key, "doubt/"))
+            read_doubt(&all->entries[i], s);
     }
     return MF_OK;
 }
@@ -95,7 +122,8 @@ mf_status mf_sight_read(const mf_store_entries *all, mf_sight *s)
 static mf_status add_member(mf_view *v, const mf_member *m, int64_t *cap)
 {
     MF_TRY(mf_grow(&v->members, cap, v->n + 1, sizeof *v->members));
-    v->members[v->n++] = *m;
+    v->members[v->n] = *m;
+    v->members[v->n++].lease_ns = 0; /* it may change while the view does not */
     return MF_OK;
 }
 
@@ -119,6 +147,46 @@ mf_status mf_sight_first(const mf_sight *s, const char *const *names, int n, mf_
     return MF_OK;
 }
 
+/* How many doubts there are between this one and others of the view. */
+static int count_doubts(const mf_sight *s, const mf_member *m, const mf_view *v)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->n_doubts; i++) {
+        const mf_member *of = &s->here[s->doubts[i].of], *in = &s->here[s->doubts[i].in];
+
+        n += (is_same(of, m) && mf_view_find(v, in) >= 0) ||
+             (is_same(in, m) && mf_view_find(v, of) >= 0);
+    }
+    return n;
+}
+
+bool mf_sight_is_doubted(const mf_sight *s, const mf_member *m, const mf_view *v)
+{
+    return count_doubts(s, m, v) > 0;
+}
+
+static void part_doubtful(const mf_sight *s, mf_view *v)
+{
+    for (;;) {
+        int worst = -1, most = 0;
+
+        for (int i = 0; i < v->n; i++) {
+            const int n = count_doubts(s, &v->members[i], v);
+
+            if (n > 0 && n >= most) {
+                worst = i;
+                most = n;
+            }
+        }
+        if (worst < 0)
+            return;
+        memmove(&v->members[worst], &v->members[worst + 1],
+                (size_t)(v->n - worst - 1) * sizeof *v->members);
+        v->n--;
+    }
+}
+
 mf_status mf_sight_next(const mf_sight *s, mf_view *out)
 {
     int64_t cap = 0;
@@ -134,6 +202,7 @@ mf_status mf_sight_next(const mf_sight *s, mf_view *out)
         if (!s->leaves[i] && mf_view_find(&s->view, &s->here[i]) < 0)
             MF_TRY(add_member(out, &s->here[i], &cap));
     }
+    part_doubtful(s, out);
     return MF_OK;
 }
 

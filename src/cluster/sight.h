@@ -12,9 +12,16 @@ typedef struct mf_sight {
     mf_member *here; /* tasks that are registered, by key */
     bool *leaves; /* by place in here */
     int n_here;
+    struct mf_doubt *doubts; /* of those who are registered, in others who are */
+    int n_doubts;
     bool over;
     int64_t revision;
 } mf_sight;
+
+/* Places in `here`. */
+typedef struct mf_doubt {
+    int of, in;
+} mf_doubt;
 
 /* Owns: mf_sight_deinit(), also after a failure. DATA_LOSS: what the store has makes no sense. */
 MF_MUST mf_status mf_sight_read(const mf_store_entries *all, mf_sight *s);
@@ -23,6 +30,8 @@ void mf_sight_deinit(mf_sight *s);
 /* Its place; -1: this process is not there. */
 int mf_sight_find(const mf_sight *s, const mf_member *m);
 int mf_view_find(const mf_view *v, const mf_member *m);
+/* Does this process doubt one of the view, or one of the view this process? */
+bool mf_sight_is_doubted(const mf_sight *s, const mf_member *m, const mf_view *v);
 /* Is anybody of the view still there? */
 bool mf_sight_anybody_left(const mf_sight *s);
 
@@ -31,7 +40,10 @@ bool mf_sight_anybody_left(const mf_sight *s);
 MF_MUST mf_status mf_sight_first(const mf_sight *s, const char *const *names, int n, mf_view *out,
                                  const char **missing);
 /* The next one: those of the last that are there and want to stay, then all others, unless the job
- * is over. The same. */
+ * is over; but of those who doubt each other only some: whoever has the most doubts, its own and
+ * others', is left out, and of several who have as many the last; until nobody is doubted any more.
+ * So a member that nobody reaches is left out by all others together, and one that reaches nobody
+ * is, too. The same. */
 MF_MUST mf_status mf_sight_next(const mf_sight *s, mf_view *out);
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* view.c - views from and to JSON, as the store keeps them:
  *
- *     {"epoch": 3, "members": [{"name": "worker 0", "address": "127.0.0.1:2222", "id": "..."}]} */
+ *     {"epoch": 3, "members": [{"name": "worker 0", "address": "127.0.0.1:2222", "id": "..."}]}
+ *
+ * A task's own entry is a view of one, with the length of its lease, "lease_ms": 3000. */
 #include "base/buf.h"
 #include "base/mem.h"
 #include "cluster/members.h"
@@ -10,6 +12,8 @@
 #include <string.h>
 
 enum { MOST = 4096 }; /* members */
+
+static const int64_t LONGEST_MS = 864000000; /* ten days: sums do not overflow */
 
 static mf_status read_text(const json_t *member, const char *key, char *out, size_t room)
 {
@@ -24,8 +28,13 @@ static mf_status read_text(const json_t *member, const char *key, char *out, siz
 
 static mf_status read_member(const json_t *from, mf_member *out)
 {
+    const int64_t lease_ms = json_integer_value(json_object_get(from, "lease_ms"));
+
     MF_TRY(read_text(from, "name", out->name, sizeof out->name));
     MF_TRY(read_text(from, "address", out->address, sizeof out->address));
+    if (lease_ms < 0 || lease_ms > LONGEST_MS)
+        return MF_FAIL(MF_DATA_LOSS, "'%s' has a lease of %lld ms", out->name, (long long)lease_ms);
+    out->lease_ns = lease_ms * 1000000;
     return read_text(from, "id", out->id, sizeof out->id);
 }
 
@@ -76,6 +85,8 @@ mf_status mf_view_print(const mf_view *v, mf_buf *out)
         put_text(out, i > 0 ? ",{\"name\":" : "{\"name\":", v->members[i].name);
         put_text(out, ",\"address\":", v->members[i].address);
         put_text(out, ",\"id\":", v->members[i].id);
+        if (v->members[i].lease_ns > 0)
+            mf_buf_printf(out, ",\"lease_ms\":%lld", (long long)(v->members[i].lease_ns / 1000000));
         mf_buf_str(out, "}");
     }
     mf_buf_str(out, "]}");

@@ -272,6 +272,11 @@ void mf_net_serve(mf_net *n, mf_net_serve_fn *fn, void *ctx)
     pthread_mutex_unlock(&n->serving);
 }
 
+void mf_net_drop(mf_net *n, int task)
+{
+    n->transport->kind->drop(n->transport, task);
+}
+
 int mf_net_self(const mf_net *n)
 {
     return n->self;

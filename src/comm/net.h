@@ -41,6 +41,9 @@ typedef struct mf_net_options {
     const mf_transport_kind *transport; /* NULL: local */
     mf_security security; /* what is NULL is taken from the environment */
     int64_t timeout_ns; /* for all to come; 0: five minutes */
+    /* For one that does not answer at all, not even that it is not ready; 0: the same. */
+    int64_t silence_ns;
+    int *missing; /* who did not come, where it fails with DEADLINE_EXCEEDED; NULL: unwanted */
     /* Tasks meet those of the same epoch only: one that is in an earlier one is waited for, one
      * that is in a later one makes us fail with ABORTED. */
     uint32_t epoch;
@@ -63,6 +66,9 @@ typedef struct mf_net_options {
 MF_MUST mf_status mf_net_open(const mf_net_options *o, mf_net **out);
 /* Says good-bye and frees. Others that still wait for us are told that we have left. */
 void mf_net_close(mf_net *net);
+
+/* This one is lost: nothing is told to it any more, or waited for. */
+void mf_net_drop(mf_net *net, int task);
 
 int mf_net_self(const mf_net *net);
 uint32_t

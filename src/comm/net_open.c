@@ -234,36 +234,41 @@ static mf_waiting arrival(const mf_net *n, int task)
 
 static mf_status too_late(const mf_net *n, int task, int64_t since, const char *why)
 {
+    if (n->missing)
+        *n->missing = task;
     return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s waited %.0f s in vain %s%s", n->peers[n->self].name,
                    (double)(mf_clock_ns() - since) * 1e-9, mf_net_sentence(n, "for ", task), why);
 }
 
 /* Where it is asked whether a task is still worth waiting for, one that takes the connection and
  * says nothing must not keep us from asking. */
-static mf_status try_once(mf_net *n, int task, int64_t deadline_ns)
+static mf_status try_once(mf_net *n, int task, int64_t deadline_ns, int64_t *heard_at)
 {
     const int64_t soon = mf_clock_ns() + TRY_NS;
     const bool hasty = n->check && soon < deadline_ns;
     const mf_status st = n->transport->kind->connect(n->transport, task, n->peers[task].address,
                                                      hasty ? soon : deadline_ns);
 
-    return hasty && st == MF_DEADLINE_EXCEEDED ? MF_UNAVAILABLE : st;
+    if (st != MF_DEADLINE_EXCEEDED)
+        *heard_at = mf_clock_ns();
+    return st == MF_DEADLINE_EXCEEDED && mf_clock_ns() < deadline_ns ? MF_UNAVAILABLE : st;
 }
 
 static mf_status connect_until(mf_net *n, int task, int64_t deadline_ns, mf_waiting *waiting)
 {
     const int64_t since = mf_clock_ns();
-    int64_t pause = 1000000;
+    int64_t pause = 1000000, heard_at = since;
 
     for (;;) {
         const int64_t now = mf_clock_ns();
-        const mf_status st = try_once(n, task, deadline_ns);
+        const mf_status st = try_once(n, task, deadline_ns, &heard_at);
 
         if (st == MF_OK)
             return MF_OK;
-        if (st != MF_UNAVAILABLE)
+        if (st != MF_UNAVAILABLE && st != MF_DEADLINE_EXCEEDED)
             return mf_error_wrap(st, mf_net_sentence(n, "cannot join ", task), "");
-        if (now >= deadline_ns)
+        if (now >= deadline_ns || st == MF_DEADLINE_EXCEEDED ||
+            (n->silence_ns > 0 && mf_clock_ns() - heard_at >= n->silence_ns))
             return too_late(n, task, since, mf_error_message());
         waiting->why = mf_error_message();
         mf_waiting_look(waiting);
@@ -403,6 +408,8 @@ static mf_status copy_tasks(mf_net *n, const mf_net_options *o)
     n->epoch = o->epoch;
     n->check = o->check;
     n->check_ctx = o->check_ctx;
+    n->silence_ns = o->silence_ns;
+    n->missing = o->missing;
     n->star = o->star;
     n->hub = o->hub;
     for (int i = 0; i < o->n_tasks; i++) {

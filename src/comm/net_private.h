@@ -63,6 +63,8 @@ struct mf_net {
     uint32_t epoch;
     mf_status (*check)(void *ctx); /* while we meet; may be NULL */
     void *check_ctx;
+    int64_t silence_ns; /* likewise; 0: none */
+    int *missing; /* likewise; may be NULL */
     char *identity, *hello;
     char *job; /* as task 0 calls it; NULL: we have not met */
     mf_transport *transport;

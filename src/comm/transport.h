@@ -80,7 +80,8 @@ typedef struct mf_transport_kind {
     mf_status (*open)(const mf_transport_options *o, mf_transport **out);
     /* Where it listens. */
     const char *(*address)(const mf_transport *t);
-    /* One try. UNAVAILABLE: nobody is there yet; others: trying again is no use. */
+    /* One try. UNAVAILABLE: nobody is there yet; DEADLINE_EXCEEDED: there was no answer at all, in
+     * time or because there is no way there; others: trying again is no use. */
     mf_status (*connect)(mf_transport *t, int peer, const char *address, int64_t deadline_ns);
     /* Returns when the bytes may be used again. UNAVAILABLE: the peer is gone; DEADLINE_EXCEEDED.
      * Thread: any. */

@@ -146,6 +146,14 @@ static mf_status come_in(mf_job_members *j)
                            &j->members);
 }
 
+/* Between two that are there. Not too soon: one that is busy listens a little later. */
+static int64_t silence_ns(const mf_job_members *j)
+{
+    const int64_t leases = 3 * MF_PARAM(lease_ms) * 1000000;
+
+    return leases < j->timeout_ns ? leases : j->timeout_ns;
+}
+
 static mf_status is_worth_it(void *ctx)
 {
     return mf_members_check(ctx);
@@ -172,7 +180,19 @@ static void list_role(mf_job_members *j, bool servers, mf_net_task *tasks, int *
     }
 }
 
-static mf_status connect_view(mf_job_members *j, mf_net **out)
+/* The place of a task in the view. */
+static int place_of(const mf_job_members *j, int task)
+{
+    const bool server = task >= j->n_workers;
+    int left = server ? task - j->n_workers : task, i = 0;
+
+    while (is_server(&j->view->members[i]) != server || left-- > 0)
+        i++;
+    return i;
+}
+
+/* *missing: who did not come, where it fails with DEADLINE_EXCEEDED. */
+static mf_status connect_view(mf_job_members *j, mf_net **out, int *missing)
 {
     const mf_view *v = j->view;
     mf_net_task *tasks = mf_calloc(v->n, sizeof *tasks);
@@ -192,6 +212,8 @@ static mf_status connect_view(mf_job_members *j, mf_net **out)
                                         .transport = j->way.transport,
                                         .security = j->way.security,
                                         .timeout_ns = j->timeout_ns,
+                                        .silence_ns = silence_ns(j),
+                                        .missing = missing,
                                         .epoch = (uint32_t)v->epoch,
                                         .check = is_worth_it,
                                         .check_ctx = j->members },
@@ -205,6 +227,17 @@ bool mf_job_others_failed(mf_status st)
     return st == MF_UNAVAILABLE || st == MF_ABORTED || st == MF_DEADLINE_EXCEEDED;
 }
 
+/* They would not take what we have to tell, and it would be waited for that they do. */
+static void drop_lost(mf_job_members *j, mf_net *net)
+{
+    if (mf_members_look(j->members) != MF_OK) /* others may have told us sooner than the store */
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+    for (int i = 0; i < j->n_workers + j->n_servers; i++) {
+        if (i != j->self && mf_members_is_lost(j->members, place_of(j, i)))
+            mf_net_drop(net, i);
+    }
+}
+
 void mf_job_members_part(mf_job_members *j, mf_status why)
 {
     mf_net *net;
@@ -213,10 +246,22 @@ void mf_job_members_part(mf_job_members *j, mf_status why)
     net = j->net;
     j->net = NULL;
     pthread_mutex_unlock(&j->lock);
-    if (net && why != MF_OK)
-        mf_net_abort(net, why);
+    if (net && why != MF_OK) {
+        mf_error e;
+
+        mf_error_save(why, &e);
+        drop_lost(j, net);
+        mf_net_abort(net, mf_error_restore(&e));
+    }
     if (net)
         mf_net_close(net);
+}
+
+/* Somebody did not come, and is there: the next view is without it, or without us. */
+static mf_status doubt(mf_job_members *j, int task)
+{
+    MF_WARN("epoch %lld: %s", (long long)j->view->epoch, mf_error_message());
+    return mf_members_doubt(j->members, place_of(j, task));
 }
 
 mf_status mf_job_members_meet(mf_job_members *j)
@@ -227,11 +272,15 @@ mf_status mf_job_members_meet(mf_job_members *j)
     if (!j->members)
         MF_TRY(come_in(j));
     do {
+        int missing = -1;
+
         MF_TRY(mf_members_next(j->members, &j->view));
-        st = connect_view(j, &net);
-        if (st != MF_OK)
+        st = connect_view(j, &net, &missing);
+        if (st == MF_DEADLINE_EXCEEDED && missing >= 0)
+            MF_TRY(doubt(j, missing));
+        else if (st != MF_OK)
             MF_LOG(MF_LOG_DEBUG, "epoch %lld: %s", (long long)j->view->epoch, mf_error_message());
-    } while (st == MF_UNAVAILABLE || st == MF_ABORTED);
+    } while (mf_job_others_failed(st));
     MF_TRY(st);
     pthread_mutex_lock(&j->lock);
     j->net = net;

@@ -51,7 +51,7 @@ mf_status mf_fit_save(mf_fitting *f, bool last)
     mf_board_phase(MF_PHASE_SAVE);
     if (mf_team_keeps(f->t->team))
         MF_TRY(f->t->team->kind->collect(f->t->team, f->t->step));
-    if (!f->dir.checkpoints)
+    if (!f->dir.checkpoints || !mf_team_is_chief(f->t->team))
         return MF_OK;
     if (last && others_save_the_last(f))
         MF_TRY(save_with_others(f, &s));

@@ -9,7 +9,7 @@ static mf_status write_as_chief(mf_fitting *f)
     const mf_out_dir_data data = { f->train, &f->order, f->per_epoch, .leased = false };
     const mf_hook *events;
 
-    mf_out_dir_catch_up(&f->dir, f->t->step, &data);
+    mf_out_dir_catch_up(&f->dir, f->o.out, f->t, &data);
     if (!f->out || f->o.out)
         return MF_OK;
     f->o.out = f->out;
@@ -37,5 +37,8 @@ mf_status mf_fit_take_note(mf_fitting *f)
         return MF_OK;
     MF_TRY(mf_iterator_share(f->it, team->first_shard, team->n_shards));
     MF_TRY(mf_iterator_seek(f->it, t->epoch, t->first));
-    return mf_team_is_chief(team) ? write_as_chief(f) : MF_OK;
+    if (mf_team_is_chief(team))
+        return write_as_chief(f);
+    mf_out_dir_hand_over(&f->dir);
+    return MF_OK;
 }

@@ -83,10 +83,24 @@ static void take_ledger_over(mf_out_dir *o, const char *dir, const mf_trainer *t
     check_ledger(o, st);
 }
 
-void mf_out_dir_catch_up(mf_out_dir *o, int64_t step, const mf_out_dir_data *data)
+void mf_out_dir_hand_over(mf_out_dir *o)
 {
-    if (o->ledger && mf_ledger_last_step(o->ledger) < step)
-        check_ledger(o, fill(o, data, step));
+    if (!o->ledger)
+        return;
+    if (mf_ledger_close(o->ledger) != MF_OK)
+        MF_WARN("%s", mf_error_message());
+    o->ledger = NULL;
+    o->handed_over = true;
+}
+
+void mf_out_dir_catch_up(mf_out_dir *o, const char *dir, const mf_trainer *t,
+                         const mf_out_dir_data *data)
+{
+    if (o->handed_over)
+        take_ledger_over(o, dir, t, data);
+    else if (o->ledger && mf_ledger_last_step(o->ledger) < t->step)
+        check_ledger(o, fill(o, data, t->step));
+    o->handed_over = false;
 }
 
 void mf_out_dir_add(mf_out_dir *o, int64_t step, const mf_batch *batch)

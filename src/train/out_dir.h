@@ -9,7 +9,8 @@
 
 typedef struct mf_out_dir {
     mf_checkpoints *checkpoints; /* NULL: nothing is written */
-    mf_ledger *ledger; /* NULL: none, or it could not be written */
+    mf_ledger *ledger; /* NULL: none, it could not be written, or another worker writes it */
+    bool handed_over; /* another worker does */
 } mf_out_dir;
 
 /* Which samples, in which order. */
@@ -28,8 +29,11 @@ MF_MUST mf_status mf_out_dir_open(mf_out_dir *o, const char *dir, int keep, mf_t
  * ledger is added. */
 MF_MUST mf_status mf_out_dir_take_over(mf_out_dir *o, const char *dir, int keep, mf_trainer *t,
                                        const mf_out_dir_data *data);
-/* We have missed steps that others have done: they are added. */
-void mf_out_dir_catch_up(mf_out_dir *o, int64_t step, const mf_out_dir_data *data);
+/* Another worker is the chief now. */
+void mf_out_dir_hand_over(mf_out_dir *o);
+/* We are the chief, perhaps again, and have missed steps that others have done: they are added. */
+void mf_out_dir_catch_up(mf_out_dir *o, const char *dir, const mf_trainer *t,
+                         const mf_out_dir_data *data);
 /* The trainer stands at an earlier step again: what was written of later ones goes. */
 MF_MUST mf_status mf_out_dir_go_back(mf_out_dir *o, const char *dir, const mf_trainer *t,
                                      const mf_out_dir_data *data);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 static const int64_t TRY_NS = 500000000; /* at least, for one endpoint of several */
+static const int64_t ALONE_NS = 1000000000; /* the first time, where there is only one */
 static const int64_t PAUSE_NS = 100000000; /* when none has answered */
 
 /* ---- opening ---- */
@@ -141,11 +142,18 @@ static void rest(void)
     (void)nanosleep(&(struct timespec){ 0, PAUSE_NS }, NULL);
 }
 
+/* A connection that has met with a link that was cut may be silent for long after it has healed, so
+ * a new one is tried soon; later on, for longer: etcd may be slow. */
+static int64_t try_ns(const etcd_client *c, int tries)
+{
+    if (c->n == 1)
+        return tries * ALONE_NS;
+    return c->timeout_ns / c->n < TRY_NS ? TRY_NS : c->timeout_ns / c->n;
+}
+
 mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, void *arg)
 {
     const int64_t deadline = mf_clock_ns() + c->timeout_ns;
-    const int64_t one_ns =
-        c->n == 1 || c->timeout_ns / c->n < TRY_NS ? TRY_NS : c->timeout_ns / c->n;
     int endpoint = preferred(c);
     bool again = true;
     etcd_line *l;
@@ -153,7 +161,8 @@ mf_status etcd_ask(etcd_client *c, const etcd_call *call, etcd_decode *decode, v
 
     MF_TRY(etcd_line_take(c, &l));
     for (int tries = 1;; tries++) {
-        const int64_t until = c->n == 1 ? deadline : sooner(deadline, mf_clock_ns() + one_ns);
+        const bool once = call->once && c->n == 1; /* it is not asked again */
+        const int64_t until = once ? deadline : sooner(deadline, mf_clock_ns() + try_ns(c, tries));
 
         st = ask_one(c, l, endpoint, call, until, decode, arg, &again);
         if (!is_passing(st))

@@ -281,6 +281,9 @@ static mf_status no_answer(const stream *s)
         return MF_FAIL(MF_FAILED_PRECONDITION, "%s", s->why);
     if (strstr(s->why, "SSL") || strstr(s->why, "andshake"))
         return MF_FAIL(MF_UNAUTHENTICATED, "%s", s->why);
+    if (strstr(s->why, "No route to host") || strstr(s->why, "timed out") ||
+        strstr(s->why, "unreachable"))
+        return MF_FAIL(MF_DEADLINE_EXCEEDED, "it does not answer: %s", s->why);
     if (strstr(s->why, "Connection refused"))
         return MF_FAIL(MF_UNAVAILABLE, "nobody listens there yet");
     if (strstr(s->why, "Socket closed") || strstr(s->why, "onnection reset"))

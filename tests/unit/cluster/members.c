@@ -4,10 +4,12 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cluster/sight.h"
 #include "mf_test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -197,6 +199,97 @@ MF_TEST(cluster_members_whoever_comes_when_all_is_over_is_sent_home)
     mf_members_close(b.members);
 }
 
+/* ---- doubts ---- */
+
+/* What the store says of tasks 0 to n - 1, all in the view, and of these doubts: pairs of digits.
+ */
+static mf_view next_of(int n, const char *doubts)
+{
+    mf_sight s = { .view.self = -1 };
+    mf_store_entries all = { 0 };
+    mf_store_entry entries[16] = { 0 };
+    char keys[16][16], values[16][80], view[1024] = "{\"epoch\":1,\"members\":[";
+    mf_view next = { .self = -1 };
+
+    for (int i = 0; i < n; i++) {
+        (void)snprintf(keys[i], sizeof keys[i], "task/%d", i);
+        (void)snprintf(
+            values[i], sizeof values[i],
+            "{\"epoch\":1,\"members\":[{\"name\":\"%d\",\"address\":\"x\",\"id\":\"i%d\"}]}", i, i);
+        (void)snprintf(view + strlen(view), sizeof view - strlen(view),
+                       "%s{\"name\":\"%d\",\"address\":\"x\",\"id\":\"i%d\"}", i > 0 ? "," : "", i,
+                       i);
+        all.n++;
+    }
+    (void)snprintf(view + strlen(view), sizeof view - strlen(view), "]}");
+    for (const char *d = doubts; *d; d += 2, all.n++) {
+        (void)snprintf(keys[all.n], sizeof keys[all.n], "doubt/%c/%c", d[0], d[1]);
+        (void)snprintf(values[all.n], sizeof values[all.n], "i%c i%c", d[0], d[1]);
+    }
+    for (int i = 0; i < all.n; i++)
+        entries[i] =
+            (mf_store_entry){ .key = keys[i], .value = values[i], .size = strlen(values[i]) };
+    entries[all.n++] = (mf_store_entry){
+        .key = (char *)(uintptr_t) "view", .value = view, .size = strlen(view), .version = 1
+    };
+    all.entries = entries;
+    T_OK(mf_sight_read(&all, &s));
+    T_OK(mf_sight_next(&s, &next));
+    mf_sight_deinit(&s);
+    return next;
+}
+
+/* Names of the next view. */
+static void check_next(int n, const char *doubts, const char *names)
+{
+    mf_view v = next_of(n, doubts);
+    char got[16] = "";
+
+    for (int i = 0; i < v.n; i++)
+        (void)strcat(got, v.members[i].name);
+    T_STREQ(got, names);
+    mf_view_deinit(&v);
+}
+
+MF_TEST(cluster_members_nobody_of_a_view_doubts_another)
+{
+    check_next(3, "", "012");
+    check_next(3, "0212", "01"); /* 2 does not come */
+    check_next(3, "1012", "02"); /* 1 reaches nobody */
+    check_next(3, "12", "01"); /* they do not reach each other: the later one goes */
+    check_next(3, "21", "01");
+    check_next(2, "0110", "0");
+    check_next(4, "0213", "01"); /* two pairs */
+    check_next(4, "02030112", "13"); /* 0 is doubtful thrice, then 2 */
+    check_next(3, "0712", "01"); /* 7 is not there any more */
+}
+
+static bool is_out_and_waits(mf_members *m)
+{
+    return mf_members_check(m) == MF_ABORTED;
+}
+
+MF_TEST(cluster_members_one_that_does_not_come_is_left_out_and_comes_again)
+{
+    task a = { 0 }, b = { 0 };
+
+    come(&a, "memory:doubt", "worker 0");
+    come(&b, "memory:doubt", "worker 1");
+    both_next(&a, &b);
+    T_OK(mf_members_doubt(a.members, 1));
+    T_OK(mf_members_next(a.members, &a.view));
+    T_TRUE(a.view->epoch == 2 && a.view->n == 1 && a.view->self == 0);
+    until(is_out_and_waits, b.members);
+    T_TRUE(!mf_members_wait_for_next(a.members)); /* it is there, and not wanted */
+    begin_next(&b);
+    until(mf_members_wait_for_next, a.members); /* after a while */
+    T_OK(mf_members_next(a.members, &a.view));
+    end_next(&b);
+    T_TRUE(a.view->epoch == 3 && a.view->n == 2 && b.view->self == 1);
+    mf_members_close(a.members);
+    mf_members_close(b.members);
+}
+
 MF_TEST(cluster_members_views_that_make_no_sense_are_refused)
 {
     static const char *const bad[] = {
@@ -206,6 +299,8 @@ MF_TEST(cluster_members_views_that_make_no_sense_are_refused)
         "{\"epoch\":0,\"members\":[{\"name\":\"a\",\"address\":\"b\",\"id\":\"c\"}]}",
         "{\"epoch\":1,\"members\":[{\"name\":\"a\",\"address\":\"b\"}]}",
         "{\"epoch\":1,\"members\":[7]}",
+        ("{\"epoch\":1,\"members\":[{\"name\":\"a\",\"address\":\"b\",\"id\":\"c\","
+         "\"lease_ms\":-1}]}"),
         "{\"epoch\":99999999999,\"members\":[{\"name\":\"a\",\"address\":\"b\",\"id\":\"c\"}]}",
     };
     mf_view v;

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* members_private.h - the inside of mf_members; shared by members.c (the thread, and what is asked
+ * of it) and members_next.c (the way to the next view). */
+#ifndef MF_CLUSTER_MEMBERS_PRIVATE_H
+#define MF_CLUSTER_MEMBERS_PRIVATE_H
+
+#include "cluster/presence.h"
+#include "cluster/sight.h"
+
+#include <pthread.h>
+
+struct mf_members {
+    mf_members_options o;
+    mf_member self;
+    mf_store *store;
+    mf_presence presence; /* the thread's, while there is one */
+    bool leaving; /* the caller's thread, as are the three below */
+    int64_t adopted_at; /* the view at hand; 0: none */
+    int64_t left_out_at; /* because of doubts; 0: we are not */
+    int64_t left_out_ns; /* for how long, the last time */
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t changed; /* there is another sight */
+    mf_sight seen;
+    int64_t seen_at; /* when; 0: never */
+    int64_t lost_from; /* nobody is taken for lost before */
+    mf_view at_hand;
+    bool closing;
+    pthread_t thread;
+    bool started;
+};
+
+/* "WHAT/NAME" or, of two, "WHAT/NAME/NAME". */
+void mf_members_key(char key[MF_STORE_KEY_MAX], const char *what, const mf_member *a,
+                    const mf_member *b);
+
+#endif
