@@ -165,7 +165,7 @@ const mf_command mf_command_launch = {
         "COMMAND is a command of this program (train, ...) or another program. Each line of output "
         "begins with its task: [worker 1].\n\n"
         "Tasks that train together go on without one that is lost, and let in one that is started "
-        "again (--max-restarts; after a pause that doubles each time). They also go on when the "
+        "again (--max-restarts; after a pause that doubles while it fails within 5 s). They also go on when the "
         "launcher itself is killed, which ends all other tasks. Where they cannot, or with "
         "--all-stay, the others are told to "
         "end when a task fails (SIGTERM), and killed after --grace seconds. Parameter servers that "
