@@ -71,6 +71,7 @@ class Commits:
 
     def __init__(self, folder):
         self.boards = Boards(folder)
+        self.since = time.monotonic_ns() # boards of those who died before are left alone
         self.times = [] # (ns, step), ascending
         self.best = 0
         self.over = False
@@ -84,7 +85,7 @@ class Commits:
                 self.boards.scan()
             n += 1
             for b in self.boards.all():
-                if b.task.startswith("worker") and b.step > self.best:
+                if b.task.startswith("worker") and b.step > self.best and b.stepped_ns > self.since:
                     self.best = b.step
                     self.times.append((b.stepped_ns, b.step))
             time.sleep(0.003)
@@ -186,6 +187,11 @@ class Cluster(harness.Bench):
                 os.kill(b.pid, signal.SIGKILL)
         self.commits.close()
         super().close()
+
+    def watch_anew(self):
+        """What was done so far does not count any more."""
+        self.commits.close()
+        self.commits = Commits(self.out("boards"))
 
     def train(self, *more, steps=1000000):
         return ["train", "--model", "fashion-cnn", "--data", "fashion-mnist", "--batch", str(self.batch),

@@ -46,10 +46,10 @@ class Soak(chaos.Cluster):
         return [n for n in sorted(pids) if n.startswith(role) and pids[n] not in self.stopped and
                 (role != "worker" or tasks[n].step + 100 > self.commits.best)]
 
-    def choose(self, role):
+    def choose(self, role, but=()):
         """None: there has to be another one that stays. Servers have each other's copies, so both are to be
         there, and for a while."""
-        names = self.there(role)
+        names = [n for n in self.there(role) if n not in but]
         if len(names) < 2:
             return None
         if role == "ps" and not all(self.served_since(n) > 1 for n in names):
@@ -66,8 +66,10 @@ class Soak(chaos.Cluster):
     # ---- faults: each says what it did, or None ----
 
     def kill(self, *roles):
-        names = [self.choose(r) for r in roles]
-        if None in names or len(set(names)) < len(names):
+        names = []
+        for r in roles:
+            names.append(self.choose(r, names))
+        if None in names:
             return None
         pids = self.pids()
         for n in names:
