@@ -38,5 +38,6 @@ part "parameter servers on hosts" tests/train/servers.py "$build/meshflow" --hos
 part "status of hosts" tests/train/jobs.py "$build/meshflow" --hosts
 part "stalls of hosts" tests/train/hang.py "$build/meshflow" --hosts
 part "more of members" tests/train/members.py "$build/meshflow" --hosts
+part "more faults" tests/train/faults.py "$build/meshflow" --hosts
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

@@ -8,6 +8,7 @@ Usage: faults.py PROGRAM [PATTERN] [--kills N]
 Prints TAP lines, times as comments, and, last, `N passed, N failed, N skipped`. Times are for reading:
 they are no part of what must hold, for machines are busy with other things.
 """
+import json
 import os
 import random
 import signal
@@ -200,6 +201,43 @@ def two_processes_are_killed_at_once(b):
         both = set(pair) == {"ps 0", "ps 1"}
         check(("training goes on from the checkpoint" in b.said()) == both, b.said()[-6000:])
     b.check_bits(out)
+
+
+# ---- row 31: a record that is damaged ----
+
+def flip(path, where):
+    """A bit."""
+    with open(path, "r+b") as f:
+        at = int(where * os.path.getsize(path))
+        f.seek(at)
+        byte = f.read(1)[0]
+        f.seek(at)
+        f.write(bytes([byte ^ 1]))
+
+
+@test
+def a_damaged_record_is_named_and_training_goes_on_exactly_once_it_is_whole(b):
+    path, out = b.out("a.tfrecord"), b.out("run")
+
+    def train(out, *more, code=0):
+        r = subprocess.run([b.program, "train", "--model", "mlp", "--data", path, "--test", path, "--set",
+                            "classes=10", "--batch", "100", "--steps", "250", "--seed", "3", "--save-steps",
+                            "20", "--quiet", "--no-test", "--json", "--out", out, *more],
+                           capture_output=True, text=True, timeout=120)
+        check(r.returncode == code, "exit code %d: %s" % (r.returncode, r.stderr))
+        return json.loads(r.stdout.splitlines()[-1]), r.stderr
+
+    subprocess.run([b.program, "data", "convert", "fashion-mnist", path, "--set", "part=test"], check=True,
+                   capture_output=True)
+    want = train(b.out("whole"))[0]["weights_sha256"]
+    flip(path, 5000.5 / 10000)  # in the middle of a record
+    got, err = train(out, code=1)
+    check("the record at byte" in err and "is damaged" in err, err)
+    flip(path, 5000.5 / 10000)
+    check(train(out, "--resume")[0]["weights_sha256"] == want, "other weights after going on")
+    r = subprocess.run([b.program, "audit", out], capture_output=True, text=True)
+    check(r.returncode == 0, r.stdout + r.stderr)
+    say("stopped after %d of 250 steps, then %s", got["steps"], r.stdout.splitlines()[-1])
 
 
 # ---- row 32: told to end ----

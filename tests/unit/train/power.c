@@ -53,61 +53,61 @@ static void end(toy *p)
 
 /* ---- calls that fail ---- */
 
-/* The folder has what it had, and no more. */
-static void look_after_failure(toy *p, const char *sha, int files, int64_t call)
+static void look_at_step(toy *p, int64_t step, const char *sha, int64_t call)
 {
     char now[65], *prefix;
 
     T_OK(mf_checkpoints_restore(dir, p->trainer, &prefix));
     T_OK(mf_trainer_sha256(p->trainer, now));
-    if (!prefix || mf_trainer_step(p->trainer) != 1 || strcmp(now, sha) != 0)
-        T_FAIL("call %lld failed, and the checkpoint before is not restored", (long long)call);
-    if (sweep(dir, NULL, false) != files)
-        T_FAIL("call %lld failed, and leaves files behind", (long long)call);
+    if (!prefix || mf_trainer_step(p->trainer) != step || strcmp(now, sha) != 0)
+        T_FAIL("call %lld failed, and step %lld is not restored", (long long)call, (long long)step);
     mf_free(prefix);
 }
 
-/* The second checkpoint is tried with every call failing once, in this way. How many there are. */
+/* Step 2 is saved while one call fails. False: there are not so many. */
+static bool save_with_failure(toy *p, mf_checkpoints *c, disk *d, char *sha)
+{
+    toy_fit(p, 1);
+    T_OK(mf_trainer_sha256(p->trainer, sha));
+    disk_watch(d);
+    T_OK(mf_checkpoints_save(c, p->trainer)); /* training goes on */
+    mf_checkpoints_wait(c);
+    disk_leave();
+    return d->calls >= d->fail_at;
+}
+
+/* Every call of a save fails once. Then the folder has what it had before and nothing else; or the
+ * new checkpoint is whole, where the failure was no more than a short write, or of the list. */
 static int64_t fail_everywhere(toy *p, int error)
 {
+    char old[65], new[65];
     mf_checkpoints *c;
-    char sha[65];
-    int64_t calls = 0;
+    int64_t call = 0;
     int files;
+    bool failed;
 
     T_OK(mf_checkpoints_open(dir, 5, &c));
     toy_fit(p, 1);
-    T_OK(mf_trainer_sha256(p->trainer, sha));
+    T_OK(mf_trainer_sha256(p->trainer, old));
     T_OK(mf_checkpoints_save(c, p->trainer));
     mf_checkpoints_wait(c);
     files = sweep(dir, NULL, false);
-    for (bool failed = true; failed; calls++) {
-        disk d = { .folder = dir, .fail_at = calls + 1, .error = error };
+    do {
+        disk d = { .folder = dir, .fail_at = ++call, .error = error };
+        bool saved;
 
-        toy_fit(p, 1);
-        disk_watch(&d);
-        T_OK(mf_checkpoints_save(c, p->trainer)); /* training goes on */
-        mf_checkpoints_wait(c);
-        disk_leave();
-        failed = d.calls >= d.fail_at;
-        if (sweep(dir, "model.ckpt-2.index", false) == 1 && failed && error != 0) {
-            /* the list or what comes after it: the checkpoint itself is there */
-            (void)sweep(dir, "model.ckpt-2.", true);
-        }
-        if (failed && error != 0)
-            look_after_failure(p, sha, files, d.fail_at);
-        else
-            T_OK(mf_checkpoints_drop_after(c, 1));
+        failed = save_with_failure(p, c, &d, new);
+        saved = sweep(dir, "model.ckpt-2.index", false) == 1;
+        look_at_step(p, saved ? 2 : 1, saved ? new : old, call);
+        T_TRUE(saved || (failed && error != 0));
+        T_OK(mf_checkpoints_drop_after(c, 1));
+        if (sweep(dir, NULL, false) != files)
+            T_FAIL("call %lld failed, and leaves files behind", (long long)call);
+        look_at_step(p, 1, old, call);
         disk_deinit(&d);
-        if (failed && error == 0) {
-            char *prefix;
-
-            T_OK(mf_checkpoints_restore(dir, p->trainer, &prefix));
-            mf_free(prefix);
-        }
-    }
-    T_TRUE(mf_checkpoints_close(c) == MF_OK);
-    return calls - 1;
+    } while (failed);
+    T_OK(mf_checkpoints_close(c));
+    return call - 1;
 }
 
 MF_TEST(disk_that_fails_at_any_call_leaves_the_checkpoint_before)
@@ -121,7 +121,7 @@ MF_TEST(disk_that_fails_at_any_call_leaves_the_checkpoint_before)
         (void)snprintf(dir, sizeof dir, "/tmp/mf-power-XXXXXX");
         begin(&p);
         calls = fail_everywhere(&p, errors[i]);
-        printf("# %s: %lld calls of a save failed, one at a time\n",
+        printf("%s: %lld calls of a save failed, one at a time\n",
                errors[i] ? strerrorname_np(errors[i]) : "short writes", (long long)calls);
         T_TRUE(calls >= 8);
         end(&p);
@@ -193,7 +193,7 @@ MF_TEST_TIMEOUT(disk_whose_power_fails_has_the_old_checkpoint_or_the_new, 120)
         look_after_cut(&p, &h, acts, i);
         (void)sweep(cut, NULL, true);
     }
-    printf("# %d cuts of the power, after each of %lld calls\n", CUTS,
+    printf("%d cuts of the power, after each of %lld calls\n", CUTS,
            (long long)(h.d.n - h.done[1]));
     T_EQ(rmdir(cut), 0);
     disk_deinit(&h.d);
