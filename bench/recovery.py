@@ -77,7 +77,10 @@ class Torchrun:
         self.p = subprocess.Popen(
             [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(WORKERS),
              "--max-restarts", "1000", os.path.join(HERE, "peer_torchrun.py"), folder, str(BATCH)],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            # With the store that torchrun shares with its processes, those of PyTorch 2.15 that are started
+            # again find the addresses of the dead and hang.
+            env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
 
     def ranks(self):
         """(process, step, ns) of each that has done a step."""
