@@ -16,5 +16,6 @@ MF_TEST(launch_pauses_double_while_a_task_fails_soon_and_begin_anew_after_a_whil
     for (int i = 0; i < 100; i++)
         T_TRUE(mf_launch_pause_ns(now, now, &in_row) <= 12800 * ms);
     T_EQ(mf_launch_pause_ns(now, now, &in_row), 12800 * ms);
-    T_EQ(mf_launch_pause_ns(0, now, &in_row), 50 * ms); /* not known: it was not we who started it */
+    T_EQ(mf_launch_pause_ns(0, now, &in_row),
+         50 * ms); /* not known: it was not we who started it */
 }
