@@ -52,14 +52,16 @@ class Boards:
         self.files = found
 
     def read(self, memory):
-        """None: it is being written."""
-        magic, version, _, seq, _ = HEAD.unpack_from(memory)
-        if magic[:7] != b"mfboard" or seq % 2:
-            return None
-        check(version == VERSION, "boards have version %d: see to PAGE" % version)
-        _, task, _, pid, step, stepped_ns, _, shards = PAGE.unpack_from(memory, HEAD.size)
-        if HEAD.unpack_from(memory)[3] != seq:
-            return None
+        """None: there is nothing yet. A page that is being written is read again; of one whose writer was
+        killed or stopped meanwhile we take what there is."""
+        for _ in range(100):
+            magic, version, _, seq, _ = HEAD.unpack_from(memory)
+            if magic[:7] != b"mfboard":
+                return None
+            check(version == VERSION, "boards have version %d: see to PAGE" % version)
+            _, task, _, pid, step, stepped_ns, _, shards = PAGE.unpack_from(memory, HEAD.size)
+            if seq % 2 == 0 and HEAD.unpack_from(memory)[3] == seq:
+                break
         return Board(task.split(b"\0")[0].decode(), pid, step, stepped_ns, shards)
 
     def all(self):
