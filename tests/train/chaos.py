@@ -277,8 +277,9 @@ class Cluster(harness.Bench):
             check(False, "the job does not end\n" + self.said()[-6000:])
         for p in self.joined:
             p.wait(60)
-        with open(self.out("out")) as f:
-            results = [json.loads(l[l.index("{"):]) for l in f if "weights_sha256" in l]
+        with open(self.out("out")) as f: # and on standard error, where the chief is not worker 0 any more
+            lines = f.readlines() + self.said().splitlines()
+        results = [json.loads(l[l.index("{"):]) for l in lines if "weights_sha256" in l]
         told = {(r["steps"], r["weights_sha256"]) for r in results}
         check(len(told) == 1, "%d results: %s\n%s" % (len(told), told, self.said()[-6000:]))
         return told.pop()
