@@ -71,13 +71,15 @@ fuzz: ## run each fuzz target for FUZZ_SECONDS (60)
 	$(call build,fuzz,fuzzers)
 	@tools/run_fuzz.sh
 
-soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills, accuracy
+soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills, faults, accuracy
 	@$(MAKE) --no-print-directory release
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(MAKE) --no-print-directory fuzz
 	@tools/run_tf_tests.sh --soak
 	@tests/train/run.py build/meshflow --kills 100
-	@tests/train/members.py build/meshflow killed --kills 100
 	@tests/train/partition.py build/meshflow load --hosts --minutes 10
+	@tests/train/members.py build/meshflow killed --kills 50
+	@tests/train/faults.py build/meshflow killed_in_turn --kills 200
+	@tests/train/soak.py build/meshflow --minutes $${SOAK_MINUTES:-10}
 	$(call build,release,meshflow-kills)
 	@build/release/meshflow-kills 500
 	@tests/train/accuracy.py build/meshflow

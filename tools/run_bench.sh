@@ -35,6 +35,11 @@ if [[ servers == *${1:-}* ]]; then
     echo "# parameter servers, against TensorFlow's"
     bench/servers.py
 fi
+if [[ recovery == *${1:-}* ]]; then
+    tools/make_peer_venv.sh torch || echo "# without PyTorch: it could not be installed"
+    echo "# a worker is killed, against torchrun; what being ready for it costs"
+    bench/recovery.py
+fi
 if [[ codecs == *${1:-}* ]]; then
     echo "# gradients by codecs over a slow link"
     MESHFLOW=build/release/meshflow bench/codecs.py

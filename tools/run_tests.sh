@@ -88,6 +88,7 @@ suite "jobs" tests/train/jobs.py build/release/meshflow
 suite "stalls" tests/train/hang.py build/release/meshflow
 suite "members" tests/train/members.py build/release/meshflow
 suite "partitions" tests/train/partition.py build/release/meshflow
+suite "faults" tests/train/faults.py build/release/meshflow
 # The asan preset is the clang build, too: one compilation serves both. Tests and benchmarks are left
 # to `make check`, which runs them so.
 suite "clang" one "clang compiles without warnings, with sanitizers" build asan meshflow fuzzers &&

@@ -25,6 +25,7 @@ enum { MOST = 1024, LIST_MAX = 1 << 20 };
 typedef struct known {
     pid_t pid;
     bool ours, told;
+    int64_t started_ns; /* of ours */
 } known;
 
 typedef struct follow {
@@ -162,6 +163,7 @@ static void bury(follow *f)
 
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         known *k = find(f, pid);
+        const int64_t since = k ? k->started_ns : 0, now = mf_clock_ns();
         const bool well =
             WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 128 + SIGTERM);
 
@@ -171,8 +173,7 @@ static void bury(follow *f)
             f->failures = 0;
             continue;
         }
-        f->again_ns = mf_clock_ns() + mf_launch_pause_ns(f->failures);
-        f->failures++;
+        f->again_ns = now + mf_launch_pause_ns(since, now, &f->failures);
         MF_WARN("a worker (process %d) has ended with %d", (int)pid,
                 WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
     }
@@ -239,6 +240,7 @@ static void start_one(follow *f, const mf_running_job *job)
     if (!k)
         return;
     k->ours = true;
+    k->started_ns = mf_clock_ns();
     f->taken = index + 1;
     MF_INFO("worker %d is started", index);
 }

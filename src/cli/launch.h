@@ -26,7 +26,8 @@ typedef struct mf_launched {
     int reserved; /* the socket that keeps its port for it */
     pid_t pid; /* 0: does not run */
     bool done; /* ended, and will not be started again */
-    int restarts;
+    int restarts, in_row; /* in all; without having run for a while in between */
+    int64_t started_ns; /* the last time */
     int64_t again_ns; /* when it is started again; 0: it is not going to be */
     mf_lines out, err;
     char out_prefix[64], err_prefix[64];
@@ -55,10 +56,15 @@ static inline bool mf_launch_leads(const mf_launch *l, const mf_launched *t)
     return l->masters ? t->role == MF_ROLE_MASTER : t->role != MF_ROLE_PS;
 }
 
-/* Before a task is started again: hardly any the first time, then twice as long each time. */
-static inline int64_t mf_launch_pause_ns(int restarts)
+/* How long to wait before a task is started again that was started at `since_ns` and has failed:
+ * hardly at all the first time, then twice as long each time in a row. One that had run for a while
+ * was well. */
+static inline int64_t mf_launch_pause_ns(int64_t since_ns, int64_t now_ns, int *in_row)
 {
-    return INT64_C(50000000) << (restarts < 9 ? restarts : 8);
+    const int64_t well_ns = INT64_C(5000000000);
+
+    *in_row = now_ns - since_ns >= well_ns ? 1 : *in_row + 1;
+    return INT64_C(25000000) << (*in_row < 9 ? *in_row : 9);
 }
 
 /* ---- launch_start.c ---- */

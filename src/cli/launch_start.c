@@ -5,6 +5,7 @@
  * Linux lets a task bind the same port as long as it says SO_REUSEADDR as well, which servers do
  * (gRPC among them), and gives it to nobody who asks for any free port: there is no moment in which
  * another program could be handed it. */
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/param.h"
 #include "cli/launch.h"
@@ -262,6 +263,7 @@ mf_status mf_launch_start(mf_launch *l, mf_launched *t)
     surroundings s = { 0 };
     mf_status st = make_environment(l, t, &s);
 
+    t->started_ns = mf_clock_ns();
     mf_lines_close(&t->out);
     mf_lines_close(&t->err);
     if (st == MF_OK)

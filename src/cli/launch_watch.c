@@ -102,9 +102,11 @@ static void describe(const siginfo_t *info, char *text, size_t size)
 
 static bool try_again(watch *w, mf_launched *t, const char *how)
 {
+    const int64_t now = mf_clock_ns();
+
     if (w->phase != GOING || t->restarts >= w->l->max_restarts)
         return false;
-    t->again_ns = mf_clock_ns() + mf_launch_pause_ns(t->restarts);
+    t->again_ns = now + mf_launch_pause_ns(t->started_ns, now, &t->in_row);
     t->restarts++;
     say("%s %s: restart %d of %d", t->name, how, t->restarts, w->l->max_restarts);
     return true;

@@ -35,7 +35,9 @@ typedef struct ward {
     char master[NAME];
     long long pid, start; /* pid 0: it does not run */
     int restarts;
-    int64_t again_ns; /* ours: when it is started */
+    /* ours */
+    int64_t started_ns, again_ns; /* when it was, 0: not by us, and when it is to be */
+    int in_row; /* restarts without having run for a while in between */
 } ward;
 
 typedef struct master {
@@ -186,6 +188,7 @@ static mf_status start(master *m, ward *w)
     (void)mf_process_look(pid, &p);
     w->pid = pid;
     w->start = p.start;
+    w->started_ns = mf_clock_ns();
     st = put_ward(m, w, &won);
     if (!won)
         (void)kill(pid, SIGKILL);
@@ -233,6 +236,7 @@ static mf_status take(master *m, ward *w)
 
 static mf_status see_to(master *m, ward *w)
 {
+    const int64_t now = mf_clock_ns();
     bool won;
 
     if (runs(w) || m->over)
@@ -240,14 +244,14 @@ static mf_status see_to(master *m, ward *w)
     if (w->pid > 0) { /* it is lost */
         if (w->restarts >= m->max_restarts)
             return MF_OK;
-        w->again_ns = mf_clock_ns() + mf_launch_pause_ns(w->restarts);
+        w->again_ns = now + mf_launch_pause_ns(w->started_ns, now, &w->in_row);
         w->restarts++;
         MF_WARN("%s (process %lld) is gone: %s starts it again, %d of %d", w->name, w->pid, m->name,
                 w->restarts, m->max_restarts);
         w->pid = 0;
         return put_ward(m, w, &won);
     }
-    return mf_clock_ns() >= w->again_ns ? start(m, w) : MF_OK;
+    return now >= w->again_ns ? start(m, w) : MF_OK;
 }
 
 static mf_status see_to_all(master *m)

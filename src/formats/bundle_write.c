@@ -115,6 +115,8 @@ mf_status mf_bundle_writer_finish(mf_bundle_writer *w)
     (void)close(w->fd);
     w->fd = -1;
     st = mf_file_write(w->index_path, index.data, index.len);
+    if (st != MF_OK && access(w->index_path, F_OK) != 0)
+        (void)unlink(w->data_path); /* without an index it is nobody's */
 done:
     mf_buf_deinit(&index);
     return st;

@@ -190,13 +190,14 @@ static full_push good_push(void)
                         .part = { 0, 1 } };
 }
 
-static void be_a_bad_worker(mf_net *net)
+static void be_a_bad_worker(mf_net *net, void *arg)
 {
     const full_push good = good_push();
     full_push bad = good;
     const size_t size = offsetof(full_push, gradients) + sizeof good.gradients;
     char text[200];
 
+    (void)arg;
     T_EQ(push(net, &good, size, text).version, 1);
     for (size_t n = 0; n <= sizeof good; n += n + 1 == size ? 2 : 1) { /* cut anywhere, or longer */
         T_EQ(push(net, &good, n, text).status, MF_INVALID_ARGUMENT);
@@ -220,7 +221,7 @@ static void be_a_bad_worker(mf_net *net)
 }
 
 /* Its push waits for that of another: it may lie in the lane that a new one would replace. */
-static void be_an_impatient_worker(mf_net *net)
+static void be_an_impatient_worker(mf_net *net, void *arg)
 {
     const int64_t deadline = mf_clock_ns() + 20000000000;
     const full_push good = good_push();
@@ -228,6 +229,7 @@ static void be_an_impatient_worker(mf_net *net)
     size_t size = sizeof "/none 64", nothing = 0;
     char *answer;
 
+    (void)arg;
     f.size = offsetof(full_push, gradients) + sizeof good.gradients;
     T_OK(mf_net_send(net, SERVER, &f, &good, deadline));
     answer = ask(net, MF_PS_LANE, "/none 64", &size);
@@ -240,10 +242,74 @@ static void be_an_impatient_worker(mf_net *net)
     mf_free(answer);
 }
 
+/* ---- pushes that come again ---- */
+
+enum { UPDATES = 100, AGAIN = 1000, AT_ONCE = 50 };
+
+typedef struct answers {
+    int again; /* how often each push comes once more, and one before it */
+    char last[256]; /* the last answer: the weights */
+    size_t size;
+} answers;
+
+static void send_push(mf_net *net, const full_push *p, uint32_t number)
+{
+    const mf_frame f = { .kind = MF_MESSAGE_REQUEST,
+                         .group = MF_PS_PUSH,
+                         .seq = number,
+                         .size = offsetof(full_push, gradients) + sizeof p->gradients };
+
+    T_OK(mf_net_send(net, SERVER, &f, p, mf_clock_ns() + 20000000000));
+}
+
+static void take_answer(mf_net *net, uint32_t number, int64_t version, answers *a)
+{
+    const mf_frame f = { .kind = MF_MESSAGE_REPLY, .group = MF_PS_PUSH, .seq = number };
+    mf_ps_reply head;
+    char *answer;
+
+    T_OK(mf_net_take(net, SERVER, &f, (void **)&answer, &a->size, mf_clock_ns() + 20000000000,
+                     "an answer"));
+    T_TRUE(a->size >= sizeof head && a->size <= sizeof a->last);
+    memcpy(a->last, answer, a->size);
+    memcpy(&head, answer, sizeof head);
+    mf_free(answer);
+    T_EQ(head.status, MF_OK);
+    T_EQ(head.version, version);
+}
+
+/* All kinds of late: the last push, and earlier ones, in any order. */
+static void be_an_echo(mf_net *net, void *arg)
+{
+    answers *a = arg;
+    full_push p = good_push();
+    uint64_t random = 1, other = 2;
+
+    for (uint32_t u = 1; u <= UPDATES; u++) {
+        uint32_t late[AT_ONCE];
+
+        for (int i = 0; i <= TOY_INPUTS; i++)
+            p.gradients[i] = toy_noise(&random);
+        send_push(net, &p, u);
+        take_answer(net, u, u, a);
+        for (int n = 0; n < a->again; n += AT_ONCE) {
+            for (int i = 0; i < AT_ONCE; i++) {
+                p.gradients[0] = toy_noise(&other);
+                late[i] = i % 2 ? u : 1 + (uint32_t)(other >> 20) % u;
+                send_push(net, &p, late[i]);
+            }
+            for (int i = 0; i < AT_ONCE; i++)
+                take_answer(net, late[i], u, a);
+        }
+    }
+    seq = UPDATES; /* of other requests */
+}
+
 /* n_workers 2: the server counts on another one, which does not come. */
 typedef struct service {
     int n_workers;
-    void (*work)(mf_net *net);
+    void (*work)(mf_net *net, void *arg);
+    void *arg;
 } service;
 
 static bool serve_or_push(mf_net *net, void *arg)
@@ -254,7 +320,7 @@ static bool serve_or_push(mf_net *net, void *arg)
     mf_status st;
 
     if (mf_net_self(net) != SERVER) {
-        x->work(net);
+        x->work(net, x->arg);
         mf_free(ask(net, MF_PS_END, NULL, &nothing));
         return true;
     }
@@ -274,14 +340,26 @@ static bool serve_or_push(mf_net *net, void *arg)
 
 MF_TEST(servers_refuse_pushes_that_make_no_sense_and_go_on)
 {
-    service x = { 1, be_a_bad_worker };
+    service x = { 1, be_a_bad_worker, NULL };
 
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &x }));
 }
 
 MF_TEST(servers_take_no_new_lane_while_a_push_waits)
 {
-    service x = { 2, be_an_impatient_worker };
+    service x = { 2, be_an_impatient_worker, NULL };
 
     T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &x }));
+}
+
+MF_TEST(servers_apply_a_push_once_however_often_and_late_it_comes)
+{
+    answers once = { 0 }, often = { .again = AGAIN };
+    service x = { 1, be_an_echo, &once }, y = { 1, be_an_echo, &often };
+
+    T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &x }));
+    T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &y }));
+    printf("0 of %d pushes that came again or late were applied\n", UPDATES * AGAIN);
+    T_EQ(often.size, once.size);
+    T_EQ(memcmp(often.last, once.last, once.size), 0);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Damaged checkpoints: cut at every length, every bit flipped. They are refused and nothing
  * changes, or the very values come back that were saved. */
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -104,6 +105,7 @@ static const char *file_of(const char *prefix, const char *ending)
 static void damage(tiny *s, const char *prefix, const char *ending,
                    void (*look)(tiny *s, const char *what))
 {
+    const int64_t since = mf_clock_ns();
     char *data, what[64];
     size_t len;
 
@@ -121,6 +123,8 @@ static void damage(tiny *s, const char *prefix, const char *ending,
         data[i / 8] ^= (char)(1 << i % 8);
     }
     put(file_of(prefix, ending), data, len);
+    printf("%s: %zu cuts and %zu flipped bits, %.2f ms each\n", ending, len, 8 * len,
+           (double)(mf_clock_ns() - since) * 1e-6 / (double)(9 * len));
     mf_free(data);
 }
 
@@ -241,6 +245,29 @@ MF_TEST(damage_makes_a_folder_use_the_checkpoint_before)
     for (int f = 0; f < MF_COUNT(files); f++)
         damage(&s, b, files[f], look_at_folder);
     T_OK(mf_trainer_restore(s.t, b));
+    mf_free(b);
+    end(&s);
+}
+
+/* The data of one checkpoint under the index of another. */
+MF_TEST(damage_by_files_of_another_step_is_found)
+{
+    tiny s = { 0 };
+    char *b, *data, sha[65], *prefix;
+    size_t len;
+
+    begin(&s);
+    T_OK(mf_checkpoints_prefix(dir, 2, &b));
+    T_OK(mf_trainer_save(s.t, b));
+    T_OK(mf_file_read(file_of(s.a, files[1]), 1 << 20, &data, &len));
+    put(file_of(b, files[1]), data, len);
+    T_EQ(mf_trainer_restore(s.t, b), MF_DATA_LOSS);
+    T_OK(mf_checkpoints_restore(dir, s.t, &prefix));
+    T_OK(mf_trainer_sha256(s.t, sha));
+    T_STREQ(prefix, s.a);
+    T_STREQ(sha, s.sha_a);
+    mf_free(prefix);
+    mf_free(data);
     mf_free(b);
     end(&s);
 }
