@@ -19,12 +19,15 @@
 
 /* How often to look where the kernel cannot tell us. */
 static const int64_t LOOK_NS = 10000000;
+/* And for processes that are stopped. */
+static const int64_t LOOK_FOR_STOPPED_NS = 100000000;
 
 typedef struct file_store {
     mf_store base;
     mf_store_folder folder;
     int64_t timeout_ns;
     int cancelled_fd; /* can be read from mf_store_cancel() on */
+    mf_store_stopped stopped;
 } file_store;
 
 /* The state at some moment, with the leases of its entries, all of them in force. */
@@ -260,6 +263,8 @@ static mf_status alarms_init(const file_store *s, const view *v, int changed_fd,
     a->n = PROCESSES;
     if (changed_fd < 0)
         sooner(&a->until_ns, mf_clock_ns() + LOOK_NS);
+    if (v->n > 0)
+        sooner(&a->until_ns, mf_clock_ns() + LOOK_FOR_STOPPED_NS);
     for (int i = 0; i < v->n; i++) {
         sooner(&a->until_ns, atomic_load(&v->leases[i].until_ns));
         watch_process(s, &v->leases[i], a);
@@ -291,15 +296,18 @@ static mf_status check_time(const file_store *s, const char *prefix, int64_t dea
 }
 
 /* Look, and if nothing has changed, wait a while. */
-static mf_status wait_once(const file_store *s, const char *prefix, int64_t after,
-                           int64_t deadline_ns, int changed_fd, bool *changed)
+static mf_status wait_once(file_store *s, const char *prefix, int64_t after, int64_t deadline_ns,
+                           int changed_fd, bool *changed)
 {
     alarm_set a = { 0 };
+    bool ended = false;
     view v;
     mf_status st = look(s, deadline_of(s), &v);
 
+    if (st == MF_OK)
+        st = mf_store_stopped_look(&s->stopped, &s->folder, v.leases, v.n, &ended);
     *changed = st == MF_OK && mf_store_state_changed(&v.state, prefix, after);
-    if (st == MF_OK && !*changed) {
+    if (st == MF_OK && !*changed && !ended) {
         st = check_time(s, prefix, deadline_ns);
         if (st == MF_OK)
             st = alarms_init(s, &v, changed_fd, deadline_ns, &a);
@@ -325,7 +333,7 @@ static int watch_state(const file_store *s)
 
 static mf_status file_wait(mf_store *base, const char *prefix, int64_t after, int64_t deadline_ns)
 {
-    const file_store *s = (file_store *)base;
+    file_store *s = (file_store *)base;
     const int changed_fd = watch_state(s);
     bool changed = false;
     mf_status st = MF_OK;
@@ -351,6 +359,7 @@ static void file_close(mf_store *base)
     if (s->cancelled_fd >= 0)
         (void)close(s->cancelled_fd);
     mf_store_folder_deinit(&s->folder);
+    mf_store_stopped_deinit(&s->stopped);
     mf_free(s);
 }
 
@@ -363,6 +372,7 @@ static mf_status file_open(const char *where, const mf_store_options *o, mf_stor
         return MF_NOMEM("a store");
     s->base.kind = &mf_store_file;
     s->timeout_ns = o->timeout_ns;
+    mf_store_stopped_init(&s->stopped);
     s->cancelled_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     st = s->cancelled_fd >= 0 ? mf_store_folder_open(where, &s->folder)
                               : MF_FAIL(MF_RESOURCE_EXHAUSTED, "too many files are open");

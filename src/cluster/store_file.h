@@ -26,6 +26,7 @@
 
 #include "cluster/store_state.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 enum { MF_STORE_BOOT = 40 }; /* bytes of the kernel's name for a run of this machine, with zeros */
@@ -76,6 +77,25 @@ MF_MUST mf_status mf_store_lease_renew(const mf_store_folder *f, int64_t id);
 MF_MUST mf_status mf_store_lease_finish(const mf_store_folder *f, int64_t id);
 /* Its process is of those that we can look at. */
 bool mf_store_lease_has_process(const mf_store_folder *f, const mf_store_lease *l);
+/* Which of them are held by processes that a signal has stopped, since when (store_file_stopped.c).
+ */
+typedef struct mf_store_stopped_one {
+    int64_t lease, until_ns,
+        since_ns; /* until: as it was then; if it is another one, it was kept */
+} mf_store_stopped_one;
+typedef struct mf_store_stopped {
+    pthread_mutex_t lock; /* all below */
+    mf_store_stopped_one *all;
+    int64_t n;
+} mf_store_stopped;
+
+void mf_store_stopped_init(mf_store_stopped *s);
+void mf_store_stopped_deinit(mf_store_stopped *s);
+/* To be asked several times a second. Ends those whose holders have been stopped all the time since
+ * long enough; *ended: there were some. */
+MF_MUST mf_status mf_store_stopped_look(mf_store_stopped *s, const mf_store_folder *f,
+                                        const mf_store_lease *leases, int n, bool *ended);
+
 /* Files of leases that have ended go. */
 void mf_store_leases_sweep(const mf_store_folder *f);
 /* Bytes of a file: DATA_LOSS unless they are lease `id`. */

@@ -48,7 +48,7 @@ def a_name_is_for_one_job_at_a_time(b):
 
 @test
 def a_stopped_worker_is_named_as_the_reason(b):
-    b.start("launch", "--workers", "3", "--", *b.train("--name", "j"))
+    b.start("launch", "--all-stay", "--workers", "3", "--", *b.train("--name", "j"))
     b.wait_step("j", 3, 3)
     pid = b.tasks("j")["worker 2"]["pid"]
     os.kill(pid, signal.SIGSTOP)
@@ -71,7 +71,7 @@ def a_stopped_worker_is_named_as_the_reason(b):
 
 @test
 def servers_and_whom_they_wait_for_are_shown(b):
-    b.start("launch", "--workers", "2", "--ps", "1", "--", *b.train("--name", "ps"))
+    b.start("launch", "--all-stay", "--workers", "2", "--ps", "1", "--", *b.train("--name", "ps"))
     b.wait_step("ps", 3, 3)
     pid = b.tasks("ps")["worker 1"]["pid"]
     os.kill(pid, signal.SIGSTOP)

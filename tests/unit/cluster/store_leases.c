@@ -95,6 +95,7 @@ MF_TEST(cluster_store_file_lease_of_a_killed_process_ends_at_once)
     store_folder_end(&f);
 }
 
+/* Long before its time is over, for the kernel shows that it is stopped. */
 MF_TEST(cluster_store_file_lease_of_a_stopped_process_ends_and_does_not_come_back)
 {
     mf_store_entry e;
@@ -105,7 +106,7 @@ MF_TEST(cluster_store_file_lease_of_a_stopped_process_ends_and_does_not_come_bac
 
     store_folder_begin(&f);
     T_OK(mf_store_open(f.url, NULL, &s));
-    h = start_holder(f.url, "leader", 2000000000);
+    h = start_holder(f.url, "leader", HOUR_NS);
     version = version_of(s, "leader");
     usleep(200000);
     T_EQ(version_of(s, "leader"), version); /* it is kept */
