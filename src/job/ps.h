@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "comm/net.h"
+#include "job/ps_lane.h"
 #include "job/strategies.h"
 #include "parallel/placement.h"
 #include "parallel/rounds.h"
@@ -25,8 +26,8 @@ typedef enum mf_ps_request {
     MF_PS_LEAVE, /* no more pushes of this worker -> nothing */
     MF_PS_SAVE, /* where: write your part of a checkpoint there, once all workers have left ->
                    nothing; or why not */
-    MF_PS_COPY, /* from the server before this one: mf_ps_copy_of and its slice; then MF_PS_KEPT */
-    MF_PS_KEPT, /* to that server: mf_ps_copy_of, we have it; no reply */
+    MF_PS_COPY, /* from the server before this one, see ps_keep.c; then MF_PS_KEPT */
+    MF_PS_KEPT, /* to that server: do we have it?; no reply */
     MF_PS_COPIES, /* nothing -> mf_ps_copy_of after mf_ps_copy_of: which copies there are */
     MF_PS_FETCH, /* mf_ps_copy_of -> its variables; nothing, if there is none */
     MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number; -1: none is left */
@@ -103,7 +104,7 @@ static inline const void *mf_reader_take(mf_reader *r, int64_t count, size_t siz
 MF_MUST mf_status mf_ps_take_variables(const mf_trainer *t, const mf_placement *place, int server,
                                        const char *who, const void *data, size_t size);
 
-void mf_ps_write_variable(mf_buf *out, const char *name, const void *data, int64_t count,
+void mf_ps_write_variable(mf_ps_out *out, const char *name, const void *data, int64_t count,
                           size_t cell);
 /* The next one; false: no more, or bad. */
 bool mf_ps_read_variable(mf_reader *r, const char **name, const void **data, int64_t *bytes);

@@ -10,12 +10,13 @@ enum { STEPS = 2 }; /* of each slice: servers may be one step apart when one of 
 
 struct mf_ps_kept {
     mf_ps_copy_of about;
-    mf_buf bytes;
+    mf_buffer *bytes;
+    size_t size; /* of them */
 };
 
 static void drop(mf_ps_copies *c, int64_t i)
 {
-    mf_buf_deinit(&c->kept[i].bytes);
+    mf_buffer_unref(c->kept[i].bytes);
     c->kept[i] = c->kept[--c->n];
 }
 
@@ -24,7 +25,8 @@ static bool is_same_slice(const mf_ps_copy_of *a, const mf_ps_copy_of *b)
     return a->generation == b->generation && a->slice == b->slice;
 }
 
-mf_status mf_ps_copies_put(mf_ps_copies *c, const mf_ps_copy_of *about, mf_buf *bytes)
+mf_status mf_ps_copies_put(mf_ps_copies *c, const mf_ps_copy_of *about, mf_buffer *bytes,
+                           size_t size)
 {
     for (int64_t i = c->n - 1; i >= 0; i--) {
         const mf_ps_copy_of *k = &c->kept[i].about;
@@ -33,16 +35,17 @@ mf_status mf_ps_copies_put(mf_ps_copies *c, const mf_ps_copy_of *about, mf_buf *
             drop(c, i);
     }
     MF_TRY(mf_grow(&c->kept, &c->cap, c->n + 1, sizeof *c->kept));
-    c->kept[c->n++] = (struct mf_ps_kept){ *about, *bytes };
-    *bytes = (mf_buf){ 0 };
+    c->kept[c->n++] = (struct mf_ps_kept){ *about, mf_buffer_ref(bytes), size };
     return MF_OK;
 }
 
-const mf_buf *mf_ps_copies_find(const mf_ps_copies *c, const mf_ps_copy_of *about)
+const void *mf_ps_copies_find(const mf_ps_copies *c, const mf_ps_copy_of *about, size_t *size)
 {
     for (int64_t i = 0; i < c->n; i++) {
-        if (memcmp(&c->kept[i].about, about, sizeof *about) == 0)
-            return &c->kept[i].bytes;
+        if (memcmp(&c->kept[i].about, about, sizeof *about) != 0)
+            continue;
+        *size = c->kept[i].size;
+        return c->kept[i].bytes->data;
     }
     return NULL;
 }

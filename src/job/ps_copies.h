@@ -9,6 +9,7 @@
 #define MF_JOB_PS_COPIES_H
 
 #include "base/buf.h"
+#include "tensor/buffer.h"
 
 /* What a copy is of; also on the wire. */
 typedef struct mf_ps_copy_of {
@@ -21,10 +22,12 @@ typedef struct mf_ps_copies {
     int64_t n, cap;
 } mf_ps_copies;
 
-/* Takes the bytes over. An older copy of the slice than the last two is dropped. */
-MF_MUST mf_status mf_ps_copies_put(mf_ps_copies *c, const mf_ps_copy_of *about, mf_buf *bytes);
+/* Holds on to the bytes, the first `size` of their storage. An older copy of the slice than the
+ * last two is dropped. */
+MF_MUST mf_status mf_ps_copies_put(mf_ps_copies *c, const mf_ps_copy_of *about, mf_buffer *bytes,
+                                   size_t size);
 /* NULL: there is none. */
-const mf_buf *mf_ps_copies_find(const mf_ps_copies *c, const mf_ps_copy_of *about);
+const void *mf_ps_copies_find(const mf_ps_copies *c, const mf_ps_copy_of *about, size_t *size);
 /* All slices of this generation have been set: earlier ones are not needed any more. */
 void mf_ps_copies_forget_before(mf_ps_copies *c, int64_t generation);
 /* What there is: mf_ps_copy_of after mf_ps_copy_of. */

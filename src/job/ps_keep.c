@@ -1,10 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_keep.c - a parameter server keeps copies of its slice and of its neighbour's. */
+/* ps_keep.c - a parameter server keeps copies of its slice and of its neighbour's.
+ *
+ * On one host a copy is written once, into memory that both servers see, and kept there by both: of
+ * three areas two hold what is kept, the third is free for the next step. A server that dies leaves
+ * its neighbour's view of the memory as it is. Otherwise copies travel in messages. */
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
 #include "job/ps_copies.h"
 #include "job/ps_server.h"
 
 #include <string.h>
+
+/* The message: this, then where the memory is (mf_ps_lane_tell) or the slice itself. */
+typedef struct copy_head {
+    mf_ps_copy_of about;
+    int64_t area; /* of the memory; -1: the slice is in the message */
+    int64_t size; /* of the slice */
+} copy_head;
+
+typedef struct kept_head {
+    mf_ps_copy_of about;
+    int64_t has_it; /* 0: the memory cannot be used */
+} kept_head;
 
 /* The server that keeps our copies. */
 static int behind(const server *s)
@@ -12,46 +30,26 @@ static int behind(const server *s)
     return s->o.n_workers + (s->o.index + 1) % s->o.n_servers;
 }
 
-static mf_status send_to_server(server *s, int to, uint32_t what, const mf_buf *out)
+static mf_status send_to_server(server *s, int to, uint32_t what, const void *data, size_t size)
 {
     const mf_frame f = {
-        .kind = MF_MESSAGE_REQUEST, .epoch = mf_net_epoch(s->o.net), .group = what, .size = out->len
+        .kind = MF_MESSAGE_REQUEST, .epoch = mf_net_epoch(s->o.net), .group = what, .size = size
     };
 
-    return mf_net_send(s->o.net, to, &f, out->data, mf_clock_ns() + s->o.timeout_ns);
+    return mf_net_send(s->o.net, to, &f, data, mf_clock_ns() + s->o.timeout_ns);
 }
 
-static mf_status send_copy(server *s, const mf_ps_copy_of *about, const mf_buf *bytes)
+/* ---- giving ---- */
+
+static bool is_answer(const server *s, const mf_mail *r, const mf_ps_copy_of *about, bool *has_it)
 {
-    mf_buf out = { 0 };
-    mf_status st;
+    kept_head k;
 
-    mf_buf_bytes(&out, about, sizeof *about);
-    mf_buf_bytes(&out, bytes->data, bytes->len);
-    st = mf_buf_finish(&out);
-    if (st == MF_OK)
-        st = send_to_server(s, behind(s), MF_PS_COPY, &out);
-    mf_buf_deinit(&out);
-    return st;
-}
-
-static mf_status confirm(server *s, int to, const mf_ps_copy_of *about)
-{
-    mf_buf out = { 0 };
-    mf_status st;
-
-    mf_buf_bytes(&out, about, sizeof *about);
-    st = mf_buf_finish(&out);
-    if (st == MF_OK)
-        st = send_to_server(s, to, MF_PS_KEPT, &out);
-    mf_buf_deinit(&out);
-    return st;
-}
-
-static bool is_confirmation(const server *s, const mf_mail *r, const mf_ps_copy_of *about)
-{
-    return r->frame.group == MF_PS_KEPT && r->from == behind(s) && r->frame.size == sizeof *about &&
-           memcmp(r->data, about, sizeof *about) == 0;
+    if (r->frame.group != MF_PS_KEPT || r->from != behind(s) || r->frame.size != sizeof k)
+        return false;
+    memcpy(&k, r->data, sizeof k);
+    *has_it = k.has_it != 0;
+    return memcmp(&k.about, about, sizeof *about) == 0;
 }
 
 static bool is_about_copies(const mf_mail *r)
@@ -62,21 +60,21 @@ static bool is_about_copies(const mf_mail *r)
 
 /* What was sent may be lost with us as long as it is on its way. All that is done meanwhile is to
  * keep and to confirm the copies of others, who wait likewise. */
-static mf_status wait_until_kept(server *s, const mf_ps_copy_of *about)
+static mf_status wait_until_kept(server *s, const mf_ps_copy_of *about, bool *has_it)
 {
     mf_mail *aside = NULL, **end = &aside;
-    bool kept = false;
+    bool answered = false;
     mf_status st = MF_OK;
 
     s->keeper = mf_net_name(s->o.net, behind(s));
-    while (st == MF_OK && !kept) {
+    while (st == MF_OK && !answered) {
         mf_mail *r;
 
         st = mf_ps_next_request(s, &r);
         if (st != MF_OK)
             break;
-        kept = is_confirmation(s, r, about);
-        if (kept) {
+        answered = is_answer(s, r, about, has_it);
+        if (answered) {
             mf_mail_free(r);
         } else if (is_about_copies(r)) {
             st = mf_ps_serve_copies(s, r);
@@ -96,56 +94,197 @@ static mf_status wait_until_kept(server *s, const mf_ps_copy_of *about)
     return st;
 }
 
+/* False: there is no memory that both see. */
+static bool has_lane(server *s, size_t size)
+{
+    mf_ps_lane *lane = &s->copies_out;
+
+    if (lane->refused || !mf_ps_lane_may_be(s->o.net, behind(s)))
+        return false;
+    if (lane->memory && lane->room >= (int64_t)size)
+        return true;
+    mf_ps_lane_close(lane);
+    lane->refused = mf_ps_lane_make(lane, (int64_t)size) != MF_OK;
+    return !lane->refused;
+}
+
+/* *kept false: there is no such memory, and nothing has happened. */
+static mf_status keep_in_lane(server *s, const mf_ps_copy_of *about, size_t size, bool *kept)
+{
+    mf_ps_lane *lane = &s->copies_out;
+    copy_head head = { .about = *about, .area = -1, .size = (int64_t)size };
+    mf_ps_out to = { .pool = s->t->pool, .left = size };
+    const bool fresh = !lane->memory || lane->room < (int64_t)size;
+    mf_buf message = { 0 };
+    mf_status st;
+
+    *kept = false;
+    if (has_lane(s, size))
+        head.area = mf_ps_lane_free_answer(lane);
+    if (head.area < 0)
+        return MF_OK;
+    to.at = lane->answers[head.area]->data;
+    MF_TRY(mf_ps_store_write(&s->store, &to));
+    mf_buf_bytes(&message, &head, sizeof head);
+    mf_ps_lane_tell(lane, &message);
+    st = mf_buf_finish(&message);
+    if (st == MF_OK)
+        st = send_to_server(s, behind(s), MF_PS_COPY, message.data, message.len + 1);
+    mf_buf_deinit(&message);
+    if (st == MF_OK)
+        st = mf_ps_copies_put(s->o.copies, about, lane->answers[head.area], size);
+    if (st == MF_OK)
+        st = wait_until_kept(s, about, kept);
+    if (fresh) /* the neighbour has opened it, or will not */
+        mf_ps_lane_hide(lane);
+    lane->refused = !*kept;
+    return st;
+}
+
+static void free_bytes(void *data, void *ctx)
+{
+    (void)data;
+    mf_free(ctx);
+}
+
+/* The message is what we keep, too. */
+static mf_status keep_message(server *s, const mf_ps_copy_of *about, mf_buf *message)
+{
+    const size_t size = message->len - sizeof(copy_head);
+    mf_buffer *bytes;
+    bool has_it = true;
+    mf_status st;
+
+    MF_TRY(
+        mf_buffer_wrap(message->data + sizeof(copy_head), size, free_bytes, message->data, &bytes));
+    st = mf_ps_copies_put(s->o.copies, about, bytes, size);
+    if (st == MF_OK && s->o.n_servers > 1)
+        st = send_to_server(s, behind(s), MF_PS_COPY, message->data, message->len);
+    *message = (mf_buf){ 0 };
+    mf_buffer_unref(bytes);
+    return st == MF_OK && s->o.n_servers > 1 ? wait_until_kept(s, about, &has_it) : st;
+}
+
+static mf_status keep_by_message(server *s, const mf_ps_copy_of *about, size_t size)
+{
+    const copy_head head = { .about = *about, .area = -1, .size = (int64_t)size };
+    mf_buf message = { 0 };
+    void *room = mf_buf_room(&message, sizeof head + size);
+    mf_status st = mf_buf_finish(&message);
+
+    if (st == MF_OK) {
+        memcpy(room, &head, sizeof head);
+        st = mf_ps_store_write(
+            &s->store,
+            &(mf_ps_out){ .pool = s->t->pool, .at = (char *)room + sizeof head, .left = size });
+    }
+    if (st == MF_OK)
+        st = keep_message(s, about, &message);
+    mf_buf_deinit(&message);
+    return st;
+}
+
 mf_status mf_ps_keep_copy(server *s)
 {
     const mf_ps_copy_of about = { .generation = s->o.generation,
                                   .slices = s->o.n_servers,
                                   .slice = s->o.index,
                                   .step = s->start + s->version };
-    mf_buf bytes = { 0 };
-    mf_status st;
+    bool kept = false;
+    size_t size;
 
     if (!s->o.copies)
         return MF_OK;
     if (s->version > 0) /* workers push only when all servers have begun */
         mf_ps_copies_forget_before(s->o.copies, s->o.generation);
-    st = mf_ps_store_write(&s->store, &bytes);
-    if (st == MF_OK && s->o.n_servers > 1)
-        st = send_copy(s, &about, &bytes);
-    if (st == MF_OK)
-        st = mf_ps_copies_put(s->o.copies, &about, &bytes);
-    mf_buf_deinit(&bytes);
-    return st == MF_OK && s->o.n_servers > 1 ? wait_until_kept(s, &about) : st;
+    MF_TRY(mf_ps_store_size(&s->store, &size));
+    if (s->o.n_servers > 1)
+        MF_TRY(keep_in_lane(s, &about, size, &kept));
+    return kept ? MF_OK : keep_by_message(s, &about, size);
 }
 
-static mf_status take_copy(server *s, const mf_mail *r)
-{
-    mf_ps_copy_of about;
-    mf_buf bytes = { 0 };
-    mf_status st;
+/* ---- taking ---- */
 
-    if (r->from < s->o.n_workers || r->frame.size < sizeof about)
+static mf_status confirm(server *s, int to, const mf_ps_copy_of *about, bool has_it)
+{
+    const kept_head k = { *about, has_it };
+
+    return send_to_server(s, to, MF_PS_KEPT, &k, sizeof k);
+}
+
+/* The same memory as last time, or another one. */
+static mf_status open_lane(server *s, const char *text)
+{
+    mf_buf known = { 0 };
+    bool same;
+
+    if (s->copies_in.memory)
+        mf_ps_lane_tell(&s->copies_in, &known);
+    same = known.data && strcmp(known.data, text) == 0;
+    mf_buf_deinit(&known);
+    if (same)
+        return MF_OK;
+    MF_TRY(mf_ps_lane_open(&s->copies_in, text));
+    return mf_ps_lane_wrap(&s->copies_in);
+}
+
+/* False: it cannot be seen. */
+static bool find_in_lane(server *s, const copy_head *head, const mf_mail *r, mf_buffer **out)
+{
+    const char *text = (const char *)r->data + sizeof *head;
+
+    if (r->frame.size == sizeof *head || ((const char *)r->data)[r->frame.size - 1] != '\0')
+        return false;
+    if (open_lane(s, text) != MF_OK) {
+        MF_WARN("copies come by messages instead of shared memory: %s", mf_error_message());
+        return false;
+    }
+    if (head->area >= MF_PS_ANSWERS || head->size < 0 || head->size > s->copies_in.room)
+        return false;
+    *out = mf_buffer_ref(s->copies_in.answers[head->area]);
+    return true;
+}
+
+/* Its bytes are ours from here on. */
+static bool find_in_message(mf_mail *r, const copy_head *head, mf_buffer **out)
+{
+    if (head->size < 0 || (uint64_t)head->size != r->frame.size - sizeof *head ||
+        mf_buffer_wrap((char *)r->data + sizeof *head, (size_t)head->size, free_bytes, r->data,
+                       out) != MF_OK)
+        return false;
+    r->data = NULL;
+    return true;
+}
+
+static mf_status take_copy(server *s, mf_mail *r)
+{
+    mf_buffer *bytes = NULL;
+    copy_head head;
+    bool found;
+    mf_status st = MF_OK;
+
+    if (r->from < s->o.n_workers || r->frame.size < sizeof head)
         return MF_OK; /* no server of ours has sent this */
-    memcpy(&about, r->data, sizeof about);
-    mf_buf_bytes(&bytes, (const char *)r->data + sizeof about, r->frame.size - sizeof about);
-    st = mf_buf_finish(&bytes);
-    if (st == MF_OK)
-        st = mf_ps_copies_put(s->o.copies, &about, &bytes);
-    mf_buf_deinit(&bytes);
-    return st == MF_OK ? confirm(s, r->from, &about) : st;
+    memcpy(&head, r->data, sizeof head);
+    found = head.area >= 0 ? find_in_lane(s, &head, r, &bytes) : find_in_message(r, &head, &bytes);
+    if (found)
+        st = mf_ps_copies_put(s->o.copies, &head.about, bytes, (size_t)head.size);
+    mf_buffer_unref(bytes);
+    return st == MF_OK ? confirm(s, r->from, &head.about, found) : st;
 }
 
 static void fetch(server *s, const mf_mail *r, mf_buf *out)
 {
-    const mf_buf *found = NULL;
+    const void *found = NULL;
     mf_ps_copy_of about;
+    size_t size = 0;
 
     if (r->frame.size == sizeof about) {
         memcpy(&about, r->data, sizeof about);
-        found = mf_ps_copies_find(s->o.copies, &about);
+        found = mf_ps_copies_find(s->o.copies, &about, &size);
     }
     if (found)
-        mf_buf_bytes(out, found->data, found->len);
+        mf_buf_bytes(out, found, size);
 }
 
 static mf_status answer(server *s, const mf_mail *r)

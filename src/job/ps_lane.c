@@ -4,11 +4,14 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/param.h"
 #include "comm/segment.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+MF_PARAM_INT(ps_shared_memory, 1, "0: workers and parameter servers of one host use messages only");
 
 /* A group has an area for each member, and one for results. */
 enum { PUSH = 0, FIRST_ANSWER = 1, MEMBERS = MF_PS_ANSWERS };
@@ -51,7 +54,7 @@ static void let_go(void *data, void *ctx)
     mf_free(o);
 }
 
-static mf_status wrap_answers(mf_ps_lane *lane)
+mf_status mf_ps_lane_wrap(mf_ps_lane *lane)
 {
     owners *o = mf_calloc(1, sizeof *o);
     mf_status st = MF_OK;
@@ -86,7 +89,7 @@ mf_status mf_ps_lane_make(mf_ps_lane *lane, int64_t room)
     (void)snprintf(name, sizeof name, "/meshflow-%d-%016llx", (int)getpid(),
                    (unsigned long long)mf_random_seed());
     MF_TRY(mf_segment_create(name, MEMBERS, room, &lane->memory));
-    return wrap_answers(lane);
+    return mf_ps_lane_wrap(lane);
 }
 
 void mf_ps_lane_tell(const mf_ps_lane *lane, mf_buf *out)
@@ -101,6 +104,11 @@ void mf_ps_lane_hide(const mf_ps_lane *lane)
 }
 
 /* ---- a server's ---- */
+
+bool mf_ps_lane_may_be(const mf_net *net, int task)
+{
+    return MF_PARAM(ps_shared_memory) != 0 && mf_net_same_host(net, mf_net_self(net), task);
+}
 
 mf_status mf_ps_lane_open(mf_ps_lane *lane, const char *text)
 {

@@ -22,7 +22,7 @@ enum {
 typedef struct mf_ps_lane {
     mf_segment *memory; /* NULL: none, so all goes through messages */
     int64_t room; /* bytes of each area */
-    mf_buffer *answers[MF_PS_ANSWERS]; /* a worker's: the areas, as storage of tensors */
+    mf_buffer *answers[MF_PS_ANSWERS]; /* the areas, as storage of tensors; NULL: a server's */
     bool refused; /* one, or a wider one, was tried and could not be had */
 } mf_ps_lane;
 
@@ -38,6 +38,10 @@ void mf_ps_lane_tell(const mf_ps_lane *lane, mf_buf *out);
 void mf_ps_lane_hide(const mf_ps_lane *lane);
 /* The server: what a worker tells. An older one is closed, unless this fails. */
 MF_MUST mf_status mf_ps_lane_open(mf_ps_lane *lane, const char *text);
+/* It wants to refer to answers, too. */
+MF_MUST mf_status mf_ps_lane_wrap(mf_ps_lane *lane);
+/* May these two tasks have one? Of one host, unless told otherwise. */
+bool mf_ps_lane_may_be(const mf_net *net, int task);
 /* The memory stays as long as a tensor refers to an answer. */
 void mf_ps_lane_close(mf_ps_lane *lane);
 

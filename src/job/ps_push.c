@@ -3,12 +3,9 @@
  * there is one, or into a message. */
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/param.h"
 #include "job/ps_client.h"
 
 #include <math.h>
-
-MF_PARAM_INT(ps_shared_memory, 1, "0: workers and parameter servers of one host use messages only");
 
 /* ---- lanes ---- */
 
@@ -102,11 +99,11 @@ static mf_status widen(mf_ps_client *c, int server, int64_t room)
 
 mf_status mf_ps_open_lanes(mf_ps_client *c, const mf_round *r)
 {
-    for (int s = 0; s < c->n_servers && MF_PARAM(ps_shared_memory) != 0; s++) {
+    for (int s = 0; s < c->n_servers; s++) {
         const int64_t room = room_needed(c, r, s);
 
         if (c->lanes[s].refused || room <= c->lanes[s].room || c->place.n_slices[s] == 0 ||
-            !mf_net_same_host(c->net, mf_net_self(c->net), c->first_server + s))
+            !mf_ps_lane_may_be(c->net, c->first_server + s))
             continue;
         MF_TRY(widen(c, s, room));
     }

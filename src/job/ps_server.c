@@ -220,8 +220,10 @@ static mf_status take_set(server *s, mf_mail *r)
 static mf_status take_get(server *s, mf_mail *r)
 {
     mf_buf out = { 0 };
-    mf_status st = mf_ps_store_write(&s->store, &out);
+    mf_status st = mf_ps_store_write(&s->store, &(mf_ps_out){ .pool = s->t->pool, .buf = &out });
 
+    if (st == MF_OK)
+        st = mf_buf_finish(&out);
     if (st == MF_OK)
         st = mf_ps_send_reply(s, r, out.data, out.len);
     mf_buf_deinit(&out);
@@ -407,6 +409,8 @@ static void finish(server *s)
     for (int w = 0; s->lanes && w < s->o.n_workers; w++)
         mf_ps_lane_close(&s->lanes[w]);
     mf_free(s->lanes);
+    mf_ps_lane_close(&s->copies_out);
+    mf_ps_lane_close(&s->copies_in);
     mf_free(s->pulled);
     mf_free(s->pushes);
     mf_free(s->last_seq);

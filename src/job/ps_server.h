@@ -38,6 +38,7 @@ typedef struct server {
     struct mf_ps_leases *leases;
     mf_buf *last_reply; /* by worker; some of it may lie in its lane */
     mf_ps_lane *lanes; /* by worker */
+    mf_ps_lane copies_out, copies_in; /* to the server behind us, from the one before us */
     const char *keeper; /* who is to confirm that it has our copy; NULL: none is under way */
     bool over;
     mf_mailbox requests;

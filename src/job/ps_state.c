@@ -5,8 +5,10 @@
 
 #include <string.h>
 
-static mf_status write_variables(const mf_ps_client *c, int server, mf_buf *out)
+static mf_status write_variables(const mf_ps_client *c, int server, mf_buf *buf)
 {
+    mf_ps_out out = { .pool = c->t->pool, .buf = buf };
+
     for (int64_t i = 0; i < c->t->n_trained; i++) {
         const mf_trained *v = &c->t->trained[i];
         mf_tensor value = { 0 };
@@ -16,12 +18,12 @@ static mf_status write_variables(const mf_ps_client *c, int server, mf_buf *out)
         if (mf_ps_range(c->t, &c->place, server, v->name, value.count, &from, &to)) {
             const size_t cell = mf_dtype_cell(value.dtype);
 
-            mf_ps_write_variable(out, v->name, (const char *)value.data + (size_t)from * cell,
+            mf_ps_write_variable(&out, v->name, (const char *)value.data + (size_t)from * cell,
                                  to - from, cell);
         }
         mf_tensor_clear(&value);
     }
-    return mf_buf_finish(out);
+    return mf_buf_finish(buf);
 }
 
 void mf_ps_client_begin(mf_ps_client *c)

@@ -68,7 +68,20 @@ static mf_status list_variables(mf_ps_store *s)
     return add_variable(s, "global_step", MF_DTYPE_I64, &MF_SCALAR);
 }
 
-mf_status mf_ps_store_write(mf_ps_store *s, mf_buf *out)
+mf_status mf_ps_store_size(const mf_ps_store *s, size_t *out)
+{
+    *out = 0;
+    for (int64_t i = 0; i < s->n_variables; i++) {
+        mf_tensor value = { 0 };
+
+        MF_TRY(mf_variable_read(s->variables[i].variable, &value));
+        *out += 2 * sizeof(int64_t) + strlen(s->variables[i].name) + 1 + mf_tensor_bytes(&value);
+        mf_tensor_clear(&value);
+    }
+    return MF_OK;
+}
+
+mf_status mf_ps_store_write(const mf_ps_store *s, mf_ps_out *out)
 {
     for (int64_t i = 0; i < s->n_variables; i++) {
         mf_tensor value = { 0 };
@@ -78,7 +91,7 @@ mf_status mf_ps_store_write(mf_ps_store *s, mf_buf *out)
                              mf_dtype_cell(value.dtype));
         mf_tensor_clear(&value);
     }
-    return mf_buf_finish(out);
+    return out->full ? MF_FAIL(MF_INTERNAL, "a slice is larger than it was") : MF_OK;
 }
 
 static mf_status set_variable(mf_variable *v, const char *name, const void *data, int64_t bytes)

@@ -53,14 +53,14 @@ bool mf_ps_range(const mf_trainer *t, const mf_placement *place, int server, con
     return true;
 }
 
-void mf_ps_write_variable(mf_buf *out, const char *name, const void *data, int64_t count,
+void mf_ps_write_variable(mf_ps_out *out, const char *name, const void *data, int64_t count,
                           size_t cell)
 {
     const int64_t head[2] = { (int64_t)strlen(name) + 1, count * (int64_t)cell };
 
-    mf_buf_bytes(out, head, sizeof head);
-    mf_buf_bytes(out, name, (size_t)head[0]);
-    mf_buf_bytes(out, data, (size_t)head[1]);
+    mf_ps_out_put(out, head, sizeof head);
+    mf_ps_out_put(out, name, (size_t)head[0]);
+    mf_ps_out_put(out, data, (size_t)head[1]);
 }
 
 bool mf_ps_read_variable(mf_reader *r, const char **name, const void **data, int64_t *bytes)
