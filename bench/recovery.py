@@ -143,7 +143,7 @@ def print_recoveries(kills):
 
 # ---- while nothing fails ----
 
-def measure(launch, more=(), steps=200):
+def measure(launch, more=(), steps=1000):
     """(samples in a second on the wall, steps in a second of CPU time of all processes)."""
     p = subprocess.Popen([MESHFLOW, *launch, "train", "--model", "fashion-cnn", "--data", "fashion-mnist",
                           "--batch", str(BATCH), "--steps", str(steps), "--optimizer", "momentum",

@@ -263,8 +263,6 @@ static mf_status alarms_init(const file_store *s, const view *v, int changed_fd,
     a->n = PROCESSES;
     if (changed_fd < 0)
         sooner(&a->until_ns, mf_clock_ns() + LOOK_NS);
-    if (v->n > 0)
-        sooner(&a->until_ns, mf_clock_ns() + LOOK_FOR_STOPPED_NS);
     for (int i = 0; i < v->n; i++) {
         sooner(&a->until_ns, atomic_load(&v->leases[i].until_ns));
         watch_process(s, &v->leases[i], a);
@@ -272,14 +270,22 @@ static mf_status alarms_init(const file_store *s, const view *v, int changed_fd,
     return MF_OK;
 }
 
-static void pause_until(alarm_set *a)
+/* True: something has happened, or it is time. */
+static bool pause_for(const alarm_set *a, int64_t most_ns)
 {
     const int64_t left = a->until_ns - mf_clock_ns();
-    const struct timespec t = { .tv_sec = left / 1000000000, .tv_nsec = left % 1000000000 };
+    const int64_t ns = left < most_ns ? left : most_ns;
+    const struct timespec t = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
+
+    return left <= 0 || ppoll(a->fds, (nfds_t)a->n, &t, NULL) != 0 || left <= most_ns;
+}
+
+static void pause_until(const file_store *s, const view *v, const alarm_set *a)
+{
     char events[4096];
 
-    if (left > 0)
-        (void)ppoll(a->fds, (nfds_t)a->n, &t, NULL);
+    while (!pause_for(a, LOOK_FOR_STOPPED_NS) && !mf_store_stopped_any(&s->folder, v->leases, v->n))
+        ;
     while (a->fds[CHANGED].fd >= 0 && read(a->fds[CHANGED].fd, events, sizeof events) > 0)
         ; /* it does not matter which */
 }
@@ -312,7 +318,7 @@ static mf_status wait_once(file_store *s, const char *prefix, int64_t after, int
         if (st == MF_OK)
             st = alarms_init(s, &v, changed_fd, deadline_ns, &a);
         if (st == MF_OK)
-            pause_until(&a);
+            pause_until(s, &v, &a);
         alarms_deinit(&a);
     }
     view_deinit(&v);

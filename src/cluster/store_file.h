@@ -91,8 +91,10 @@ typedef struct mf_store_stopped {
 
 void mf_store_stopped_init(mf_store_stopped *s);
 void mf_store_stopped_deinit(mf_store_stopped *s);
-/* To be asked several times a second. Ends those whose holders have been stopped all the time since
- * long enough; *ended: there were some. */
+/* Is any of them stopped now? */
+bool mf_store_stopped_any(const mf_store_folder *f, const mf_store_lease *leases, int n);
+/* To be asked several times a second when one is. Ends those whose holders have been stopped all
+ * the time since long enough; *ended: there were some. */
 MF_MUST mf_status mf_store_stopped_look(mf_store_stopped *s, const mf_store_folder *f,
                                         const mf_store_lease *leases, int n, bool *ended);
 

@@ -30,6 +30,15 @@ static bool is_stopped(const mf_store_folder *f, const mf_store_lease *l)
            p.state == 'T';
 }
 
+bool mf_store_stopped_any(const mf_store_folder *f, const mf_store_lease *leases, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (is_stopped(f, &leases[i]))
+            return true;
+    }
+    return false;
+}
+
 /* Since when it has been so. */
 static int64_t since(const mf_store_stopped *s, const mf_store_lease *l, int64_t now)
 {

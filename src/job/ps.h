@@ -29,7 +29,7 @@ typedef enum mf_ps_request {
     MF_PS_COPY, /* from the server before this one, see ps_keep.c; then MF_PS_KEPT */
     MF_PS_KEPT, /* to that server: do we have it?; no reply */
     MF_PS_COPIES, /* nothing -> mf_ps_copy_of after mf_ps_copy_of: which copies there are */
-    MF_PS_FETCH, /* mf_ps_copy_of -> its variables; nothing, if there is none */
+    MF_PS_FETCH, /* mf_ps_copy_of -> the same and its variables; nothing, if there is none */
     MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number; -1: none is left */
 } mf_ps_request;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_keep.c - a parameter server keeps copies of its slice and of its neighbour's.
+/* ps_keep.c - a parameter server keeps copies of its slice and of its neighbour's: of the
+ * optimizer's slots, that is; workers have the weights.
  *
  * On one host a copy is written once, into memory that both servers see, and kept there by both: of
  * three areas two hold what is kept, the third is free for the next step. A server that dies leaves
@@ -104,7 +105,7 @@ static bool has_lane(server *s, size_t size)
     if (lane->memory && lane->room >= (int64_t)size)
         return true;
     mf_ps_lane_close(lane);
-    lane->refused = mf_ps_lane_make(lane, (int64_t)size) != MF_OK;
+    lane->refused = mf_ps_lane_make(lane, (int64_t)(size > 0 ? size : 1)) != MF_OK;
     return !lane->refused;
 }
 
@@ -124,7 +125,7 @@ static mf_status keep_in_lane(server *s, const mf_ps_copy_of *about, size_t size
     if (head.area < 0)
         return MF_OK;
     to.at = lane->answers[head.area]->data;
-    MF_TRY(mf_ps_store_write(&s->store, &to));
+    MF_TRY(mf_ps_store_write(&s->store, true, &to));
     mf_buf_bytes(&message, &head, sizeof head);
     mf_ps_lane_tell(lane, &message);
     st = mf_buf_finish(&message);
@@ -175,7 +176,7 @@ static mf_status keep_by_message(server *s, const mf_ps_copy_of *about, size_t s
     if (st == MF_OK) {
         memcpy(room, &head, sizeof head);
         st = mf_ps_store_write(
-            &s->store,
+            &s->store, true,
             &(mf_ps_out){ .pool = s->t->pool, .at = (char *)room + sizeof head, .left = size });
     }
     if (st == MF_OK)
@@ -197,7 +198,7 @@ mf_status mf_ps_keep_copy(server *s)
         return MF_OK;
     if (s->version > 0) /* workers push only when all servers have begun */
         mf_ps_copies_forget_before(s->o.copies, s->o.generation);
-    MF_TRY(mf_ps_store_size(&s->store, &size));
+    MF_TRY(mf_ps_store_size(&s->store, true, &size));
     if (s->o.n_servers > 1)
         MF_TRY(keep_in_lane(s, &about, size, &kept));
     return kept ? MF_OK : keep_by_message(s, &about, size);
@@ -283,8 +284,10 @@ static void fetch(server *s, const mf_mail *r, mf_buf *out)
         memcpy(&about, r->data, sizeof about);
         found = mf_ps_copies_find(s->o.copies, &about, &size);
     }
-    if (found)
-        mf_buf_bytes(out, found, size);
+    if (!found)
+        return;
+    mf_buf_bytes(out, &about, sizeof about); /* it may be all: some optimizers have no slots */
+    mf_buf_bytes(out, found, size);
 }
 
 static mf_status answer(server *s, const mf_mail *r)

@@ -61,10 +61,11 @@ static mf_status take_slice(mf_ps_client *c, int server, const mf_ps_copy_of *ab
     mf_buf_deinit(&request);
     MF_TRY(st);
     MF_TRY(mf_ps_answer(c, server, MF_PS_FETCH, 0, &data, &size));
-    st = size > 0 ? mf_ps_take_variables(c->t, place, (int)about->slice,
-                                         mf_ps_server_name(c, server), data, size)
-                  : MF_FAIL(MF_DATA_LOSS, "%s does not have the copy it has told of",
-                            mf_ps_server_name(c, server));
+    st = size >= sizeof *about
+             ? mf_ps_take_variables(c->t, place, (int)about->slice, mf_ps_server_name(c, server),
+                                    (const char *)data + sizeof *about, size - sizeof *about)
+             : MF_FAIL(MF_DATA_LOSS, "%s does not have the copy it has told of",
+                       mf_ps_server_name(c, server));
     mf_free(data);
     return st;
 }

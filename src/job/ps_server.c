@@ -220,7 +220,8 @@ static mf_status take_set(server *s, mf_mail *r)
 static mf_status take_get(server *s, mf_mail *r)
 {
     mf_buf out = { 0 };
-    mf_status st = mf_ps_store_write(&s->store, &(mf_ps_out){ .pool = s->t->pool, .buf = &out });
+    mf_status st =
+        mf_ps_store_write(&s->store, false, &(mf_ps_out){ .pool = s->t->pool, .buf = &out });
 
     if (st == MF_OK)
         st = mf_buf_finish(&out);

@@ -68,10 +68,10 @@ static mf_status list_variables(mf_ps_store *s)
     return add_variable(s, "global_step", MF_DTYPE_I64, &MF_SCALAR);
 }
 
-mf_status mf_ps_store_size(const mf_ps_store *s, size_t *out)
+mf_status mf_ps_store_size(const mf_ps_store *s, bool slots, size_t *out)
 {
     *out = 0;
-    for (int64_t i = 0; i < s->n_variables; i++) {
+    for (int64_t i = slots ? s->n_slices : 0; i < s->n_variables; i++) {
         mf_tensor value = { 0 };
 
         MF_TRY(mf_variable_read(s->variables[i].variable, &value));
@@ -81,9 +81,9 @@ mf_status mf_ps_store_size(const mf_ps_store *s, size_t *out)
     return MF_OK;
 }
 
-mf_status mf_ps_store_write(const mf_ps_store *s, mf_ps_out *out)
+mf_status mf_ps_store_write(const mf_ps_store *s, bool slots, mf_ps_out *out)
 {
-    for (int64_t i = 0; i < s->n_variables; i++) {
+    for (int64_t i = slots ? s->n_slices : 0; i < s->n_variables; i++) {
         mf_tensor value = { 0 };
 
         MF_TRY(mf_variable_read(s->variables[i].variable, &value));

@@ -36,10 +36,10 @@ mf_tensor *mf_ps_store_gradient(mf_ps_store *s, int i);
 mf_tensor *mf_ps_store_rows(mf_ps_store *s, int i);
 MF_MUST mf_status mf_ps_store_update(mf_ps_store *s, int64_t step, float learning_rate);
 
-/* All variables, for a checkpoint; and back. */
-MF_MUST mf_status mf_ps_store_write(const mf_ps_store *s, mf_ps_out *out);
+/* All variables, for a checkpoint, or (slots) without the weights, which workers have; and back. */
+MF_MUST mf_status mf_ps_store_write(const mf_ps_store *s, bool slots, mf_ps_out *out);
 /* How many bytes that is. */
-MF_MUST mf_status mf_ps_store_size(const mf_ps_store *s, size_t *out);
+MF_MUST mf_status mf_ps_store_size(const mf_ps_store *s, bool slots, size_t *out);
 MF_MUST mf_status mf_ps_store_read(mf_ps_store *s, mf_reader *in);
 
 #endif
