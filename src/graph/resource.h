@@ -60,6 +60,8 @@ bool mf_variable_is_initialized(mf_variable *v);
 /* Replace the value (a reference to `value` is taken). INVALID_ARGUMENT when the declared shape is
  * contradicted and `validate_shape`, or when the type differs. */
 MF_MUST mf_status mf_variable_assign(mf_variable *v, const mf_tensor *value, bool validate_shape);
+/* The value and *value, which must be one that it could have, change places: nothing is copied. */
+void mf_variable_exchange(mf_variable *v, mf_tensor *value);
 void mf_variable_reset(mf_variable *v); /* back to uninitialised */
 /* Changes with every write: who has copied the value knows when to do so again. */
 uint64_t mf_variable_writes(mf_variable *v);

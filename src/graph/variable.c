@@ -117,6 +117,17 @@ mf_status mf_variable_assign(mf_variable *v, const mf_tensor *value, bool valida
     return MF_OK;
 }
 
+void mf_variable_exchange(mf_variable *v, mf_tensor *value)
+{
+    const mf_tensor given = *value;
+
+    pthread_mutex_lock(&v->lock);
+    *value = v->value;
+    v->value = given;
+    v->writes++;
+    pthread_mutex_unlock(&v->lock);
+}
+
 void mf_variable_reset(mf_variable *v)
 {
     pthread_mutex_lock(&v->lock);

@@ -1,186 +1,198 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* local_sgd.c - every worker trains by itself on its part of each batch, and from time to time the
- * variables of all are averaged (strategy local_sgd). */
-#include "graph/shard.h"
-#include "job/strategies.h"
-#include "parallel/average.h"
+/* local_sgd.c - groups of workers train apart, each on its part of every batch, and from time to
+ * time the variables of all are averaged (strategy local_sgd). Inside: local_sgd.h. */
+#include "job/local_sgd.h"
 
-#include <stddef.h>
+#include "base/log.h"
+
 #include <string.h>
 
-typedef enum slots { AVERAGE, KEEP, RESET } slots;
+enum { ALONE_AREA = 256 << 10, FIRST_GROUP_ID = 2 };
 
-typedef struct local_sgd {
-    mf_strategy strategy; /* first */
-    mf_team team;
-    mf_net *net;
-    int64_t period; /* steps */
-    slots slots;
-    /* of the trainer */
-    mf_trainer *trainer;
-    mf_variable **averaged; /* borrowed */
-    int64_t n_averaged;
-    mf_tensor *initial; /* by variable; empty: it is not reset */
-    int64_t *samples; /* by rank, of the steps since the last meeting */
-    /* of the steps since the last meeting */
-    int64_t own_samples;
-    bool wants_stop;
-} local_sgd;
-
-static local_sgd *of_team(mf_team *team)
+static mf_local_sgd *of_team(mf_team *team)
 {
-    return (local_sgd *)(void *)((char *)team - offsetof(local_sgd, team));
-}
-
-/* ---- what is averaged ---- */
-
-static mf_status sort_variables(local_sgd *l, const mf_trainer *t)
-{
-    l->averaged = mf_calloc(t->n_trained, sizeof *l->averaged);
-    l->initial = mf_calloc(t->n_trained, sizeof *l->initial);
-    l->samples = mf_calloc(2 * l->team.size, sizeof *l->samples);
-    if (!l->averaged || !l->initial || !l->samples)
-        return MF_NOMEM("averages");
-    for (int64_t i = 0; i < t->n_trained; i++) {
-        const mf_trained *v = &t->trained[i];
-
-        if (!mf_trained_is_slot(v) || l->slots == AVERAGE)
-            l->averaged[l->n_averaged++] = v->variable;
-        else if (l->slots == RESET)
-            MF_TRY(mf_variable_read(v->variable, &l->initial[i]));
-    }
-    return MF_OK;
-}
-
-static mf_status reset_slots(const local_sgd *l)
-{
-    for (int64_t i = 0; i < l->trainer->n_trained; i++) {
-        if (l->initial[i].data)
-            MF_TRY(mf_variable_assign(l->trainer->trained[i].variable, &l->initial[i], true));
-    }
-    return MF_OK;
+    return (mf_local_sgd *)(void *)((char *)team - offsetof(mf_local_sgd, team));
 }
 
 /* ---- the team ---- */
 
+static mf_status check_groups(const mf_local_sgd *l, int64_t n)
+{
+    if (n > MF_MOST_GROUPS)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld groups; at most %d are possible", (long long)n,
+                       MF_MOST_GROUPS);
+    if (n > l->team.shards)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "%lld groups cannot share %lld shards; give --shards %lld or more",
+                       (long long)n, (long long)l->team.shards, (long long)n);
+    return MF_OK;
+}
+
+/* Who is there, and whose groups they are, is seen when all are ready: aligned(). */
 static mf_status local_join(mf_team *team, mf_trainer *t)
 {
-    local_sgd *l = of_team(team);
+    mf_local_sgd *l = of_team(team);
 
     if (l->trainer)
         return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
     l->trainer = t;
-    mf_team_deal_shards(team, t->options.shards);
-    if (team->shards < team->size)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "%d workers cannot share %lld shards; give --shards %d or more", team->size,
-                       (long long)team->shards, team->size);
-    return sort_variables(l, t);
+    team->shards = t->options.shards;
+    t->standing.groups = l->wanted > 0 ? l->wanted : l->first_size;
+    MF_TRY(check_groups(l, t->standing.groups));
+    MF_TRY(mf_local_init_step(l));
+    return mf_local_init_average(l);
 }
 
+/* The trainer's session is gone already. */
 static void local_leave(mf_team *team, mf_trainer *t)
 {
-    local_sgd *l = of_team(team);
+    mf_local_sgd *l = of_team(team);
 
     if (l->trainer != t)
         return;
-    for (int64_t i = 0; l->initial && i < t->n_trained; i++)
-        mf_tensor_clear(&l->initial[i]);
-    mf_free(l->averaged);
-    mf_free(l->initial);
-    mf_free(l->samples);
-    l->averaged = NULL;
-    l->initial = NULL;
-    l->samples = NULL;
-    l->n_averaged = l->own_samples = 0;
+    mf_local_undeal(l);
+    mf_local_deinit_step(l);
+    mf_local_deinit_average(l);
     l->trainer = NULL;
+}
+
+/* A checkpoint, or others, may have had other groups. */
+static mf_status local_aligned(mf_team *team, mf_trainer *t)
+{
+    mf_local_sgd *l = of_team(team);
+
+    if (l->wanted > 0 && t->standing.groups != l->wanted)
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "training has begun with %lld groups, not %lld: going on would give other "
+                       "weights; use the same, or begin in another folder",
+                       (long long)t->standing.groups, (long long)l->wanted);
+    MF_TRY(check_groups(l, t->standing.groups));
+    MF_TRY(mf_local_deal(l));
+    return mf_local_commit_now(l);
 }
 
 static mf_status local_begin_step(mf_team *team, int64_t step, int64_t samples, bool wants_stop)
 {
-    local_sgd *l = of_team(team);
-    const int64_t lo = team->first_shard, hi = lo + team->n_shards;
+    mf_local_sgd *l = of_team(team);
 
-    (void)step;
     l->wants_stop |= wants_stop;
-    l->own_samples +=
-        mf_shard_begin(samples, team->shards, hi) - mf_shard_begin(samples, team->shards, lo);
-    return MF_OK;
-}
-
-/* How many samples everybody has used, and whether somebody wants to stop. */
-static mf_status compare_notes(local_sgd *l, const mf_collective *c, bool *stop)
-{
-    const int n = l->team.size;
-    const int64_t mine[] = { l->own_samples, l->wants_stop };
-    int64_t *notes = mf_calloc(2 * n, sizeof *notes);
-    int64_t *sizes = mf_calloc(n, sizeof *sizes);
-    mf_status st = notes && sizes ? MF_OK : MF_NOMEM("averages");
-
-    for (int r = 0; st == MF_OK && r < n; r++)
-        sizes[r] = sizeof mine;
-    if (st == MF_OK)
-        st = mf_all_gather(l->team.group, &(mf_gather){ *c, mine, sizes, notes });
-    for (int r = 0; st == MF_OK && r < n; r++) {
-        l->samples[r] = notes[2 * r];
-        *stop |= notes[2 * r + 1] != 0;
-    }
-    mf_free(notes);
-    mf_free(sizes);
-    return st;
+    return mf_local_begin_step(l, step, samples);
 }
 
 static mf_status local_settle(mf_team *team, bool *stop)
 {
-    local_sgd *l = of_team(team);
-    const mf_collective c = mf_team_call(team, l->trainer->step, "the averages");
-
-    MF_TRY(compare_notes(l, &c, stop));
-    MF_TRY(mf_average(team->group, &c, l->samples, l->averaged, l->n_averaged));
-    MF_TRY(reset_slots(l));
-    l->own_samples = 0;
-    l->wants_stop = false;
-    return MF_OK;
+    return mf_local_average(of_team(team), stop);
 }
 
 static mf_status local_end_step(mf_team *team, int64_t step, bool *stop)
 {
-    const local_sgd *l = of_team(team);
-
-    return step % l->period == 0 ? local_settle(team, stop) : MF_OK;
+    return step % of_team(team)->period == 0 ? local_settle(team, stop) : MF_OK;
 }
 
 static void local_failed(mf_team *team, mf_status why)
 {
-    mf_net_abort(of_team(team)->net, why);
+    mf_net *net = mf_local_net(of_team(team));
+
+    if (net)
+        mf_net_abort(net, why);
 }
 
 static const mf_team_kind TEAM = { .join = local_join,
                                    .leave = local_leave,
+                                   .aligned = local_aligned,
                                    .begin_step = local_begin_step,
+                                   .run = mf_local_run,
                                    .end_step = local_end_step,
                                    .settle = local_settle,
                                    .failed = local_failed };
+
+/* ---- workers that come and go ---- */
+
+/* What belongs to the epoch that is over; and the steps that not all have done. */
+static void part(mf_team *team, mf_status why)
+{
+    mf_local_sgd *l = of_team(team);
+    mf_error e;
+
+    mf_error_save(why, &e);
+    mf_local_part(l);
+    mf_group_free(team->group);
+    team->group = NULL;
+    l->next_group_id = FIRST_GROUP_ID;
+    mf_local_go_back(l);
+    (void)mf_error_restore(&e);
+    mf_job_members_part(&l->members, why);
+}
+
+static mf_status meet_once(mf_team *team, mf_trainer *t)
+{
+    mf_local_sgd *l = of_team(team);
+
+    (void)t;
+    MF_TRY(mf_job_members_meet(&l->members));
+    MF_TRY(mf_job_describe_view(&l->members, team));
+    return mf_job_members_group(&l->members, 1, &team->group);
+}
+
+static mf_status local_meet(mf_team *team, mf_trainer *t, mf_status why)
+{
+    const mf_job_meeting m = { &of_team(team)->members, team, t, part, meet_once };
+
+    return mf_job_meet(&m, why);
+}
+
+static mf_status note_saved(mf_team *team)
+{
+    return mf_members_mark(of_team(team)->members.members, "saved");
+}
+
+/* From here on nobody is needed any more. */
+static mf_status note_end(mf_team *team, mf_trainer *t)
+{
+    (void)t;
+    return mf_members_end(of_team(team)->members.members);
+}
+
+static const mf_team_kind CHANGING_TEAM = { .join = local_join,
+                                            .leave = local_leave,
+                                            .aligned = local_aligned,
+                                            .begin_step = local_begin_step,
+                                            .run = mf_local_run,
+                                            .end_step = local_end_step,
+                                            .settle = local_settle,
+                                            .meet = local_meet,
+                                            .note_saved = note_saved,
+                                            .finish = note_end,
+                                            .failed = local_failed };
 
 /* ---- opening and closing ---- */
 
 static void local_close(mf_strategy *s)
 {
-    local_sgd *l = (local_sgd *)s;
+    mf_local_sgd *l = (mf_local_sgd *)s;
+    const mf_net *net = mf_local_net(l);
 
+    if (l->changes && net && mf_net_check(l->members.net) == MF_OK &&
+        mf_team_meet(&l->team, 0, "the end") != MF_OK) /* nobody leaves while others still send */
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     mf_group_free(l->team.group);
-    mf_net_close(l->net);
+    mf_segment_free(l->alone);
+    if (l->net)
+        mf_net_close(l->net);
+    if (l->changes)
+        mf_job_members_deinit(&l->members);
+    mf_free(l->collective);
     mf_free(l);
 }
 
-static mf_status read_slots(const mf_options *o, slots *out)
+static mf_status read_slots(const mf_options *o, mf_local_slots *out)
 {
     static const char *const names[] = { "average", "keep", "reset" };
     const char *name = mf_options_string(o, "slots");
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(name, names[i]) == 0) {
-            *out = (slots)i;
+            *out = (mf_local_slots)i;
             return MF_OK;
         }
     }
@@ -188,25 +200,50 @@ static mf_status read_slots(const mf_options *o, slots *out)
                    name);
 }
 
-static mf_status open_all(local_sgd *l, const mf_strategy_call *call)
+/* Nobody else: a group of one. */
+static mf_status open_one(mf_local_sgd *l)
+{
+    static const char *const names[] = { "worker 0" };
+
+    MF_TRY(mf_segment_new(1, ALONE_AREA, &l->alone));
+    return mf_group_shared(l->alone, &(mf_group){ .rank = 0, .size = 1, .names = names },
+                           &l->team.group);
+}
+
+/* Slots that each group keeps for itself are lost with whoever has them: then nobody may be. */
+static mf_status open_all(mf_local_sgd *l, const mf_strategy_call *call)
 {
     MF_TRY(read_slots(call->settings, &l->slots));
+    l->collective = mf_strdup(mf_options_string(call->settings, "collective"));
+    if (!l->collective)
+        return MF_NOMEM("workers");
+    if (l->slots != MF_SLOTS_KEEP && mf_job_may_change(call->o, call->cluster)) {
+        l->team.kind = &CHANGING_TEAM;
+        l->changes = true;
+        return mf_job_members_init(call, &l->members);
+    }
+    if (call->cluster->n_tasks <= 1)
+        return open_one(l);
     MF_TRY(mf_job_connect(call, &l->net));
     return mf_job_group(call, l->net, 1, &l->team.group);
 }
 
 mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out)
 {
-    local_sgd *l = mf_calloc(1, sizeof *l);
+    mf_local_sgd *l = mf_calloc(1, sizeof *l);
     mf_status st;
 
     if (!l)
         return MF_NOMEM("workers");
     l->strategy = (mf_strategy){ .team = &l->team, .close = local_close };
     l->period = mf_options_int(call->settings, "period");
+    l->wanted = mf_options_int(call->settings, "groups");
+    l->first_size = call->cluster->size > 1 ? call->cluster->size : 1;
+    l->next_group_id = FIRST_GROUP_ID;
+    l->commit.step = -1;
     l->team = (mf_team){ .kind = &TEAM,
                          .rank = call->cluster->rank,
-                         .size = call->cluster->size,
+                         .size = l->first_size,
                          .timeout_ns = call->timeout_ns,
                          .lockstep = true,
                          .apart = true };

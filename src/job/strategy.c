@@ -21,8 +21,9 @@ const mf_strategy_kind mf_strategies[] = {
       "one process computes in several places; the weights are in one of them",
       mf_central_storage_open },
     { "local_sgd",
-      "{period: int >= 1 = 16, slots: string = 'average', collective: string = 'auto'}",
-      "every worker trains by itself; their weights are averaged every so many steps",
+      "{groups: int >= 0 = 0, period: int >= 1 = 16, slots: string = 'average', "
+      "collective: string = 'auto'}",
+      "groups of workers train apart; their weights are averaged every so many steps",
       mf_local_sgd_open },
     { "parameter_server",
       "{mode: string = 'sync', staleness: int >= 0 = 2, quorum: int >= 0 = 0, "

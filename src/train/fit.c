@@ -54,7 +54,7 @@ static mf_status after_batch(mf_fitting *f, const mf_step_report *report)
 
     if (saves || epoch)
         MF_TRY(settle(f));
-    if (f->told_step != report->step) {
+    if (f->told_step < report->step) { /* else it is done once more */
         f->told_step = report->step;
         MF_TRY(call_after_step(f, report));
     }
@@ -62,7 +62,7 @@ static mf_status after_batch(mf_fitting *f, const mf_step_report *report)
         MF_TRY(mf_fit_save(f, false));
     if (!epoch)
         return MF_OK;
-    if (f->told_epoch != report->step)
+    if (f->told_epoch < report->step)
         MF_TRY(call_after_epoch(f, report));
     return f->o.save_steps == 0 ? mf_fit_save(f, false) : MF_OK;
 }

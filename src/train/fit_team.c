@@ -30,6 +30,8 @@ mf_status mf_fit_take_note(mf_fitting *f)
         return MF_OK;
     f->meetings = team->meetings;
     f->stop = t->standing.stop != 0;
+    if (f->followed > t->step) /* what not all had done is done once more */
+        f->followed = t->step;
     mf_agreement_forget(&f->agreement);
     mf_board_shards(team->first_shard, team->n_shards);
     mf_team_trace_deinit(&f->trace, t);

@@ -105,7 +105,7 @@ void mf_out_dir_catch_up(mf_out_dir *o, const char *dir, const mf_trainer *t,
 
 void mf_out_dir_add(mf_out_dir *o, int64_t step, const mf_batch *batch)
 {
-    if (o->ledger)
+    if (o->ledger && mf_ledger_last_step(o->ledger) < step)
         check_ledger(o, add(o->ledger, step, batch));
 }
 

@@ -18,11 +18,13 @@ static const char *const field_names[N_FIELDS] = { "_meshflow/epoch",      "_mes
                                                    "_meshflow/slice",      "_meshflow/slice_batch",
                                                    "_meshflow/slice_files" };
 static const char numerics_name[] = "_meshflow/numerics_class";
+static const char groups_name[] = "_meshflow/groups"; /* by group: mf_standing.left_at */
 
 struct mf_snapshot {
     int64_t step;
     bool of_trainer; /* it has fields */
     int64_t fields[N_FIELDS];
+    int64_t groups, left_at[MF_MOST_GROUPS]; /* see mf_standing */
     const char **names; /* of variables; a trainer's are the model's, which outlives us, */
     char **own_names; /* others our own; NULL: none */
     mf_tensor *values;
@@ -80,6 +82,8 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
     s->fields[SLICE] = t->sliced.by;
     s->fields[SLICE_BATCH] = t->sliced.batch;
     s->fields[SLICE_FILES] = t->sliced.files;
+    s->groups = t->standing.groups;
+    memcpy(s->left_at, t->standing.left_at, sizeof s->left_at);
     s->names = mf_calloc(t->n_trained, sizeof *s->names);
     s->values = mf_calloc(t->n_trained, sizeof *s->values);
     if (!s->names || !s->values)
@@ -179,13 +183,14 @@ static mf_status write_tensor(mf_bundle_writer *w, const char *name, const mf_te
     return mf_bundle_writer_add(w, name, strlen(name), t, &t->shape, NULL);
 }
 
-static mf_status write_int(mf_bundle_writer *w, const char *name, int64_t value)
+static mf_status write_ints(mf_bundle_writer *w, const char *name, const int64_t *values,
+                            const mf_shape *shape)
 {
     mf_tensor t = { 0 };
     mf_status st;
 
-    MF_TRY(mf_tensor_alloc(&t, MF_DTYPE_I64, &MF_SCALAR));
-    ((int64_t *)t.data)[0] = value;
+    MF_TRY(mf_tensor_alloc(&t, MF_DTYPE_I64, shape));
+    memcpy(t.data, values, mf_tensor_bytes(&t));
     st = write_tensor(w, name, &t);
     mf_tensor_clear(&t);
     return st;
@@ -213,7 +218,9 @@ static mf_status write_bundle(const mf_snapshot *s, const char *prefix)
     MF_TRY(mf_bundle_writer_new(prefix, &w));
     st = s->of_trainer ? write_class(w) : MF_OK;
     for (int i = 0; st == MF_OK && s->of_trainer && i < N_FIELDS; i++)
-        st = write_int(w, field_names[i], s->fields[i]);
+        st = write_ints(w, field_names[i], &s->fields[i], &MF_SCALAR);
+    if (st == MF_OK && s->groups > 0)
+        st = write_ints(w, groups_name, s->left_at, &MF_SHAPE(s->groups));
     for (int64_t i = 0; st == MF_OK && i < s->n; i++) {
         if (s->values[i].data) /* else it is in another part */
             st = write_tensor(w, s->names[i], &s->values[i]);
@@ -340,6 +347,27 @@ static mf_status read_fields(mf_trainer *t, mf_tensors *file, const char *prefix
     return check_same(prefix, "shards", fields[SHARDS], t->options.shards, found[SHARDS]);
 }
 
+/* Where training is by groups: those that it was by. */
+static mf_status read_groups(mf_trainer *t, mf_tensors *file, const char *prefix)
+{
+    const int64_t at = mf_tensors_find(file, groups_name);
+    mf_tensor value = { 0 };
+    mf_status st;
+
+    if (t->standing.groups == 0 || at < 0)
+        return MF_OK;
+    st = mf_tensors_read(file, at, &value);
+    if (st == MF_OK &&
+        (value.dtype != MF_DTYPE_I64 || value.count < 1 || value.count > MF_MOST_GROUPS))
+        st = MF_FAIL(MF_DATA_LOSS, "%s: %s is damaged", prefix, groups_name);
+    if (st == MF_OK) {
+        t->standing.groups = value.count;
+        memcpy(t->standing.left_at, value.data, mf_tensor_bytes(&value));
+    }
+    mf_tensor_clear(&value);
+    return st;
+}
+
 static mf_status assign_all(mf_trainer *t, const mf_tensor *values, int64_t *n)
 {
     *n = 0;
@@ -390,6 +418,8 @@ static mf_status restore(mf_trainer *t, const char *prefix, bool partly, int64_t
         st = read_values(t, file, prefix, partly, values);
     if (st == MF_OK && !partly)
         st = read_extra(t, file);
+    if (st == MF_OK && !partly)
+        st = read_groups(t, file, prefix);
     if (st == MF_OK)
         st = assign_all(t, values, loaded);
     if (st == MF_OK)

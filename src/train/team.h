@@ -91,8 +91,9 @@ struct mf_team {
     int rank, size;
     bool lockstep; /* all workers do the same at the same time: they may share an evaluation */
     bool pulls; /* weights come back from the exchange instead of gradients */
-    bool apart; /* a worker's part of a batch is a batch of its own: nothing is exchanged in a step
-                 */
+    bool apart; /* a worker's part of a batch is a batch of its own; all know the same only when
+                   they have settled */
+    int64_t own_samples; /* then: of the step at hand, that results are about; by begin_step */
     bool one_updates; /* only the chief has the optimizer's slots */
     int64_t shards, first_shard, n_shards; /* of a batch, and which are ours; set by join */
     /* How near batches are to this worker, where it leases them: batch b as near[b % n_near], 0 to

@@ -299,7 +299,7 @@ mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options, const mf
 /* Over which results are means. */
 static int64_t samples_of(const mf_trainer *t, const mf_batch *batch)
 {
-    return t->team && t->team->apart ? batch->n : batch->whole;
+    return t->team && t->team->apart ? t->team->own_samples : batch->whole;
 }
 
 static mf_status run(mf_trainer *t, const mf_batch *batch)
@@ -351,8 +351,7 @@ static mf_status run_batch(mf_trainer *t, const mf_dataset *set, const mf_batch 
     return st;
 }
 
-/* A step in which there was nothing to learn: it counts all the same. */
-static mf_status skip_batch(mf_trainer *t)
+mf_status mf_trainer_count_step(mf_trainer *t)
 {
     mf_tensor step = { 0 };
     mf_status st = mf_tensor_alloc(&step, MF_DTYPE_I64, &MF_SCALAR);
@@ -370,7 +369,7 @@ mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_bat
 {
     for (int i = 0; i < t->graph.n_reports; i++)
         results[i].name = t->graph.reports[i].name;
-    MF_TRY(samples_of(t, batch) > 0 ? run_batch(t, set, batch, results) : skip_batch(t));
+    MF_TRY(samples_of(t, batch) > 0 ? run_batch(t, set, batch, results) : mf_trainer_count_step(t));
     t->step++;
     t->epoch = batch->epoch;
     t->first = batch->first - batch->place + batch->whole;

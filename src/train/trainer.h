@@ -32,6 +32,8 @@ typedef struct mf_sliced {
     int64_t batch, files; /* by file: samples of a batch; which samples are in which files */
 } mf_sliced;
 
+enum { MF_MOST_GROUPS = 256 }; /* of workers, that average their variables */
+
 /* How far training is. What workers in lockstep do together is a row of steps and evaluations, the
  * same for all, so two numbers say where in it somebody is; whoever is behind gets the results that
  * it has missed from whoever is not. */
@@ -45,6 +47,8 @@ typedef struct mf_standing {
     int64_t step_epoch, samples; /* of the last step */
     double learning_rate, results[MF_MAX_RESULTS];
     double evaluation[MF_MAX_RESULTS]; /* results of the last one */
+    int64_t groups; /* of workers with variables of their own; 0: all have the same */
+    int64_t left_at[MF_MOST_GROUPS]; /* the step after which a group has left; 0: it is there */
 } mf_standing;
 
 struct mf_trainer {
@@ -74,6 +78,8 @@ struct mf_trainer {
  * The position moves on behind it. */
 MF_MUST mf_status mf_trainer_run_step(mf_trainer *t, const mf_dataset *set, const mf_batch *batch,
                                       mf_result *results);
+/* A step in which there was nothing to learn counts all the same: global_step goes on by one. */
+MF_MUST mf_status mf_trainer_count_step(mf_trainer *t);
 /* Run the trainer's session, with what hooks add. */
 MF_MUST mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options,
                                   const struct mf_call *call);

@@ -172,6 +172,33 @@ def averaged_weights_are_the_same_every_time(b):
     check(b.sha(steps=30) != want, "nothing was averaged")
 
 
+@test
+def groups_end_with_the_weights_of_one_process(b):
+    for more, kind in ([], dict(model="fashion-cnn", batch=37)), (["--precision", "fp16"], {}), (
+            ["--save-steps", "9"], dict(optimizer="adam")):
+        for groups in 4, 3:
+            kind.update(strategy="local_sgd groups=%d period=7" % groups, steps=30)
+            want = b.sha(*more, **kind)
+            for workers in 2, 3, 4, 5:
+                got = b.sha(*more, workers=workers, **kind)
+                check(got == want, "%d workers: %s, alone: %s" % (workers, got, want))
+    r = b.run(b.train(strategy="local_sgd groups=9"), code=1)
+    check("9 groups cannot share 8 shards; give --shards 9 or more" in r.stderr, r.stderr)
+
+
+@test
+def groups_go_on_with_other_workers_and_stay_as_many(b):
+    out = b.out("groups")
+    kind = dict(strategy="local_sgd groups=4 period=5")
+    want = b.sha("--save-steps", "10", **kind)
+    for steps, workers in (10, 3), (20, 0), (30, 5):
+        b.sha("--save-steps", "10", "--out", out, "--resume", workers=workers, **{**kind, "steps": steps})
+    r = b.run(b.train("--out", out, "--resume", strategy="local_sgd groups=2 period=5"), code=1)
+    check("training has begun with 4 groups, not 2" in r.stderr, r.stderr)
+    got = b.sha("--save-steps", "10", "--out", out, "--resume", workers=2, strategy="local_sgd period=5")
+    check(got == want, "other weights after going on")
+
+
 # ---- somebody goes ----
 
 @test

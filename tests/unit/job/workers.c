@@ -84,6 +84,26 @@ MF_TEST(workers_that_average_end_with_the_same_bits_every_time)
     }
 }
 
+/* One process does all groups in turn; with more workers than groups several do one. */
+MF_TEST(workers_of_groups_end_with_the_bits_of_one_process)
+{
+    static const char *const kinds[] = { "local_sgd groups=3 period=5",
+                                         "local_sgd groups=3 period=5 slots=keep",
+                                         "local_sgd groups=3 period=5 slots=reset" };
+    char first[65], sha[65];
+
+    for (int slots = 0; slots < MF_COUNT(kinds); slots++) {
+        train(kinds[slots], 1, "adam", first);
+        for (int n = 2; n <= 5; n++) {
+            train(kinds[slots], n, "adam", sha);
+            T_STREQ(sha, first);
+        }
+    }
+    train("local_sgd groups=4 period=5", 3, "adam", first);
+    train("local_sgd groups=2 period=5", 3, "adam", sha);
+    T_TRUE(strcmp(sha, first) != 0);
+}
+
 /* After one step from the same w, worker r has w - rate * g[r], where g[r] is the mean gradient of
  * its n[r] samples; the mean weighted by n[r] is w - rate * (sum of n[r] * g[r]) / n: what a step
  * on the mean of all gradients gives. What differs is rounding: once for each worker's weight and

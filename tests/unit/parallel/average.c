@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Averages over members that are threads. */
+/* Averages over members that are threads, of which each brings the values of some. */
 #include "parallel/average.h"
 
 #include "base/mem.h"
@@ -8,55 +8,74 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { MEMBERS = 3, VARIABLES = 4 };
+enum { MEMBERS = 3, LEAVES = 5, TENSORS = 3 };
 
 static const char *const names[] = { "worker 0", "worker 1", "worker 2" };
-static const int64_t lengths[VARIABLES] = { 5, 200000, 1, 140000 };
+static const int64_t lengths[TENSORS] = { 5, 200000, 140000 };
+static mf_tensor leaves[LEAVES][TENSORS];
 
 typedef struct member {
     mf_group *group;
-    mf_variable *v[VARIABLES];
     const int64_t *weights;
+    const mf_share *of;
+    mf_tensor means[TENSORS];
     mf_status st;
 } member;
 
-static mf_variable *new_variable(mf_dtype dtype, int64_t n)
+static float *floats(const mf_tensor *t)
 {
-    const mf_shape shape = MF_SHAPE(n);
-    mf_variable_spec spec = { dtype, &shape, "v" };
-    mf_tensor value = { 0 };
-    mf_object *object;
-
-    T_OK(mf_variable_make(&spec, &object));
-    T_OK(mf_tensor_alloc(&value, dtype, &shape));
-    memset(value.data, 0, mf_tensor_bytes(&value));
-    T_OK(mf_variable_assign((mf_variable *)object, &value, true));
-    mf_tensor_clear(&value);
-    return (mf_variable *)object;
+    return t->data;
 }
 
 static void *average(void *arg)
 {
     member *m = arg;
     const mf_collective c = { .step = 1, .what = "the averages" };
+    const mf_share own = m->of[m->group->rank];
+    const mf_tensor *values[LEAVES];
 
-    m->st = mf_average(m->group, &c, m->weights, m->v, VARIABLES);
+    for (int64_t k = 0; k < own.n; k++)
+        values[k] = leaves[own.first + k];
+    m->st = mf_average(m->group, &c,
+                       &(mf_average_of){ .leaves = LEAVES,
+                                         .weights = m->weights,
+                                         .of = m->of,
+                                         .values = values,
+                                         .n = TENSORS,
+                                         .means = m->means });
     return NULL;
 }
 
-static void average_all(member *members)
+static void make_tensors(mf_tensor *t)
+{
+    for (int i = 0; i < TENSORS; i++) {
+        T_OK(mf_tensor_alloc(&t[i], MF_DTYPE_F32, &MF_SHAPE(lengths[i])));
+        memset(t[i].data, 0, mf_tensor_bytes(&t[i]));
+    }
+}
+
+static void make_leaves(void)
+{
+    for (int k = 0; k < LEAVES; k++)
+        make_tensors(leaves[k]);
+}
+
+/* So many members; who has which leaves. */
+static void average_all(member *members, int n, const mf_share *of, const int64_t *weights)
 {
     mf_segment *segment;
     pthread_t threads[MEMBERS];
 
-    T_OK(mf_segment_new(MEMBERS, 1 << 16, &segment));
-    for (int r = 0; r < MEMBERS; r++) {
-        const mf_group like = { .rank = r, .size = MEMBERS, .names = names };
+    T_OK(mf_segment_new(n, 1 << 16, &segment));
+    for (int r = 0; r < n; r++) {
+        const mf_group like = { .rank = r, .size = n, .names = names };
 
+        members[r] = (member){ .weights = weights, .of = of };
+        make_tensors(members[r].means);
         T_OK(mf_group_shared(segment, &like, &members[r].group));
         T_EQ(pthread_create(&threads[r], NULL, average, &members[r]), 0);
     }
-    for (int r = 0; r < MEMBERS; r++) {
+    for (int r = 0; r < n; r++) {
         pthread_join(threads[r], NULL);
         T_OK(members[r].st);
         mf_group_free(members[r].group);
@@ -64,76 +83,91 @@ static void average_all(member *members)
     mf_segment_free(segment);
 }
 
-static float *floats(const member *m, int i)
+static void unmake(member *members, int n)
 {
-    return m->v[i]->value.data;
-}
-
-static void make(member *members, const int64_t *weights)
-{
-    for (int r = 0; r < MEMBERS; r++) {
-        members[r].weights = weights;
-        for (int i = 0; i < VARIABLES; i++)
-            members[r].v[i] = new_variable(i == 2 ? MF_DTYPE_I64 : MF_DTYPE_F32, lengths[i]);
-    }
-}
-
-static void unmake(member *members)
-{
-    for (int r = 0; r < MEMBERS; r++) {
-        for (int i = 0; i < VARIABLES; i++)
-            mf_object_unref(&members[r].v[i]->object);
+    for (int i = 0; i < TENSORS; i++) {
+        for (int r = 0; r < n; r++)
+            mf_tensor_clear(&members[r].means[i]);
+        for (int k = 0; k < LEAVES; k++)
+            mf_tensor_clear(&leaves[k][i]);
     }
 }
 
 MF_TEST(average_is_weighted_and_the_same_for_all)
 {
-    const int64_t weights[] = { 10, 0, 30 };
-    member m[MEMBERS] = { 0 };
+    const int64_t weights[] = { 10, 0, 30, 0, 0 };
+    const mf_share of[] = { { 0, 2 }, { 2, 3 }, { 5, 0 } };
+    member m[MEMBERS];
 
-    make(m, weights);
+    make_leaves();
+    for (int k = 0; k < LEAVES; k++) {
+        for (int64_t i = 0; i < lengths[1]; i++)
+            floats(&leaves[k][1])[i] = (float)(i % 1000) + (float)k;
+    }
+    average_all(m, MEMBERS, of, weights);
     for (int r = 0; r < MEMBERS; r++) {
         for (int64_t i = 0; i < lengths[1]; i++)
-            floats(&m[r], 1)[i] = (float)(i % 1000) + (float)r;
-        ((int64_t *)m[r].v[2]->value.data)[0] = r;
+            T_NEAR(floats(&m[r].means[1])[i], (double)(i % 1000) + 1.5, 0.0); /* (0*10+2*30)/40 */
     }
-    average_all(m);
-    for (int r = 0; r < MEMBERS; r++) {
-        for (int64_t i = 0; i < lengths[1]; i++)
-            T_NEAR(floats(&m[r], 1)[i], (double)(i % 1000) + 1.5, 0.0); /* (0*10 + 2*30) / 40 */
-        T_EQ(((int64_t *)m[r].v[2]->value.data)[0], r); /* no float */
+    unmake(m, MEMBERS);
+}
+
+/* Values that round otherwise in another order of addition. */
+MF_TEST(average_does_not_depend_on_who_brings_what)
+{
+    const int64_t weights[] = { 7, 11, 13, 2999, 1 };
+    const mf_share alone[] = { { 0, 5 } };
+    const mf_share some[][MEMBERS] = { { { 0, 2 }, { 2, 2 }, { 4, 1 } },
+                                       { { 0, 1 }, { 1, 4 }, { 5, 0 } },
+                                       { { 0, 3 }, { 3, 0 }, { 3, 2 } } };
+    member one, m[MEMBERS];
+
+    make_leaves();
+    for (int k = 0; k < LEAVES; k++) {
+        for (int64_t i = 0; i < lengths[2]; i++)
+            floats(&leaves[k][2])[i] = 1.0f / (float)(i * 7 + 3 + k * k) * (k % 2 ? -1e9f : 1.0f);
     }
-    unmake(m);
+    average_all(&one, 1, alone, weights);
+    for (int w = 0; w < MF_COUNT(some); w++) {
+        average_all(m, MEMBERS, some[w], weights);
+        for (int r = 0; r < MEMBERS; r++) {
+            T_EQ(memcmp(m[r].means[2].data, one.means[2].data, mf_tensor_bytes(&one.means[2])), 0);
+            for (int i = 0; i < TENSORS; i++)
+                mf_tensor_clear(&m[r].means[i]);
+        }
+    }
+    unmake(&one, 1);
 }
 
 /* Whatever the weights are: no rounding may creep in. */
 MF_TEST(average_of_equal_values_is_that_value)
 {
-    const int64_t weights[] = { 7, 11, 2999 };
-    member m[MEMBERS] = { 0 };
+    const int64_t weights[] = { 7, 11, 2999, 0, 64 };
+    const mf_share of[] = { { 0, 1 }, { 1, 3 }, { 4, 1 } };
+    member m[MEMBERS];
 
-    make(m, weights);
-    for (int r = 0; r < MEMBERS; r++) {
-        for (int64_t i = 0; i < lengths[3]; i++)
-            floats(&m[r], 3)[i] = 1.0f / (float)(i + 3);
+    make_leaves();
+    for (int k = 0; k < LEAVES; k++) {
+        for (int64_t i = 0; i < lengths[2]; i++)
+            floats(&leaves[k][2])[i] = 1.0f / (float)(i + 3);
     }
-    average_all(m);
+    average_all(m, MEMBERS, of, weights);
     for (int r = 0; r < MEMBERS; r++) {
-        for (int64_t i = 0; i < lengths[3]; i++)
-            T_TRUE(floats(&m[r], 3)[i] == 1.0f / (float)(i + 3));
+        for (int64_t i = 0; i < lengths[2]; i++)
+            T_TRUE(floats(&m[r].means[2])[i] == 1.0f / (float)(i + 3));
     }
-    unmake(m);
+    unmake(m, MEMBERS);
 }
 
 MF_TEST(average_without_samples_changes_nothing)
 {
-    const int64_t weights[] = { 0, 0, 0 };
-    member m[MEMBERS] = { 0 };
+    const int64_t weights[LEAVES] = { 0 };
+    const mf_share of[] = { { 0, 2 }, { 2, 2 }, { 4, 1 } };
+    member m[MEMBERS];
 
-    make(m, weights);
-    floats(&m[1], 0)[3] = 5.0f;
-    average_all(m);
-    T_NEAR(floats(&m[1], 0)[3], 5.0, 0.0);
-    T_NEAR(floats(&m[0], 0)[3], 0.0, 0.0);
-    unmake(m);
+    make_leaves();
+    floats(&leaves[1][0])[3] = 5.0f;
+    average_all(m, MEMBERS, of, weights);
+    T_NEAR(floats(&m[1].means[0])[3], 0.0, 0.0);
+    unmake(m, MEMBERS);
 }

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* local_average.c - groups become one again: notes are compared, variables averaged. What all have
+ * then is what everybody goes back to when somebody is lost. */
+#include "job/local_sgd.h"
+#include "parallel/average.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- what is averaged ---- */
+
+static bool is_float(const mf_variable *v)
+{
+    return v->dtype == MF_DTYPE_F32 || v->dtype == MF_DTYPE_F64;
+}
+
+mf_status mf_local_init_average(mf_local_sgd *l)
+{
+    const mf_trainer *t = l->trainer;
+
+    l->commit.step = -1;
+    l->averaged = mf_calloc(t->n_trained, sizeof *l->averaged);
+    l->initial = mf_calloc(t->n_trained, sizeof *l->initial);
+    if (!l->averaged || !l->initial)
+        return MF_NOMEM("averages");
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        const mf_trained *v = &t->trained[i];
+        const bool slot = mf_trained_is_slot(v);
+
+        l->averaged[i] = is_float(v->variable) && (!slot || l->slots == MF_SLOTS_AVERAGE);
+        if (slot && l->slots == MF_SLOTS_RESET)
+            MF_TRY(mf_variable_read(v->variable, &l->initial[i]));
+    }
+    return MF_OK;
+}
+
+static void forget_commit(mf_local_sgd *l)
+{
+    for (int64_t i = 0; l->commit.values && i < l->trainer->n_trained; i++)
+        mf_tensor_clear(&l->commit.values[i]);
+    mf_free(l->commit.values);
+    l->commit = (mf_local_commit){ .step = -1 };
+}
+
+void mf_local_deinit_average(mf_local_sgd *l)
+{
+    forget_commit(l);
+    for (int64_t i = 0; l->initial && i < l->trainer->n_trained; i++)
+        mf_tensor_clear(&l->initial[i]);
+    mf_free(l->averaged);
+    mf_free(l->initial);
+    l->averaged = NULL;
+    l->initial = NULL;
+}
+
+/* ---- notes ---- */
+
+/* What a worker says; then, if it speaks for its groups, their samples. */
+typedef struct note {
+    int64_t votes;
+} note;
+
+static int64_t spoken_for(const mf_local_sgd *l, int rank)
+{
+    return mf_groups_speaks(&l->groups, rank) ? mf_groups_places(&l->groups, rank).n : 0;
+}
+
+static int64_t note_size(const mf_local_sgd *l, int rank)
+{
+    return (int64_t)sizeof(note) + spoken_for(l, rank) * (int64_t)sizeof(int64_t);
+}
+
+static void write_note(const mf_local_sgd *l, int votes, mf_buf *out)
+{
+    const note n = { votes };
+
+    mf_buf_bytes(out, &n, sizeof n);
+    for (int64_t k = 0; k < spoken_for(l, l->team.rank); k++)
+        mf_buf_bytes(out, &l->own[k].samples, sizeof l->own[k].samples);
+}
+
+/* samples: by place of a group, for groups follow each other as workers do. */
+static int read_notes(const mf_local_sgd *l, const char *all, int64_t *samples)
+{
+    int votes = 0;
+
+    for (int r = 0; r < l->team.size; r++) {
+        note n;
+
+        memcpy(&n, all, sizeof n);
+        votes = mf_votes_join(votes, (int)n.votes);
+        memcpy(samples, all + sizeof n, (size_t)spoken_for(l, r) * sizeof *samples);
+        samples += spoken_for(l, r);
+        all += note_size(l, r);
+    }
+    return votes;
+}
+
+static mf_status compare_notes(mf_local_sgd *l, const mf_collective *c, int *votes,
+                               int64_t *samples)
+{
+    const int n = l->team.size;
+    int64_t *sizes = mf_calloc(n, sizeof *sizes), total = 0;
+    mf_buf mine = { 0 };
+    char *all = NULL;
+    mf_status st = sizes ? MF_OK : MF_NOMEM("averages");
+
+    for (int r = 0; st == MF_OK && r < n; r++)
+        total += sizes[r] = note_size(l, r);
+    write_note(l, *votes, &mine);
+    all = mf_calloc(total, 1);
+    if (st == MF_OK)
+        st = all ? mf_buf_finish(&mine) : MF_NOMEM("averages");
+    if (st == MF_OK)
+        st = mf_all_gather(l->team.group, &(mf_gather){ *c, mine.data, sizes, all });
+    if (st == MF_OK)
+        *votes = read_notes(l, all, samples);
+    mf_buf_deinit(&mine);
+    mf_free(all);
+    mf_free(sizes);
+    return st;
+}
+
+/* ---- means ---- */
+
+/* Tensors that all have the same n. */
+typedef struct means {
+    mf_tensor **values; /* by group that we speak for, and place among the averaged: borrowed, */
+    mf_tensor *of_first; /* but for these */
+    mf_tensor *means;
+    mf_share *of; /* by rank */
+    int64_t n, own;
+} means;
+
+static void means_deinit(means *m)
+{
+    for (int64_t i = 0; i < m->n; i++) {
+        if (m->of_first)
+            mf_tensor_clear(&m->of_first[i]);
+        if (m->means)
+            mf_tensor_clear(&m->means[i]);
+    }
+    for (int64_t k = 1; m->values && k < m->own; k++)
+        mf_free(m->values[k]);
+    mf_free(m->values);
+    mf_free(m->of_first);
+    mf_free(m->means);
+    mf_free(m->of);
+}
+
+/* All of them, one after the other, as the trainer has them. */
+static mf_status read_own(const mf_local_sgd *l, means *m)
+{
+    const mf_trainer *t = l->trainer;
+    int64_t at = 0;
+
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        if (!l->averaged[i])
+            continue;
+        MF_TRY(mf_variable_read(t->trained[i].variable, &m->of_first[at]));
+        MF_TRY(mf_tensor_alloc(&m->means[at], m->of_first[at].dtype, &m->of_first[at].shape));
+        for (int64_t k = 1; k < m->own; k++)
+            m->values[k][at] = l->own[k].state[i];
+        at++;
+    }
+    return MF_OK;
+}
+
+static mf_status means_init(const mf_local_sgd *l, means *m)
+{
+    const int size = l->team.size;
+
+    m->own = l->n_own;
+    for (int64_t i = 0; i < l->trainer->n_trained; i++)
+        m->n += l->averaged[i];
+    m->values = mf_calloc(m->own, sizeof *m->values);
+    m->of_first = mf_calloc(m->n, sizeof *m->of_first);
+    m->means = mf_calloc(m->n, sizeof *m->means);
+    m->of = mf_calloc(size, sizeof *m->of);
+    if (!m->values || !m->of_first || !m->means || !m->of)
+        return MF_NOMEM("averages");
+    m->values[0] = m->of_first;
+    for (int64_t k = 1; k < m->own; k++) {
+        m->values[k] = mf_calloc(m->n, sizeof *m->values[k]);
+        if (!m->values[k])
+            return MF_NOMEM("averages");
+    }
+    for (int r = 0; r < size; r++)
+        m->of[r] = (mf_share){ mf_groups_places(&l->groups, r).first, spoken_for(l, r) };
+    return read_own(l, m);
+}
+
+/* A scale of losses stays a power of two, and a count of steps whole, as each group's is. */
+static void make_whole(const char *name, mf_tensor *mean)
+{
+    float *value = mean->data;
+
+    if (strcmp(name, "loss_scale") == 0)
+        value[0] = exp2f(floorf(log2f(value[0])));
+    else if (strcmp(name, "loss_scale_good_steps") == 0)
+        value[0] = floorf(value[0]);
+}
+
+static void give_to_others(mf_local_sgd *l, int64_t i, const mf_tensor *value)
+{
+    for (int64_t k = 1; k < l->n_own; k++) {
+        mf_tensor_clear(&l->own[k].state[i]);
+        mf_tensor_set(&l->own[k].state[i], value);
+    }
+}
+
+/* All groups have them from here on; and slots that begin anew. */
+static void take_means(mf_local_sgd *l, means *m)
+{
+    const mf_trainer *t = l->trainer;
+    int64_t at = 0;
+
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        mf_tensor value = { 0 };
+
+        if (l->averaged[i]) {
+            make_whole(t->trained[i].name, &m->means[at]);
+            mf_tensor_move(&value, &m->means[at++]);
+        } else if (l->initial[i].data) {
+            mf_tensor_set(&value, &l->initial[i]);
+        } else {
+            continue;
+        }
+        give_to_others(l, i, &value);
+        mf_variable_exchange(t->trained[i].variable, &value);
+        mf_tensor_clear(&value);
+    }
+}
+
+static mf_status average(mf_local_sgd *l, const mf_collective *c, const int64_t *samples)
+{
+    means m = { 0 };
+    int64_t total = 0;
+    mf_status st;
+
+    for (int i = 0; i < l->groups.n_active; i++)
+        total += samples[i];
+    if (total == 0)
+        return MF_OK;
+    st = means_init(l, &m);
+    if (st == MF_OK)
+        st = mf_average(l->team.group, c,
+                        &(mf_average_of){ .leaves = l->groups.n_active,
+                                          .weights = samples,
+                                          .of = m.of,
+                                          .values = (const mf_tensor *const *)m.values,
+                                          .n = m.n,
+                                          .means = m.means });
+    if (st == MF_OK)
+        take_means(l, &m);
+    means_deinit(&m);
+    return st;
+}
+
+/* ---- the whole ---- */
+
+static int votes_of(mf_local_sgd *l)
+{
+    if (l->changes)
+        return mf_job_members_votes(&l->members, &l->team, l->wants_stop);
+    return l->wants_stop ? MF_VOTE_STOP : 0;
+}
+
+mf_status mf_local_average(mf_local_sgd *l, bool *stop)
+{
+    mf_trainer *t = l->trainer;
+    const mf_collective c = mf_team_call(&l->team, t->step, "the averages");
+    int64_t samples[MF_MOST_GROUPS];
+    int votes;
+    bool ends;
+
+    if (l->commit.step == t->step)
+        return MF_OK;
+    votes = votes_of(l);
+    MF_TRY(compare_notes(l, &c, &votes, samples));
+    MF_TRY(average(l, &c, samples));
+    mf_job_take_votes(&l->team, votes, &ends);
+    *stop |= ends;
+    t->standing.stop |= ends;
+    for (int64_t k = 0; k < l->n_own; k++)
+        l->own[k].samples = 0;
+    l->wants_stop = false;
+    return mf_local_commit_now(l);
+}
+
+/* ---- going back ---- */
+
+mf_status mf_local_commit_now(mf_local_sgd *l)
+{
+    const mf_trainer *t = l->trainer;
+
+    forget_commit(l);
+    if (l->changes) {
+        l->commit.values = mf_calloc(t->n_trained, sizeof *l->commit.values);
+        if (!l->commit.values)
+            return MF_NOMEM("averages");
+    }
+    for (int64_t i = 0; l->commit.values && i < t->n_trained; i++)
+        MF_TRY(mf_variable_read(t->trained[i].variable, &l->commit.values[i]));
+    l->commit.standing = t->standing;
+    l->commit.epoch = t->epoch;
+    l->commit.first = t->first;
+    l->commit.step = t->step;
+    return MF_OK;
+}
+
+/* Evaluations are made of averages only, so those that were done stay. */
+static void restore_standing(mf_trainer *t, const mf_local_commit *c)
+{
+    const int64_t evaluations = t->standing.evaluations;
+    double results[MF_MAX_RESULTS];
+
+    memcpy(results, t->standing.evaluation, sizeof results);
+    t->standing = c->standing;
+    t->standing.evaluations = evaluations;
+    memcpy(t->standing.evaluation, results, sizeof results);
+    t->step = c->step;
+    t->epoch = c->epoch;
+    t->first = c->first;
+}
+
+void mf_local_go_back(mf_local_sgd *l)
+{
+    mf_trainer *t = l->trainer;
+    const mf_local_commit *c = &l->commit;
+
+    if (!t || c->step < 0 || !c->values || t->step == c->step)
+        return;
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        mf_tensor value = { 0 };
+
+        mf_tensor_set(&value, &c->values[i]);
+        mf_variable_exchange(t->trained[i].variable, &value);
+        mf_tensor_clear(&value);
+    }
+    restore_standing(t, c);
+}
