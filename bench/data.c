@@ -81,7 +81,7 @@ static void ledger(mf_dataset *set, const char *dir)
         const int64_t start = mf_clock_ns();
 
         for (int i = 0; i < BATCHES; i++)
-            must(mf_ledger_add(l, r * BATCHES + i, b));
+            must(mf_ledger_add(l, r * BATCHES + i, b, 0));
         us[r] = since(start) / BATCHES;
     }
     report("ledger of a step", "128", us);

@@ -36,12 +36,15 @@ static void fuzz_entry(const uint8_t *data, size_t size)
     mf_buf bytes = { 0 };
 
     if (mf_ledger_decode_entry(data, size, &a) == MF_OK) {
-        const mf_batch batch = { .n = a.n, .epoch = a.epoch, .first = a.first, .ids = a.ids };
+        const mf_batch batch = {
+            .n = a.n + a.left_out, .epoch = a.epoch, .first = a.first, .ids = a.ids
+        };
 
-        mf_ledger_encode_entry(a.step, &batch, &bytes);
+        mf_ledger_encode_entry(a.step, &batch, a.left_out, &bytes);
         MF_ASSERT(mf_ledger_decode_entry(bytes.data, bytes.len, &b) == MF_OK);
-        MF_ASSERT(a.step == b.step && a.epoch == b.epoch && a.first == b.first && a.n == b.n);
-        MF_ASSERT(a.n == 0 || memcmp(a.ids, b.ids, (size_t)a.n * sizeof *a.ids) == 0);
+        MF_ASSERT(a.step == b.step && a.epoch == b.epoch && a.first == b.first && a.n == b.n &&
+                  a.left_out == b.left_out);
+        MF_ASSERT(batch.n == 0 || memcmp(a.ids, b.ids, (size_t)batch.n * sizeof *a.ids) == 0);
     }
     mf_free(a.ids);
     mf_free(b.ids);

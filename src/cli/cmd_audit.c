@@ -24,6 +24,9 @@ static void print_text(const mf_audit *a, mf_buf *out)
     if (a->running > 0)
         mf_buf_printf(out, " and %lld of %lld samples of the next\n", (long long)a->running,
                       (long long)i->count);
+    if (a->left_out > 0)
+        mf_buf_printf(out, "%lld samples were left out: their groups had converged, and left\n",
+                      (long long)a->left_out);
     if (a->torn_at >= 0)
         mf_buf_printf(out,
                       "the last record, at byte %lld, is torn, as a crash leaves it; what comes "
@@ -32,7 +35,8 @@ static void print_text(const mf_audit *a, mf_buf *out)
     if (a->problems.len > 0)
         mf_buf_bytes(out, a->problems.data, a->problems.len);
     if (a->n_problems == 0)
-        mf_buf_str(out, "sound: each sample was used exactly once in every epoch\n");
+        mf_buf_printf(out, "sound: each sample was used %s once in every epoch\n",
+                      a->left_out > 0 ? "or left out exactly" : "exactly");
 }
 
 static void print_json(const mf_audit *a, mf_buf *out)
@@ -42,13 +46,14 @@ static void print_json(const mf_audit *a, mf_buf *out)
     mf_buf_printf(out,
                   ",\"count\":%lld,\"seed\":%llu,\"batch\":%lld,\"slice\":\"%s\","
                   "\"first_step\":%lld,"
-                  "\"last_step\":%lld,\"samples\":%lld,\"epochs\":%lld,\"running\":%lld,"
+                  "\"last_step\":%lld,\"samples\":%lld,\"left_out\":%lld,\"epochs\":%lld,"
+                  "\"running\":%lld,"
                   "\"torn\":%s,\"n_problems\":%lld,\"problems\":[",
                   (long long)a->info.count, (unsigned long long)a->info.seed,
                   (long long)a->info.batch, a->info.sliced > 0 ? "file" : "element",
                   (long long)a->first_step, (long long)a->last_step, (long long)a->samples,
-                  (long long)a->epochs, (long long)a->running, a->torn_at >= 0 ? "true" : "false",
-                  (long long)a->n_problems);
+                  (long long)a->left_out, (long long)a->epochs, (long long)a->running,
+                  a->torn_at >= 0 ? "true" : "false", (long long)a->n_problems);
     for (const char *p = a->problems.data; p && *p;) {
         const size_t n = strcspn(p, "\n");
 

@@ -44,8 +44,10 @@ MF_MUST mf_status mf_ledger_take_over(const char *dir, const char *name, const m
                                       mf_ledger **out);
 /* The last step that stands in it; -1: none. */
 int64_t mf_ledger_last_step(const mf_ledger *l);
-/* Steps count up by one; a step may use several batches. Does not wait for the disk. */
-MF_MUST mf_status mf_ledger_add(mf_ledger *l, int64_t step, const mf_batch *batch);
+/* Steps count up by one; a step may use several batches. The last `left_out` samples of the batch
+ * were not used, and shall not be. Does not wait for the disk. */
+MF_MUST mf_status mf_ledger_add(mf_ledger *l, int64_t step, const mf_batch *batch,
+                                int64_t left_out);
 /* All so far is in the file (sync: on the disk). Call it before a checkpoint is written, or that
  * checkpoint may know more than the ledger. */
 MF_MUST mf_status mf_ledger_flush(mf_ledger *l, bool sync);
@@ -60,7 +62,8 @@ typedef struct mf_audit {
     int64_t first_step, last_step; /* -1: none */
     int64_t epochs; /* complete ones */
     int64_t running; /* samples of the one that is not */
-    int64_t samples; /* in all */
+    int64_t samples; /* that were used, in all */
+    int64_t left_out; /* and that were not, for those who had them have left */
     int64_t torn_at; /* byte where the file ends within a record, as after a crash; -1 */
     int64_t n_problems;
     mf_buf problems; /* a line each, the first hundred */
@@ -75,7 +78,8 @@ void mf_audit_deinit(mf_audit *a);
 
 typedef struct mf_ledger_entry {
     int64_t step, epoch, first, n;
-    int64_t *ids; /* [cap] at least n */
+    int64_t left_out; /* not among the n */
+    int64_t *ids; /* [cap] at least n, then left_out */
     int64_t cap;
 } mf_ledger_entry;
 
@@ -83,7 +87,7 @@ typedef struct mf_ledger_entry {
 MF_MUST mf_status mf_ledger_read_header(mf_reader *r, mf_buf *out);
 /* Append one record's bytes. */
 void mf_ledger_encode_info(const mf_ledger_info *info, mf_buf *out);
-void mf_ledger_encode_entry(int64_t step, const mf_batch *batch, mf_buf *out);
+void mf_ledger_encode_entry(int64_t step, const mf_batch *batch, int64_t left_out, mf_buf *out);
 /* Owns: name and ids point into the bytes (the name ends where they say: name_len). DATA_LOSS. */
 MF_MUST mf_status mf_ledger_decode_info(const void *data, size_t len, mf_ledger_info *out,
                                         size_t *name_len);

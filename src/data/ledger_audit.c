@@ -71,9 +71,10 @@ static void end_epoch(check *c)
     c->epoch++;
 }
 
+/* What is left out is told of once an epoch, too. */
 static void use_ids(check *c, const mf_ledger_entry *e)
 {
-    for (int64_t k = 0; k < e->n; k++) {
+    for (int64_t k = 0; k < e->n + e->left_out; k++) {
         const int64_t id = e->ids[k];
 
         if (id >= c->out->info.id_count || (c->wanted && !bit(c->wanted, id))) {
@@ -88,6 +89,7 @@ static void use_ids(check *c, const mf_ledger_entry *e)
         }
     }
     c->out->samples += e->n;
+    c->out->left_out += e->left_out;
 }
 
 static void check_entry(check *c, const mf_ledger_entry *e)

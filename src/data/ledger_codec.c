@@ -78,38 +78,61 @@ mf_status mf_ledger_decode_info(const void *data, size_t len, mf_ledger_info *ou
 }
 
 /* Ids as differences to the one before, small numbers of either sign being short. */
-void mf_ledger_encode_entry(int64_t step, const mf_batch *batch, mf_buf *out)
+static void encode_ids(const int64_t *ids, int64_t n, mf_buf *out)
 {
     int64_t before = 0;
+
+    mf_varint_write(out, (uint64_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t d = ids[i] - before;
+
+        mf_varint_write(out, (uint64_t)d << 1 ^ (d < 0 ? UINT64_MAX : 0));
+        before = ids[i];
+    }
+}
+
+void mf_ledger_encode_entry(int64_t step, const mf_batch *batch, int64_t left_out, mf_buf *out)
+{
+    const int64_t used = batch->n - left_out;
 
     mf_varint_write(out, (uint64_t)step);
     mf_varint_write(out, (uint64_t)batch->epoch);
     mf_varint_write(out, (uint64_t)batch->first);
-    mf_varint_write(out, (uint64_t)batch->n);
-    for (int64_t i = 0; i < batch->n; i++) {
-        const int64_t d = batch->ids[i] - before;
+    encode_ids(batch->ids, used, out);
+    if (left_out > 0)
+        encode_ids(batch->ids + used, left_out, out);
+}
 
-        mf_varint_write(out, (uint64_t)d << 1 ^ (d < 0 ? UINT64_MAX : 0));
-        before = batch->ids[i];
+/* Behind the `have` that are there already. */
+static mf_status decode_ids(const char **p, const char *end, int64_t have, mf_ledger_entry *e,
+                            int64_t *n)
+{
+    int64_t id = 0;
+
+    if (!read_count(p, end, n) || *n > end - *p)
+        return damaged("entry");
+    MF_TRY(mf_grow(&e->ids, &e->cap, have + *n, sizeof *e->ids));
+    for (int64_t i = 0; i < *n; i++) {
+        uint64_t z;
+
+        if (!mf_varint_read(p, end, &z) ||
+            __builtin_add_overflow(id, (int64_t)(z >> 1) ^ -(int64_t)(z & 1), &id) || id < 0)
+            return damaged("entry");
+        e->ids[have + i] = id;
     }
+    return MF_OK;
 }
 
 mf_status mf_ledger_decode_entry(const void *data, size_t len, mf_ledger_entry *e)
 {
     const char *p = data, *end = p + len;
-    int64_t id = 0;
 
+    e->left_out = 0;
     if (!read_count(&p, end, &e->step) || !read_count(&p, end, &e->epoch) ||
-        !read_count(&p, end, &e->first) || !read_count(&p, end, &e->n) || e->n > end - p)
+        !read_count(&p, end, &e->first))
         return damaged("entry");
-    MF_TRY(mf_grow(&e->ids, &e->cap, e->n, sizeof *e->ids));
-    for (int64_t i = 0; i < e->n; i++) {
-        uint64_t z;
-
-        if (!mf_varint_read(&p, end, &z) ||
-            __builtin_add_overflow(id, (int64_t)(z >> 1) ^ -(int64_t)(z & 1), &id) || id < 0)
-            return damaged("entry");
-        e->ids[i] = id;
-    }
+    MF_TRY(decode_ids(&p, end, 0, e, &e->n));
+    if (p < end)
+        MF_TRY(decode_ids(&p, end, e->n, e, &e->left_out));
     return p == end ? MF_OK : damaged("entry");
 }

@@ -16,4 +16,10 @@ static inline int64_t mf_shard_begin(int64_t samples, int64_t shards, int64_t s)
     return s * (samples / shards) + (s < rest ? s : rest);
 }
 
+/* Where shards are dealt out to groups, neighbours to one: the first of group g. */
+static inline int64_t mf_shard_of_group(int64_t shards, int64_t groups, int64_t g)
+{
+    return shards * g / groups;
+}
+
 #endif

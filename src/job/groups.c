@@ -2,8 +2,6 @@
 /* groups.c - see groups.h. */
 #include "job/groups.h"
 
-#include "graph/shard.h"
-
 void mf_groups_deal(mf_groups *g, int n, int64_t shards, int workers, const int64_t *left_at)
 {
     *g = (mf_groups){ .n = n, .shards = shards, .workers = workers };

@@ -28,9 +28,9 @@ void mf_groups_deal(mf_groups *g, int n, int64_t shards, int workers, const int6
 /* The shards of every batch that a group has. */
 static inline mf_share mf_groups_shards(const mf_groups *g, int group)
 {
-    const int64_t first = g->shards * group / g->n;
+    const int64_t first = mf_shard_of_group(g->shards, g->n, group);
 
-    return (mf_share){ first, g->shards * (group + 1) / g->n - first };
+    return (mf_share){ first, mf_shard_of_group(g->shards, g->n, group + 1) - first };
 }
 /* Its samples of a batch of so many. */
 mf_share mf_groups_samples(const mf_groups *g, int group, int64_t samples);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* local_average.c - groups become one again: notes are compared, variables averaged. What all have
- * then is what everybody goes back to when somebody is lost. */
+/* local_average.c - groups become one again. What all have then is what everybody goes back to when
+ * somebody is lost. */
+#include "base/clock.h"
 #include "job/local_sgd.h"
 #include "parallel/average.h"
 
@@ -51,74 +52,6 @@ void mf_local_deinit_average(mf_local_sgd *l)
     mf_free(l->initial);
     l->averaged = NULL;
     l->initial = NULL;
-}
-
-/* ---- notes ---- */
-
-/* What a worker says; then, if it speaks for its groups, their samples. */
-typedef struct note {
-    int64_t votes;
-} note;
-
-static int64_t spoken_for(const mf_local_sgd *l, int rank)
-{
-    return mf_groups_speaks(&l->groups, rank) ? mf_groups_places(&l->groups, rank).n : 0;
-}
-
-static int64_t note_size(const mf_local_sgd *l, int rank)
-{
-    return (int64_t)sizeof(note) + spoken_for(l, rank) * (int64_t)sizeof(int64_t);
-}
-
-static void write_note(const mf_local_sgd *l, int votes, mf_buf *out)
-{
-    const note n = { votes };
-
-    mf_buf_bytes(out, &n, sizeof n);
-    for (int64_t k = 0; k < spoken_for(l, l->team.rank); k++)
-        mf_buf_bytes(out, &l->own[k].samples, sizeof l->own[k].samples);
-}
-
-/* samples: by place of a group, for groups follow each other as workers do. */
-static int read_notes(const mf_local_sgd *l, const char *all, int64_t *samples)
-{
-    int votes = 0;
-
-    for (int r = 0; r < l->team.size; r++) {
-        note n;
-
-        memcpy(&n, all, sizeof n);
-        votes = mf_votes_join(votes, (int)n.votes);
-        memcpy(samples, all + sizeof n, (size_t)spoken_for(l, r) * sizeof *samples);
-        samples += spoken_for(l, r);
-        all += note_size(l, r);
-    }
-    return votes;
-}
-
-static mf_status compare_notes(mf_local_sgd *l, const mf_collective *c, int *votes,
-                               int64_t *samples)
-{
-    const int n = l->team.size;
-    int64_t *sizes = mf_calloc(n, sizeof *sizes), total = 0;
-    mf_buf mine = { 0 };
-    char *all = NULL;
-    mf_status st = sizes ? MF_OK : MF_NOMEM("averages");
-
-    for (int r = 0; st == MF_OK && r < n; r++)
-        total += sizes[r] = note_size(l, r);
-    write_note(l, *votes, &mine);
-    all = mf_calloc(total, 1);
-    if (st == MF_OK)
-        st = all ? mf_buf_finish(&mine) : MF_NOMEM("averages");
-    if (st == MF_OK)
-        st = mf_all_gather(l->team.group, &(mf_gather){ *c, mine.data, sizes, all });
-    if (st == MF_OK)
-        *votes = read_notes(l, all, samples);
-    mf_buf_deinit(&mine);
-    mf_free(all);
-    mf_free(sizes);
-    return st;
 }
 
 /* ---- means ---- */
@@ -186,7 +119,7 @@ static mf_status means_init(const mf_local_sgd *l, means *m)
             return MF_NOMEM("averages");
     }
     for (int r = 0; r < size; r++)
-        m->of[r] = (mf_share){ mf_groups_places(&l->groups, r).first, spoken_for(l, r) };
+        m->of[r] = (mf_share){ mf_groups_places(&l->groups, r).first, mf_local_spoken_for(l, r) };
     return read_own(l, m);
 }
 
@@ -194,9 +127,10 @@ static mf_status means_init(const mf_local_sgd *l, means *m)
 static void make_whole(const char *name, mf_tensor *mean)
 {
     float *value = mean->data;
+    int power;
 
-    if (strcmp(name, "loss_scale") == 0)
-        value[0] = exp2f(floorf(log2f(value[0])));
+    if (strcmp(name, "loss_scale") == 0 && frexpf(value[0], &power) != 0.0f)
+        value[0] = ldexpf(0.5f, power);
     else if (strcmp(name, "loss_scale_good_steps") == 0)
         value[0] = floorf(value[0]);
 }
@@ -259,33 +193,39 @@ static mf_status average(mf_local_sgd *l, const mf_collective *c, const int64_t 
 
 /* ---- the whole ---- */
 
-static int votes_of(mf_local_sgd *l)
+static void begin_anew(mf_local_sgd *l)
 {
-    if (l->changes)
-        return mf_job_members_votes(&l->members, &l->team, l->wants_stop);
-    return l->wants_stop ? MF_VOTE_STOP : 0;
+    for (int64_t k = 0; k < l->n_own; k++) {
+        l->own[k].samples = 0;
+        l->own[k].n_steps = 0;
+    }
+    l->wants_stop = false;
 }
 
 mf_status mf_local_average(mf_local_sgd *l, bool *stop)
 {
     mf_trainer *t = l->trainer;
     const mf_collective c = mf_team_call(&l->team, t->step, "the averages");
-    int64_t samples[MF_MOST_GROUPS];
-    int votes;
-    bool ends;
+    mf_local_notes notes = { 0 };
+    bool ends = false, leave = false;
+    mf_status st;
 
     if (l->commit.step == t->step)
         return MF_OK;
-    votes = votes_of(l);
-    MF_TRY(compare_notes(l, &c, &votes, samples));
-    MF_TRY(average(l, &c, samples));
-    mf_job_take_votes(&l->team, votes, &ends);
+    st = mf_local_compare_notes(l, &c, &notes);
+    if (st == MF_OK)
+        st = average(l, &c, notes.samples);
+    if (st == MF_OK)
+        mf_job_take_votes(&l->team, notes.votes, &ends);
+    if (st == MF_OK)
+        st = mf_local_judge(l, &notes, &ends, &leave);
+    mf_local_notes_deinit(&notes);
+    MF_TRY(st);
     *stop |= ends;
     t->standing.stop |= ends;
-    for (int64_t k = 0; k < l->n_own; k++)
-        l->own[k].samples = 0;
-    l->wants_stop = false;
-    return mf_local_commit_now(l);
+    begin_anew(l);
+    MF_TRY(mf_local_commit_now(l));
+    return leave ? mf_local_deal(l) : MF_OK;
 }
 
 /* ---- going back ---- */
@@ -295,7 +235,7 @@ mf_status mf_local_commit_now(mf_local_sgd *l)
     const mf_trainer *t = l->trainer;
 
     forget_commit(l);
-    if (l->changes) {
+    if (l->changes || l->verdict.on) {
         l->commit.values = mf_calloc(t->n_trained, sizeof *l->commit.values);
         if (!l->commit.values)
             return MF_NOMEM("averages");
@@ -306,6 +246,7 @@ mf_status mf_local_commit_now(mf_local_sgd *l)
     l->commit.epoch = t->epoch;
     l->commit.first = t->first;
     l->commit.step = t->step;
+    l->commit.ns = mf_clock_ns();
     return MF_OK;
 }
 

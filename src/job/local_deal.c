@@ -94,6 +94,7 @@ void mf_local_undeal(mf_local_sgd *l)
         for (int64_t i = 0; l->own[k].state && i < t->n_trained; i++)
             mf_tensor_clear(&l->own[k].state[i]);
         mf_free(l->own[k].state);
+        mf_free(l->own[k].steps);
     }
     mf_free(l->own);
     l->own = NULL;

@@ -53,6 +53,9 @@ static void local_leave(mf_team *team, mf_trainer *t)
     mf_local_undeal(l);
     mf_local_deinit_step(l);
     mf_local_deinit_average(l);
+    mf_free(l->machines);
+    l->machines = NULL;
+    l->verdict = (mf_local_verdict){ 0 };
     l->trainer = NULL;
 }
 
@@ -68,6 +71,7 @@ static mf_status local_aligned(mf_team *team, mf_trainer *t)
                        (long long)t->standing.groups, (long long)l->wanted);
     MF_TRY(check_groups(l, t->standing.groups));
     MF_TRY(mf_local_deal(l));
+    MF_TRY(mf_local_align_verdict(l));
     return mf_local_commit_now(l);
 }
 
@@ -104,6 +108,8 @@ static const mf_team_kind TEAM = { .join = local_join,
                                    .run = mf_local_run,
                                    .end_step = local_end_step,
                                    .settle = local_settle,
+                                   .watch = mf_local_watch,
+                                   .verdict = mf_local_tell,
                                    .failed = local_failed };
 
 /* ---- workers that come and go ---- */
@@ -160,6 +166,8 @@ static const mf_team_kind CHANGING_TEAM = { .join = local_join,
                                             .run = mf_local_run,
                                             .end_step = local_end_step,
                                             .settle = local_settle,
+                                            .watch = mf_local_watch,
+                                            .verdict = mf_local_tell,
                                             .meet = local_meet,
                                             .note_saved = note_saved,
                                             .finish = note_end,
@@ -181,6 +189,7 @@ static void local_close(mf_strategy *s)
         mf_net_close(l->net);
     if (l->changes)
         mf_job_members_deinit(&l->members);
+    mf_free(l->machines);
     mf_free(l->collective);
     mf_free(l);
 }

@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* local_sgd.h - groups of workers that train apart and average their variables, inside: local_sgd.c
  * (the team), local_deal.c (which groups are ours), local_step.c (a step of each), local_average.c
- * (they become one again). */
+ * (they become one again), local_notes.c (what is told then), local_judge.c (which have converged).
+ */
 #ifndef MF_JOB_LOCAL_SGD_H
 #define MF_JOB_LOCAL_SGD_H
 
 #include "job/groups.h"
 #include "job/strategies.h"
 #include "parallel/sums.h"
+#include "train/convergence.h"
 
 typedef enum mf_local_slots { MF_SLOTS_AVERAGE, MF_SLOTS_KEEP, MF_SLOTS_RESET } mf_local_slots;
+
+/* A step of a group. */
+typedef struct mf_local_step {
+    double loss; /* mean over its samples */
+    int64_t samples; /* 0: there is no loss */
+} mf_local_step;
 
 /* A group that this worker does, alone or with others. */
 typedef struct mf_local_group {
@@ -17,7 +25,10 @@ typedef struct mf_local_group {
     mf_tensor *state; /* its variables, by the trainer's number, while it is not in hand; the first
                          of ours is in the trainer's variables between steps, and has NULL */
     mf_share rows; /* of the batch at hand */
-    int64_t samples; /* since the last average */
+    /* since the last average: */
+    int64_t samples;
+    mf_local_step *steps;
+    int64_t n_steps, cap_steps;
 } mf_local_group;
 
 /* What all had in common after the last average. */
@@ -26,7 +37,19 @@ typedef struct mf_local_commit {
     int64_t epoch, first;
     mf_standing standing;
     mf_tensor *values; /* by variable; NULL: nobody will ask for them */
+    int64_t ns; /* when it was, by our clock */
 } mf_local_commit;
+
+/* What is known of the convergence of groups, the same for all workers. */
+typedef struct mf_local_verdict {
+    bool on; /* they are judged, */
+    mf_convergence_options rules; /* by these */
+    int64_t step; /* up to this one */
+    double seconds; /* of training so far: the clock of the machines */
+    double loss; /* of the last step, mean over all groups */
+    mf_progress_state state; /* of the job: converged where the last groups are */
+    char why[800]; /* a sentence */
+} mf_local_verdict;
 
 typedef struct mf_local_sgd {
     mf_strategy strategy; /* first */
@@ -59,6 +82,8 @@ typedef struct mf_local_sgd {
     mf_tensor clock, inverse; /* that are fed */
     mf_tensor *totals; /* by fetch: over our groups */
     bool wants_stop; /* since the last average */
+    mf_local_verdict verdict;
+    mf_convergence *machines; /* by group; NULL: they are not judged */
 } mf_local_sgd;
 
 static inline mf_net *mf_local_net(const mf_local_sgd *l)
@@ -85,6 +110,45 @@ MF_MUST mf_status mf_local_begin_step(mf_local_sgd *l, int64_t step, int64_t sam
 /* mf_team_kind.run. */
 MF_MUST mf_status mf_local_run(mf_team *team, mf_trainer *t, const mf_run_options *options,
                                const struct mf_call *call);
+
+/* ---- local_notes.c ---- */
+
+/* Of a group; then come its steps. */
+typedef struct mf_local_group_note {
+    int64_t samples;
+    double moved, norm; /* of its weights, since the last average; NAN: nobody has looked */
+    mf_local_step steps[];
+} mf_local_group_note;
+
+/* What everybody has to say since the last average. */
+typedef struct mf_local_notes {
+    char *all;
+    int votes;
+    double seconds; /* since then, by the first worker's clock */
+    bool judged; /* somebody wants groups to be, */
+    mf_convergence_options rules; /* by these */
+    int64_t n_steps;
+    const mf_local_group_note *groups[MF_MOST_GROUPS]; /* by place */
+    int64_t samples[MF_MOST_GROUPS]; /* by place */
+} mf_local_notes;
+
+/* How many of its groups a worker speaks for: all or none. */
+int64_t mf_local_spoken_for(const mf_local_sgd *l, int rank);
+/* Collective. Owns: mf_local_notes_deinit(), also after a failure. */
+MF_MUST mf_status mf_local_compare_notes(mf_local_sgd *l, const mf_collective *c,
+                                         mf_local_notes *out);
+void mf_local_notes_deinit(mf_local_notes *n);
+
+/* ---- local_judge.c ---- */
+
+/* mf_team_kind.watch and .verdict. */
+MF_MUST mf_status mf_local_watch(mf_team *team, const mf_convergence_options *rules);
+mf_progress_state mf_local_tell(const mf_team *team, const char **why, double *loss);
+/* Everybody knows what the furthest knows. Collective. */
+MF_MUST mf_status mf_local_align_verdict(mf_local_sgd *l);
+/* Who has converged? *ends: raised where all have. *leave: some have, and are marked as gone. */
+MF_MUST mf_status mf_local_judge(mf_local_sgd *l, const mf_local_notes *notes, bool *ends,
+                                 bool *leave);
 
 /* ---- local_average.c ---- */
 

@@ -5,6 +5,7 @@
 #include "job/local_sgd.h"
 #include "train/loop.h"
 
+#include <math.h>
 #include <string.h>
 
 mf_status mf_local_init_step(mf_local_sgd *l)
@@ -62,6 +63,8 @@ mf_status mf_local_begin_step(mf_local_sgd *l, int64_t step, int64_t samples)
         g->rows = mf_groups_samples(&l->groups, g->group, samples);
         g->samples += g->rows.n;
         l->team.own_samples += g->rows.n;
+        MF_TRY(mf_grow(&g->steps, &g->cap_steps, g->n_steps + 1, sizeof *g->steps));
+        g->steps[g->n_steps++] = (mf_local_step){ NAN, g->rows.n };
     }
     if (l->team.own_samples == 0) /* nothing will be run */
         return count_step(l);
@@ -149,6 +152,8 @@ static mf_status run_group(mf_local_sgd *l, mf_local_group *g, const mf_run_opti
                  : mf_session_run(t->session, NULL, own.feed_names, own.feeds, own.n_feeds,
                                   own.fetches, own.n_fetches, own.targets, own.n_targets,
                                   own.results));
+    g->steps[g->n_steps - 1].loss = mf_report_value(&t->graph.reports[0], call->results[0]->data,
+                                                    call->results[0]->count, g->rows.n);
     return l->n_own > 1 ? add_results(l, call, first) : MF_OK;
 }
 

@@ -146,7 +146,7 @@ static void note_step(mf_fitting *f, const mf_batch *batch, double learning_rate
     for (int i = 0; i < t->graph.n_reports; i++)
         t->standing.results[i] = f->results[i].value;
     mf_iterator_position(f->it, &t->epoch, &t->first);
-    mf_out_dir_add(&f->dir, t->step, batch);
+    mf_out_dir_add(&f->dir, t, batch);
     if (f->trouble_ns > 0)
         MF_INFO("step %lld was done %.0f ms after others were found to be gone", (long long)t->step,
                 (double)(mf_clock_ns() - f->trouble_ns) * 1e-6);

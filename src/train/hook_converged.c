@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "train/convergence.h"
 #include "train/hook.h"
+#include "train/movement.h"
 #include "train/team.h"
 #include "train/trainer.h"
 
@@ -38,25 +39,6 @@ typedef struct converged {
 
 /* ---- the weights ---- */
 
-typedef struct look {
-    double squares, moved; /* sums of squares: of weights, and of what they have moved by */
-} look;
-
-static void add_weight(look *l, const mf_tensor *now, const mf_tensor *then)
-{
-    const float *a = now->data, *b = then->data;
-    double squares = 0.0, moved = 0.0;
-
-    for (int64_t i = 0; i < now->count; i++) {
-        const double d = b ? (double)a[i] - (double)b[i] : 0.0;
-
-        squares += (double)a[i] * (double)a[i];
-        moved += d * d;
-    }
-    l->squares += squares;
-    l->moved += moved;
-}
-
 /* Updates without locks would write what we keep. */
 static mf_status keep(const mf_trainer *t, mf_tensor *now, mf_tensor *kept)
 {
@@ -67,21 +49,10 @@ static mf_status keep(const mf_trainer *t, mf_tensor *now, mf_tensor *kept)
     return MF_OK;
 }
 
-/* The smallest rate that is still to come: schedules are smooth, or stay where they fall to. */
-static double rate_ahead(const mf_trainer *t)
-{
-    const int64_t left = t->schedule.total - t->step;
-    double least = INFINITY;
-
-    for (int i = 0; i <= 64; i++)
-        least = fmin(least, (double)mf_schedule_at(&t->schedule, t->step + left * i / 64));
-    return least;
-}
-
 static mf_status look_at_weights(converged *h, const mf_trainer *t, mf_observation *o)
 {
     const bool first = !h->kept;
-    look l = { 0 };
+    mf_movement m = { 0 };
 
     if (first) {
         h->kept = mf_calloc(t->n_trained, sizeof *h->kept);
@@ -97,16 +68,16 @@ static mf_status look_at_weights(converged *h, const mf_trainer *t, mf_observati
         if (!v->is_weight || v->variable->dtype != MF_DTYPE_F32)
             continue;
         MF_TRY(mf_variable_read(v->variable, &now));
-        add_weight(&l, &now, &h->kept[i]);
+        mf_movement_add(&m, &now, &h->kept[i]);
         st = keep(t, &now, &h->kept[i]);
         mf_tensor_clear(&now);
         MF_TRY(st);
     }
-    o->weight_norm = sqrt(l.squares);
+    o->weight_norm = mf_movement_norm(&m);
     if (!first)
-        o->moved = l.squares > 0.0 ? sqrt(l.moved / l.squares) : 0.0;
+        o->moved = mf_movement_by_size(&m);
     h->next_look = o->step + (o->step / LOOKS > LOOK_STEPS ? o->step / LOOKS : LOOK_STEPS);
-    h->rate_ahead = rate_ahead(t);
+    h->rate_ahead = mf_schedule_least(&t->schedule, t->step);
     h->last_look = o->seconds;
     return MF_OK;
 }
@@ -143,13 +114,47 @@ static mf_status say(converged *h)
 
 static mf_status begin(void *ctx, mf_trainer *t)
 {
-    ((converged *)ctx)->skipped = mf_guard_skipped(t);
-    return MF_OK;
+    converged *h = ctx;
+
+    h->skipped = mf_guard_skipped(t);
+    return mf_team_judges(t->team) ? t->team->kind->watch(t->team, &h->c.o) : MF_OK;
+}
+
+/* Groups are judged one by one, by the team; what is left to us are validations, and the loss of
+ * all groups, which is known when they have settled. */
+static mf_status after_step_of_groups(converged *h, mf_trainer *t, const mf_step_report *r)
+{
+    mf_observation o = { .step = r->step,
+                         .seconds = (double)mf_clock_ns() * 1e-9,
+                         .validation_loss = h->validation,
+                         .moved = NAN,
+                         .weight_norm = NAN,
+                         .rate = r->learning_rate,
+                         .rate_ahead = mf_schedule_least(&t->schedule, t->step) };
+    const char *why;
+    const mf_progress_state state = t->team->kind->verdict(t->team, &why, &o.train_loss);
+
+    if (state != MF_STATE_IMPROVING) {
+        h->c.state = h->said = state;
+        mf_buf_clear(&h->why);
+        mf_buf_str(&h->why, why);
+        return mf_buf_finish(&h->why);
+    }
+    if (isnan(h->validation))
+        return MF_OK;
+    h->validation = NAN;
+    (void)mf_convergence_step(&h->c, &o);
+    stop_if_decided(h, t);
+    return say(h);
 }
 
 static mf_status after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
 {
     converged *h = ctx;
+
+    if (mf_team_judges(t->team))
+        return after_step_of_groups(h, t, r);
+
     mf_observation o = { .step = r->step,
                          .seconds = (double)mf_clock_ns() * 1e-9,
                          .train_loss = r->results[0].value,

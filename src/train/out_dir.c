@@ -35,19 +35,59 @@ static void open_ledger(mf_out_dir *o, const char *dir, const mf_trainer *t,
     check_ledger(o, st);
 }
 
+/* The group that has this sample of the batch of a step has left before. */
+static bool is_left_out(const mf_trainer *t, int64_t step, int64_t samples, int64_t place)
+{
+    const mf_standing *s = &t->standing;
+
+    for (int g = 0; g < s->groups; g++) {
+        if (s->left_at[g] > 0 && s->left_at[g] < step && place >= mf_group_begin(t, g, samples) &&
+            place < mf_group_begin(t, g + 1, samples))
+            return true;
+    }
+    return false;
+}
+
+/* Those that are left out come last. How many. */
+static int64_t sort_ids(const mf_trainer *t, int64_t step, const mf_batch *batch, int64_t *out)
+{
+    int64_t used = 0, left = batch->whole;
+
+    for (int64_t i = batch->whole - 1; i >= 0; i--) {
+        if (is_left_out(t, step, batch->whole, i))
+            out[--left] = batch->whole_ids[i];
+    }
+    for (int64_t i = 0; i < batch->whole; i++) {
+        if (!is_left_out(t, step, batch->whole, i))
+            out[used++] = batch->whole_ids[i];
+    }
+    return batch->whole - used;
+}
+
 /* All samples of a step. */
-static mf_status add(mf_ledger *l, int64_t step, const mf_batch *batch)
+static mf_status add(mf_ledger *l, const mf_trainer *t, int64_t step, const mf_batch *batch)
 {
     mf_batch whole = *batch;
+    int64_t *ids, left_out;
+    mf_status st;
 
     whole.n = batch->whole;
     whole.first -= batch->place;
     whole.ids = batch->whole_ids;
-    return mf_ledger_add(l, step, &whole);
+    if (t->standing.groups == 0)
+        return mf_ledger_add(l, step, &whole, 0);
+    ids = mf_calloc(whole.n, sizeof *ids);
+    if (!ids)
+        return MF_NOMEM("a ledger");
+    left_out = sort_ids(t, step, batch, ids);
+    whole.ids = ids;
+    st = mf_ledger_add(l, step, &whole, left_out);
+    mf_free(ids);
+    return st;
 }
 
 /* Which samples a step has used follows from the order: no data is read for it. */
-static mf_status fill(mf_out_dir *o, const mf_out_dir_data *data, int64_t last_step)
+static mf_status fill(mf_out_dir *o, const mf_out_dir_data *data, const mf_trainer *t)
 {
     mf_iterator_options order = *data->order;
     const mf_batch *batch;
@@ -60,10 +100,10 @@ static mf_status fill(mf_out_dir *o, const mf_out_dir_data *data, int64_t last_s
     const int64_t done = mf_ledger_last_step(o->ledger) > 0 ? mf_ledger_last_step(o->ledger) : 0;
 
     st = mf_iterator_seek(it, done / data->per_epoch, done % data->per_epoch * order.batch);
-    for (int64_t step = done + 1; st == MF_OK && step <= last_step; step++) {
+    for (int64_t step = done + 1; st == MF_OK && step <= t->step; step++) {
         st = mf_iterator_next(it, &batch);
         if (st == MF_OK)
-            st = add(o->ledger, step, batch);
+            st = add(o->ledger, t, step, batch);
     }
     mf_iterator_free(it);
     return st;
@@ -79,7 +119,7 @@ static void take_ledger_over(mf_out_dir *o, const char *dir, const mf_trainer *t
         st = begin_ledger(o, dir, data, -1);
     }
     if (st == MF_OK)
-        st = fill(o, data, t->step);
+        st = fill(o, data, t);
     check_ledger(o, st);
 }
 
@@ -99,14 +139,14 @@ void mf_out_dir_catch_up(mf_out_dir *o, const char *dir, const mf_trainer *t,
     if (o->handed_over)
         take_ledger_over(o, dir, t, data);
     else if (o->ledger && mf_ledger_last_step(o->ledger) < t->step)
-        check_ledger(o, fill(o, data, t->step));
+        check_ledger(o, fill(o, data, t));
     o->handed_over = false;
 }
 
-void mf_out_dir_add(mf_out_dir *o, int64_t step, const mf_batch *batch)
+void mf_out_dir_add(mf_out_dir *o, const mf_trainer *t, const mf_batch *batch)
 {
-    if (o->ledger && mf_ledger_last_step(o->ledger) < step)
-        check_ledger(o, add(o->ledger, step, batch));
+    if (o->ledger && mf_ledger_last_step(o->ledger) < t->step)
+        check_ledger(o, add(o->ledger, t, t->step, batch));
 }
 
 void mf_out_dir_flush(mf_out_dir *o)

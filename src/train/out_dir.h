@@ -39,7 +39,7 @@ MF_MUST mf_status mf_out_dir_go_back(mf_out_dir *o, const char *dir, const mf_tr
                                      const mf_out_dir_data *data);
 /* The step that was just done used these samples, whoever of the team has taken them. One that is
  * done once more uses the same, and they stand there already. */
-void mf_out_dir_add(mf_out_dir *o, int64_t step, const mf_batch *batch);
+void mf_out_dir_add(mf_out_dir *o, const mf_trainer *t, const mf_batch *batch);
 /* Before a checkpoint, which may not know of more than the ledger. */
 void mf_out_dir_flush(mf_out_dir *o);
 /* Waits for what is being written. The status of the last checkpoint. */

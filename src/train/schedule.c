@@ -113,3 +113,16 @@ float mf_schedule_at(const mf_schedule *s, int64_t done)
         steps = s->total;
     return (float)(s->rate * s->kind->factor(s, done - warmup, steps - warmup));
 }
+
+double mf_schedule_least(const mf_schedule *s, int64_t done)
+{
+    const int64_t left = s->total - done;
+    double least = (double)mf_schedule_at(s, done);
+
+    for (int i = 1; i <= 64; i++) {
+        const double rate = (double)mf_schedule_at(s, done + left * i / 64);
+
+        least = rate < least ? rate : least;
+    }
+    return least;
+}

@@ -24,5 +24,7 @@ MF_MUST mf_status mf_schedule_parse(const char *text, double rate, mf_arena *are
                                     mf_schedule *out);
 /* For the step after `done` others. The same bits on every machine. */
 float mf_schedule_at(const mf_schedule *s, int64_t done);
+/* The smallest that will still come: schedules are smooth, or stay where they fall to. */
+double mf_schedule_least(const mf_schedule *s, int64_t done);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "comm/group.h"
 #include "graph/exchange.h"
+#include "train/convergence.h"
 #include "train/extra.h"
 
 #include <meshflow/session.h>
@@ -50,6 +51,12 @@ typedef struct mf_team_kind {
     /* From here on all need the same variables, to be evaluated or written. Collective. *stop:
      * raised where somebody wants to. NULL: they are the same after each step. */
     mf_status (*settle)(mf_team *team, bool *stop);
+    /* Where groups have variables of their own: judge the convergence of each by these rules, from
+     * here on. One worker that asks is enough. NULL: all have the same. */
+    mf_status (*watch)(mf_team *team, const mf_convergence_options *rules);
+    /* What has become of them: converged or diverged is the job's end, for *why. *loss: of the last
+     * step before all have settled, over all groups. */
+    mf_progress_state (*verdict)(const mf_team *team, const char **why, double *loss);
     /* This worker cannot go on: others need not wait. */
     void (*failed)(mf_team *team, mf_status why);
     /* Come together: for the first time (why is MF_OK), because somebody comes or leaves (the
@@ -136,6 +143,12 @@ static inline void mf_team_deal_shards(mf_team *team, int64_t shards)
     team->shards = shards;
     team->first_shard = mf_team_first_shard(team, team->rank);
     team->n_shards = mf_team_first_shard(team, team->rank + 1) - team->first_shard;
+}
+
+/* Are there groups, whose convergence is the team's business? */
+static inline bool mf_team_judges(const mf_team *team)
+{
+    return team && team->kind->watch;
 }
 
 /* What a collective of the loop carries. */

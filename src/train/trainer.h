@@ -3,6 +3,7 @@
 #ifndef MF_TRAIN_TRAINER_H
 #define MF_TRAIN_TRAINER_H
 
+#include "graph/shard.h"
 #include "runtime/session.h"
 #include "train/schedule.h"
 #include "train/step.h"
@@ -73,6 +74,14 @@ struct mf_trainer {
     struct mf_team *team; /* that trains together; NULL: nobody else */
     struct mf_hook_loop *loop; /* whose hooks stand around steps; NULL: none */
 };
+
+/* Group g has the samples of a batch from this one on, up to the next group's: whole shards. */
+static inline int64_t mf_group_begin(const mf_trainer *t, int64_t g, int64_t samples)
+{
+    const int64_t shards = t->options.shards;
+
+    return mf_shard_begin(samples, shards, mf_shard_of_group(shards, t->standing.groups, g));
+}
 
 /* Run one step on this batch, or on our share of it; results of all reports, over the whole batch.
  * The position moves on behind it. */

@@ -51,7 +51,7 @@ static void train(mf_dataset *set, int64_t from, int64_t to)
     T_OK(mf_ledger_open(dir, "toys", set, &options, from - 1, &l));
     for (int64_t step = from; step < to; step++) {
         T_OK(mf_iterator_next(it, &b));
-        T_OK(mf_ledger_add(l, step, b));
+        T_OK(mf_ledger_add(l, step, b, 0));
     }
     T_OK(mf_ledger_flush(l, true));
     T_OK(mf_ledger_close(l));
@@ -124,11 +124,11 @@ MF_TEST(data_ledger_of_other_data_is_refused)
             mf_ledger_open(dir, "toys", part, &options, 2, &l));
     mf_dataset_unref(part);
     T_OK(mf_ledger_open(dir, "toys", set, &options, 2, &l));
-    T_FAILS(MF_INVALID_ARGUMENT, "step 4 does not follow", mf_ledger_add(l, 4, &b));
+    T_FAILS(MF_INVALID_ARGUMENT, "step 4 does not follow", mf_ledger_add(l, 4, &b, 0));
     T_OK(mf_ledger_close(l));
     T_FAILS(MF_NOT_FOUND, MF_LEDGER_FILE, mf_ledger_open("/nowhere", "x", set, &options, 2, &l));
     T_OK(mf_ledger_open(dir, "toys", set, &other, -1, &l)); /* anew, by file */
-    T_OK(mf_ledger_add(l, 1, &b));
+    T_OK(mf_ledger_add(l, 1, &b, 0));
     T_OK(mf_ledger_close(l));
     T_OK(mf_ledger_open(dir, "toys", set, &other, 1, &l));
     T_OK(mf_ledger_close(l));
@@ -148,9 +148,43 @@ static void write_steps(mf_dataset *set, const int64_t (*ids)[4], const int64_t 
     for (int i = 0; i < n; i++) {
         const mf_batch b = { .n = 4, .epoch = epochs[i], .ids = ids[i] };
 
-        T_OK(mf_ledger_add(l, i, &b));
+        T_OK(mf_ledger_add(l, i, &b, 0));
     }
     T_OK(mf_ledger_close(l));
+}
+
+MF_TEST(data_audit_accounts_for_samples_that_are_left_out)
+{
+    static const int64_t ids[][4] = { { 0, 1, 2, 3 }, { 4, 5, 6, 7 }, { 8, 9, 3, 4 } };
+    mf_dataset *set = begin(), *part;
+    mf_iterator_options o = { .batch = 4 };
+    mf_ledger *l;
+    mf_audit a;
+
+    T_OK(mf_dataset_range(set, 0, 10, &part));
+    T_OK(mf_ledger_open(dir, "toys", part, &o, -1, &l));
+    for (int i = 0; i < 3; i++) { /* of the second and the third half were left out */
+        const mf_batch b = { .n = i == 2 ? 2 : 4, .ids = ids[i] };
+
+        T_OK(mf_ledger_add(l, i, &b, i > 0 ? b.n / 2 : 0));
+    }
+    T_OK(mf_ledger_close(l));
+    T_OK(mf_ledger_audit(dir, &a));
+    T_EQ(a.n_problems, 0);
+    T_EQ(a.samples, 7);
+    T_EQ(a.left_out, 3);
+    T_EQ(a.epochs, 1);
+    mf_audit_deinit(&a);
+    T_OK(mf_ledger_open(dir, "toys", part, &o, 1, &l));
+    const mf_batch twice = { .n = 4, .ids = ids[2] }; /* 3 was used, 4 too: now they are left out */
+
+    T_OK(mf_ledger_add(l, 2, &twice, 2));
+    T_OK(mf_ledger_close(l));
+    T_OK(mf_ledger_audit(dir, &a));
+    T_EQ(a.n_problems, 2);
+    mf_audit_deinit(&a);
+    mf_dataset_unref(part);
+    end(set);
 }
 
 MF_TEST(data_audit_names_what_is_wrong)
@@ -193,7 +227,7 @@ MF_TEST(data_audit_of_split_shards_and_turns)
     T_OK(mf_ledger_open(dir, "parts", all, &o, -1, &l));
     for (int64_t step = 0; step < 20; step++) {
         T_OK(mf_iterator_next(it, &b));
-        T_OK(mf_ledger_add(l, step, b));
+        T_OK(mf_ledger_add(l, step, b, 0));
     }
     T_OK(mf_ledger_close(l));
     T_OK(mf_ledger_audit(dir, &a));
