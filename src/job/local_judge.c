@@ -24,6 +24,13 @@ static mf_status begin(mf_local_sgd *l, const mf_convergence_options *rules)
     return MF_OK;
 }
 
+static bool are_equal(const mf_convergence_options *a, const mf_convergence_options *b)
+{
+    return a->tolerance == b->tolerance && a->horizon == b->horizon &&
+           a->false_stops == b->false_stops && a->still_seconds == b->still_seconds &&
+           a->only_still == b->only_still;
+}
+
 mf_status mf_local_watch(mf_team *team, const mf_convergence_options *rules)
 {
     mf_local_sgd *l = (mf_local_sgd *)(void *)((char *)team - offsetof(mf_local_sgd, team));
@@ -32,7 +39,11 @@ mf_status mf_local_watch(mf_team *team, const mf_convergence_options *rules)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "with slots=keep a group cannot be given to other workers, so none can "
                        "leave when it has converged; use slots=average or slots=reset");
-    return l->verdict.on && l->verdict.state == MF_STATE_IMPROVING ? MF_OK : begin(l, rules);
+    l->watched = true;
+    if (l->verdict.on && l->verdict.state == MF_STATE_IMPROVING &&
+        are_equal(&l->verdict.rules, rules))
+        return MF_OK;
+    return begin(l, rules);
 }
 
 mf_progress_state mf_local_tell(const mf_team *team, const char **why, double *loss)
@@ -43,6 +54,48 @@ mf_progress_state mf_local_tell(const mf_team *team, const char **why, double *l
     *why = l->verdict.why;
     *loss = l->verdict.loss;
     return l->verdict.state;
+}
+
+/* ---- checkpoints ---- */
+
+mf_status mf_local_before_save(mf_team *team, mf_trainer *t)
+{
+    const mf_local_sgd *l =
+        (const mf_local_sgd *)(const void *)((const char *)team - offsetof(mf_local_sgd, team));
+    const int64_t n = t->standing.groups, numbers = mf_convergence_numbers();
+
+    mf_tensor_clear(&t->judged);
+    if (!l->verdict.on)
+        return MF_OK;
+    MF_TRY(mf_tensor_alloc(&t->judged, MF_DTYPE_F64, &MF_SHAPE(n, numbers)));
+    for (int64_t i = 0; i < n; i++)
+        mf_convergence_encode(&l->machines[i], (double *)t->judged.data + i * numbers);
+    return MF_OK;
+}
+
+/* What a checkpoint knows. Of another version, or of another step, it counts as nothing. */
+static mf_status take_saved(mf_local_sgd *l)
+{
+    const mf_tensor *saved = &l->trainer->judged;
+    const int64_t n = l->trainer->standing.groups, numbers = mf_convergence_numbers();
+    int64_t last = 0;
+
+    if (l->verdict.on || !saved->data || saved->dtype != MF_DTYPE_F64 ||
+        !mf_shape_equal(&saved->shape, &MF_SHAPE(n, numbers)))
+        return MF_OK;
+    MF_TRY(begin(l, &(mf_convergence_options){ 0 }));
+    for (int64_t i = 0; i < n; i++) {
+        mf_convergence *c = &l->machines[i];
+
+        mf_convergence_decode((const double *)saved->data + i * numbers, c);
+        l->verdict.rules = c->o;
+        if (c->last_seconds > l->verdict.seconds)
+            l->verdict.seconds = c->last_seconds;
+        last = c->last.step > last ? c->last.step : last;
+    }
+    l->verdict.step = l->trainer->step;
+    l->verdict.on = last == l->trainer->step;
+    return MF_OK;
 }
 
 /* ---- newcomers, and who has missed something ---- */
@@ -73,9 +126,9 @@ static mf_status give_verdict(mf_local_sgd *l, const mf_collective *c, int root)
 mf_status mf_local_align_verdict(mf_local_sgd *l)
 {
     const mf_collective c = mf_team_call(&l->team, l->trainer->step, "what has converged");
-    const int64_t mine = l->verdict.on ? l->verdict.step : -1;
     int64_t *steps = mf_calloc(2 * l->team.size, sizeof *steps), *sizes;
-    mf_status st;
+    mf_status st = take_saved(l);
+    const int64_t mine = l->verdict.on ? l->verdict.step : -1;
     int root;
 
     if (!steps)
@@ -83,7 +136,8 @@ mf_status mf_local_align_verdict(mf_local_sgd *l)
     sizes = steps + l->team.size;
     for (int r = 0; r < l->team.size; r++)
         sizes[r] = sizeof mine;
-    st = mf_all_gather(l->team.group, &(mf_gather){ c, &mine, sizes, steps });
+    if (st == MF_OK)
+        st = mf_all_gather(l->team.group, &(mf_gather){ c, &mine, sizes, steps });
     root = find_furthest(l, steps);
     if (st == MF_OK && steps[root] >= 0)
         st = give_verdict(l, &c, root);

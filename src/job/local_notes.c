@@ -90,7 +90,7 @@ static mf_status write_notes(mf_local_sgd *l, mf_buf *out)
     memset(&h, 0, sizeof h);
     h.votes = votes_of(l);
     h.seconds = (double)(mf_clock_ns() - l->commit.ns) * 1e-9;
-    h.judged = l->verdict.on;
+    h.judged = l->watched;
     h.rules = l->verdict.rules;
     mf_buf_bytes(out, &h, sizeof h);
     for (int64_t k = 0; k < mf_local_spoken_for(l, l->team.rank); k++)

@@ -56,6 +56,7 @@ static void local_leave(mf_team *team, mf_trainer *t)
     mf_free(l->machines);
     l->machines = NULL;
     l->verdict = (mf_local_verdict){ 0 };
+    l->watched = false;
     l->trainer = NULL;
 }
 
@@ -110,6 +111,7 @@ static const mf_team_kind TEAM = { .join = local_join,
                                    .settle = local_settle,
                                    .watch = mf_local_watch,
                                    .verdict = mf_local_tell,
+                                   .before_save = mf_local_before_save,
                                    .failed = local_failed };
 
 /* ---- workers that come and go ---- */
@@ -168,6 +170,7 @@ static const mf_team_kind CHANGING_TEAM = { .join = local_join,
                                             .settle = local_settle,
                                             .watch = mf_local_watch,
                                             .verdict = mf_local_tell,
+                                            .before_save = mf_local_before_save,
                                             .meet = local_meet,
                                             .note_saved = note_saved,
                                             .finish = note_end,

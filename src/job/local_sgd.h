@@ -42,8 +42,8 @@ typedef struct mf_local_commit {
 
 /* What is known of the convergence of groups, the same for all workers. */
 typedef struct mf_local_verdict {
-    bool on; /* they are judged, */
-    mf_convergence_options rules; /* by these */
+    bool on; /* something is known, */
+    mf_convergence_options rules; /* by these rules */
     int64_t step; /* up to this one */
     double seconds; /* of training so far: the clock of the machines */
     double loss; /* of the last step, mean over all groups */
@@ -83,7 +83,8 @@ typedef struct mf_local_sgd {
     mf_tensor *totals; /* by fetch: over our groups */
     bool wants_stop; /* since the last average */
     mf_local_verdict verdict;
-    mf_convergence *machines; /* by group; NULL: they are not judged */
+    bool watched; /* somebody has asked us to judge */
+    mf_convergence *machines; /* by group; NULL: nothing is known */
 } mf_local_sgd;
 
 static inline mf_net *mf_local_net(const mf_local_sgd *l)
@@ -146,6 +147,8 @@ MF_MUST mf_status mf_local_watch(mf_team *team, const mf_convergence_options *ru
 mf_progress_state mf_local_tell(const mf_team *team, const char **why, double *loss);
 /* Everybody knows what the furthest knows. Collective. */
 MF_MUST mf_status mf_local_align_verdict(mf_local_sgd *l);
+/* mf_team_kind.before_save: what is known goes into the checkpoint. */
+MF_MUST mf_status mf_local_before_save(mf_team *team, mf_trainer *t);
 /* Who has converged? *ends: raised where all have. *leave: some have, and are marked as gone. */
 MF_MUST mf_status mf_local_judge(mf_local_sgd *l, const mf_local_notes *notes, bool *ends,
                                  bool *leave);

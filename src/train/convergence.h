@@ -91,4 +91,10 @@ mf_progress_state mf_convergence_wait(mf_convergence *c, double seconds);
 /* One sentence: the state, the rule, and the numbers it rests on. */
 void mf_convergence_say(const mf_convergence *c, mf_buf *out);
 
+/* All that it knows, as so many numbers. Any numbers give a machine, if perhaps one that knows
+ * nonsense. */
+int64_t mf_convergence_numbers(void);
+void mf_convergence_encode(const mf_convergence *c, double *out);
+void mf_convergence_decode(const double *numbers, mf_convergence *out);
+
 #endif

@@ -18,6 +18,7 @@ static const char *const field_names[N_FIELDS] = { "_meshflow/epoch",      "_mes
                                                    "_meshflow/slice",      "_meshflow/slice_batch",
                                                    "_meshflow/slice_files" };
 static const char numerics_name[] = "_meshflow/numerics_class";
+static const char judged_name[] = "_meshflow/judged"; /* mf_trainer.judged */
 static const char groups_name[] = "_meshflow/groups"; /* by group: mf_standing.left_at */
 
 struct mf_snapshot {
@@ -25,6 +26,7 @@ struct mf_snapshot {
     bool of_trainer; /* it has fields */
     int64_t fields[N_FIELDS];
     int64_t groups, left_at[MF_MOST_GROUPS]; /* see mf_standing */
+    mf_tensor judged; /* see mf_trainer */
     const char **names; /* of variables; a trainer's are the model's, which outlives us, */
     char **own_names; /* others our own; NULL: none */
     mf_tensor *values;
@@ -84,6 +86,7 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
     s->fields[SLICE_FILES] = t->sliced.files;
     s->groups = t->standing.groups;
     memcpy(s->left_at, t->standing.left_at, sizeof s->left_at);
+    mf_tensor_set(&s->judged, &t->judged);
     s->names = mf_calloc(t->n_trained, sizeof *s->names);
     s->values = mf_calloc(t->n_trained, sizeof *s->values);
     if (!s->names || !s->values)
@@ -139,6 +142,7 @@ void mf_snapshot_free(mf_snapshot *s)
         mf_free(s->own_names[i]);
     for (int64_t i = 0; i < s->n_parts; i++)
         mf_free(s->parts[i]);
+    mf_tensor_clear(&s->judged);
     mf_extra_clear(&s->extra);
     mf_free(s->parts);
     mf_free(s->values);
@@ -221,6 +225,8 @@ static mf_status write_bundle(const mf_snapshot *s, const char *prefix)
         st = write_ints(w, field_names[i], &s->fields[i], &MF_SCALAR);
     if (st == MF_OK && s->groups > 0)
         st = write_ints(w, groups_name, s->left_at, &MF_SHAPE(s->groups));
+    if (st == MF_OK && s->judged.data)
+        st = write_tensor(w, judged_name, &s->judged);
     for (int64_t i = 0; st == MF_OK && i < s->n; i++) {
         if (s->values[i].data) /* else it is in another part */
             st = write_tensor(w, s->names[i], &s->values[i]);
@@ -365,6 +371,9 @@ static mf_status read_groups(mf_trainer *t, mf_tensors *file, const char *prefix
         memcpy(t->standing.left_at, value.data, mf_tensor_bytes(&value));
     }
     mf_tensor_clear(&value);
+    mf_tensor_clear(&t->judged);
+    if (st == MF_OK && mf_tensors_find(file, judged_name) >= 0)
+        st = mf_tensors_read(file, mf_tensors_find(file, judged_name), &t->judged);
     return st;
 }
 

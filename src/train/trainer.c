@@ -194,6 +194,7 @@ void mf_trainer_free(mf_trainer *t)
     mf_session_free(t->session);
     if (t->team && t->team->kind->leave)
         t->team->kind->leave(t->team, t);
+    mf_tensor_clear(&t->judged);
     mf_pool_free(t->pool);
     mf_resources_free(t->resources);
     mf_step_graph_deinit(&t->graph);

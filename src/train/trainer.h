@@ -68,6 +68,8 @@ struct mf_trainer {
     int64_t epoch, first; /* where the next batch begins */
     mf_sliced sliced; /* the order in which that is the place */
     mf_standing standing; /* kept for others; steps, epoch and so on are filled in when asked */
+    mf_tensor
+        judged; /* of a checkpoint, by group: mf_convergence_encode(); empty: nothing is known */
     bool has_state; /* what is here is worth giving to others */
     atomic_bool stop;
     const char *trace; /* where the next step's trace goes; NULL: nowhere */

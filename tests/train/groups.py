@@ -7,7 +7,12 @@ Usage: groups.py PROGRAM [PATTERN] [--kills N]
 Prints TAP lines and, last, `N passed, N failed, N skipped`. One process that does all groups is the
 oracle: whoever has a group, and whatever happens to it, the weights are the same to the bit.
 """
+import json
+import os
 import random
+import re
+import signal
+import subprocess
 import time
 
 import harness
@@ -22,29 +27,40 @@ class Bench(members.Bench):
     """All train by groups."""
     groups, period = 4, 16
 
-    def train(self, *more, steps=300, model="mlp"):
-        command = super().train("--strategy", "local_sgd groups=%d period=%d" % (self.groups, self.period),
-                                *more, steps=steps)
-        return [model if c == "fashion-cnn" else c for c in command]
+    def train(self, *more, steps=300):
+        return super().train("--strategy", "local_sgd groups=%d period=%d" % (self.groups, self.period),
+                             *more, steps=steps)
 
+    def tasks(self):
+        """What the tasks of all jobs show, by name."""
+        r = subprocess.run([self.program, "status", "--json"], capture_output=True, text=True,
+                           timeout=60, env=self.env)
+        jobs = json.loads(r.stdout)["jobs"] if r.stdout else []
+        return {t["task"]: t for j in jobs for t in j["tasks"] if t["state"] != "dead"}
+
+
+# ---- a whole group dies, or joins ----
 
 def kill_in_turn(b, workers):
-    out = b.out("run-%d-%d" % (workers, b.groups))
-    steps = 400 * b.kills # to be killed in time
-    command = b.train("--out", out, "--save-steps", "100", steps=steps)
+    out = b.out("run")
+    steps = 80 * b.kills # to be killed in time
+    command = b.train("--out", out, "--save-steps", "40", steps=steps)
     b.start_all(workers, command)
     b.await_step(20)
+    kills = 0
     for k in range(b.kills):
         victim = k % workers
-        if any(p.returncode == 0 for p in b.workers.values()):
+        if any(p.poll() == 0 for p in b.workers.values()):
             break
         time.sleep(random.random() * 0.6)
         b.kill(victim)
+        kills += 1
         if random.random() < 0.8 or sum(p.poll() is None for p in b.workers.values()) < 2:
             b.start(victim, command)
         time.sleep(0.4)
-    check(b.finish(600) == b.alone("--save-steps", "100", steps=steps), "other weights\n" + b.logs())
+    check(b.finish(600) == b.alone("--save-steps", "40", steps=steps), "other weights\n" + b.logs())
     b.audit(out)
+    print("#   %d kills" % kills)
     members.say_times(b.recoveries())
 
 
@@ -59,6 +75,224 @@ def any_worker_of_a_group_may_be_killed_and_comes_back(b):
     """Fewer groups than workers."""
     b.groups = 2
     kill_in_turn(b, 3)
+
+
+@test
+def workers_come_and_leave_and_groups_change_hands(b):
+    """One at first, which does all four groups; with five some are done by two. Then some leave."""
+    out = b.out("run")
+    command = b.train("--out", out, steps=500)
+    b.start_all(1, command)
+    b.await_step(20)
+    for i in range(1, 5):
+        b.start(i, command)
+    for i in range(1, 5):
+        b.await_step(1, "worker %d" % i)
+    for i in (0, 3): # the chief among them
+        b.workers[i].terminate()
+        check(b.workers[i].wait(60) == 143, b.logs())
+        b.told += b.workers[i].communicate()[0]
+        del b.workers[i]
+    check(b.finish() == b.alone(steps=500), "other weights\n" + b.logs())
+    b.audit(out)
+
+
+@test
+def a_worker_that_is_stopped_is_done_without_and_comes_back(b):
+    b.env["MESHFLOW_LEASE_MS"] = "1000"
+    b.start_all(3, b.train(steps=800))
+    b.await_step(20)
+    b.workers[0].send_signal(signal.SIGSTOP)
+    time.sleep(2)
+    before = max(b.steps().values())
+    b.await_step(before + 20, "worker 1")
+    b.workers[0].send_signal(signal.SIGCONT)
+    check(b.finish() == b.alone(steps=800), "other weights\n" + b.logs())
+    check("it comes back" in b.logs(), b.logs())
+
+
+@test
+def nobody_is_left_but_a_checkpoint(b):
+    out = b.out("run")
+    command = b.train("--out", out, "--save-steps", "20", steps=300)
+    b.start_all(2, command)
+    b.await_step(80)
+    b.kill(0)
+    b.kill(1)
+    b.start(0, command)
+    b.start(1, command)
+    check(b.finish() == b.alone("--save-steps", "20", steps=300), "other weights\n" + b.logs())
+    check("goes on from the checkpoint" in b.logs(), b.logs())
+    b.audit(out)
+
+
+# ---- a group converges ----
+
+class Tasks:
+    """Two groups with files of their own. In those of the first there is nothing to learn; the second
+    takes its time."""
+
+    def __init__(self, b, rate=0.1, stop=("--stop", "converged tolerance=0.01"), steps=40000):
+        self.b, self.stop, self.rate, self.steps = b, stop, rate, steps
+        rng = random.Random(5)
+        for i in range(8): # a file for each shard
+            table = b.out("%d.csv" % i)
+            with open(table, "w") as f:
+                f.write("a,b,c,d,y\n")
+                for _ in range(256):
+                    x = [rng.uniform(-1, 1) for _ in range(3)]
+                    noise = rng.random()
+                    y = noise < 0.5 if i < 4 else (x[0] * x[1] > 0) != (noise < 0.2)
+                    f.write("%.4f,%.4f,%.4f,%d,%d\n" % (*x, i >= 4, y))
+            r = subprocess.run([b.program, "data", "convert", table, b.out("t-%d.tfrecord" % i), "--set",
+                                "label=y"], capture_output=True, text=True)
+            check(r.returncode == 0, r.stderr)
+
+    def train(self, *more):
+        data = self.b.out("t-*.tfrecord")
+        return ["train", "--model", "mlp units=[8]", "--data", data, "--test", data, "--set",
+                "columns='x:float[4] label:int32' classes=2", "--slice", "file", "--batch", "64",
+                "--steps", str(self.steps), "--seed", "3", "--optimizer", "sgd", "--lr",
+                str(self.rate), "--quiet", "--no-test", "--json", "--strategy",
+                "local_sgd groups=2 period=16", *self.stop, *more]
+
+    def alone(self):
+        """Its result, and the line about the group that leaves."""
+        r = subprocess.run([self.b.program, *self.train()], capture_output=True, text=True, timeout=600,
+                           env={**self.b.env, "MESHFLOW_THREADS": "1"})
+        check(r.returncode == 0, r.stderr)
+        return result(r.stdout), left(r.stderr)
+
+
+def result(text):
+    ends = [json.loads(l[l.index("{"):]) for l in text.splitlines() if "weights_sha256" in l]
+    return {(e["steps"], e["ended"], e["ended_because"], e["weights_sha256"]) for e in ends}
+
+
+def left(text):
+    """The lines about groups that leave, without what was done with their workers."""
+    return {m.group(1) for m in re.finditer(r"\] (group \d converged at step .*; it leaves after step \d+)",
+                                            text)}
+
+
+def finish(b):
+    """What those tell who are left."""
+    out = b.told
+    for i, p in b.workers.items():
+        try:
+            out += "" if p.stdout.closed else p.communicate(timeout=300)[0]
+        except subprocess.TimeoutExpired:
+            check(False, "worker %d hangs\n%s" % (i, b.logs()))
+        check(p.returncode in (0, -signal.SIGKILL), "worker %d: %d\n%s" % (i, p.returncode, b.logs()))
+    return result(out)
+
+
+def await_member(b, index):
+    """It takes part, or all is over."""
+    end = time.monotonic() + 60
+    while b.steps().get("worker %d" % index, 0) == 0 and b.workers[index].poll() is None:
+        check(time.monotonic() < end, "worker %d does not come in\n%s" % (index, b.logs()))
+        time.sleep(0.02)
+
+
+@test
+def a_group_that_has_converged_leaves_and_its_workers_go_to_the_other(b):
+    """At the same step, by the same numbers and with the same weights for any number of workers."""
+    tasks = Tasks(b)
+    want, line = tasks.alone()
+    check(len(line) == 1 and "group 0" in min(line) and "more steps (tolerance 1 %)" in min(line), str(line))
+    check(len(want) == 1 and min(want)[1] == "converged" and "group 1 converged" in min(want)[2], str(want))
+    for n, moves in ((2, ("worker 0 goes to group 1",)), (3, ("worker 0 goes to group 1",)),
+                     (4, ("worker 0 goes to group 1", "worker 1 goes to group 1"))):
+        out = b.out("run-%d" % n)
+        r = subprocess.run([b.program, "launch", "--workers", str(n), "--", *tasks.train("--out", out)],
+                           capture_output=True, text=True, timeout=300, env=b.env)
+        check(r.returncode == 0, r.stderr)
+        check(result(r.stdout) == want and left(r.stderr) == line, "%d workers: %s\n%s" %
+              (n, r.stdout, r.stderr))
+        check(all(m in r.stderr for m in moves), r.stderr)
+        r = subprocess.run([b.program, "audit", "--json", out], capture_output=True, text=True)
+        audit = json.loads(r.stdout)
+        check(audit["ok"] and audit["left_out"] > 0, r.stdout)
+    print("#   %s" % min(line))
+
+
+@test
+def groups_converge_alike_when_workers_are_killed(b):
+    """Before and after one has left."""
+    tasks = Tasks(b)
+    want, line = tasks.alone()
+    out = b.out("run")
+    command = tasks.train("--out", out, "--save-steps", "160") # a multiple of the period
+    b.start_all(3, command)
+    b.await_step(100)
+    kills = 0
+    while kills < b.kills and all(p.poll() is None for p in b.workers.values()):
+        time.sleep(random.random() * 0.2)
+        victim = kills % 3
+        b.kill(victim)
+        kills += 1
+        b.start(victim, command)
+        await_member(b, victim) # or nobody might be left who knows how far the groups are
+    check(finish(b) == want, "other weights than %s\n%s" % (want, b.logs()))
+    check(left(b.logs()) == line, b.logs())
+    b.audit(out)
+    print("#   %d kills" % kills)
+
+
+@test
+def groups_converge_alike_after_all_were_lost(b):
+    """A checkpoint has what is known of them."""
+    tasks = Tasks(b)
+    want, line = tasks.alone()
+    out = b.out("run")
+    command = tasks.train("--out", out, "--save-steps", "160")
+    b.start_all(2, command)
+    for step in 300, 1000: # before and after one has left
+        b.await_step(step)
+        b.kill(0)
+        b.kill(1)
+        b.start(0, command)
+        b.start(1, command)
+    check(finish(b) == want, "other weights than %s\n%s" % (want, b.logs()))
+    check("goes on from the checkpoint" in b.logs() and left(b.logs()) == line, b.logs())
+    b.audit(out)
+
+
+@test
+def groups_whose_weights_do_not_move_for_a_given_time_have_converged(b):
+    tasks = Tasks(b, rate=1e-30, stop=("--converged-after", "1"), steps=10 ** 9)
+    b.start_all(2, tasks.train())
+    ends = finish(b)
+    check({e[1] for e in ends} == {"converged"}, str(ends))
+    why = min(ends)[2]
+    check("group 0 converged" in why and "no step has moved the weights" in why, why)
+
+
+@test
+def a_worker_that_stands_still_has_not_converged(b):
+    """For longer than weights may stand still, and not as long as it takes to be lost."""
+    tasks = Tasks(b, stop=("--converged-after", "1"), steps=3000)
+    b.env["MESHFLOW_LEASE_MS"] = "20000"
+    b.start_all(2, tasks.train())
+    b.await_step(50)
+    b.workers[1].send_signal(signal.SIGSTOP)
+    time.sleep(3)
+    b.workers[1].send_signal(signal.SIGCONT)
+    out = ""
+    for p in b.workers.values():
+        out += p.communicate(timeout=300)[0]
+    ends = [json.loads(l[l.index("{"):])["ended"] for l in out.splitlines() if "weights_sha256" in l]
+    check(ends == ["steps"] and not left(b.logs()), out + b.logs())
+
+
+@test
+def slots_that_groups_keep_cannot_be_given_away(b):
+    tasks = Tasks(b)
+    command = tasks.train()
+    command[command.index("--strategy") + 1] += " slots=keep"
+    r = subprocess.run([b.program, *command], capture_output=True, text=True, timeout=60)
+    check(r.returncode == 1 and "use slots=average or slots=reset" in r.stderr, r.stderr)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
  * early. */
 #include "train/convergence.h"
 
+#include "base/mem.h"
 #include "mf_test.h"
 
 #include <math.h>
@@ -382,4 +383,87 @@ MF_TEST(trend_errors_are_as_large_as_they_say)
         within += fabs(t.slope + 0.01) < 2.0 * t.error;
     }
     T_TRUE(within > 1860 && within < 1960); /* 1900 +- 40: lines through 32 blocks have fat tails */
+}
+
+/* ---- as numbers ---- */
+
+static mf_observation observe(int64_t step, uint64_t *seed)
+{
+    const point p = plateau((double)step);
+
+    return (mf_observation){ .step = step,
+                             .seconds = (double)step * 0.01,
+                             .train_loss = p.train * (1.0 + 0.003 * normal(seed)),
+                             .validation_loss = step % 100 == 0 ? p.train : NAN,
+                             .moved = step % 16 == 0 ? 1e-3 : NAN,
+                             .weight_norm = step % 16 == 0 ? p.weight_norm : NAN,
+                             .rate = p.rate,
+                             .rate_ahead = p.rate_ahead };
+}
+
+static void compare_machines(const mf_convergence *a, const mf_convergence *b)
+{
+    mf_buf said[2] = { { 0 }, { 0 } };
+
+    T_EQ(a->state, b->state);
+    T_EQ(a->last.step, b->last.step);
+    mf_convergence_say(a, &said[0]);
+    mf_convergence_say(b, &said[1]);
+    T_STREQ(said[0].data, said[1].data);
+    mf_buf_deinit(&said[0]);
+    mf_buf_deinit(&said[1]);
+}
+
+MF_TEST(convergence_goes_on_from_its_numbers_as_if_nothing_had_happened)
+{
+    double *numbers = mf_calloc(mf_convergence_numbers(), sizeof *numbers);
+    static mf_convergence whole, broken;
+    const mf_convergence_options rules = { .tolerance = 0.01, .still_seconds = 7.0 };
+    uint64_t seed = 3;
+
+    T_TRUE(numbers != NULL);
+    mf_convergence_init(&whole, &rules);
+    mf_convergence_init(&broken, &rules);
+    for (int64_t step = 1; whole.state != MF_STATE_CONVERGED && step < 100000; step++) {
+        const mf_observation o = observe(step, &seed);
+
+        (void)mf_convergence_step(&whole, &o);
+        (void)mf_convergence_step(&broken, &o);
+        if (step % 997 == 0) {
+            mf_convergence_encode(&broken, numbers);
+            memset(&broken, 0xff, sizeof broken);
+            mf_convergence_decode(numbers, &broken);
+            compare_machines(&whole, &broken);
+        }
+    }
+    T_EQ(whole.state, MF_STATE_CONVERGED);
+    compare_machines(&whole, &broken);
+    mf_free(numbers);
+}
+
+MF_TEST(convergence_of_nonsense_is_a_machine_that_can_be_fed)
+{
+    const int64_t n = mf_convergence_numbers();
+    double *numbers = mf_calloc(n, sizeof *numbers);
+    static const double nonsense[] = { NAN, INFINITY, -1.0, 1e300, 511.0, 512.0, -1e300 };
+    static mf_convergence c;
+    uint64_t seed = 1;
+
+    T_TRUE(numbers != NULL);
+    for (int k = 0; k < MF_COUNT(nonsense); k++) {
+        mf_buf said = { 0 };
+
+        for (int64_t i = 0; i < n; i++)
+            numbers[i] = nonsense[(k + i * (k % 3)) % MF_COUNT(nonsense)];
+        mf_convergence_decode(numbers, &c);
+        for (int64_t step = 1; step < 3000; step++) {
+            const mf_observation o = observe(step, &seed);
+
+            (void)mf_convergence_step(&c, &o);
+        }
+        mf_convergence_say(&c, &said);
+        T_OK(mf_buf_finish(&said));
+        mf_buf_deinit(&said);
+    }
+    mf_free(numbers);
 }
