@@ -78,6 +78,7 @@ soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills,
 	@tests/train/run.py build/meshflow --kills 100
 	@tests/train/partition.py build/meshflow load --hosts --minutes 10
 	@tests/train/members.py build/meshflow killed --kills 50
+	@tests/train/groups.py build/meshflow killed --kills 50
 	@tests/train/faults.py build/meshflow killed_in_turn --kills 200
 	@tests/train/soak.py build/meshflow --minutes $${SOAK_MINUTES:-10}
 	$(call build,release,meshflow-kills)

@@ -87,6 +87,7 @@ suite "codecs" tests/train/codecs.py build/release/meshflow
 suite "jobs" tests/train/jobs.py build/release/meshflow
 suite "stalls" tests/train/hang.py build/release/meshflow
 suite "members" tests/train/members.py build/release/meshflow
+suite "groups" tests/train/groups.py build/release/meshflow
 suite "partitions" tests/train/partition.py build/release/meshflow
 suite "faults" tests/train/faults.py build/release/meshflow
 # The asan preset is the clang build, too: one compilation serves both. Tests and benchmarks are left

@@ -477,8 +477,10 @@ static const mf_option options[] = {
     { "keep", "N", "checkpoints to keep; 5 unless told", 0, false },
     { "trace", "FILE", "write a Chrome trace of the tenth step", 0, false },
     { "resume", NULL, "go on from the newest whole checkpoint in --out", 0, false },
-    { "strategy", "S", "how to train with others: 'multi_worker_mirrored'; docs/strategies.md", 0,
-      false },
+    { "strategy", "S",
+      "how to train with others: 'multi_worker_mirrored', 'local_sgd groups=4'; "
+      "docs/strategies.md",
+      0, false },
     { "codec", "RULES", "send gradients in fewer bytes: 'fp16', 'top_k ratio=0.01'; docs/codecs.md",
       0, false },
     MF_CONNECT_OPTIONS,
