@@ -116,6 +116,9 @@ typedef struct mf_iterator_options {
      * training may go on with another number of workers. Of a small last batch there may be no
      * samples left. shards 0: all of it. */
     int64_t shards, first_shard, n_shards;
+    /* And of what these have, cut into as many shards once more, only those from part_first on,
+     * part_n of them; part_n 0: all of it. */
+    int64_t part_first, part_n;
 } mf_iterator_options;
 
 typedef struct mf_batch {
@@ -141,8 +144,11 @@ MF_API MF_MUST mf_status mf_iterator_next(mf_iterator *it, const mf_batch **batc
  * have come. */
 MF_API void mf_iterator_position(const mf_iterator *it, int64_t *epoch, int64_t *first);
 MF_API MF_MUST mf_status mf_iterator_seek(mf_iterator *it, int64_t epoch, int64_t first);
-/* From the next batch on, take these shards of each. */
+/* From the next batch on, take these shards of each, all that they have; or a part of it. */
 MF_API MF_MUST mf_status mf_iterator_share(mf_iterator *it, int64_t first_shard, int64_t n_shards);
+MF_API MF_MUST mf_status mf_iterator_share_part(mf_iterator *it, int64_t first_shard,
+                                                int64_t n_shards, int64_t part_first,
+                                                int64_t part_n);
 /* From the next batch on, so many threads make them. Batches stay the same. After a failure the
  * iterator can only be freed. */
 MF_API MF_MUST mf_status mf_iterator_set_threads(mf_iterator *it, int threads);

@@ -4,7 +4,6 @@
 #include "base/cond.h"
 #include "base/stall.h"
 #include "data/iterator_private.h"
-#include "graph/shard.h"
 
 #include <string.h>
 
@@ -67,6 +66,7 @@ static mf_status check_options(const mf_dataset *set, mf_iterator_options *o)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "slices by file are shuffled: leave out one of in_order and slice");
     MF_TRY(check_shards(o->shards, o->first_shard, o->n_shards));
+    MF_TRY(check_shards(o->shards, o->part_first, o->part_n));
     if (set->count == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set has no samples");
     if (o->drop_partial && set->count < o->batch)
@@ -126,10 +126,12 @@ static mf_status make_ring(mf_iterator *it, int threads)
     return MF_OK;
 }
 
+/* A smaller batch has no larger part. */
 static int64_t most_samples(const mf_iterator_options *o)
 {
-    return mf_shard_begin(o->batch, o->shards, o->first_shard + o->n_shards) -
-           mf_shard_begin(o->batch, o->shards, o->first_shard);
+    int64_t from;
+
+    return mf_iterator_part(o, o->batch, &from);
 }
 
 static mf_status make_memory(mf_iterator *it)
@@ -257,12 +259,22 @@ mf_status mf_iterator_seek(mf_iterator *it, int64_t epoch, int64_t first)
 
 mf_status mf_iterator_share(mf_iterator *it, int64_t first_shard, int64_t n_shards)
 {
+    return mf_iterator_share_part(it, first_shard, n_shards, 0, 0);
+}
+
+mf_status mf_iterator_share_part(mf_iterator *it, int64_t first_shard, int64_t n_shards,
+                                 int64_t part_first, int64_t part_n)
+{
     MF_TRY(check_shards(it->o.shards, first_shard, n_shards));
-    if (first_shard == it->o.first_shard && n_shards == it->o.n_shards)
+    MF_TRY(check_shards(it->o.shards, part_first, part_n));
+    if (first_shard == it->o.first_shard && n_shards == it->o.n_shards &&
+        part_first == it->o.part_first && part_n == it->o.part_n)
         return MF_OK;
     stop_threads(it);
     it->o.first_shard = first_shard;
     it->o.n_shards = n_shards;
+    it->o.part_first = part_first;
+    it->o.part_n = part_n;
     it->most = most_samples(&it->o);
     for (int64_t i = 0; i < it->n_slots; i++) { /* batches have another size */
         for (int c = 0; c < it->set->n_columns; c++)

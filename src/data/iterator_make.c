@@ -2,7 +2,6 @@
 /* iterator_make.c - what the threads of an iterator do: choose samples, and read them. */
 #include "data/iterator_private.h"
 #include "data/order.h"
-#include "graph/shard.h"
 
 #include <string.h>
 
@@ -24,9 +23,9 @@ static void choose(mf_iterator *it, mf_slot *s)
 {
     const int64_t left = it->set->count - it->next_first;
     const int64_t whole = left < it->o.batch ? left : it->o.batch;
-    const int64_t from = mf_shard_begin(whole, it->o.shards, it->o.first_shard);
+    int64_t from;
 
-    s->batch.n = mf_shard_begin(whole, it->o.shards, it->o.first_shard + it->o.n_shards) - from;
+    s->batch.n = mf_iterator_part(&it->o, whole, &from);
     s->batch.epoch = it->next_epoch;
     s->batch.first = it->next_first + from;
     s->batch.whole = whole;

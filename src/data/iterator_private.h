@@ -12,6 +12,7 @@
 #define MF_DATA_ITERATOR_PRIVATE_H
 
 #include "data/slices.h"
+#include "graph/shard.h"
 
 #include <pthread.h>
 
@@ -63,5 +64,16 @@ static inline void mf_iterator_normalise(const mf_iterator *it, int64_t *epoch, 
 
 /* What each thread does (iterator_make.c): takes tickets and makes batches until there are none. */
 void *mf_iterator_work(void *it);
+
+/* What is read of a batch of so many samples: how many, and from which on. */
+static inline int64_t mf_iterator_part(const mf_iterator_options *o, int64_t whole, int64_t *from)
+{
+    const int64_t first = mf_shard_begin(whole, o->shards, o->first_shard);
+    const int64_t n = mf_shard_begin(whole, o->shards, o->first_shard + o->n_shards) - first;
+    const int64_t skip = mf_shard_begin(n, o->shards, o->part_first);
+
+    *from = o->part_n > 0 ? first + skip : first;
+    return o->part_n > 0 ? mf_shard_begin(n, o->shards, o->part_first + o->part_n) - skip : n;
+}
 
 #endif

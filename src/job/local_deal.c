@@ -81,6 +81,8 @@ static mf_status join_others(mf_local_sgd *l, mf_share workers, uint32_t id)
     MF_TRY(st);
     MF_TRY(make_sums(l, workers.n));
     mf_session_set_exchange(l->trainer->session, mf_sums_exchange(l->sums));
+    l->team.part_first = mf_sums_exchange(l->sums)->first;
+    l->team.part_n = mf_sums_exchange(l->sums)->count;
     return MF_OK;
 }
 
@@ -124,6 +126,7 @@ mf_status mf_local_deal(mf_local_sgd *l)
     reads = mf_groups_reads(&l->groups, team->rank);
     team->first_shard = reads.first;
     team->n_shards = reads.n;
+    team->part_first = team->part_n = 0;
     l->next_group_id += (uint32_t)l->groups.n_active;
     MF_TRY(add_own(l));
     places = mf_groups_places(&l->groups, team->rank);

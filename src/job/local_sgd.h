@@ -76,7 +76,6 @@ typedef struct mf_local_sgd {
     mf_group *exchange_group; /* those who do our group with us; NULL: nobody */
     mf_sums *sums;
     /* of the step at hand */
-    int64_t samples; /* of the whole batch */
     mf_tensor *rows; /* by feed: ours of a group */
     const mf_tensor **feeds;
     mf_tensor clock, inverse; /* that are fed */

@@ -55,7 +55,6 @@ static mf_status count_step(const mf_local_sgd *l)
 
 mf_status mf_local_begin_step(mf_local_sgd *l, int64_t step, int64_t samples)
 {
-    l->samples = samples;
     l->team.own_samples = 0;
     for (int64_t k = 0; k < l->n_own; k++) {
         mf_local_group *g = &l->own[k];
@@ -99,7 +98,7 @@ static void cut(const mf_tensor *batch, int64_t from, int64_t n, mf_tensor *out)
 static void feed(mf_local_sgd *l, const mf_local_group *g, const mf_call *call)
 {
     const int n_batched = (int)l->trainer->model->n_inputs + 1;
-    const int64_t read = mf_shard_begin(l->samples, l->team.shards, l->team.first_shard);
+    const int64_t read = ((const int64_t *)call->feeds[n_batched]->data)[2]; /* its first row */
     const mf_share rows = rows_of(l, g);
 
     for (int i = 0; i < call->n_feeds; i++) {

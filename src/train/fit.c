@@ -100,13 +100,13 @@ static mf_status run_step(mf_fitting *f, const mf_batch *batch)
     return traced && together ? mf_team_trace_end(&f->trace, t->team, t, f->o.trace) : MF_OK;
 }
 
-/* Which shards of a batch are ours may change from step to step. */
-static mf_status share(mf_fitting *f)
+mf_status mf_fit_share(mf_fitting *f)
 {
     const mf_team *team = f->t->team;
 
     mf_board_shards(team->first_shard, team->n_shards);
-    return mf_iterator_share(f->it, team->first_shard, team->n_shards);
+    return mf_iterator_share_part(f->it, team->first_shard, team->n_shards, team->part_first,
+                                  team->part_n);
 }
 
 static void show_traffic(const mf_team *team)
@@ -181,7 +181,7 @@ static mf_status go_back(mf_fitting *f)
     f->followed = f->told_step = f->told_epoch = f->t->step;
     f->saved = f->saved > f->t->step ? -1 : f->saved;
     if (f->t->team)
-        MF_TRY(share(f));
+        MF_TRY(mf_fit_share(f));
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
 }
 
@@ -219,7 +219,7 @@ static mf_status follow_step(mf_fitting *f)
         mf_straggler_look(&f->straggler);
     MF_TRY(after_batch(f, &report));
     if (t->team)
-        MF_TRY(share(f));
+        MF_TRY(mf_fit_share(f));
     MF_TRY(mf_feeding_step(&f->feeding, t, f->it, f->waited_ns));
     f->followed = t->step;
     return MF_OK;

@@ -167,6 +167,8 @@ mf_status mf_fit_prepare(mf_fitting *f)
         f->order.shards = team->shards;
         f->order.first_shard = team->first_shard;
         f->order.n_shards = team->n_shards;
+        f->order.part_first = team->part_first;
+        f->order.part_n = team->part_n;
     }
     f->followed = f->told_step = f->told_epoch = f->t->step;
     MF_TRY(open_outputs(f, leased));

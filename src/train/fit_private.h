@@ -46,6 +46,8 @@ MF_MUST mf_status mf_fit_save(mf_fitting *f, bool last);
 /* After the team has met: we may have been given another state than we had, other shards, other
  * duties. */
 MF_MUST mf_status mf_fit_take_note(mf_fitting *f);
+/* Read what is ours of a batch, which may change from step to step. */
+MF_MUST mf_status mf_fit_share(mf_fitting *f);
 /* One more hook: that which writes events. */
 MF_MUST mf_status mf_fit_add_events(mf_fitting *f);
 /* Does training go on from what is in the output directory? */

@@ -37,7 +37,7 @@ mf_status mf_fit_take_note(mf_fitting *f)
     mf_team_trace_deinit(&f->trace, t);
     if (!f->it) /* all is still to be made */
         return MF_OK;
-    MF_TRY(mf_iterator_share(f->it, team->first_shard, team->n_shards));
+    MF_TRY(mf_fit_share(f));
     MF_TRY(mf_iterator_seek(f->it, t->epoch, t->first));
     if (mf_team_is_chief(team))
         return write_as_chief(f);

@@ -94,7 +94,7 @@ static mf_status fill(mf_out_dir *o, const mf_out_dir_data *data, const mf_train
     mf_iterator *it;
     mf_status st;
 
-    order.first_shard = order.n_shards = 0;
+    order.first_shard = order.n_shards = order.part_first = order.part_n = 0;
     order.threads = 1;
     MF_TRY(mf_iterator_new(data->set, &order, &it));
     const int64_t done = mf_ledger_last_step(o->ledger) > 0 ? mf_ledger_last_step(o->ledger) : 0;

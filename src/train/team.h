@@ -103,6 +103,7 @@ struct mf_team {
     int64_t own_samples; /* then: of the step at hand, that results are about; by begin_step */
     bool one_updates; /* only the chief has the optimizer's slots */
     int64_t shards, first_shard, n_shards; /* of a batch, and which are ours; set by join */
+    int64_t part_first, part_n; /* and of what these have: see mf_iterator_options */
     /* How near batches are to this worker, where it leases them: batch b as near[b % n_near], 0 to
      * 255. n_near 0: nothing is known. */
     uint8_t near[MF_TEAM_STREAMS];

@@ -350,3 +350,42 @@ MF_TEST(data_parts_of_batches_may_change_between_batches)
     mf_iterator_free(one);
     mf_dataset_unref(set);
 }
+
+/* What some shards have is cut into shards once more, and several take it together. */
+MF_TEST(data_parts_of_parts_make_up_the_part)
+{
+    enum { SHARDS = 5, PARTS = 3 };
+    const mf_iterator_options o = { .batch = 23, .seed = 2, .shards = SHARDS, .n_shards = SHARDS };
+    mf_dataset *set = numbers(SAMPLES);
+    const mf_batch *b, *whole;
+    mf_iterator *one, *part[PARTS];
+
+    T_OK(mf_iterator_new(set, &o, &one));
+    for (int p = 0; p < PARTS; p++)
+        T_OK(mf_iterator_new(set, &o, &part[p]));
+    T_OK(mf_iterator_share(one, 1, 3));
+    for (int p = 0; p < PARTS; p++) {
+        const int64_t first = SHARDS * p / PARTS;
+
+        T_OK(mf_iterator_share_part(part[p], 1, 3, first, SHARDS * (p + 1) / PARTS - first));
+    }
+    for (int64_t i = 0; i < 30; i++) {
+        int64_t n = 0;
+
+        T_OK(mf_iterator_next(one, &whole));
+        for (int p = 0; p < PARTS; p++) {
+            T_OK(mf_iterator_next(part[p], &b));
+            T_EQ(b->place, whole->place + n);
+            T_EQ(b->whole, whole->whole);
+            T_EQ(mf_tensor_dim(b->columns[0], 0), b->n);
+            T_TRUE(b->n == 0 || memcmp(b->ids, whole->ids + n, (size_t)b->n * sizeof *b->ids) == 0);
+            n += b->n;
+        }
+        T_EQ(n, whole->n);
+    }
+    T_FAILS(MF_INVALID_ARGUMENT, "no 4 shards from 2", mf_iterator_share_part(one, 0, 1, 2, 4));
+    for (int p = 0; p < PARTS; p++)
+        mf_iterator_free(part[p]);
+    mf_iterator_free(one);
+    mf_dataset_unref(set);
+}
