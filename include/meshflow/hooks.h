@@ -79,7 +79,7 @@ MF_API MF_MUST mf_status mf_hook_nan_guard(const char *loss, bool fail, mf_hook 
  * (docs/convergence.md). settings: "tolerance=0.005 horizon=0.1 false_stops=0.01 flat=true
  * after=0"; NULL: these. flat=false: a flat loss does not count; after=S: converged is where no
  * step has moved the weights for S seconds. One worker of many is enough: all end with the same
- * step. */
+ * step. Groups (strategy local_sgd) are judged one by one, and leave one by one. */
 MF_API MF_MUST mf_status mf_hook_converged(const char *settings, mf_hook *out);
 /* What such a hook has decided: "converged", "diverged"; or else "improving", "stalled", "starved".
  * *why: one sentence with the rule and its numbers; it is the hook's. May be NULL. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* local_deal.c - which groups are ours, and with whom we do them. */
+#include "base/log.h"
 #include "job/local_sgd.h"
 
 /* ---- variables of groups that are not in hand ---- */
@@ -114,6 +115,19 @@ void mf_local_part(mf_local_sgd *l)
     mf_local_undeal(l);
 }
 
+static void say_own(const mf_local_sgd *l)
+{
+    const int first = l->own[0].group, last = l->own[l->n_own - 1].group;
+
+    if (l->sums)
+        MF_INFO("this worker does a part of group %d: %lld of the %lld shards of its samples",
+                first, (long long)l->team.part_n, (long long)l->team.shards);
+    else if (l->n_own == 1)
+        MF_INFO("this worker does group %d", first);
+    else
+        MF_INFO("this worker does %lld groups, from %d to %d", (long long)l->n_own, first, last);
+}
+
 mf_status mf_local_deal(mf_local_sgd *l)
 {
     mf_team *team = &l->team;
@@ -131,5 +145,8 @@ mf_status mf_local_deal(mf_local_sgd *l)
     MF_TRY(add_own(l));
     places = mf_groups_places(&l->groups, team->rank);
     workers = mf_groups_workers(&l->groups, (int)places.first);
-    return workers.n > 1 ? join_others(l, workers, id + (uint32_t)places.first) : MF_OK;
+    if (workers.n > 1)
+        MF_TRY(join_others(l, workers, id + (uint32_t)places.first));
+    say_own(l);
+    return MF_OK;
 }

@@ -211,6 +211,8 @@ def a_group_that_has_converged_leaves_and_its_workers_go_to_the_other(b):
         check(result(r.stdout) == want and left(r.stderr) == line, "%d workers: %s\n%s" %
               (n, r.stdout, r.stderr))
         check(all(m in r.stderr for m in moves), r.stderr)
+        parts = re.findall(r"does a part of group 1: (\d) of the 8 shards", r.stderr)
+        check(sum(map(int, parts[-n:])) == 8, "group 1 is not done by all: " + r.stderr)
         r = subprocess.run([b.program, "audit", "--json", out], capture_output=True, text=True)
         audit = json.loads(r.stdout)
         check(audit["ok"] and audit["left_out"] > 0, r.stdout)
