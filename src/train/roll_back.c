@@ -148,6 +148,6 @@ mf_status mf_roll_back_if_due(mf_trainer *t, const char *dir, mf_checkpoints *ch
                 (long long)t->step + 1);
     if (!team || !team->group)
         return MF_OK;
-    MF_TRY(mf_team_give_all(team, 0, t));
+    MF_TRY(mf_team_give_all(team, 0, t, t->step));
     return mf_team_align(team, t); /* and what the chief keeps for the team */
 }

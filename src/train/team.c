@@ -23,38 +23,63 @@ mf_status mf_team_meet(mf_team *team, int64_t step, const char *what)
     return mf_barrier(team->group, &c);
 }
 
-mf_status mf_team_give(mf_team *team, int root, const mf_trained *v, int64_t step)
+/* `root`'s value of a variable, in memory of its own. */
+static mf_status receive(mf_team *team, int root, const mf_trained *v, int64_t step, mf_tensor *out)
 {
     const mf_collective c = mf_team_call(team, step, v->name);
-    mf_tensor value = { 0 }, mine = { 0 };
+    mf_tensor value = { 0 };
     mf_status st = mf_variable_read(v->variable, &value);
 
     if (st == MF_OK) /* others may hold the value */
-        st = mf_tensor_alloc(&mine, value.dtype, &value.shape);
+        st = mf_tensor_alloc(out, value.dtype, &value.shape);
     if (st == MF_OK) {
         const size_t size = (size_t)value.count * mf_dtype_cell(value.dtype);
 
-        memcpy(mine.data, value.data, size);
-        st = mf_broadcast(team->group, &c, root, mine.data, (int64_t)size);
+        memcpy(out->data, value.data, size);
+        st = mf_broadcast(team->group, &c, root, out->data, (int64_t)size);
     }
+    mf_tensor_clear(&value);
+    return st;
+}
+
+mf_status mf_team_give(mf_team *team, int root, const mf_trained *v, int64_t step)
+{
+    mf_tensor value = { 0 };
+    mf_status st = receive(team, root, v, step, &value);
+
     if (st == MF_OK && team->rank != root)
-        st = mf_variable_assign(v->variable, &mine, true);
-    mf_tensor_clear(&mine);
+        st = mf_variable_assign(v->variable, &value, true);
     mf_tensor_clear(&value);
     return st;
 }
 
 /* The optimizer's state may be kept by one worker only, or by servers, whose copies are the newer
  * ones. */
-mf_status mf_team_give_all(mf_team *team, int root, mf_trainer *t)
+static mf_status receive_all(mf_team *team, int root, mf_trainer *t, int64_t step,
+                             mf_tensor *values)
 {
     const bool elsewhere = team->one_updates || (team->pulls && mf_team_meets(team) && !team->anew);
 
     for (int64_t i = 0; i < t->n_trained; i++) {
         if (!(elsewhere && mf_trained_is_slot(&t->trained[i])))
-            MF_TRY(mf_team_give(team, root, &t->trained[i], t->step));
+            MF_TRY(receive(team, root, &t->trained[i], step, &values[i]));
     }
     return MF_OK;
+}
+
+/* Who has received some, when `root` dies, still has what it had before, and no mixture. */
+mf_status mf_team_give_all(mf_team *team, int root, mf_trainer *t, int64_t step)
+{
+    mf_tensor *values = mf_calloc(t->n_trained, sizeof *values);
+    mf_status st = values ? receive_all(team, root, t, step, values) : MF_NOMEM("variables");
+
+    for (int64_t i = 0; values && i < t->n_trained; i++) {
+        if (st == MF_OK && values[i].data && team->rank != root)
+            st = mf_variable_assign(t->trained[i].variable, &values[i], true);
+        mf_tensor_clear(&values[i]);
+    }
+    mf_free(values);
+    return st;
 }
 
 /* ---- what is kept ---- */
@@ -219,9 +244,9 @@ static mf_status align_with(mf_team *team, mf_trainer *t, const int64_t *all)
     s = make_standing(t);
     MF_TRY(mf_broadcast(team->group, &c, root, &s, sizeof s));
     MF_TRY(compare_order(&own, &s.sliced));
-    take_standing(t, &s);
     if (!all_are_equal(team, all))
-        MF_TRY(mf_team_give_all(team, root, t));
+        MF_TRY(mf_team_give_all(team, root, t, s.steps));
+    take_standing(t, &s);
     if (mf_team_keeps(team))
         MF_TRY(align_extra(team, t->step));
     return team->kind->aligned ? team->kind->aligned(team, t) : MF_OK;

@@ -172,8 +172,8 @@ static inline bool mf_team_keeps(const mf_team *team)
 }
 /* Everybody gets this variable of `root`'s. */
 MF_MUST mf_status mf_team_give(mf_team *team, int root, const struct mf_trained *v, int64_t step);
-/* All variables that everybody has. */
-MF_MUST mf_status mf_team_give_all(mf_team *team, int root, struct mf_trainer *t);
+/* All variables that everybody has, or none: after a failure all have what they had. */
+MF_MUST mf_status mf_team_give_all(mf_team *team, int root, struct mf_trainer *t, int64_t step);
 /* Wait for all: there is a group. */
 MF_MUST mf_status mf_team_meet(mf_team *team, int64_t step, const char *what);
 
