@@ -13,8 +13,8 @@ static const mf_board_seen *last_below(const mf_running_job *job, int below)
     for (int i = 0; i < job->n; i++) {
         const int index = mf_worker_index(job->tasks[i].page.task);
 
-        if (job->tasks[i].alive && !mf_running_is_kept(&job->tasks[i]) && index >= 0 &&
-            index < below && (!last || index > mf_worker_index(last->page.task)))
+        if (mf_worker_is_here(&job->tasks[i]) && index < below &&
+            (!last || index > mf_worker_index(last->page.task)))
             last = &job->tasks[i];
     }
     return last;

@@ -298,7 +298,13 @@ static mf_status tell(const measured *m, bool json, const mf_result *test, int n
     return MF_OK;
 }
 
-/* Those of the chief decide: a wish to stop reaches all. Groups are judged by all workers. */
+/* Does this worker look whether training has converged? A wish to stop reaches all, so the chief
+ * would do; but where it may be lost all workers look, and come to the same result. */
+static bool is_judge(const mf_strategy *s)
+{
+    return mf_strategy_is_chief(s) || mf_team_judges(s->team) || mf_team_meets(s->team);
+}
+
 static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_options fit)
 {
     mf_job *job = m->job;
@@ -309,8 +315,7 @@ static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_optio
 
     m->total = progress->total;
     fit.hooks = hooks;
-    fit.n_hooks = 2 + (m->converged.ctx && (mf_strategy_is_chief(job->strategy) ||
-                                            mf_team_judges(job->strategy->team)));
+    fit.n_hooks = 2 + (m->converged.ctx && is_judge(job->strategy));
     stop_on_signals(job->trainer, job->strategy);
     st = mf_fit(job->trainer, job->train, job->validation, &fit);
     if (st == MF_OK)

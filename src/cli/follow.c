@@ -15,11 +15,13 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { MOST = 1024, LIST_MAX = 1 << 20 };
+#define COMMAND "MESHFLOW_HOSTS_COMMAND"
 
 /* A worker that we have started, or told to leave. */
 typedef struct known {
@@ -46,9 +48,12 @@ typedef struct follow {
 
 /* ---- the list ---- */
 
+/* One that hangs is given up: the shell gets it by the environment, as it is. */
 static mf_status ask_command(const char *command, mf_buf *out)
 {
-    FILE *from = popen(command, "re");
+    FILE *from = setenv(COMMAND, command, 1) == 0
+                     ? popen("exec timeout 30 sh -c \"$" COMMAND "\"", "re")
+                     : NULL;
     char piece[4096];
     size_t n;
     int end;
@@ -56,10 +61,12 @@ static mf_status ask_command(const char *command, mf_buf *out)
     if (!from)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot run '%s': %s", command, strerror(errno));
     while ((n = fread(piece, 1, sizeof piece, from)) > 0) {
-        if (out->len < LIST_MAX)
+        if (out->len <= LIST_MAX)
             mf_buf_bytes(out, piece, n);
     }
     end = pclose(from);
+    if (out->len > LIST_MAX)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' prints more than %d bytes", command, LIST_MAX);
     if (end != 0)
         return MF_FAIL(MF_ABORTED, "'%s' ended with %d", command,
                        WIFEXITED(end) ? WEXITSTATUS(end) : end);
@@ -179,18 +186,22 @@ static void bury(follow *f)
     }
 }
 
-static bool is_living_worker(const mf_board_seen *t)
-{
-    return t->alive && !mf_running_is_kept(t) && mf_worker_index(t->page.task) >= 0;
-}
-
 static bool is_shown(const mf_running_job *job, pid_t pid)
 {
     for (int i = 0; i < job->n; i++) {
-        if (job->tasks[i].page.pid == pid)
+        if (job->tasks[i].page.pid == pid && job->tasks[i].alive)
             return true;
     }
     return false;
+}
+
+/* Those of others that are not there any more; ours are waited for. */
+static void forget_dead(follow *f, const mf_running_job *job)
+{
+    for (int i = f->n - 1; i >= 0; i--) {
+        if (!f->all[i].ours && !is_shown(job, f->all[i].pid))
+            f->all[i] = f->all[--f->n];
+    }
 }
 
 /* Workers that are here, or will be, and stay. */
@@ -201,7 +212,7 @@ static int count(follow *f, const mf_running_job *job)
     for (int i = 0; i < job->n; i++) {
         const known *k = find(f, job->tasks[i].page.pid);
 
-        n += is_living_worker(&job->tasks[i]) && !(k && k->told);
+        n += mf_worker_is_here(&job->tasks[i]) && !(k && k->told);
     }
     for (int i = 0; i < f->n; i++)
         n += f->all[i].ours && !f->all[i].told && !is_shown(job, f->all[i].pid);
@@ -218,7 +229,7 @@ static void let_one_leave(follow *f, const mf_running_job *job)
         const mf_board_seen *t = &job->tasks[i];
 
         k = find(f, t->page.pid);
-        if (is_living_worker(t) && !(k && k->told) &&
+        if (mf_worker_is_here(t) && !(k && k->told) &&
             (!last || mf_worker_index(t->page.task) > mf_worker_index(last->page.task)))
             last = t;
     }
@@ -235,6 +246,8 @@ static void start_one(follow *f, const mf_running_job *job)
     long long pid;
     known *k;
 
+    if (f->n == MOST)
+        return;
     pid = mf_follow_start(&f->recipe, index, f->o.address);
     k = pid > 0 ? know(f, pid) : NULL;
     if (!k)
@@ -278,6 +291,12 @@ static mf_status look_at_store(follow *f)
     return st;
 }
 
+/* A store that does not answer may do so again. */
+static bool is_gone(mf_status st)
+{
+    return st != MF_OK && st != MF_UNAVAILABLE && st != MF_DEADLINE_EXCEEDED;
+}
+
 /* Without a store, and without workers here, there is nothing left of it. */
 static mf_status look_around(follow *f)
 {
@@ -285,10 +304,11 @@ static mf_status look_around(follow *f)
     mf_status seen = look_at_store(f), st = mf_running_read(f->o.job, &r);
     const mf_running_job none = { 0 }, *job = r.n_jobs > 0 ? &r.jobs[0] : &none;
 
-    if (st == MF_OK && seen != MF_OK && count(f, job) == 0)
+    if (st == MF_OK && is_gone(seen) && count(f, job) == 0)
         f->over = true;
     if (st == MF_OK && seen == MF_OK && !f->over) {
         look_at_list(f);
+        forget_dead(f, job);
         adjust(f, job);
     }
     mf_running_deinit(&r);

@@ -25,7 +25,7 @@ int mf_worker_index(const char *task)
     return sscanf(task, "worker %d%n", &index, &end) == 1 && task[end] == '\0' ? index : -1;
 }
 
-static bool is_here(const mf_board_seen *t)
+bool mf_worker_is_here(const mf_board_seen *t)
 {
     return t->alive && !mf_running_is_kept(t) && mf_worker_index(t->page.task) >= 0;
 }
@@ -35,7 +35,7 @@ int mf_workers_count(const mf_running_job *job)
     int n = 0;
 
     for (int i = 0; i < job->n; i++)
-        n += is_here(&job->tasks[i]);
+        n += mf_worker_is_here(&job->tasks[i]);
     return n;
 }
 
@@ -95,7 +95,6 @@ static mf_status find_port(const char *host, mf_buf *out)
                        getsockname(fd, (struct sockaddr *)&got, &len) == 0;
     /* The port stands at the same place in both families. */
     const int port = ntohs(((const struct sockaddr_in *)(const void *)&got)->sin_port);
-    const bool bare = at && at->ai_family == AF_INET6 && strchr(host, ':') && host[0] != '[';
 
     if (at)
         freeaddrinfo(at);
@@ -104,7 +103,7 @@ static mf_status find_port(const char *host, mf_buf *out)
     if (!bound)
         return MF_FAIL(MF_UNAVAILABLE, "there is no free port at %s: %s", host,
                        found != 0 ? gai_strerror(found) : strerror(errno));
-    mf_buf_printf(out, bare ? "[%s]:%d" : "%s:%d", host, port);
+    mf_buf_printf(out, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
     return mf_buf_finish(out);
 }
 
@@ -151,7 +150,7 @@ mf_status mf_recipe_read(const mf_running_job *job, mf_recipe *out)
 
     *out = (mf_recipe){ 0 };
     for (int i = 0; i < job->n && !like; i++)
-        like = is_here(&job->tasks[i]) ? &job->tasks[i] : NULL;
+        like = mf_worker_is_here(&job->tasks[i]) ? &job->tasks[i] : NULL;
     if (!like)
         return MF_FAIL(MF_NOT_FOUND, "job '%s' has no worker on this host that could be asked how",
                        job->tasks[0].page.job);
@@ -188,7 +187,9 @@ const char *mf_recipe_store(const mf_recipe *r)
 
 mf_status mf_recipe_become(mf_recipe *r, int index, const char *address)
 {
-    const bool complete = address && strrchr(address, ':') && address[strlen(address) - 1] != ']';
+    /* "::1" has no port, "[::1]:80" and "a:80" have. */
+    const char *colon = address ? strrchr(address, ':') : NULL;
+    const bool complete = colon && (strchr(address, ':') == colon || colon[-1] == ']');
     mf_buf where = { 0 }, config = { 0 };
     mf_status st = MF_OK;
 

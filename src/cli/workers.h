@@ -8,7 +8,9 @@
 
 /* "worker 3" is number 3; -1: it is no worker. */
 int mf_worker_index(const char *task);
-/* Living ones on this host. */
+/* A living worker of this host? */
+bool mf_worker_is_here(const mf_board_seen *t);
+/* How many of them there are. */
 int mf_workers_count(const mf_running_job *job);
 
 /* Tell a worker to leave. Fails: FAILED_PRECONDITION (it is none, on another host, or gone). */

@@ -62,8 +62,9 @@ void mf_members_close(mf_members *m);
 /* The next view with us in it; the first time, the first one. The view at hand is given up: without
  * those who are not there any more or want to leave, and with newcomers. Waits until we are let in,
  * if we are not any more.
- * *view is valid until the next call. Fails: DEADLINE_EXCEEDED naming who did not come, CANCELLED
- * (we have left), OUT_OF_RANGE (the job is over). */
+ * *view is valid until the next call. Fails: FAILED_PRECONDITION naming who did not come (the first
+ * time), DEADLINE_EXCEEDED (later, and trying again may help), CANCELLED (we have left),
+ * OUT_OF_RANGE (the job is over). */
 MF_MUST mf_status mf_members_next(mf_members *m, const mf_view **view);
 /* MF_OK as long as all of the view at hand are there and no later one is. UNAVAILABLE naming who is
  * missing, ABORTED. Thread: any. */

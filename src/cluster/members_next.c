@@ -45,14 +45,21 @@ static mf_status propose(mf_members *m, const mf_view *v, int64_t expected)
 
 typedef enum turn { WAIT, PROPOSE, ADOPT, LEFT, OVER } turn;
 
+/* We are not in the view that counts. */
+static bool is_outside(const mf_members *m)
+{
+    return m->at_hand.epoch == 0 ||
+           (m->seen.view.epoch > m->at_hand.epoch && mf_view_find(&m->seen.view, &m->self) < 0);
+}
+
 /* With the lock held: what is to be done about what the store has? PROPOSE: this. */
 static mf_status decide(mf_members *m, mf_view *next, turn *out, const char **missing)
 {
     const mf_sight *s = &m->seen;
 
     *missing = NULL;
-    *out = OVER;
-    if (s->over && m->at_hand.epoch == 0)
+    *out = m->leaving && m->at_hand.epoch > 0 ? LEFT : OVER;
+    if (s->over && is_outside(m)) /* nobody is let in any more */
         return MF_OK;
     *out = WAIT;
     if (mf_sight_find(s, &m->self) < 0) /* the thread sees to that */
@@ -218,7 +225,8 @@ mf_status mf_members_next(mf_members *m, const mf_view **view)
     while (st == MF_OK && !done) {
         st = take_turn(m, &done, &e);
         if (st == MF_OK && !done && mf_clock_ns() > deadline)
-            st = MF_FAIL(MF_DEADLINE_EXCEEDED, "%s waited %.0f s in vain for %s", m->self.name,
+            st = MF_FAIL(m->at_hand.epoch == 0 ? MF_FAILED_PRECONDITION : MF_DEADLINE_EXCEEDED,
+                         "%s waited %.0f s in vain for %s", m->self.name,
                          (double)m->o.timeout_ns * 1e-9, e.whom[0] ? e.whom : "a view of the job");
     }
     mf_waiting_end(&e.waiting, st == MF_OK);

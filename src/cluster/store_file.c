@@ -313,10 +313,10 @@ static mf_status wait_once(file_store *s, const char *prefix, int64_t after, int
     if (st == MF_OK)
         st = mf_store_stopped_look(&s->stopped, &s->folder, v.leases, v.n, &ended);
     *changed = st == MF_OK && mf_store_state_changed(&v.state, prefix, after);
-    if (st == MF_OK && !*changed && !ended) {
+    if (st == MF_OK && !*changed)
         st = check_time(s, prefix, deadline_ns);
-        if (st == MF_OK)
-            st = alarms_init(s, &v, changed_fd, deadline_ns, &a);
+    if (st == MF_OK && !*changed && !ended) {
+        st = alarms_init(s, &v, changed_fd, deadline_ns, &a);
         if (st == MF_OK)
             pause_until(s, &v, &a);
         alarms_deinit(&a);

@@ -80,6 +80,8 @@ mf_status mf_store_stopped_look(mf_store_stopped *s, const mf_store_folder *f,
     pthread_mutex_lock(&s->lock);
     if (n > 0)
         st = note(s, f, leases, n);
+    else
+        s->n = 0;
     for (int64_t i = 0; st == MF_OK && i < s->n; i++) {
         if (mf_clock_ns() - s->all[i].since_ns < LONG_ENOUGH_NS)
             continue;

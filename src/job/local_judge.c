@@ -114,13 +114,24 @@ static int find_furthest(const mf_local_sgd *l, const int64_t *steps)
 static mf_status give_verdict(mf_local_sgd *l, const mf_collective *c, int root)
 {
     const int64_t n = l->trainer->standing.groups;
+    mf_convergence *machines = mf_calloc(n, sizeof *machines);
+    mf_local_verdict verdict = l->verdict;
+    mf_status st = machines ? MF_OK : MF_NOMEM("convergence");
 
-    MF_TRY(mf_broadcast(l->team.group, c, root, &l->verdict, sizeof l->verdict));
-    if (!l->machines)
-        l->machines = mf_calloc(n, sizeof *l->machines);
-    if (!l->machines)
-        return MF_NOMEM("convergence");
-    return mf_broadcast(l->team.group, c, root, l->machines, n * (int64_t)sizeof *l->machines);
+    if (st == MF_OK && l->machines)
+        memcpy(machines, l->machines, (size_t)n * sizeof *machines);
+    if (st == MF_OK)
+        st = mf_broadcast(l->team.group, c, root, &verdict, sizeof verdict);
+    if (st == MF_OK)
+        st = mf_broadcast(l->team.group, c, root, machines, n * (int64_t)sizeof *machines);
+    if (st != MF_OK) { /* all of it, or what we had */
+        mf_free(machines);
+        return st;
+    }
+    mf_free(l->machines);
+    l->machines = machines;
+    l->verdict = verdict;
+    return MF_OK;
 }
 
 mf_status mf_local_align_verdict(mf_local_sgd *l)

@@ -536,7 +536,7 @@ static mf_status run_compiled(mf_session *s, compiled *c, mf_cancel *cancel,
     mf_trace *own = NULL;
     mf_status st;
 
-    if (options && options->timeout_ms > 0)
+    if (options && options->timeout_ms > 0 && options->timeout_ms < INT64_MAX / 2000000)
         args.deadline_ns = mf_clock_ns() + options->timeout_ms * 1000000;
     if (trace_path)
         MF_TRY(mf_trace_new(&own));

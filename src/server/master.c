@@ -17,7 +17,8 @@ struct mf_client_session {
     char handle[17];
     mf_session *session;
     mf_graph *graph; /* all of it; guarded by `extending` */
-    int64_t version; /* guarded by `extending` */
+    int64_t version; /* extensions so far; guarded by `extending` */
+    mf_cancel closed; /* raised for good */
     pthread_mutex_t extending;
     int64_t timeout_ms;
     int refs; /* guarded by the master's lock */
@@ -34,6 +35,11 @@ struct mf_clients {
 mf_session *mf_client_session_of(mf_client_session *s)
 {
     return s->session;
+}
+
+mf_cancel *mf_client_session_closed(mf_client_session *s)
+{
+    return &s->closed;
 }
 
 int64_t mf_client_session_timeout_ms(const mf_client_session *s)
@@ -61,6 +67,7 @@ static void free_session(mf_client_session *s)
     mf_session_free(s->session);
     mf_graph_free(s->graph);
     pthread_mutex_destroy(&s->extending);
+    mf_cancel_deinit(&s->closed);
     mf_free(s);
 }
 
@@ -86,6 +93,7 @@ static void close_session(mf_clients *m, const char *handle)
     pthread_mutex_unlock(&m->lock);
     if (!s)
         return;
+    mf_cancel_raise(&s->closed);
     mf_session_cancel(s->session);
     mf_client_session_release(s);
 }
@@ -103,8 +111,9 @@ static mf_status make_session(mf_clients *m, const Tensorflow__CreateSessionRequ
     if (q->graph_def)
         MF_TRY(mf_graph_add_message(s->graph, q->graph_def));
     s->timeout_ms = q->config ? q->config->operation_timeout_in_ms : 0;
-    s->version = (int64_t)(q->graph_def ? q->graph_def->n_node : 0);
-    return mf_session_new_shared(s->graph, &o, server->pool, server->resources, &s->session);
+    return mf_session_new_shared(
+        s->graph, &o, server->pool,
+        q->config && q->config->isolate_session_state ? NULL : server->resources, &s->session);
 }
 
 static mf_status add_session(mf_clients *m, mf_client_session *s)
@@ -128,8 +137,9 @@ static mf_status create(mf_request *r, const ProtobufCMessage *message)
     if (!s)
         return MF_NOMEM("a session");
     s->clients = m;
-    s->refs = 1;
+    s->refs = 2; /* of those that can be found, and ours */
     pthread_mutex_init(&s->extending, NULL);
+    mf_cancel_init(&s->closed);
     st = make_session(m, (const Tensorflow__CreateSessionRequest *)message, s);
     if (st == MF_OK)
         st = add_session(m, s);
@@ -138,8 +148,11 @@ static mf_status create(mf_request *r, const ProtobufCMessage *message)
         return st;
     }
     out.session_handle = s->handle;
-    out.graph_version = s->version;
-    return mf_request_reply(r, &out.base);
+    st = mf_request_reply(r, &out.base);
+    if (st != MF_OK || atomic_load(&r->call->gone)) /* nobody will ever close it */
+        close_session(m, s->handle);
+    mf_client_session_release(s);
+    return st;
 }
 
 /* ---- extending ---- */
@@ -162,7 +175,7 @@ static mf_status extend_graph(mf_client_session *s, const Tensorflow__GraphDef *
     }
     mf_graph_free(s->graph);
     s->graph = graph;
-    s->version += (int64_t)more->n_node;
+    s->version++;
     return MF_OK;
 }
 

@@ -28,6 +28,8 @@ MF_MUST mf_status mf_master_run_step(mf_request *r, const ProtobufCMessage *mess
 
 struct mf_session;
 struct mf_session *mf_client_session_of(mf_client_session *s);
+/* Raised when it is closed: what has not begun yet shall not. */
+mf_cancel *mf_client_session_closed(mf_client_session *s);
 /* Of all runs that have no other; 0: none. */
 int64_t mf_client_session_timeout_ms(const mf_client_session *s);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* master_run.c - RunStep: feeds in, fetches out. */
 #include "proto/tensor_codec.h"
+#include "proto/wire.h"
 #include "runtime/session.h"
 #include "server/master.h"
 
@@ -81,6 +82,16 @@ static mf_status put_results(const step *s, mf_arena *arena, Tensorflow__RunStep
     return MF_OK;
 }
 
+/* Messages may name bytes of tensors; a text on the wire may not have them. */
+static void make_utf8(char *text)
+{
+    const size_t len = strlen(text);
+    size_t n;
+
+    while ((n = mf_utf8_span(text, len)) < len)
+        text[n] = '?';
+}
+
 /* A client that asks for it gets errors in the answer. */
 static mf_status reply_error(mf_request *r, const Tensorflow__RunStepRequest *q, mf_status st)
 {
@@ -89,9 +100,10 @@ static mf_status reply_error(mf_request *r, const Tensorflow__RunStepRequest *q,
 
     (void)snprintf(text, sizeof text, "From %s:\n%s", mf_server_self(r->server)->name,
                    mf_error_message());
+    make_utf8(text);
     if (!q->store_errors_in_response_body)
         return MF_FAIL(st, "%s", text);
-    out.status_code = st;
+    out.status_code = (int32_t)st;
     out.status_error_message = text;
     return mf_request_reply(r, &out.base);
 }
@@ -115,14 +127,29 @@ static mf_status run_and_reply(mf_request *r, mf_client_session *session,
     return st;
 }
 
+/* A session that is closed ends its steps, those that have not begun included. */
+typedef struct closing {
+    mf_cancel_hook hook; /* first */
+    mf_cancel *step;
+} closing;
+
+static void end_step(mf_cancel_hook *hook)
+{
+    mf_cancel_raise(((closing *)(void *)hook)->step);
+}
+
 mf_status mf_master_run_step(mf_request *r, const ProtobufCMessage *message)
 {
     const Tensorflow__RunStepRequest *q = (const Tensorflow__RunStepRequest *)message;
+    closing c = { .hook.fn = end_step, .step = &r->cancel };
     mf_client_session *session;
     mf_status st;
 
     MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &session));
+    if (!mf_cancel_add(mf_client_session_closed(session), &c.hook))
+        mf_cancel_raise(&r->cancel);
     st = run_and_reply(r, session, q);
+    (void)mf_cancel_remove(mf_client_session_closed(session), &c.hook);
     mf_client_session_release(session);
     return st;
 }

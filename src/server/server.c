@@ -32,12 +32,13 @@ static mf_status listen_there(mf_server *s, const mf_server_options *o)
     mf_rpc_server_options rpc = { .address = mf_server_self(s)->address,
                                   .service = &mf_server_service,
                                   .ctx = s };
-    char *memory = NULL;
+    char *memory = NULL, task[100];
     mf_status st = MF_OK;
 
+    (void)snprintf(task, sizeof task, "%s %d", mf_server_self(s)->job, mf_server_self(s)->index);
     rpc.security.insecure_any_peer = o->insecure_any_peer;
     if (o->tls_dir)
-        st = mf_security_from_dir(o->tls_dir, mf_server_self(s)->job, &rpc.security, &memory);
+        st = mf_security_from_dir(o->tls_dir, task, &rpc.security, &memory);
     else
         mf_security_fill(&rpc.security);
     if (st == MF_OK)

@@ -49,6 +49,7 @@ static void series(walk *w, mf_series *s)
         bin(w, &s->bins[i]);
     s->n = choice(w, s->n, MF_SERIES_BINS - 1);
     whole(w, &s->stride);
+    s->stride = s->stride > 0 ? s->stride : 1;
     bin(w, &s->open);
 }
 

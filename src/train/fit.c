@@ -8,12 +8,18 @@
 
 /* ---- hooks ---- */
 
+/* Events are the chief's, who may have been another one. */
+static bool is_heard(const mf_fitting *f, int hook)
+{
+    return hook < f->o.n_hooks || mf_team_is_chief(f->t->team);
+}
+
 static mf_status call_after_step(mf_fitting *f, const mf_step_report *report)
 {
     for (int i = 0; i < f->loop.n_hooks; i++) {
         const mf_hook *h = &f->hooks[i];
 
-        if (h->after_step)
+        if (h->after_step && is_heard(f, i))
             MF_TRY(h->after_step(h->ctx, f->t, report));
     }
     return MF_OK;
@@ -31,7 +37,7 @@ static mf_status call_after_epoch(mf_fitting *f, const mf_step_report *report)
     for (int i = 0; i < f->loop.n_hooks; i++) {
         const mf_hook *h = &f->hooks[i];
 
-        if (h->after_epoch)
+        if (h->after_epoch && is_heard(f, i))
             MF_TRY(h->after_epoch(h->ctx, f->t, report, results, n));
     }
     return MF_OK;
@@ -47,6 +53,14 @@ static mf_status settle(mf_fitting *f)
     return team && team->kind->settle ? team->kind->settle(f->t->team, &f->stop) : MF_OK;
 }
 
+/* Steps are told of once, also where they are done twice. Leased ones come in any order. */
+static bool is_told(const mf_fitting *f, int64_t last, int64_t step)
+{
+    const bool leased = f->t->team && f->t->team->kind->lease;
+
+    return leased ? last == step : last >= step;
+}
+
 static mf_status after_batch(mf_fitting *f, const mf_step_report *report)
 {
     const bool saves = f->o.save_steps > 0 && f->t->step % f->o.save_steps == 0;
@@ -54,7 +68,7 @@ static mf_status after_batch(mf_fitting *f, const mf_step_report *report)
 
     if (saves || epoch)
         MF_TRY(settle(f));
-    if (f->told_step < report->step) { /* else it is done once more */
+    if (!is_told(f, f->told_step, report->step)) {
         f->told_step = report->step;
         MF_TRY(call_after_step(f, report));
     }
@@ -62,7 +76,7 @@ static mf_status after_batch(mf_fitting *f, const mf_step_report *report)
         MF_TRY(mf_fit_save(f, false));
     if (!epoch)
         return MF_OK;
-    if (f->told_epoch < report->step)
+    if (!is_told(f, f->told_epoch, report->step))
         MF_TRY(call_after_epoch(f, report));
     return f->o.save_steps == 0 ? mf_fit_save(f, false) : MF_OK;
 }

@@ -139,6 +139,7 @@ static mf_status open_outputs(mf_fitting *f, bool leased)
         f->o.out = NULL; /* one writes for all */
     f->saves = f->o.out != NULL;
     f->saved = f->o.resume || f->meetings > 1 ? f->t->step : -1;
+    f->written = f->o.resume && f->t->step > 0 ? f->t->step : -1;
     if (mf_team_keeps(f->t->team))
         MF_TRY(agree_on_saves(f));
     if (!f->o.out)

@@ -22,7 +22,8 @@ typedef struct mf_fitting {
     mf_hook_loop loop;
     mf_hook *hooks; /* the caller's, then ours */
     int64_t total; /* steps of the whole training */
-    int64_t saved; /* step of the last checkpoint */
+    int64_t saved; /* step of the last checkpoint, by whomever */
+    int64_t written; /* of the last one that we have written or begun with; -1: none */
     bool saves; /* there are to be checkpoints, though perhaps not by us */
     bool stop; /* somebody of the team wanted to, or there is nothing left */
     mf_feeding feeding; /* of threads */

@@ -32,33 +32,41 @@ static mf_status note_saved(mf_fitting *f)
 {
     mf_team *team = f->t->team;
 
-    if (!team || !team->kind->note_saved || team->saved || f->saved < 0)
+    if (!team || !team->kind->note_saved || team->saved || f->written < 0)
         return MF_OK;
     team->saved = true;
     return team->kind->note_saved(team);
 }
 
-mf_status mf_fit_save(mf_fitting *f, bool last)
+/* The chief's part of it. */
+static mf_status write(mf_fitting *f, bool last)
 {
     mf_snapshot *s = NULL;
 
-    if (!f->saves || f->saved == f->t->step)
-        return MF_OK;
-    if (!last && others_save_the_last(f) && f->t->step >= f->total)
-        return MF_OK; /* it comes soon */
-    MF_TRY(note_saved(f));
-    f->saved = f->t->step;
-    mf_board_phase(MF_PHASE_SAVE);
-    if (mf_team_keeps(f->t->team))
-        MF_TRY(f->t->team->kind->collect(f->t->team, f->t->step));
-    if (!f->dir.checkpoints || !mf_team_is_chief(f->t->team))
-        return MF_OK;
     if (last && others_save_the_last(f))
         MF_TRY(save_with_others(f, &s));
     if (!s && f->t->team && f->t->team->kind->before_save)
         MF_TRY(f->t->team->kind->before_save(f->t->team, f->t));
     mf_out_dir_flush(&f->dir);
     mf_hook_loop_flush(&f->loop); /* who goes on from here has the events up to here */
-    return s ? mf_checkpoints_put(f->dir.checkpoints, s)
-             : mf_checkpoints_save(f->dir.checkpoints, f->t);
+    MF_TRY(s ? mf_checkpoints_put(f->dir.checkpoints, s)
+             : mf_checkpoints_save(f->dir.checkpoints, f->t));
+    f->written = f->t->step;
+    return MF_OK;
+}
+
+mf_status mf_fit_save(mf_fitting *f, bool last)
+{
+    if (!f->saves || f->saved == f->t->step)
+        return MF_OK;
+    if (!last && others_save_the_last(f) && f->t->step >= f->total)
+        return MF_OK; /* it comes soon */
+    MF_TRY(note_saved(f));
+    mf_board_phase(MF_PHASE_SAVE);
+    if (mf_team_keeps(f->t->team))
+        MF_TRY(f->t->team->kind->collect(f->t->team, f->t->step));
+    if (f->dir.checkpoints && mf_team_is_chief(f->t->team))
+        MF_TRY(write(f, last)); /* tried again if others were lost meanwhile */
+    f->saved = f->t->step;
+    return MF_OK;
 }

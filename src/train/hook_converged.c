@@ -35,6 +35,7 @@ typedef struct converged {
     double last_look; /* seconds */
     double rate_ahead; /* then */
     bool stops; /* with the next step */
+    bool late; /* others have trained before us */
 } converged;
 
 /* ---- the weights ---- */
@@ -94,7 +95,7 @@ static void stop_if_decided(converged *h, mf_trainer *t)
 {
     const bool ends = h->c.state == MF_STATE_CONVERGED || h->c.state == MF_STATE_DIVERGED;
 
-    if (ends && (t->team || h->stops))
+    if (ends && (t->team || h->stops) && (!h->late || mf_team_is_chief(t->team)))
         mf_trainer_stop(t);
     h->stops = ends;
 }
@@ -112,11 +113,13 @@ static mf_status say(converged *h)
     return MF_OK;
 }
 
+/* Who comes later knows only a part of the curve: it decides where all who know more are gone. */
 static mf_status begin(void *ctx, mf_trainer *t)
 {
     converged *h = ctx;
 
     h->skipped = mf_guard_skipped(t);
+    h->late = t->team && t->team->lost;
     return mf_team_judges(t->team) ? t->team->kind->watch(t->team, &h->c.o) : MF_OK;
 }
 

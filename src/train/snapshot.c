@@ -354,6 +354,22 @@ static mf_status read_fields(mf_trainer *t, mf_tensors *file, const char *prefix
 }
 
 /* Where training is by groups: those that it was by. */
+/* When each has left; at least one has not. */
+static bool are_groups(const mf_tensor *value)
+{
+    const int64_t *left_at = value->data;
+    bool some = false;
+
+    if (value->dtype != MF_DTYPE_I64 || value->count < 1 || value->count > MF_MOST_GROUPS)
+        return false;
+    for (int64_t i = 0; i < value->count; i++) {
+        if (left_at[i] < 0)
+            return false;
+        some |= left_at[i] == 0;
+    }
+    return some;
+}
+
 static mf_status read_groups(mf_trainer *t, mf_tensors *file, const char *prefix)
 {
     const int64_t at = mf_tensors_find(file, groups_name);
@@ -363,8 +379,7 @@ static mf_status read_groups(mf_trainer *t, mf_tensors *file, const char *prefix
     if (t->standing.groups == 0 || at < 0)
         return MF_OK;
     st = mf_tensors_read(file, at, &value);
-    if (st == MF_OK &&
-        (value.dtype != MF_DTYPE_I64 || value.count < 1 || value.count > MF_MOST_GROUPS))
+    if (st == MF_OK && !are_groups(&value))
         st = MF_FAIL(MF_DATA_LOSS, "%s: %s is damaged", prefix, groups_name);
     if (st == MF_OK) {
         t->standing.groups = value.count;

@@ -96,7 +96,7 @@ def a_worker_that_is_stopped_is_done_without_and_comes_back(b):
     b.start_all(3, b.train(steps=800))
     b.await_step(20)
     b.workers[0].send_signal(signal.SIGSTOP)
-    time.sleep(2)
+    time.sleep(1)
     before = max(b.steps().values())
     b.await_step(before + 20, "worker 1")
     b.workers[0].send_signal(signal.SIGCONT)

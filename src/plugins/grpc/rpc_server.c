@@ -40,6 +40,7 @@ struct mf_rpc_server {
     grpc_server *server;
     rpc_peers peers;
     rpc_tag stopped;
+    bool runs; /* there are threads */
 
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
@@ -61,6 +62,7 @@ struct incoming {
     bool has_bytes;
     grpc_slice message; /* of a status */
     int cancelled; /* gRPC's word */
+    bool alone; /* of the thread that does what follows a completion */
 
     pthread_mutex_t lock; /* all below */
     int refs; /* tags that are out, and the answer that is to be given */
@@ -187,7 +189,11 @@ static void on_received(incoming *c, bool ok)
         return;
     }
     c->has_bytes = true;
-    if (!may_tell(c))
+    grpc_byte_buffer_destroy(c->request);
+    c->request = NULL;
+    if (c->alone)
+        refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls wait here already");
+    else if (!may_tell(c))
         refuse(c, MF_CANCELLED, "nobody waits for it");
     else
         s->service->called(s->ctx, &c->base, c->method, GRPC_SLICE_START_PTR(c->bytes),
@@ -310,22 +316,24 @@ static bool start_thread(mf_rpc_server *s)
     return true;
 }
 
-/* This thread has something to do: is there another one for what comes next? */
-static void leave_somebody(mf_rpc_server *s)
+/* This thread has something to do. False: there is none for what comes next. */
+static bool leave_somebody(mf_rpc_server *s)
 {
-    bool missing;
+    bool missing, left;
 
     pthread_mutex_lock(&s->lock);
     missing = --s->idle == 0 && s->threads < MOST_THREADS;
     s->threads += missing;
     s->idle += missing;
+    left = s->idle > 0;
     pthread_mutex_unlock(&s->lock);
-    if (missing && !start_thread(s)) {
-        pthread_mutex_lock(&s->lock);
-        s->threads--;
-        s->idle--;
-        pthread_mutex_unlock(&s->lock);
-    }
+    if (!missing || start_thread(s))
+        return left;
+    pthread_mutex_lock(&s->lock);
+    s->threads--;
+    left = --s->idle > 0;
+    pthread_mutex_unlock(&s->lock);
+    return left;
 }
 
 /* It has done it: is it still needed? */
@@ -342,7 +350,8 @@ static bool stay(mf_rpc_server *s)
     return needed;
 }
 
-static void take_one(mf_rpc_server *s, rpc_tag *which, bool ok)
+/* alone: nobody else takes completions, so it must not wait for anything. */
+static void take_one(mf_rpc_server *s, rpc_tag *which, bool ok, bool alone)
 {
     mf_race_take(which);
     if (which == &s->stopped) {
@@ -354,6 +363,7 @@ static void take_one(mf_rpc_server *s, rpc_tag *which, bool ok)
     }
     incoming *c = which->c;
 
+    c->alone = alone;
     which->done(c, ok);
     unref(c);
 }
@@ -375,8 +385,9 @@ static void *take_completions(void *arg)
             pthread_mutex_unlock(&s->lock);
             return NULL;
         }
-        leave_somebody(s);
-        take_one(s, e.tag, e.success != 0);
+        const bool alone = !leave_somebody(s);
+
+        take_one(s, e.tag, e.success != 0, alone);
     } while (stay(s));
     return NULL;
 }
@@ -400,6 +411,11 @@ static grpc_server *make_server(const mf_rpc_server *s)
         MF_GRPC_SETTING(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1024),
         MF_GRPC_SETTING(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000),
         MF_GRPC_SETTING(GRPC_ARG_ENABLE_CHANNELZ, 0),
+        /* A host that vanishes says nothing, and its steps would wait for ever. */
+        MF_GRPC_SETTING(GRPC_ARG_KEEPALIVE_TIME_MS, 60000),
+        MF_GRPC_SETTING(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20000),
+        /* Nothing is unpacked: a few bytes could become very many. */
+        MF_GRPC_SETTING(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1),
         MF_GRPC_SETTING(GRPC_ARG_ALLOW_REUSEPORT, 0),
         MF_GRPC_SETTING(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000),
     };
@@ -440,10 +456,9 @@ static mf_status open_all(mf_rpc_server *s, const mf_rpc_server_options *o)
         grpc_channel_credentials_release(channels);
     MF_TRY(st);
     s->threads = s->idle = 1;
-    if (!start_thread(s)) {
-        s->threads = s->idle = 0;
+    if (!start_thread(s))
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
-    }
+    s->runs = true;
     grpc_server_start(s->server);
     for (int i = 0; i < OPEN_CALLS; i++)
         ask_for_call(s);
@@ -478,7 +493,7 @@ static void drain(mf_rpc_server *s)
 
 void rpc_stop(mf_rpc_server *s)
 {
-    const bool ran = s->threads > 0;
+    const bool ran = s->runs;
 
     if (s->server) {
         grpc_server_shutdown_and_notify(s->server, s->queue, &s->stopped);
