@@ -124,6 +124,7 @@ def units(args):
     out += [dict(kind="graphs", name=str(i), count=args.graphs_per_unit)
             for i in range(args.graphs // args.graphs_per_unit)]
     out += [dict(kind="program", name=n) for n in programs.applicable()]
+    out += [dict(kind="served", name=n) for n in programs.SERVED]
     for u in out:
         u["seed"] = args.seed
     return [u for u in out if re.search(args.filter, "%s %s" % (u["kind"], u["name"]))]
@@ -133,7 +134,8 @@ def title(unit, r):
     name = {"signature": "signature of %s", "op": "%s", "gradient": "gradient of %s",
             "graphs": "random graphs %s", "model": "as Keras: %s", "training": "training: %s",
             "data": "data files: %s", "checkpoint": "checkpoints: %s", "loop": "loop: %s", "cluster": "cluster: %s",
-            "control": "gradients through control flow: %s", "program": "program %s"}[unit["kind"]] % unit["name"]
+            "control": "gradients through control flow: %s", "program": "program %s",
+            "served": "served program %s"}[unit["kind"]] % unit["name"]
     if unit["kind"] in ("op", "gradient", "graphs"):
         name += ": %d cases equal, %d refused by both" % (r.get("compared", 0), r.get("refused", 0))
     return name
@@ -168,6 +170,8 @@ def work(todo, tally):
             break
         if unit["kind"] == "program":
             result = programs.run(unit["name"], runner)
+        elif unit["kind"] == "served":
+            result = programs.serve(unit["name"], runner)
         else:
             result = worker.do(unit)
         tally.add(unit, result)
