@@ -122,6 +122,7 @@ static gpr_timespec time_of(int64_t deadline_ns)
 
 static bool start(asked *a, const mf_rpc_question *q)
 {
+    grpc_call *call = a->call; /* a may be freed at once */
     grpc_op ops[6] = { 0 };
 
     ops[0].op = GRPC_OP_SEND_INITIAL_METADATA;
@@ -140,7 +141,7 @@ static bool start(asked *a, const mf_rpc_question *q)
     ops[5].data.recv_status_on_client.status = &a->status;
     ops[5].data.recv_status_on_client.status_details = &a->details;
     mf_race_give(a);
-    return grpc_call_start_batch(a->call, ops, MF_COUNT(ops), a, NULL) == GRPC_CALL_OK;
+    return grpc_call_start_batch(call, ops, MF_COUNT(ops), a, NULL) == GRPC_CALL_OK;
 }
 
 static void *rpc_ask(mf_rpc_channel *c, const mf_rpc_question *q)
@@ -236,7 +237,7 @@ static grpc_channel *make_channel(const char *address, grpc_channel_credentials 
         MF_GRPC_SETTING(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1),
         MF_GRPC_SETTING(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
         MF_GRPC_SETTING(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50),
-        MF_GRPC_SETTING(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 50),
+        MF_GRPC_SETTING(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 10000), /* how long a try may take */
         MF_GRPC_SETTING(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000),
     };
     const grpc_channel_args args = { MF_COUNT(settings), (grpc_arg *)(uintptr_t)settings };

@@ -25,7 +25,8 @@ enum {
 typedef struct incoming incoming;
 
 typedef struct rpc_tag {
-    void (*done)(incoming *c, bool ok);
+    /* alone: nobody else takes completions, so it must not wait for anything. */
+    void (*done)(incoming *c, bool ok, bool alone);
     incoming *c;
 } rpc_tag;
 
@@ -62,7 +63,6 @@ struct incoming {
     bool has_bytes;
     grpc_slice message; /* of a status */
     int cancelled; /* gRPC's word */
-    bool alone; /* of the thread that does what follows a completion */
 
     pthread_mutex_t lock; /* all below */
     int refs; /* tags that are out, and the answer that is to be given */
@@ -127,9 +127,10 @@ static bool start(incoming *c, const grpc_op *ops, size_t n, rpc_tag *end)
 
 /* ---- answers ---- */
 
-static void on_sent(incoming *c, bool ok)
+static void on_sent(incoming *c, bool ok, bool alone)
 {
     (void)ok; /* if nobody was there any more, nothing is to be done */
+    (void)alone;
     unref(c); /* it is answered */
 }
 
@@ -180,7 +181,7 @@ static bool may_tell(incoming *c)
     return tell;
 }
 
-static void on_received(incoming *c, bool ok)
+static void on_received(incoming *c, bool ok, bool alone)
 {
     mf_rpc_server *s = c->s;
 
@@ -191,7 +192,7 @@ static void on_received(incoming *c, bool ok)
     c->has_bytes = true;
     grpc_byte_buffer_destroy(c->request);
     c->request = NULL;
-    if (c->alone)
+    if (alone)
         refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls wait here already");
     else if (!may_tell(c))
         refuse(c, MF_CANCELLED, "nobody waits for it");
@@ -200,10 +201,11 @@ static void on_received(incoming *c, bool ok)
                            GRPC_SLICE_LENGTH(c->bytes));
 }
 
-static void on_closed(incoming *c, bool ok)
+static void on_closed(incoming *c, bool ok, bool alone)
 {
     bool tell;
 
+    (void)alone;
     pthread_mutex_lock(&c->lock);
     c->is_gone = !ok || c->cancelled;
     atomic_store(&c->base.gone, c->is_gone);
@@ -245,10 +247,11 @@ static void await_end(incoming *c)
 static void ask_for_call(mf_rpc_server *s);
 
 /* The reference that stands for the answer is the one that the call was made with. */
-static void on_accepted(incoming *c, bool ok)
+static void on_accepted(incoming *c, bool ok, bool alone)
 {
     mf_status st;
 
+    (void)alone;
     if (!ok) { /* the server stops */
         unref(c);
         return;
@@ -350,7 +353,6 @@ static bool stay(mf_rpc_server *s)
     return needed;
 }
 
-/* alone: nobody else takes completions, so it must not wait for anything. */
 static void take_one(mf_rpc_server *s, rpc_tag *which, bool ok, bool alone)
 {
     mf_race_take(which);
@@ -363,8 +365,7 @@ static void take_one(mf_rpc_server *s, rpc_tag *which, bool ok, bool alone)
     }
     incoming *c = which->c;
 
-    c->alone = alone;
-    which->done(c, ok);
+    which->done(c, ok, alone);
     unref(c);
 }
 
