@@ -110,8 +110,11 @@ static bool toil_until_missed(mf_net *net, void *arg)
     for (int64_t step = 0; st == MF_OK; step++)
         st = do_step(g, step, t->round->deadline_ms);
     if ((st != MF_UNAVAILABLE && st != MF_DEADLINE_EXCEEDED && st != MF_ABORTED) ||
-        !strstr(mf_error_message(), name))
+        !strstr(mf_error_message(), name)) {
+        fprintf(stderr, "# not %s's name, but: %s: %s\n", name, mf_status_name(st),
+                mf_error_message());
         return false;
+    }
     mf_group_free(g);
     return true;
 }
