@@ -63,8 +63,10 @@ static inline int64_t mf_launch_pause_ns(int64_t since_ns, int64_t now_ns, int *
 {
     const int64_t well_ns = INT64_C(5000000000);
 
-    *in_row = now_ns - since_ns >= well_ns ? 1 : *in_row + 1;
-    return INT64_C(25000000) << (*in_row < 9 ? *in_row : 9);
+    const int before = now_ns - since_ns >= well_ns || *in_row < 0 ? 0 : *in_row;
+
+    *in_row = before < 9 ? before + 1 : 9;
+    return INT64_C(25000000) << (unsigned)*in_row;
 }
 
 /* ---- launch_start.c ---- */

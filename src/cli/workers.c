@@ -87,14 +87,18 @@ static mf_status find_port(const char *host, mf_buf *out)
 {
     const struct addrinfo wanted = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
     struct addrinfo *at = NULL;
-    struct sockaddr_storage got = { 0 };
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } got = { 0 };
     socklen_t len = sizeof got;
     const int found = getaddrinfo(host, "0", &wanted, &at);
     const int fd = found == 0 ? socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
     const bool bound = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0 &&
-                       getsockname(fd, (struct sockaddr *)&got, &len) == 0;
-    /* The port stands at the same place in both families. */
-    const int port = ntohs(((const struct sockaddr_in *)(const void *)&got)->sin_port);
+                       getsockname(fd, &got.any, &len) == 0;
+    const int port =
+        !bound ? 0 : ntohs(got.any.sa_family == AF_INET6 ? got.v6.sin6_port : got.v4.sin_port);
 
     if (at)
         freeaddrinfo(at);
