@@ -7,7 +7,6 @@
 #include "base/map.h"
 #include "graph/codec.h"
 #include "proto/master.pb-c.h"
-#include "proto/wire.h"
 #include "runtime/runs.h"
 
 #include <string.h>
@@ -23,7 +22,7 @@ typedef struct remote {
     mf_runs runs;
     pthread_mutex_t extending; /* all below */
     mf_arena *arena; /* of names */
-    mf_map nodes, functions; /* that were sent: name -> uint64_t hash of its bytes */
+    mf_map nodes, functions; /* that were sent: name -> uint64_t hash */
     int64_t version; /* as the server counts */
 } remote;
 
@@ -34,104 +33,86 @@ static remote *remote_of(mf_session *session)
 
 /* ---- what is sent ---- */
 
-static mf_status hash_of(const ProtobufCMessage *m, mf_buf *bytes, uint64_t *out)
+/* Of what other nodes and runs rely on. Not of everything: TensorFlow's own clients mark nodes, and
+ * add control inputs, after they were sent, and nobody cares. */
+static uint64_t hash_of(const mf_node *node)
 {
-    mf_buf_clear(bytes);
-    MF_TRY(mf_wire_encode(m, bytes));
-    *out = mf_hash(bytes->data, bytes->len, 1);
+    uint64_t h = mf_hash(node->op_name, strlen(node->op_name), 1);
+
+    for (int i = 0; i < node->n_inputs; i++) {
+        const mf_output *in = &node->inputs[i];
+
+        h = mf_hash(in->node->name, strlen(in->node->name), h + (uint64_t)in->port);
+    }
+    return mf_hash(node->out_types, (size_t)node->n_outputs * sizeof *node->out_types, h);
+}
+
+static mf_status keep_new_nodes(const remote *r, const mf_graph *graph, Tensorflow__GraphDef *def)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < def->n_node; i++) {
+        const char *name = def->node[i]->name;
+        const uint64_t *known = mf_map_find(&r->nodes, name);
+
+        if (!known)
+            def->node[n++] = def->node[i];
+        else if (*known != hash_of(mf_graph_find(graph, name)))
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "'%s' is not as it was when it was sent to the server at %s, which "
+                           "cannot change it; make a new session",
+                           name, mf_caller_address(r->caller));
+    }
+    def->n_node = n;
     return MF_OK;
 }
 
-/* *fresh: it was not sent yet. */
-static mf_status look_up(const remote *r, const mf_map *sent, const char *name,
-                         const ProtobufCMessage *m, mf_buf *bytes, bool *fresh)
+static void keep_new_functions(const remote *r, Tensorflow__FunctionDefLibrary *library)
 {
-    const uint64_t *known = mf_map_find(sent, name);
-    uint64_t hash;
+    size_t n = 0;
 
-    *fresh = !known;
-    if (!known)
-        return MF_OK;
-    MF_TRY(hash_of(m, bytes, &hash));
-    if (hash == *known)
-        return MF_OK;
-    return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "'%s' is not as it was when it was sent to the server at %s, which cannot "
-                   "change it; make a new session",
-                   name, mf_caller_address(r->caller));
-}
-
-static mf_status remember(remote *r, mf_map *sent, const char *name, const ProtobufCMessage *m,
-                          mf_buf *bytes)
-{
-    uint64_t *hash = MF_ARENA_NEW(r->arena, uint64_t);
-    const char *key = mf_arena_strdup(r->arena, name);
-
-    if (!hash || !key)
-        return MF_NOMEM("a session's names");
-    MF_TRY(hash_of(m, bytes, hash));
-    return mf_map_set(sent, key, hash);
+    for (size_t i = 0; i < library->n_function; i++) {
+        if (!mf_map_find(&r->functions, library->function[i]->signature->name))
+            library->function[n++] = library->function[i];
+    }
+    library->n_function = n;
 }
 
 /* Leaves in the message what is new. */
-static mf_status keep_new(const remote *r, Tensorflow__GraphDef *def, mf_buf *bytes)
-{
-    Tensorflow__FunctionDefLibrary *library = def->library;
-    size_t n = 0;
-    bool fresh;
-
-    for (size_t i = 0; i < def->n_node; i++) {
-        Tensorflow__NodeDef *node = def->node[i];
-
-        MF_TRY(look_up(r, &r->nodes, node->name, &node->base, bytes, &fresh));
-        if (fresh)
-            def->node[n++] = node;
-    }
-    def->n_node = n;
-    n = 0;
-    for (size_t i = 0; library && i < library->n_function; i++) {
-        Tensorflow__FunctionDef *f = library->function[i];
-
-        MF_TRY(look_up(r, &r->functions, f->signature->name, &f->base, bytes, &fresh));
-        if (fresh)
-            library->function[n++] = f;
-    }
-    if (library)
-        library->n_function = n;
-    return MF_OK;
-}
-
 static mf_status new_part(const remote *r, const mf_graph *graph, mf_arena *arena,
                           Tensorflow__GraphDef **out)
 {
-    mf_buf bytes = { 0 };
-    mf_status st;
-
     MF_TRY(mf_graph_status(graph));
     MF_TRY(mf_graph_encode_message(graph, arena, out));
     if ((*out)->versions->producer == 0)
         (*out)->versions->producer = PRODUCER;
-    st = keep_new(r, *out, &bytes);
-    mf_buf_deinit(&bytes);
-    return st;
+    if ((*out)->library)
+        keep_new_functions(r, (*out)->library);
+    return keep_new_nodes(r, graph, *out);
+}
+
+static mf_status remember(remote *r, mf_map *sent, const char *name, uint64_t hash)
+{
+    uint64_t *value = MF_ARENA_NEW(r->arena, uint64_t);
+    const char *key = mf_arena_strdup(r->arena, name);
+
+    if (!value || !key)
+        return MF_NOMEM("a session's names");
+    *value = hash;
+    return mf_map_set(sent, key, value);
 }
 
 /* The server has it. */
-static mf_status was_sent(remote *r, const Tensorflow__GraphDef *def)
+static mf_status was_sent(remote *r, const mf_graph *graph, const Tensorflow__GraphDef *def)
 {
-    const Tensorflow__FunctionDefLibrary *library = def->library;
-    mf_buf bytes = { 0 };
-    mf_status st = MF_OK;
+    for (size_t i = 0; i < def->n_node; i++) {
+        const char *name = def->node[i]->name;
 
-    for (size_t i = 0; st == MF_OK && i < def->n_node; i++)
-        st = remember(r, &r->nodes, def->node[i]->name, &def->node[i]->base, &bytes);
-    for (size_t i = 0; st == MF_OK && library && i < library->n_function; i++) {
-        const Tensorflow__FunctionDef *f = library->function[i];
-
-        st = remember(r, &r->functions, f->signature->name, &f->base, &bytes);
+        MF_TRY(remember(r, &r->nodes, name, hash_of(mf_graph_find(graph, name))));
     }
-    mf_buf_deinit(&bytes);
-    return st;
+    for (size_t i = 0; def->library && i < def->library->n_function; i++)
+        MF_TRY(remember(r, &r->functions, def->library->function[i]->signature->name, 0));
+    return MF_OK;
 }
 
 /* ---- making ---- */
@@ -156,7 +137,7 @@ static mf_status create(remote *r, const mf_graph *graph, const mf_session_optio
     answer = (const Tensorflow__CreateSessionResponse *)reply;
     r->version = answer->graph_version;
     r->handle = mf_strdup(answer->session_handle);
-    return r->handle ? was_sent(r, request.graph_def) : MF_NOMEM("a session");
+    return r->handle ? was_sent(r, graph, request.graph_def) : MF_NOMEM("a session");
 }
 
 static void close_there(remote *r)
@@ -241,7 +222,7 @@ static mf_status extend(remote *r, const mf_graph *graph, mf_arena *arena)
     request.current_graph_version = r->version;
     MF_TRY(mf_caller_ask(r->caller, &q, arena, &reply));
     r->version = ((const Tensorflow__ExtendSessionResponse *)reply)->new_graph_version;
-    return was_sent(r, request.graph_def);
+    return was_sent(r, graph, request.graph_def);
 }
 
 static mf_status remote_extend(mf_session *session, const mf_graph *graph)

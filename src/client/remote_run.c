@@ -74,12 +74,13 @@ static mf_status take_result(const Tensorflow__RunStepResponse *r, const char *n
                              mf_tensor *out)
 {
     const Tensorflow__TensorProto *t = find(r, name, at);
+    mf_status st;
 
     if (!t)
         return MF_FAIL(MF_INTERNAL, "the server's answer lacks %s", name);
-    if (mf_tensor_decode(t, 0, out) != MF_OK)
-        return MF_FAIL(MF_INTERNAL, "the server's answer for %s: %s", name, mf_error_message());
-    return MF_OK;
+    st = mf_tensor_decode(t, 0, out);
+    return st == MF_OK ? MF_OK
+                       : MF_FAIL(st, "the server's answer for %s: %s", name, mf_error_message());
 }
 
 /* All of them, or none. */
