@@ -13,8 +13,8 @@ import sys
 import tempfile
 
 ORDER = [
-    "base", "tensor", "proto", "formats", "graph", "device", "comm", "compile", "runtime", "ops",
-    "data", "models", "train", "parallel", "cluster", "job", "server", "cli", "plugins",
+    "base", "tensor", "proto", "formats", "graph", "device", "comm", "compile", "runtime", "client",
+    "ops", "data", "models", "train", "parallel", "cluster", "job", "server", "cli", "plugins",
 ]
 CLOSED = {"ops"}  # reached through the generated table only
 

@@ -26,13 +26,30 @@ typedef struct job {
 
 /* ---- arguments ---- */
 
+/* A target is a node to run or, as a session has it, the server to run on: no node has such a name.
+ */
+static bool is_server(const char *target)
+{
+    return strncmp(target, "grpc://", strlen("grpc://")) == 0;
+}
+
+static const char *next_target(const job *j, int64_t *at, bool server)
+{
+    const char *target;
+
+    do
+        target = mf_args_next(j->args, "target", at);
+    while (target && is_server(target) != server);
+    return target;
+}
+
 static mf_status check_targets(job *j)
 {
     const char *name;
     int64_t at = 0, n = 0;
     mf_node *node;
 
-    for (; (name = mf_args_next(j->args, "target", &at)) != NULL; n++)
+    for (; (name = next_target(j, &at, false)) != NULL; n++)
         MF_TRY(mf_cli_find_node(j->args, j->graph, "--target", name, &node));
     if (n > 0 || j->fetches.names.n > 0)
         return MF_OK;
@@ -74,11 +91,13 @@ static mf_status run_once(job *j, const char *target, const char *trace)
 static mf_status run_targets(job *j)
 {
     const char *trace = j->fetches.names.n == 0 ? mf_args_value(j->args, "trace") : NULL;
-    const char *last = mf_args_value(j->args, "target"), *name;
+    const char *name, *next;
     int64_t at = 0;
 
-    while ((name = mf_args_next(j->args, "target", &at)) != NULL)
-        MF_TRY(run_once(j, name, name == last ? trace : NULL));
+    for (name = next_target(j, &at, false); name; name = next) {
+        next = next_target(j, &at, false);
+        MF_TRY(run_once(j, name, next ? NULL : trace));
+    }
     return MF_OK;
 }
 
@@ -113,10 +132,15 @@ static void hint_failure(mf_args *args, mf_status st)
 
 static mf_status run_session(job *j)
 {
-    const mf_session_options options = { .threads = (int)j->threads,
-                                         .disable = mf_args_value(j->args, "disable"),
-                                         .allow_dirs = (const char *const *)j->dirs.s,
-                                         .n_allow_dirs = (int)j->dirs.n };
+    const mf_session_options options = {
+        .threads = (int)j->threads,
+        .disable = mf_args_value(j->args, "disable"),
+        .allow_dirs = (const char *const *)j->dirs.s,
+        .n_allow_dirs = (int)j->dirs.n,
+        .target = next_target(j, &(int64_t){ 0 }, true),
+        .tls_dir = mf_args_value(j->args, "tls-dir"),
+        .insecure_any_peer = mf_args_has(j->args, "insecure-any-peer"),
+    };
     const char *checkpoint = mf_args_value(j->args, "restore");
     mf_status st;
 
@@ -229,7 +253,10 @@ static const mf_option options[] = {
       "[[1,2],[3,4]]; in every run",
       0, true },
     MF_FETCH_OPTIONS,
-    { "target", "NODE", "run this node, before the fetches and in a run of its own", 0, true },
+    { "target", "NODE",
+      "run this node, before the fetches and in a run of its own; or grpc://HOST:PORT: run "
+      "everything on the server there, of Meshflow or TensorFlow",
+      0, true },
     { "restore", "CHECKPOINT",
       "first set the graph's variables from this TensorFlow checkpoint, the beginning of "
       "CHECKPOINT.index; variables it lacks stay uninitialised",
@@ -243,6 +270,9 @@ static const mf_option options[] = {
     { "repeat", "N", "run the fetches N times and print the times; the last results count", 0,
       false },
     { "allow-dir", "DIR", "let the graph's ops read and write files in DIR as well", 0, true },
+    { "tls-dir", "DIR", "certificates for servers of other hosts, as `meshflow cert` makes them", 0,
+      false },
+    { "insecure-any-peer", NULL, "without TLS, believe whoever answers", 0, false },
     { "json", NULL,
       "print one object on the last line: fetches (name, dtype, shape, values, crc32), runs, "
       "seconds (median), first_seconds (with compiling); or error (code, message)",
@@ -266,7 +296,10 @@ const mf_command mf_command_graph_run = {
         (const char *const[]){
             "meshflow graph run hello.pbtxt --feed 'x=[[1,2,3]]' --fetch y",
             "meshflow graph run model.pb --feed x=x.npy --fetch y:0 --save y:0=y.npy",
-            "meshflow graph run train_step.pbtxt --target init --target train --fetch w", NULL },
+            "meshflow graph run train_step.pbtxt --target init --target train --fetch w",
+            "meshflow graph run hello.pbtxt --target grpc://localhost:2222 --feed 'x=[[1,2,3]]' "
+            "--fetch y",
+            NULL },
     .min_args = 1,
     .max_args = 1,
     .run = graph_run,

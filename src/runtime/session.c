@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session.c - a graph, the state its ops keep, and a bounded cache of compiled runs.
+/* session.c - a session of this process: a graph, the state its ops keep, and a bounded cache of
+ * compiled runs.
  *
  * A run is known by the names it feeds, fetches and targets and by the types and shapes of its
  * feeds. Names whose shapes keep changing are compiled once more with unknown shapes and then stay
@@ -10,6 +11,7 @@
 #include "base/param.h"
 #include "compile/compile.h"
 #include "runtime/executor.h"
+#include "runtime/runs.h"
 
 #include <meshflow/session.h>
 #include <meshflow/version.h>
@@ -40,13 +42,9 @@ typedef struct compiled {
     int64_t used_at; /* for eviction */
 } compiled;
 
-/* What ends the runs that began under it. */
-typedef struct cancel_flag {
-    mf_cancel cancel;
-    int runs; /* that refer to it; guarded by the session's lock */
-} cancel_flag;
-
-struct mf_session {
+/* A session of this process. */
+typedef struct local {
+    mf_session base; /* first */
     pthread_mutex_t lock;
     mf_graph *graph; /* guarded by lock */
     compiled **cache; /* guarded by lock */
@@ -59,14 +57,18 @@ struct mf_session {
     mf_resources *node_state; /* generators and the like, by node */
     struct mf_exchange *exchange; /* with other workers; NULL: none */
     mf_trace *trace; /* of all runs; NULL: none */
-    cancel_flag *cancel; /* guarded by lock: replaced when raised */
-    int running; /* guarded by lock */
-    pthread_cond_t idle; /* some run has ended */
+    mf_runs runs;
     uint64_t disabled;
     char **allow_dirs;
     int n_allow_dirs;
     atomic_llong next_step;
-};
+} local;
+
+static local *local_of(mf_session *session)
+{
+    MF_ASSERT(session->kind == &mf_session_local);
+    return (local *)session;
+}
 
 const char *mf_version(void)
 {
@@ -75,7 +77,7 @@ const char *mf_version(void)
 
 /* ---- making and freeing ---- */
 
-static mf_status copy_dirs(mf_session *s, const mf_session_options *o)
+static mf_status copy_dirs(local *s, const mf_session_options *o)
 {
     s->allow_dirs = mf_calloc(o->n_allow_dirs, sizeof *s->allow_dirs);
     if (!s->allow_dirs)
@@ -88,29 +90,11 @@ static mf_status copy_dirs(mf_session *s, const mf_session_options *o)
     return MF_OK;
 }
 
-static mf_status cancel_new(cancel_flag **out)
-{
-    *out = mf_calloc(1, sizeof **out);
-    if (!*out)
-        return MF_NOMEM("a session");
-    mf_cancel_init(&(*out)->cancel);
-    return MF_OK;
-}
-
-static void cancel_free(cancel_flag *c)
-{
-    if (!c)
-        return;
-    mf_cancel_deinit(&c->cancel);
-    mf_free(c);
-}
-
-static mf_status session_init(mf_session *s, const mf_graph *graph, const mf_session_options *o)
+static mf_status session_init(local *s, const mf_graph *graph, const mf_session_options *o)
 {
     MF_TRY(mf_graph_status(graph));
     MF_TRY(mf_passes_parse(o->disable, &s->disabled));
     MF_TRY(copy_dirs(s, o));
-    MF_TRY(cancel_new(&s->cancel));
     MF_TRY(mf_resources_new(&s->node_state));
     if (!s->resources) {
         MF_TRY(mf_resources_new(&s->resources));
@@ -136,36 +120,6 @@ static mf_status check_cpu(void)
     return MF_OK;
 }
 
-mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options *options,
-                                mf_pool *pool, mf_resources *resources, mf_session **out)
-{
-    const mf_session_options none = { 0 };
-    mf_session *s;
-    mf_status st;
-
-    *out = NULL;
-    MF_TRY(check_cpu());
-    s = mf_calloc(1, sizeof *s);
-    if (!s)
-        return MF_NOMEM("a session");
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->idle, NULL);
-    s->pool = pool;
-    s->resources = resources;
-    st = session_init(s, graph, options ? options : &none);
-    if (st != MF_OK) {
-        mf_session_free(s);
-        return st;
-    }
-    *out = s;
-    return MF_OK;
-}
-
-mf_status mf_session_new(const mf_graph *graph, const mf_session_options *options, mf_session **out)
-{
-    return mf_session_new_shared(graph, options, NULL, NULL, out);
-}
-
 static void compiled_free(compiled *c)
 {
     if (!c)
@@ -175,17 +129,12 @@ static void compiled_free(compiled *c)
     mf_free(c);
 }
 
-void mf_session_free(mf_session *session)
+static void local_free(mf_session *session)
 {
-    mf_session *s = session;
+    local *s = local_of(session);
 
-    if (!s)
-        return;
-    mf_session_cancel(s);
-    pthread_mutex_lock(&s->lock);
-    while (s->running > 0)
-        pthread_cond_wait(&s->idle, &s->lock);
-    pthread_mutex_unlock(&s->lock);
+    if (s->runs.flag)
+        mf_runs_drain(&s->runs);
     for (int64_t i = 0; i < s->n_cache; i++)
         compiled_free(s->cache[i]);
     mf_free(s->cache);
@@ -195,17 +144,43 @@ void mf_session_free(mf_session *session)
         mf_resources_free(s->resources);
     mf_resources_free(s->node_state);
     mf_graph_free(s->graph);
-    cancel_free(s->cancel);
     for (int i = 0; i < s->n_allow_dirs; i++)
         mf_free(s->allow_dirs[i]);
     mf_free(s->allow_dirs);
-    pthread_cond_destroy(&s->idle);
+    mf_runs_deinit(&s->runs);
     pthread_mutex_destroy(&s->lock);
     mf_free(s);
 }
 
+mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options *options,
+                                mf_pool *pool, mf_resources *resources, mf_session **out)
+{
+    const mf_session_options none = { 0 };
+    local *s;
+    mf_status st;
+
+    *out = NULL;
+    MF_TRY(check_cpu());
+    s = mf_calloc(1, sizeof *s);
+    if (!s)
+        return MF_NOMEM("a session");
+    s->base.kind = &mf_session_local;
+    pthread_mutex_init(&s->lock, NULL);
+    s->pool = pool;
+    s->resources = resources;
+    st = mf_runs_init(&s->runs);
+    if (st == MF_OK)
+        st = session_init(s, graph, options ? options : &none);
+    if (st != MF_OK) {
+        local_free(&s->base);
+        return st;
+    }
+    *out = &s->base;
+    return MF_OK;
+}
+
 /* Variables may have other shapes from now on. */
-static void forget_shapes(mf_session *s, const mf_graph *added)
+static void forget_shapes(local *s, const mf_graph *added)
 {
     bool reshapes = false;
 
@@ -216,58 +191,46 @@ static void forget_shapes(mf_session *s, const mf_graph *added)
         s->cache[i]->stale = true;
 }
 
-mf_status mf_session_extend(mf_session *session, const mf_graph *graph)
+static mf_status local_extend(mf_session *session, const mf_graph *graph)
 {
+    local *s = local_of(session);
     mf_status st = mf_graph_status(graph);
 
-    pthread_mutex_lock(&session->lock);
+    pthread_mutex_lock(&s->lock);
     if (st == MF_OK) {
-        forget_shapes(session, graph);
-        st = mf_graph_merge(session->graph, graph);
+        forget_shapes(s, graph);
+        st = mf_graph_merge(s->graph, graph);
     }
-    pthread_mutex_unlock(&session->lock);
+    pthread_mutex_unlock(&s->lock);
     return st;
 }
 
 void mf_session_set_trace(mf_session *session, mf_trace *trace)
 {
-    session->trace = trace;
+    local_of(session)->trace = trace;
 }
 
 void mf_session_set_exchange(mf_session *session, struct mf_exchange *exchange)
 {
-    pthread_mutex_lock(&session->lock);
-    session->exchange = exchange;
-    for (int64_t i = session->n_cache - 1; i >= 0; i--) { /* shards are part of a program */
-        compiled *c = session->cache[i];
+    local *s = local_of(session);
+
+    pthread_mutex_lock(&s->lock);
+    s->exchange = exchange;
+    for (int64_t i = s->n_cache - 1; i >= 0; i--) { /* shards are part of a program */
+        compiled *c = s->cache[i];
 
         c->stale = true;
         if (c->users == 0) {
             compiled_free(c);
-            session->cache[i] = session->cache[--session->n_cache];
+            s->cache[i] = s->cache[--s->n_cache];
         }
     }
-    pthread_mutex_unlock(&session->lock);
+    pthread_mutex_unlock(&s->lock);
 }
 
-void mf_session_cancel(mf_session *session)
+static void local_cancel(mf_session *session)
 {
-    cancel_flag *old, *fresh = NULL;
-
-    if (!session->cancel || cancel_new(&fresh) != MF_OK)
-        return;
-    pthread_mutex_lock(&session->lock);
-    old = session->cancel;
-    session->cancel = fresh;
-    pthread_mutex_unlock(&session->lock);
-    mf_cancel_raise(&old->cancel);
-    /* Runs that began under the old flag still refer to it. Later ones are not waited for: they may
-     * themselves wait for ever. */
-    pthread_mutex_lock(&session->lock);
-    while (old->runs > 0)
-        pthread_cond_wait(&session->idle, &session->lock);
-    pthread_mutex_unlock(&session->lock);
-    cancel_free(old);
+    mf_runs_cancel(&local_of(session)->runs);
 }
 
 /* ---- names ---- */
@@ -306,7 +269,7 @@ static bool same_feeds(const compiled *c, const mf_tensor *const *feeds)
     return true;
 }
 
-static compiled *cache_find(mf_session *s, uint64_t hash, uint64_t family, const names *n,
+static compiled *cache_find(local *s, uint64_t hash, uint64_t family, const names *n,
                             const mf_tensor *const *feeds, int *relatives)
 {
     *relatives = 0;
@@ -382,8 +345,7 @@ static mf_status copy_key(compiled *c, const names *n, const mf_tensor *const *f
     return MF_OK;
 }
 
-static mf_status resolve(mf_session *s, compiled *c, const mf_tensor *const *feeds,
-                         mf_signature *sig)
+static mf_status resolve(local *s, compiled *c, const mf_tensor *const *feeds, mf_signature *sig)
 {
     const names *n = &c->names;
     mf_output *f = MF_ARENA_ARRAY(c->arena, mf_output, n->n_feeds);
@@ -423,7 +385,7 @@ static mf_status resolve(mf_session *s, compiled *c, const mf_tensor *const *fee
     return MF_OK;
 }
 
-static mf_status compile(mf_session *s, const names *n, const mf_tensor *const *feeds, bool shapes,
+static mf_status compile(local *s, const names *n, const mf_tensor *const *feeds, bool shapes,
                          compiled **out)
 {
     compiled *c = mf_calloc(1, sizeof *c);
@@ -455,7 +417,7 @@ static mf_status compile(mf_session *s, const names *n, const mf_tensor *const *
 }
 
 /* Make room by dropping the entry that was used longest ago and is not running. */
-static void cache_evict(mf_session *s)
+static void cache_evict(local *s)
 {
     int64_t oldest = -1;
 
@@ -470,7 +432,7 @@ static void cache_evict(mf_session *s)
     s->cache[oldest] = s->cache[--s->n_cache];
 }
 
-static mf_status cache_add(mf_session *s, compiled *c)
+static mf_status cache_add(local *s, compiled *c)
 {
     const int64_t max = MF_PARAM(session_cache_runs) > 0 ? MF_PARAM(session_cache_runs) : 1;
 
@@ -484,7 +446,7 @@ static mf_status cache_add(mf_session *s, compiled *c)
     return MF_OK;
 }
 
-static mf_status get_compiled(mf_session *s, const names *n, const mf_tensor *const *feeds,
+static mf_status get_compiled(local *s, const names *n, const mf_tensor *const *feeds,
                               compiled **out)
 {
     uint64_t family = hash_strings(n->feeds, n->n_feeds, 1), hash;
@@ -519,7 +481,7 @@ static mf_status get_compiled(mf_session *s, const names *n, const mf_tensor *co
 
 enum { STACK_RESULTS = 16 };
 
-static mf_status run_compiled(mf_session *s, compiled *c, mf_cancel *cancel,
+static mf_status run_compiled(local *s, compiled *c, mf_cancel *cancel,
                               const mf_run_options *options, const mf_tensor *const *feeds,
                               mf_tensor *results)
 {
@@ -560,51 +522,16 @@ static mf_status hand_over(mf_tensor *values, mf_tensor **results, int n)
     return MF_OK;
 }
 
-/* The session's end is the run's, too. */
-typedef struct linked {
-    mf_cancel_hook hook; /* first */
-    mf_cancel *run;
-} linked;
-
-static void pass_on(mf_cancel_hook *hook)
-{
-    mf_cancel_raise(((linked *)(void *)hook)->run);
-}
-
-static mf_status run_linked(mf_session *s, compiled *c, mf_cancel *all, mf_cancel *one,
-                            const mf_run_options *options, const mf_tensor *const *feeds,
-                            mf_tensor *results)
-{
-    linked l = { .hook.fn = pass_on, .run = one };
-    mf_status st;
-
-    if (!one)
-        return run_compiled(s, c, all, options, feeds, results);
-    if (!mf_cancel_add(all, &l.hook))
-        mf_cancel_raise(one);
-    st = run_compiled(s, c, one, options, feeds, results);
-    (void)mf_cancel_remove(all, &l.hook);
-    return st;
-}
-
-mf_status mf_session_run(mf_session *session, const mf_run_options *options,
-                         const char *const *feed_names, const mf_tensor *const *feeds, int n_feeds,
-                         const char *const *fetches, int n_fetches, const char *const *targets,
-                         int n_targets, mf_tensor **results)
-{
-    return mf_session_run_until(session, options, NULL, feed_names, feeds, n_feeds, fetches,
-                                n_fetches, targets, n_targets, results);
-}
-
-mf_status mf_session_run_until(mf_session *session, const mf_run_options *options, mf_cancel *until,
-                               const char *const *feed_names, const mf_tensor *const *feeds,
-                               int n_feeds, const char *const *fetches, int n_fetches,
-                               const char *const *targets, int n_targets, mf_tensor **results)
+static mf_status local_run(mf_session *session, const mf_run_options *options, mf_cancel *until,
+                           const char *const *feed_names, const mf_tensor *const *feeds,
+                           int n_feeds, const char *const *fetches, int n_fetches,
+                           const char *const *targets, int n_targets, mf_tensor **results)
 {
     const names n = { feed_names, fetches, targets, n_feeds, n_fetches, n_targets };
     mf_tensor few[STACK_RESULTS] = { { 0 } }, *values = few;
+    local *s = local_of(session);
     compiled *c = NULL;
-    cancel_flag *cancel;
+    mf_run run;
     mf_status st = MF_OK;
 
     if (n_fetches == 0 && n_targets == 0)
@@ -615,20 +542,17 @@ mf_status mf_session_run_until(mf_session *session, const mf_run_options *option
         if (!values)
             return MF_NOMEM("results");
     }
-    pthread_mutex_lock(&session->lock);
-    st = get_compiled(session, &n, feeds, &c); /* which may let go of the lock */
-    cancel = session->cancel;
-    session->running += st == MF_OK;
-    cancel->runs += st == MF_OK;
-    pthread_mutex_unlock(&session->lock);
+    pthread_mutex_lock(&s->lock);
+    st = get_compiled(s, &n, feeds, &c); /* which may let go of the lock */
+    if (st == MF_OK)
+        mf_runs_begin(&s->runs, until, &run);
+    pthread_mutex_unlock(&s->lock);
     if (st == MF_OK) {
-        st = run_linked(session, c, &cancel->cancel, until, options, feeds, values);
-        pthread_mutex_lock(&session->lock);
+        st = run_compiled(s, c, run.cancel, options, feeds, values);
+        pthread_mutex_lock(&s->lock);
         c->users--;
-        session->running--;
-        if (--cancel->runs == 0)
-            pthread_cond_broadcast(&session->idle);
-        pthread_mutex_unlock(&session->lock);
+        pthread_mutex_unlock(&s->lock);
+        mf_runs_end(&s->runs, &run);
     }
     if (st == MF_OK)
         st = hand_over(values, results, n_fetches);
@@ -638,3 +562,20 @@ mf_status mf_session_run_until(mf_session *session, const mf_run_options *option
         mf_free(values);
     return st;
 }
+
+/* ---- devices ---- */
+
+static mf_status local_devices(mf_session *session, mf_device_fn *each, void *ctx)
+{
+    (void)session;
+    each(ctx, "/job:localhost/replica:0/task:0/device:CPU:0", "CPU"); /* TensorFlow's name */
+    return MF_OK;
+}
+
+const mf_session_kind mf_session_local = {
+    .run = local_run,
+    .extend = local_extend,
+    .devices = local_devices,
+    .cancel = local_cancel,
+    .free = local_free,
+};

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session.h - sessions inside a server share threads and state; see <meshflow/session.h>. */
+/* session.h - what a session is to those who run it: a table of functions. One kind runs graphs
+ * here (session.c), another has a server do it (client/session_remote.c). See <meshflow/session.h>
+ * for what they promise. */
 #ifndef MF_RUNTIME_SESSION_H
 #define MF_RUNTIME_SESSION_H
 
@@ -12,10 +14,39 @@
 struct mf_exchange;
 struct mf_trace;
 
-/* As mf_session_new(), with the caller's pool and resources (NULL: the session's own), which must
- * outlive the session. */
+typedef struct mf_session_kind {
+    /* As mf_session_run_until(). */
+    mf_status (*run)(mf_session *session, const mf_run_options *options, mf_cancel *until,
+                     const char *const *feed_names, const mf_tensor *const *feeds, int n_feeds,
+                     const char *const *fetches, int n_fetches, const char *const *targets,
+                     int n_targets, mf_tensor **results);
+    mf_status (*extend)(mf_session *session, const mf_graph *graph);
+    mf_status (*devices)(mf_session *session, mf_device_fn *each, void *ctx);
+    void (*cancel)(mf_session *session);
+    void (*free)(mf_session *session);
+} mf_session_kind;
+
+struct mf_session {
+    const mf_session_kind *kind;
+};
+
+/* ---- sessions of this process ---- */
+
+extern const mf_session_kind mf_session_local;
+
+/* As mf_session_new() without a target, with the caller's pool and resources (NULL: the session's
+ * own), which must outlive the session. */
 MF_MUST mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options *options,
                                         mf_pool *pool, mf_resources *resources, mf_session **out);
+
+/* From the next run on, shards are exchanged with other workers (NULL: not any more). To be called
+ * again when the exchange has other shards than before. The exchange must outlive the session.
+ * Thread: while nothing runs. */
+void mf_session_set_exchange(mf_session *session, struct mf_exchange *exchange);
+/* What runs from now on is noted there (NULL: not any more). Thread: while nothing runs. */
+void mf_session_set_trace(mf_session *session, struct mf_trace *trace);
+
+/* ---- of any kind ---- */
 
 /* As mf_session_run(); `until` (NULL: none) ends this run alone, with CANCELLED, when it is raised.
  */
@@ -25,12 +56,5 @@ MF_MUST mf_status mf_session_run_until(mf_session *session, const mf_run_options
                                        const char *const *fetches, int n_fetches,
                                        const char *const *targets, int n_targets,
                                        mf_tensor **results);
-
-/* From the next run on, shards are exchanged with other workers (NULL: not any more). To be called
- * again when the exchange has other shards than before. The exchange must outlive the session.
- * Thread: while nothing runs. */
-void mf_session_set_exchange(mf_session *session, struct mf_exchange *exchange);
-/* What runs from now on is noted there (NULL: not any more). Thread: while nothing runs. */
-void mf_session_set_trace(mf_session *session, struct mf_trace *trace);
 
 #endif

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a client program with tf.compat.v1.Session on libmeshflow, in this process: the graph goes over
-as a GraphDef, grows through mf_session_extend(), and errors come back as tf.errors.
+"""Runs a client program with tf.compat.v1.Session on libmeshflow, in this process or, by libmeshflow, at
+the servers that the program names: the graph goes over as a GraphDef, grows through mf_session_extend(),
+and errors come back as tf.errors.
 
-Usage: local_session.py PROGRAM TARGET CLUSTER SCRATCH
-       local_session.py --serve    a line of JSON each, [PROGRAM, TARGET, CLUSTER, SCRATCH]: runs it in
-                                   a child, answers with its status. Importing TensorFlow takes longer
-                                   than most programs."""
-import ctypes
+Usage: local_session.py --serve    a line of JSON each, [HOW, PROGRAM, TARGET, CLUSTER, SCRATCH]: runs it
+                                   in a child, answers with its status. Importing TensorFlow takes longer
+                                   than most programs. HOW: whose sessions it gets, "here" (ours, of this
+                                   process), "remote" (ours) or "theirs".
+       local_session.py --tasks    a line of JSON each, {job: [address, ...]}: answers when a server of
+                                   TensorFlow's runs for each, and earlier ones are ended; or
+                                   [job, index]: that one is ended."""
 import json
 import os
 import runpy
+import signal
 import sys
 import traceback
 
@@ -23,39 +27,21 @@ from tensorflow.python.framework import errors_impl  # noqa: E402
 
 import meshflow_lib as mf  # noqa: E402
 
-NOBODY = "grpc://127.0.0.1:1"  # a program that is given this target gets our sessions, else TensorFlow's
-
-
-def decode(graph_def):
-    graph = ctypes.c_void_p()
-    mf.check(mf.lib.mf_graph_new(ctypes.byref(graph)))
-    data = graph_def.SerializeToString()
-    try:
-        mf.check(mf.lib.mf_graph_decode(graph, data, ctypes.c_size_t(len(data))))
-    except mf.Error:
-        mf.lib.mf_graph_free(graph)
-        raise
-    return graph
-
-
 class Engine:
     """The session behind one tf.compat.v1.Session."""
 
-    def __init__(self, graph):
-        self.graph, self.version, self.session = graph, -1, None
+    def __init__(self, graph, **options):
+        self.graph, self.version, self.session, self.options = graph, -1, None, options
 
     def extend(self):
         if self.graph.version == self.version:
             return
         whole = self.graph.as_graph_def(add_shapes=False)
         if self.session is None:
-            self.session = mf.Session(whole.SerializeToString(), allow_dirs=sys.argv[3:4])
+            self.session = mf.Session(whole.SerializeToString(), allow_dirs=sys.argv[3:4],
+                                      **self.options)
         else:
-            graph = decode(whole)  # nodes the session has already are left out
-            try:
-                mf.check(mf.lib.mf_session_extend(self.session.session, graph))
-            finally:
-                mf.lib.mf_graph_free(graph)
+            self.session.extend(whole.SerializeToString())
         self.version = self.graph.version
 
     def run(self, fetches, feeds, targets, timeout_ms):
@@ -81,13 +67,15 @@ def fail(graph, e):
     raise cls(op.node_def if op else None, op, text) from None
 
 
+how = "theirs"
 base_init, base_close = session.BaseSession.__init__, session.BaseSession.close
 
 
 def init(self, target="", graph=None, config=None):
     base_init(self, "", graph, config)
-    self._engine = Engine(self._graph)
     self._timeout = config.operation_timeout_in_ms if config else 0
+    self._engine = Engine(self._graph, target=target if how == "remote" else "",
+                          connect_ms=self._timeout, soft=bool(config and config.allow_soft_placement))
 
 
 def close(self):
@@ -113,7 +101,19 @@ def do_run(self, handle, target_list, fetch_list, feed_dict, options, run_metada
     return [x[()] if x.ndim == 0 else x for x in out]
 
 
+def list_devices(self):
+    self._engine.extend()
+    return [session._DeviceAttributes(name, kind, 0, 0)
+            for name, kind in self._engine.session.devices()]
+
+
+def make_callable(self, fetches, feed_list=None, accept_options=False):
+    return lambda *feeds, **_: self.run(fetches, dict(zip(feed_list or [], feeds)))
+
+
 def take_place():
+    session.BaseSession.make_callable = make_callable
+    session.BaseSession.list_devices = list_devices
     session.BaseSession.__init__ = init
     session.BaseSession.close = close
     session.BaseSession._do_run = do_run
@@ -121,8 +121,10 @@ def take_place():
 
 
 def run(argv):
+    global how
+    how, argv = argv[0], argv[1:]
     program = os.path.abspath(argv[0])
-    if argv[1] == NOBODY:
+    if how != "theirs":
         take_place()
     sys.argv = argv
     sys.path.insert(0, os.path.dirname(program))
@@ -134,7 +136,7 @@ def child(argv):
     status = 1
     try:
         for fd, name in ((1, "stdout"), (2, "stderr")):
-            os.dup2(os.open(os.path.join(argv[3], name), os.O_WRONLY | os.O_CREAT), fd)
+            os.dup2(os.open(os.path.join(argv[4], name), os.O_WRONLY | os.O_CREAT), fd)
         run(argv)
         status = 0
     except BaseException:  # pylint: disable=broad-except
@@ -153,8 +155,48 @@ def serve():
         print(json.dumps([pid, os.waitstatus_to_exitcode(status)]), flush=True)
 
 
+def serve_task(cluster, job, index, ready):
+    """Never returns."""
+    import tensorflow as tf
+    try:
+        server = tf.distribute.Server(cluster, job_name=job, task_index=index)
+        os.write(ready, b"1")
+        server.join()
+    finally:
+        os._exit(1)
+
+
+def end(pid):
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def start_tasks(cluster):
+    """{(job, index): pid}, when all of them listen."""
+    running, (ready, told) = {}, os.pipe()
+    for job, addresses in cluster.items():
+        for index in range(len(addresses)):
+            pid = os.fork()
+            if pid == 0:
+                serve_task(cluster, job, index, told)
+            running[job, index] = pid
+    for _ in running:
+        os.read(ready, 1)
+    return running
+
+
+def serve_tasks():
+    running = {}
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if isinstance(asked, list):
+            end(running.pop(tuple(asked)))
+        else:
+            for pid in running.values():
+                end(pid)
+            running = start_tasks(asked)
+        print("ready", flush=True)
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "--serve":
-        serve()
-    else:
-        run(sys.argv[1:])
+    serve_tasks() if sys.argv[1] == "--tasks" else serve()

@@ -51,7 +51,10 @@ def check(status):
 
 class SessionOptions(ctypes.Structure):
     _fields_ = [("threads", ctypes.c_int), ("disable", ctypes.c_char_p),
-                ("allow_dirs", ctypes.POINTER(ctypes.c_char_p)), ("n_allow_dirs", ctypes.c_int)]
+                ("allow_dirs", ctypes.POINTER(ctypes.c_char_p)), ("n_allow_dirs", ctypes.c_int),
+                ("target", ctypes.c_char_p), ("connect_ms", ctypes.c_int64),
+                ("allow_soft_placement", ctypes.c_bool), ("tls_dir", ctypes.c_char_p),
+                ("insecure_any_peer", ctypes.c_bool)]
 
 
 class RunOptions(ctypes.Structure):
@@ -93,21 +96,26 @@ def from_tensor(t):
     return out
 
 
+DEVICE_FN = ctypes.CFUNCTYPE(None, P, ctypes.c_char_p, ctypes.c_char_p)
+
+
 def _names(names):
     return (ctypes.c_char_p * max(1, len(names)))(*[n.encode() for n in names])
 
 
 class Session:
-    """A session over a serialised GraphDef."""
+    """A session over a serialised GraphDef; with a target, on the server there."""
 
-    def __init__(self, graph_def, threads=0, disable="", allow_dirs=()):
+    def __init__(self, graph_def, threads=0, disable="", allow_dirs=(), target="", soft=False,
+                 connect_ms=0):
         self.session = None
         graph = P()
         check(lib.mf_graph_new(ctypes.byref(graph)))
         try:
             check(lib.mf_graph_decode(graph, graph_def, ctypes.c_size_t(len(graph_def))))
             dirs = _names(list(allow_dirs))
-            options = SessionOptions(threads, disable.encode() or None, dirs, len(allow_dirs))
+            options = SessionOptions(threads, disable.encode() or None, dirs, len(allow_dirs),
+                                     target.encode(), connect_ms, soft)
             session = P()
             check(lib.mf_session_new(graph, ctypes.byref(options), ctypes.byref(session)))
             self.session = session
@@ -130,6 +138,22 @@ class Session:
                 lib.mf_tensor_free(t)
             for r in results[:len(fetches)]:
                 lib.mf_tensor_free(r)
+
+    def extend(self, graph_def):
+        graph = P()
+        check(lib.mf_graph_new(ctypes.byref(graph)))
+        try:
+            check(lib.mf_graph_decode(graph, graph_def, ctypes.c_size_t(len(graph_def))))
+            check(lib.mf_session_extend(self.session, graph))
+        finally:
+            lib.mf_graph_free(graph)
+
+    def devices(self):
+        """[(name, type)]"""
+        out = []
+        each = DEVICE_FN(lambda _, name, kind: out.append((name.decode(), kind.decode())))
+        check(lib.mf_session_devices(self.session, each, None))
+        return out
 
     def close(self):
         if self.session:

@@ -8,6 +8,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,16 +25,21 @@ class Runner:
     """Runs programs one after the other, in children of one process that has TensorFlow loaded."""
 
     def __init__(self):
-        self.process = None
+        self.process = self.tasks = None
 
-    def run(self, path, cluster, scratch, target="grpc://127.0.0.1:1"):
+    def start_tasks(self, jobs):
+        """The addresses of servers of TensorFlow's; jobs: {name: number}."""
+        self.tasks = self.tasks or Tasks()
+        return self.tasks.start(jobs)
+
+    def run(self, path, cluster, scratch, target="grpc://127.0.0.1:1", how="here"):
         """(exit status or None after too long, stdout, stderr)"""
         if not self.process:
             self.process = subprocess.Popen(
                 [sys.executable, os.path.join(HERE, "local_session.py"), "--serve"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         self.process.stdin.write(json.dumps(
-            [path, target, json.dumps(cluster), scratch]).encode() + b"\n")
+            [how, path, target, json.dumps(cluster), scratch]).encode() + b"\n")
         self.process.stdin.flush()
         ready, _, _ = select.select([self.process.stdout], [], [], SECONDS)
         line = self.process.stdout.readline() if ready else b""
@@ -47,6 +53,9 @@ class Runner:
             os.killpg(self.process.pid, signal.SIGKILL)  # with the child it may have
             self.process.wait()
             self.process = None
+        if self.tasks:
+            self.tasks.stop()
+            self.tasks = None
 
 
 def _read(folder, name):
@@ -81,6 +90,8 @@ SERVED = ["01_hello_const", "02_feed_dtypes", "10_extend_and_sessions", "12_opt_
           "21_seed004_standalone", "55_saver", "59_summaries", "70_concurrent_steps"]
 # Answers of programs that a session without devices cannot give.
 NEEDS_PLACEMENT = {"52_errors": ["bad_device", "no_gpu", "unreachable"]}
+# A client of ours says UNAVAILABLE, and why, where TensorFlow's only says that time is up.
+SAYS_WHY = {"52_errors": ["unreachable"]}
 
 
 def not_applicable():
@@ -122,7 +133,7 @@ class Server:
 
 def serve(name, runner):
     """The same, at a server."""
-    return run(name, runner, served=True)
+    return run(name, runner, run_served)
 
 
 def run_served(runner, path, cluster, scratch):
@@ -130,13 +141,60 @@ def run_served(runner, path, cluster, scratch):
     server = Server({job: ["127.0.0.1:0"]}, scratch)
     try:
         status, out, err = runner.run(path, {job: [server.target[len("grpc://"):]]}, scratch,
-                                      server.target)
+                                      server.target, "theirs")
     finally:
         ended = server.stop()
     return ended or status, out, err
 
 
-def run(name, runner, served=False):
+# Programs at servers of TensorFlow's, with sessions of ours.
+REMOTE = ["02_feed_dtypes", "10_extend_and_sessions", "12_opt_sgd", "21_seed004_standalone",
+          "29_model_parallel", "41_control_flow_v1", "52_errors", "55_saver",
+          "57_monitored_session", "70_concurrent_steps"]
+
+
+class Tasks:
+    """Servers of TensorFlow's, one set at a time, children of one process that has it loaded."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "local_session.py"), "--tasks"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+    def start(self, jobs):
+        """jobs: {name: number}. Returns the addresses."""
+        sockets = {job: [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
+                   for job, n in jobs.items()}
+        cluster = {job: ["127.0.0.1:%d" % s.getsockname()[1] for s in ss]
+                   for job, ss in sockets.items()}
+        for s in sum(sockets.values(), []):
+            s.close()
+        self.say(cluster)
+        return cluster
+
+    def say(self, what):
+        self.process.stdin.write(json.dumps(what) + "\n")
+        self.process.stdin.flush()
+        if self.process.stdout.readline() != "ready\n":
+            raise RuntimeError("TensorFlow's servers do not start")
+
+    def stop(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def run_remote(runner, path, cluster, scratch):
+    cluster = runner.start_tasks({job: len(addresses) for job, addresses in cluster.items()})
+    target = "grpc://" + (cluster.get("worker") or cluster["local"])[0]
+    return runner.run(path, cluster, scratch, target, "remote")
+
+
+def remote(name, runner):
+    """The same, by a client of ours at servers of TensorFlow's."""
+    return run(name, runner, run_remote)
+
+
+def run(name, runner, way=Runner.run):
     """An outcome like the workers'."""
     path = os.path.join(CORPUS, name + ".py")
     with open(path, encoding="utf-8") as f:
@@ -146,12 +204,11 @@ def run(name, runner, served=False):
     tolerance = float(m[1]) if m else 1e-5
     m = re.search(r"# ignore: ([\w,]+)", head)
     ignore = set(m[1].split(",")) if m else set()
-    ignore |= set(NEEDS_PLACEMENT.get(name, ()))
+    ignore |= set((SAYS_WHY if way is run_remote else NEEDS_PLACEMENT).get(name, ()))
     cluster = {job: ["127.0.0.1:%d" % (1 + i) for i in range(n)] for job, n in KINDS[kind]}
     scratch = tempfile.mkdtemp(prefix="meshflow-corpus")
     try:
-        status, out, err = (run_served(runner, path, cluster, scratch) if served else
-                            runner.run(path, cluster, scratch))
+        status, out, err = way(runner, path, cluster, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if status is None:

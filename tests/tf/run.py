@@ -22,6 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import checkpoints  # noqa: E402
+import client  # noqa: E402
 import cluster  # noqa: E402
 import control_flow  # noqa: E402
 import coverage  # noqa: E402
@@ -121,10 +122,12 @@ def units(args):
     out += [dict(kind="data", name=n) for n in data.names()]
     out += [dict(kind="loop", name=n) for n in loop.NAMES]
     out += [dict(kind="cluster", name=n) for n in cluster.NAMES]
+    out += [dict(kind="client", name=n) for n in client.NAMES]
     out += [dict(kind="graphs", name=str(i), count=args.graphs_per_unit)
             for i in range(args.graphs // args.graphs_per_unit)]
     out += [dict(kind="program", name=n) for n in programs.applicable()]
     out += [dict(kind="served", name=n) for n in programs.SERVED]
+    out += [dict(kind="remote", name=n) for n in programs.REMOTE]
     for u in out:
         u["seed"] = args.seed
     return [u for u in out if re.search(args.filter, "%s %s" % (u["kind"], u["name"]))]
@@ -134,8 +137,9 @@ def title(unit, r):
     name = {"signature": "signature of %s", "op": "%s", "gradient": "gradient of %s",
             "graphs": "random graphs %s", "model": "as Keras: %s", "training": "training: %s",
             "data": "data files: %s", "checkpoint": "checkpoints: %s", "loop": "loop: %s", "cluster": "cluster: %s",
+            "client": "client: %s",
             "control": "gradients through control flow: %s", "program": "program %s",
-            "served": "served program %s"}[unit["kind"]] % unit["name"]
+            "served": "served program %s", "remote": "program at TensorFlow's servers %s"}[unit["kind"]] % unit["name"]
     if unit["kind"] in ("op", "gradient", "graphs"):
         name += ": %d cases equal, %d refused by both" % (r.get("compared", 0), r.get("refused", 0))
     return name
@@ -172,6 +176,8 @@ def work(todo, tally):
             result = programs.run(unit["name"], runner)
         elif unit["kind"] == "served":
             result = programs.serve(unit["name"], runner)
+        elif unit["kind"] == "remote":
+            result = programs.remote(unit["name"], runner)
         else:
             result = worker.do(unit)
         tally.add(unit, result)

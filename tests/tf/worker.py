@@ -63,6 +63,9 @@ def run(unit):
     if kind == "cluster":
         import cluster
         return cluster.check(name)
+    if kind == "client":
+        import client
+        return client.check(name)
     if kind == "loop":
         import loop
         return loop.check(name)

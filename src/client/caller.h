@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* caller.h - asking a server, message by message: one asks, waits, and has the answer. */
+#ifndef MF_CLIENT_CALLER_H
+#define MF_CLIENT_CALLER_H
+
+#include "base/cancel.h"
+#include "base/mem.h"
+#include "comm/transport.h"
+
+#include <protobuf-c/protobuf-c.h>
+
+typedef struct mf_caller mf_caller;
+
+/* One question. */
+typedef struct mf_question {
+    const char *method; /* "/tensorflow.MasterService/RunStep" */
+    const ProtobufCMessage *message;
+    const ProtobufCMessageDescriptor *reply; /* what the answer is */
+    int64_t deadline_ns; /* 0: none */
+    bool waits; /* until somebody listens there; else that is UNAVAILABLE at once */
+    mf_cancel *cancel; /* ends it, with CANCELLED; NULL: nothing does */
+} mf_question;
+
+/* address: "host:port". Connects when there is something to ask. */
+MF_MUST mf_status mf_caller_new(const char *address, const mf_security *security, mf_caller **out);
+/* Nothing is being asked any more. */
+void mf_caller_free(mf_caller *c);
+const char *mf_caller_address(const mf_caller *c);
+
+/* Owns: *out lives in the arena. Fails with the server's status and words; without an answer, with
+ * UNAVAILABLE, DEADLINE_EXCEEDED or CANCELLED. Thread: any, several at a time. */
+MF_MUST mf_status mf_caller_ask(mf_caller *c, const mf_question *q, mf_arena *arena,
+                                ProtobufCMessage **out);
+
+#endif

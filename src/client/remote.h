@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* remote.h - sessions of a server: TensorFlow's MasterService, from the client's side. */
+#ifndef MF_CLIENT_REMOTE_H
+#define MF_CLIENT_REMOTE_H
+
+#include "client/caller.h"
+#include "runtime/session.h"
+
+extern const mf_session_kind mf_session_remote;
+
+/* options->target is there. As mf_session_new(). */
+MF_MUST mf_status mf_remote_new(const mf_graph *graph, const mf_session_options *options,
+                                mf_session **out);
+/* As mf_session_reset(). */
+MF_MUST mf_status mf_remote_reset(const mf_session_options *options, const char *const *containers,
+                                  int n_containers);
+
+/* ---- the pieces ---- */
+
+/* A connection to the server of options->target (connect.c). INVALID_ARGUMENT: no such target. */
+MF_MUST mf_status mf_remote_connect(const mf_session_options *options, mf_caller **out);
+/* mf_caller_ask() that tries again, for as long as the options say, while nobody listens there. */
+MF_MUST mf_status mf_remote_ask_first(mf_caller *c, const mf_question *q,
+                                      const mf_session_options *options, mf_arena *arena,
+                                      ProtobufCMessage **out);
+
+/* One step (remote_run.c). */
+typedef struct mf_remote_step {
+    mf_caller *caller;
+    const char *handle; /* the session's */
+    mf_cancel *cancel;
+    int64_t timeout_ms; /* 0: none */
+    const char *const *feed_names;
+    const mf_tensor *const *feeds;
+    const char *const *fetches, *const *targets;
+    int n_feeds, n_fetches, n_targets;
+} mf_remote_step;
+MF_MUST mf_status mf_remote_run(const mf_remote_step *s, mf_tensor **results);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* session.c - a session is of this process or of a server; afterwards nobody asks which. */
+#include "runtime/session.h"
+
+#include "client/remote.h"
+
+static bool is_remote(const mf_session_options *options)
+{
+    return options && options->target && options->target[0];
+}
+
+mf_status mf_session_new(const mf_graph *graph, const mf_session_options *options, mf_session **out)
+{
+    return is_remote(options) ? mf_remote_new(graph, options, out)
+                              : mf_session_new_shared(graph, options, NULL, NULL, out);
+}
+
+mf_status mf_session_reset(const mf_session_options *options, const char *const *containers,
+                           int n_containers)
+{
+    if (!is_remote(options))
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "which server is to forget its state? options.target: grpc://host:port");
+    return mf_remote_reset(options, containers, n_containers);
+}
+
+void mf_session_free(mf_session *session)
+{
+    if (session)
+        session->kind->free(session);
+}
+
+mf_status mf_session_extend(mf_session *session, const mf_graph *graph)
+{
+    return session->kind->extend(session, graph);
+}
+
+mf_status mf_session_run_until(mf_session *session, const mf_run_options *options, mf_cancel *until,
+                               const char *const *feed_names, const mf_tensor *const *feeds,
+                               int n_feeds, const char *const *fetches, int n_fetches,
+                               const char *const *targets, int n_targets, mf_tensor **results)
+{
+    return session->kind->run(session, options, until, feed_names, feeds, n_feeds, fetches,
+                              n_fetches, targets, n_targets, results);
+}
+
+mf_status mf_session_run(mf_session *session, const mf_run_options *options,
+                         const char *const *feed_names, const mf_tensor *const *feeds, int n_feeds,
+                         const char *const *fetches, int n_fetches, const char *const *targets,
+                         int n_targets, mf_tensor **results)
+{
+    return mf_session_run_until(session, options, NULL, feed_names, feeds, n_feeds, fetches,
+                                n_fetches, targets, n_targets, results);
+}
+
+mf_status mf_session_devices(mf_session *session, mf_device_fn *each, void *ctx)
+{
+    return session->kind->devices(session, each, ctx);
+}
+
+void mf_session_cancel(mf_session *session)
+{
+    session->kind->cancel(session);
+}
