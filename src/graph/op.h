@@ -73,6 +73,7 @@ struct mf_step {
     mf_cancel *cancel; /* waiting ops register here */
     struct mf_exchange *exchange; /* with other workers, see exchange.h; NULL: there are none */
     int64_t id;
+    int depth; /* kernels that run functions which this step is inside of */
     int64_t deadline_ns; /* mf_clock_ns() time, or 0 */
     const char *const *allow_dirs; /* mf_step_file() checks against these */
     int n_allow_dirs;
@@ -82,6 +83,7 @@ struct mf_step {
  * several runs at once, so run() must not change it (or lock). */
 typedef struct mf_prepare {
     const mf_node *node;
+    const mf_graph *graph; /* that the node is in; has the functions it names */
     mf_arena *arena; /* lives as long as the compiled node */
     const mf_shape *in; /* shapes, possibly unknown */
     mf_resources *session; /* state that nodes keep from step to step, by node name */

@@ -258,7 +258,7 @@ static void begin(mf_run_state *run, const mf_run_args *args)
     run->args = args;
     run->failed = false;
     run->runners = 0;
-    run->max_runners = mf_pool_threads(args->pool);
+    run->max_runners = args->alone ? 0 : mf_pool_threads(args->pool);
     if (run->max_runners > MAX_RUNNERS)
         run->max_runners = MAX_RUNNERS;
     mf_cancel_init(&run->cancel);
@@ -268,6 +268,7 @@ static void begin(mf_run_state *run, const mf_run_args *args)
                            .cancel = &run->cancel,
                            .exchange = args->exchange,
                            .id = args->step_id,
+                           .depth = args->depth,
                            .deadline_ns = args->deadline_ns,
                            .allow_dirs = args->allow_dirs,
                            .n_allow_dirs = args->n_allow_dirs };
