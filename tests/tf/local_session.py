@@ -41,15 +41,15 @@ def decode(graph_def):
 class Engine:
     """The session behind one tf.compat.v1.Session."""
 
-    def __init__(self, graph):
-        self.graph, self.version, self.session = graph, -1, None
+    def __init__(self, graph, allow_dirs=()):
+        self.graph, self.version, self.session, self.allow_dirs = graph, -1, None, allow_dirs
 
     def extend(self):
         if self.graph.version == self.version:
             return
         whole = self.graph.as_graph_def(add_shapes=False)
         if self.session is None:
-            self.session = mf.Session(whole.SerializeToString(), allow_dirs=sys.argv[3:4])
+            self.session = mf.Session(whole.SerializeToString(), allow_dirs=self.allow_dirs)
         else:
             graph = decode(whole)  # nodes the session has already are left out
             try:
@@ -66,6 +66,29 @@ class Engine:
         if self.session:
             self.session.close()
             self.session = None
+
+
+class Local(session.BaseSession):
+    """A session of ours beside TensorFlow's own."""
+
+    def __init__(self, graph, allow_dirs=()):
+        base_init(self, "", graph)
+        self._engine, self._timeout = Engine(graph, allow_dirs), 0
+
+    def close(self):
+        close(self)
+
+    def _do_run(self, *args):
+        return do_run(self, *args)
+
+    def _extend_graph(self):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
 
 
 def fail(graph, e):
@@ -86,7 +109,7 @@ base_init, base_close = session.BaseSession.__init__, session.BaseSession.close
 
 def init(self, target="", graph=None, config=None):
     base_init(self, "", graph, config)
-    self._engine = Engine(self._graph)
+    self._engine = Engine(self._graph, sys.argv[3:4])
     self._timeout = config.operation_timeout_in_ms if config else 0
 
 
