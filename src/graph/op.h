@@ -107,6 +107,8 @@ struct mf_kernel {
     uint64_t reuse; /* bit i: this is the last use of input i, its storage may become an output's */
     const mf_then *then; /* NULL: nothing */
     void *owner; /* executor's own */
+    /* Of a kernel that another one has started: called instead of telling the executor. */
+    void (*done)(mf_kernel *k, mf_status status);
 };
 
 /* Memory for output i. With MF_OP_INPLACE the block of an input that nobody else reads may be

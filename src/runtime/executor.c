@@ -87,7 +87,7 @@ static void check_finished(mf_run_state *run)
         pthread_cond_broadcast(&run->finished);
 }
 
-void mf_kernel_done(mf_kernel *k, mf_status status)
+static void async_done(mf_kernel *k, mf_status status)
 {
     mf_async *a = k->owner;
     mf_run_state *run = a->run;
@@ -116,6 +116,14 @@ void mf_kernel_done(mf_kernel *k, mf_status status)
         check_finished(run);
         pthread_mutex_unlock(&run->lock);
     }
+}
+
+void mf_kernel_done(mf_kernel *k, mf_status status)
+{
+    if (k->done)
+        k->done(k, status);
+    else
+        async_done(k, status);
 }
 
 /* ---- runners ---- */
