@@ -289,7 +289,7 @@ mf_node *mf_node_reshapes(const mf_node *node)
 
 static mf_status copy_all(const mf_graph *src, const bool *keep, mf_graph *dst, mf_node **twin)
 {
-    MF_TRY(copy_functions(src, dst));
+    MF_TRY(copy_functions(src->library, dst)); /* of a body: what it calls */
     for (int64_t i = 0; i < src->n_nodes; i++) {
         if (!src->nodes[i]->removed && (!keep || keep[i]))
             MF_TRY(copy_node(src->nodes[i], dst, &twin[i]));

@@ -48,6 +48,9 @@ def run(unit):
     if kind == "control":
         import control_flow
         return outcome(control_flow.check(name, progress))
+    if kind == "reading":
+        import reading
+        return outcome(reading.check(name, progress))
     if kind == "model":
         import models
         return dict(failures=models.check(name, seed))
