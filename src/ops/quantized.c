@@ -195,7 +195,7 @@ static mf_status check_ranges(const mf_kernel *k, quantize_job *job)
     job->depth = axis < 0 ? 1 : shape->dims[axis];
     job->inner = axis < 0 ? 1 : mf_shape_span(shape, (int)axis + 1, shape->rank);
     for (int i = 1; i < 3; i++) {
-        if (k->in[i]->count != job->depth || k->in[i]->shape.rank > (axis < 0 ? 0 : 1))
+        if (k->in[i]->count != job->depth || k->in[i]->shape.rank != (axis < 0 ? 0 : 1))
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "%s must have one element for each of %" PRId64 " ranges, got %" PRId64,
                            i == 1 ? "min_range" : "max_range", job->depth, k->in[i]->count);
@@ -209,8 +209,7 @@ static mf_status quantize_infer(mf_infer *in)
 
     in->out[0] = in->in[0];
     for (int i = 1; i < 3; i++) {
-        if (one)
-            MF_TRY(mf_infer_rank(in, i, 0));
+        MF_TRY(mf_infer_rank(in, i, one ? 0 : 1));
         if (i < in->n_out)
             in->out[i] = one ? MF_SCALAR : MF_SHAPE(-1);
     }

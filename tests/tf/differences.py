@@ -69,6 +69,8 @@ WE_REFUSE = [
     (r"SparseSegment.*Grad", r"out of range \[0, 0\)", "TensorFlow checks nothing that goes nowhere"),
     (r"UnsortedSegment.*", r"segment_ids.* is out of range",
      "TensorFlow does not look at them where there is nothing to add up"),
+    (r"Resize.*Grad", r"gradients and images differ in batch or channels",
+     "TensorFlow takes the smaller, or reads behind the end"),
     (r"UnravelIndex", r"index -\d+ is out of bound", "TensorFlow looks for indices too large only"),
 ]
 
@@ -86,8 +88,8 @@ THEY_REFUSE = [
     (r"QuantizeAndDequantizeV2", r"input_min must be a scalar",
      "even with an axis, along which TensorFlow's own kernel reads a vector"),
     (r"Reverse", r"Invalid input first dimension. Found 0", "nothing reversed is nothing"),
-    (r"QuantizeV2|Dequantize", r"MIN_FIRST mode is not implemented|When output type is bfloat16",
-     "not implemented there"),
+    (r"QuantizeV2|Dequantize", r"MIN_FIRST mode is not implemented|When output type is bfloat16|"
+     r"Axis must be less than input dimension\(-1\)", "not implemented there"),
     (r"(Depthwise)?Conv.*", r"dilat", "most of TensorFlow's CPU kernels have no dilations"),
 ]
 
