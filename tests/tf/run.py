@@ -23,6 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import checkpoints  # noqa: E402
 import cluster  # noqa: E402
+import composed  # noqa: E402
 import control_flow  # noqa: E402
 import coverage  # noqa: E402
 import models  # noqa: E402
@@ -115,6 +116,7 @@ def units(args):
     out += [dict(kind="op", name=o.name, count=args.generated) for o in ops if o.samples]
     out += [dict(kind="gradient", name=o.name) for o in ops]
     out += [dict(kind="control", name=n) for n in control_flow.NAMES]
+    out += [dict(kind="composed", name=n) for n in composed.NAMES]
     out += [dict(kind="model", name=n) for n in models.NAMES]
     out += [dict(kind="training", name=n) for n in training.NAMES]
     out += [dict(kind="checkpoint", name=n) for n in checkpoints.names()]
@@ -134,6 +136,7 @@ def title(unit, r):
     name = {"signature": "signature of %s", "op": "%s", "gradient": "gradient of %s",
             "graphs": "random graphs %s", "model": "as Keras: %s", "training": "training: %s",
             "data": "data files: %s", "checkpoint": "checkpoints: %s", "loop": "loop: %s", "cluster": "cluster: %s",
+            "composed": "composed: %s",
             "control": "gradients through control flow: %s", "program": "program %s",
             "served": "served program %s"}[unit["kind"]] % unit["name"]
     if unit["kind"] in ("op", "gradient", "graphs"):
