@@ -20,10 +20,10 @@ bool mf_image_is(const void *data, size_t len)
 
 mf_image_format mf_image_format_of(const void *data, size_t len)
 {
-    return is_png(data, len)                            ? MF_IMAGE_PNG
-           : is_jpeg(data, len)                         ? MF_IMAGE_JPEG
-           : len >= 2 && memcmp(data, "BM", 2) == 0     ? MF_IMAGE_BMP
-                                                        : MF_IMAGE_NONE;
+    return is_png(data, len)                        ? MF_IMAGE_PNG
+           : is_jpeg(data, len)                     ? MF_IMAGE_JPEG
+           : len >= 2 && memcmp(data, "BM", 2) == 0 ? MF_IMAGE_BMP
+                                                    : MF_IMAGE_NONE;
 }
 
 mf_status mf_image_check(const mf_image *i)

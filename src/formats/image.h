@@ -57,7 +57,12 @@ void mf_image_resize(const unsigned char *from, const mf_image *from_size, unsig
 
 /* ---- by format (image_png.c, image_jpeg.c, image_bmp.c); *pixels NULL: the size only ---- */
 
-typedef enum mf_image_format { MF_IMAGE_NONE, MF_IMAGE_PNG, MF_IMAGE_JPEG, MF_IMAGE_BMP } mf_image_format;
+typedef enum mf_image_format {
+    MF_IMAGE_NONE,
+    MF_IMAGE_PNG,
+    MF_IMAGE_JPEG,
+    MF_IMAGE_BMP
+} mf_image_format;
 mf_image_format mf_image_format_of(const void *data, size_t len);
 
 MF_MUST mf_status mf_png_decode(const void *data, size_t len, const mf_image_how *how,

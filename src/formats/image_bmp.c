@@ -26,8 +26,8 @@ mf_status mf_bmp_decode(const void *data, size_t len, mf_buf *pixels, mf_image *
     if (len < 32 || memcmp(in, "BM", 2) != 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the picture is no BMP file, or cut");
     if (bits != 8 && bits != 24 && bits != 32)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "a BMP file of %lld bits a pixel is not read: 8, 24, 32",
-                       (long long)bits);
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "a BMP file of %lld bits a pixel is not read: 8, 24, 32", (long long)bits);
     *out = (mf_image){ high < 0 ? -high : high, number(in + 18), channels };
     MF_TRY(mf_image_check(out));
     row = (channels * out->width + 3) / 4 * 4;

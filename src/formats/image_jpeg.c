@@ -89,8 +89,8 @@ static mf_status read_pixels(jpeg_job *j, mf_buf *pixels, const mf_image *size)
 }
 
 /* What may jump; no local is used after the jump. */
-static void run(jpeg_job *j, const void *data, size_t len, const mf_image_how *how,
-                mf_buf *pixels, mf_image *out)
+static void run(jpeg_job *j, const void *data, size_t len, const mf_image_how *how, mf_buf *pixels,
+                mf_image *out)
 {
     if (setjmp(j->leave)) {
         j->st = MF_FAIL(MF_DATA_LOSS, "a JPEG file is damaged: %s", j->why);

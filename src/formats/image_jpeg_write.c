@@ -92,8 +92,8 @@ static void run(jpeg_job *j, const unsigned char *pixels, const mf_image *image,
     jpeg_finish_compress(&j->c);
 }
 
-mf_status mf_jpeg_encode(const unsigned char *pixels, const mf_image *image,
-                         const mf_jpeg_how *how, mf_buf *out)
+mf_status mf_jpeg_encode(const unsigned char *pixels, const mf_image *image, const mf_jpeg_how *how,
+                         mf_buf *out)
 {
     jpeg_job j = { .failed = false };
 

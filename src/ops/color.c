@@ -81,7 +81,8 @@ static void color_piece(void *ctx, int64_t piece)
     const int64_t end = (piece + 1) * GRAIN < pixels ? (piece + 1) * GRAIN : pixels;
 
     for (int64_t i = piece * GRAIN; i < end; i++) {
-        const color x = { mf_tensor_float_at(job->in, 3 * i), mf_tensor_float_at(job->in, 3 * i + 1),
+        const color x = { mf_tensor_float_at(job->in, 3 * i),
+                          mf_tensor_float_at(job->in, 3 * i + 1),
                           mf_tensor_float_at(job->in, 3 * i + 2) };
         const color y = job->fn(x, job->how);
 
@@ -163,7 +164,8 @@ typedef struct contrast_job {
 static void contrast_piece(void *ctx, int64_t piece)
 {
     const contrast_job *job = ctx;
-    const int64_t from = piece / job->channels * job->pixels * job->channels + piece % job->channels;
+    const int64_t from =
+        piece / job->channels * job->pixels * job->channels + piece % job->channels;
     double mean = 0;
 
     for (int64_t i = 0; i < job->pixels; i++)
@@ -227,12 +229,13 @@ static mf_status contrast_infer(mf_infer *in)
 /* ---- the gradient of RGBToHSV ---- */
 
 /* 1 where both hold, as a number. */
-static mf_output where_both(mf_grad *g, const char *op1, mf_output a1, mf_output b1, const char *op2,
-                            mf_output a2, mf_output b2)
+static mf_output where_both(mf_grad *g, const char *op1, mf_output a1, mf_output b1,
+                            const char *op2, mf_output a2, mf_output b2)
 {
     const mf_output both = MF_G2("LogicalAnd", MF_G2(op1, a1, b1), MF_G2(op2, a2, b2));
 
-    return mf_applyf(g->graph, "Cast", MF_IN(both), "DstT=%s", mf_dtype_name(mf_grad_type(g->x[0])));
+    return mf_applyf(g->graph, "Cast", MF_IN(both), "DstT=%s",
+                     mf_dtype_name(mf_grad_type(g->x[0])));
 }
 
 static mf_output divide(mf_grad *g, mf_output a, mf_output b)
@@ -240,9 +243,9 @@ static mf_output divide(mf_grad *g, mf_output a, mf_output b)
     return MF_G2("DivNoNan", a, b);
 }
 
-/* The hue is (x - y) / (6 range) and a constant, where x and y are the two channels that are not the
- * largest; the saturation range / value. Channel c changes the value where it is the largest, and
- * the range where it is the largest or the smallest. */
+/* The hue is (x - y) / (6 range) and a constant, where x and y are the two channels that are not
+ * the largest; the saturation range / value. Channel c changes the value where it is the largest,
+ * and the range where it is the largest or the smallest. */
 static mf_status to_hsv_grad(mf_grad *g)
 {
     const mf_output last = mf_scalar(g->graph, MF_DTYPE_I32, -1);
@@ -250,11 +253,10 @@ static mf_status to_hsv_grad(mf_grad *g)
     const mf_output dsplit = mf_applyf(g->graph, "Unpack", MF_IN(g->dy[0]), "num=3 axis=-1");
     const mf_output x[3] = { split, { split.node, 1 }, { split.node, 2 } };
     const mf_output dh = dsplit, ds = { dsplit.node, 1 }, dv = { dsplit.node, 2 };
-    const mf_output most[3] = {
-        where_both(g, "GreaterEqual", x[0], x[1], "GreaterEqual", x[0], x[2]),
-        where_both(g, "Greater", x[1], x[0], "GreaterEqual", x[1], x[2]),
-        where_both(g, "Greater", x[2], x[0], "Greater", x[2], x[1])
-    };
+    const mf_output most[3] = { where_both(g, "GreaterEqual", x[0], x[1], "GreaterEqual", x[0],
+                                           x[2]),
+                                where_both(g, "Greater", x[1], x[0], "GreaterEqual", x[1], x[2]),
+                                where_both(g, "Greater", x[2], x[0], "Greater", x[2], x[1]) };
     const mf_output least[3] = { where_both(g, "Less", x[0], x[1], "Less", x[0], x[2]),
                                  where_both(g, "LessEqual", x[1], x[0], "Less", x[1], x[2]),
                                  where_both(g, "LessEqual", x[2], x[0], "LessEqual", x[2], x[1]) };
@@ -274,7 +276,8 @@ static mf_status to_hsv_grad(mf_grad *g)
         const mf_output widens = MF_G2("Sub", most[c], least[c]);
         const mf_output turns = MF_G2("Sub", MF_G2("Sub", most[(c + 2) % 3], most[(c + 1) % 3]),
                                       MF_G2("Mul", slope, widens));
-        const mf_output fills = MF_G2("Sub", widens, MF_G2("Mul", most[c], divide(g, range, value)));
+        const mf_output fills =
+            MF_G2("Sub", widens, MF_G2("Mul", most[c], divide(g, range, value)));
 
         dx[c] = MF_G2("AddV2", MF_G2("Mul", dv, most[c]),
                       MF_G2("AddV2", MF_G2("Mul", dh, divide(g, turns, six)),

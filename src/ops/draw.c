@@ -8,9 +8,9 @@ typedef struct draw_job {
     int64_t height, width, depth, n;
 } draw_job;
 
-static const float usual[10][4] = { { 1, 1, 0, 1 },     { 0, 0, 1, 1 },   { 1, 0, 0, 1 },
-                                    { 0, 1, 0, 1 },     { 0.5f, 0, 0.5f, 1 }, { 0.5f, 0.5f, 0, 1 },
-                                    { 0.5f, 0, 0, 1 },  { 0, 0, 0.5f, 1 }, { 0, 1, 1, 1 },
+static const float usual[10][4] = { { 1, 1, 0, 1 },    { 0, 0, 1, 1 },       { 1, 0, 0, 1 },
+                                    { 0, 1, 0, 1 },    { 0.5f, 0, 0.5f, 1 }, { 0.5f, 0.5f, 0, 1 },
+                                    { 0.5f, 0, 0, 1 }, { 0, 0, 0.5f, 1 },    { 0, 1, 1, 1 },
                                     { 1, 0, 1, 1 } };
 
 static float color_of(const draw_job *job, int64_t box, int64_t channel)

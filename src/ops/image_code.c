@@ -34,13 +34,14 @@ static mf_status set_how(const mf_kernel *k, mf_image_how *how)
     const char *dct = jpeg ? mf_node_string(k->node, "dct_method") : "";
 
     if (channels != 0 && channels != 1 && channels != 3 && channels != 4)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "channels must be 0, 1, 3, or 4, got %" PRId64, channels);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "channels must be 0, 1, 3, or 4, got %" PRId64,
+                       channels);
     if (ratio != 1 && ratio != 2 && ratio != 4 && ratio != 8)
         return MF_FAIL(MF_INVALID_ARGUMENT, "ratio must be 1, 2, 4, or 8, got %" PRId64, ratio);
     if (*dct && strcmp(dct, "INTEGER_FAST") != 0 && strcmp(dct, "INTEGER_ACCURATE") != 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "dct_method must be one of {'', 'INTEGER_FAST', 'INTEGER_ACCURATE'}, got '%s'",
-                       dct);
+        return MF_FAIL(
+            MF_INVALID_ARGUMENT,
+            "dct_method must be one of {'', 'INTEGER_FAST', 'INTEGER_ACCURATE'}, got '%s'", dct);
     *how = (mf_image_how){ .channels = (int)channels,
                            .wide = mf_out_type(k->node, 0) != MF_DTYPE_U8,
                            .ratio = (int)ratio,
@@ -65,8 +66,9 @@ static mf_status decode(const mf_kernel *k, const mf_string *file, mf_image_how 
     if (format == MF_IMAGE_JPEG)
         return mf_jpeg_decode(mf_string_data(file), file->len, how, pixels, out);
     if (format != MF_IMAGE_BMP)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "Unknown image file format: neither JPEG, PNG nor BMP "
-                                            "(%s)",
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "Unknown image file format: neither JPEG, PNG nor BMP "
+                       "(%s)",
                        k->node->op_name);
     MF_TRY(mf_bmp_decode(mf_string_data(file), file->len, pixels, out));
     if (how->channels != 0 && how->channels != out->channels)
@@ -308,8 +310,8 @@ const mf_op mf_ops_image_code[] = {
             "u8[4,5,1]@0:255 ; format='grayscale' quality=50 !unordered", "u8[4,5,2] !fails",
             "u8[4,5,3] ; format='grayscale' !fails", "u8[4,5,3] ; quality=101 !fails",
             "u8[2,4,5,3] !fails"),
-    CODE_OP("EncodeJpegVariableQuality",
-            "(images:uint8, quality:int32) -> (contents:string) {}", jpeg_infer, jpeg_run,
-            "u8[4,5,3]@0:255 i32[]{70} !unordered", "u8[4,5,3] i32[]{-1} !fails"),
+    CODE_OP("EncodeJpegVariableQuality", "(images:uint8, quality:int32) -> (contents:string) {}",
+            jpeg_infer, jpeg_run, "u8[4,5,3]@0:255 i32[]{70} !unordered",
+            "u8[4,5,3] i32[]{-1} !fails"),
     { 0 },
 };

@@ -2,9 +2,10 @@
 /* resize.c - images of another size: ResizeNearestNeighbor, ResizeBilinear, ResizeBicubic,
  * ResizeArea, and their gradients.
  *
- * All of them are the same: an output pixel is a weighted sum of some input pixels, along height and
- * along width. A method says which and with what weights (`taps`); a gradient hands back the same
- * weights. Positions are computed in float as TensorFlow does, because they decide between pixels. */
+ * All of them are the same: an output pixel is a weighted sum of some input pixels, along height
+ * and along width. A method says which and with what weights (`taps`); a gradient hands back the
+ * same weights. Positions are computed in float as TensorFlow does, because they decide between
+ * pixels. */
 #include "base/mem.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
@@ -124,8 +125,8 @@ static void area_taps(int64_t i, float scale, int64_t size, int64_t *at, float *
     }
     for (int64_t v = start; v < end; v++) {
         const float x = (float)v;
-        const float part = x < from ? (x + 1 > to ? scale : x + 1 - from)
-                                    : (x + 1 > to ? to - x : 1.0f);
+        const float part =
+            x < from ? (x + 1 > to ? scale : x + 1 - from) : (x + 1 > to ? to - x : 1.0f);
 
         at[v - start] = bound(v, size);
         weight[v - start] = part / scale;
@@ -330,9 +331,8 @@ static mf_status resize_infer(mf_infer *in)
     MF_TRY(mf_infer_rank(in, 1, 1));
     if (in->in_value[1] && in->in_value[1]->count == 2)
         MF_TRY(mf_ivec_read(in->in_value[1], 2, "size", &size));
-    in->out[0] =
-        MF_SHAPE(images->rank == 4 ? images->dims[0] : -1, size.v[0] > 0 ? size.v[0] : -1,
-                 size.v[1] > 0 ? size.v[1] : -1, images->rank == 4 ? images->dims[3] : -1);
+    in->out[0] = MF_SHAPE(images->rank == 4 ? images->dims[0] : -1, size.v[0] > 0 ? size.v[0] : -1,
+                          size.v[1] > 0 ? size.v[1] : -1, images->rank == 4 ? images->dims[3] : -1);
     return MF_OK;
 }
 
@@ -527,11 +527,13 @@ const mf_op mf_ops_resize[] = {
               "(grads:float, original_image:T) -> (output:T) {T:type in floats" CENTERS, grad_infer,
               grad_run, mf_grad_missing, "f32[2,3,7,3] f32[2,4,5,3]",
               "f32[1,5,2,2] f64[1,3,4,2] ; align_corners=true",
-              "f32[1,5,2,2] f32[1,3,4,2] ; half_pixel_centers=true", "f32[1,5,2,2] f32[3,4,2] !fails"),
+              "f32[1,5,2,2] f32[1,3,4,2] ; half_pixel_centers=true",
+              "f32[1,5,2,2] f32[3,4,2] !fails"),
     RESIZE_OP("ResizeBicubicGrad",
               "(grads:float, original_image:T) -> (output:T) {T:type in [float,double]" CENTERS,
               grad_infer, grad_run, mf_grad_missing, "f32[2,3,7,3] f32[2,4,5,3]",
               "f32[1,5,2,2] f64[1,3,4,2] ; align_corners=true",
-              "f32[1,5,2,2] f32[1,3,4,2] ; half_pixel_centers=true", "f32[1,5,2,2] f32[3,4,2] !fails"),
+              "f32[1,5,2,2] f32[1,3,4,2] ; half_pixel_centers=true",
+              "f32[1,5,2,2] f32[3,4,2] !fails"),
     { 0 },
 };
