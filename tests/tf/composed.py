@@ -69,6 +69,29 @@ def bmp(tf):
         tf.raw_ops.DecodeImage(contents=f, expand_animations=False) for f in files]
 
 
+@graph
+def serialized_sparse(tf):
+    raw = tf.raw_ops
+    i64 = lambda x: tf.constant(x, tf.int64)
+    index, shape = i64([[0, 1], [0, 3], [2, 0], [2, 2]]), i64([3, 4])
+    out = []
+    for values in ([1.5, 2., -3., 4.], [1, 2, 3, 4], ["a", "", "bc", "d" * 300]):
+        values = tf.constant(values)
+        one = raw.SerializeSparse(sparse_indices=index, sparse_values=values, sparse_shape=shape)
+        many = raw.SerializeManySparse(sparse_indices=index, sparse_values=values, sparse_shape=shape)
+        other = raw.SerializeSparse(sparse_indices=i64([[1, 1]]), sparse_values=values[:1],
+                                    sparse_shape=i64([7, 2]))
+        pairs = tf.stack([tf.stack([one, other]), tf.stack([other, other])])
+        if values.dtype != tf.string:  # TensorFlow packs them in another way, and reads ours
+            out += [one, many]
+        for files in (one, many, tf.stack([one, other]), pairs, many[1:2]):
+            out += list(raw.DeserializeSparse(serialized_sparse=files, dtype=values.dtype))
+        out += list(raw.DeserializeManySparse(serialized_sparse=many, dtype=values.dtype))
+    packed = b'\x08\x07\x12\x04\x12\x02\x08\x04"\x08\x01\x00\x02\x01abcd'  # by TensorFlow
+    return out + list(raw.DeserializeSparse(serialized_sparse=tf.stack([one[0], packed, one[2]]),
+                                            dtype=tf.string))
+
+
 def check(name):
     """An outcome like the workers'."""
     import oracle

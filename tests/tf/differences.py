@@ -75,6 +75,10 @@ WE_REFUSE = [
      "TensorFlow does not look at them where there is nothing to add up"),
     (r"Resize.*Grad", r"gradients and images differ in batch or channels",
      "TensorFlow takes the smaller, or reads behind the end"),
+    (r"SparseReduce(Sum|Max)(Sparse)?|SparseSoftmax", r"is out of bounds",
+     "TensorFlow takes elements that lie outside for such that do not"),
+    (r"SerializeSparse", r"of a sparse tensor do not fit", "TensorFlow does not look, until it reads it"),
+    (r"SparseSlice", r"must not be negative", "TensorFlow makes a larger tensor than there was"),
     (r"UnravelIndex", r"index -\d+ is out of bound", "TensorFlow looks for indices too large only"),
 ]
 
@@ -154,6 +158,7 @@ WRONG = [
     (r"Cast", _is_truncated_to_complex, {0}, "the wrong bits are cut off: 1.0005 becomes 0.5"),
     (r"Cast", _is_negative_to_unsigned, {0}, "undefined, and differs within one tensor"),
     (r"Cholesky", _is_complex_and_negative, {0}, "zeros, not NaN, without a factor"),
+    (r"I?RFFT.*", _is_empty, {0}, "uninitialised"),
     (r"SelfAdjointEigV2|Svd", _has_no_vectors, {1, 2}, "not set"),
     (r"Empty", _is_not_filled, {0}, "uninitialised"),
     (r"Erf", _has_infinity, {0}, "of an infinite double it is 1, not NaN"),

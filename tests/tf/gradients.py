@@ -192,6 +192,8 @@ UNREGISTERED = {
     **dict.fromkeys(["Enter", "Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"],
                     "loops of frames are differentiated by whoever builds them; While has a gradient"),
     "EagerPyFunc": "needs a Python interpreter",
+    **dict.fromkeys(["SparseDenseCwiseAdd", "SparseSparseMaximum", "SparseSparseMinimum"],
+                    "TensorFlow's function says that there is none"),
 }
 # Ops that stop gradients, for which TensorFlow registers a function that returns None.
 STOPS = {"ArgMax", "ArgMin", "Ceil", "Floor", "FloorDiv", "LoopCond", "Rint", "Round", "TruncateDiv"}
