@@ -24,6 +24,7 @@ sys.path.insert(0, HERE)
 import checkpoints  # noqa: E402
 import client  # noqa: E402
 import cluster  # noqa: E402
+import composed  # noqa: E402
 import control_flow  # noqa: E402
 import coverage  # noqa: E402
 import models  # noqa: E402
@@ -118,6 +119,7 @@ def units(args):
     out += [dict(kind="gradient", name=o.name) for o in ops]
     out += [dict(kind="control", name=n) for n in control_flow.NAMES]
     out += [dict(kind="reading", name=n) for n in reading.NAMES]
+    out += [dict(kind="composed", name=n) for n in composed.NAMES]
     out += [dict(kind="model", name=n) for n in models.NAMES]
     out += [dict(kind="training", name=n) for n in training.NAMES]
     out += [dict(kind="checkpoint", name=n) for n in checkpoints.names()]
@@ -139,7 +141,7 @@ def title(unit, r):
     name = {"signature": "signature of %s", "op": "%s", "gradient": "gradient of %s",
             "graphs": "random graphs %s", "model": "as Keras: %s", "training": "training: %s",
             "data": "data files: %s", "checkpoint": "checkpoints: %s", "loop": "loop: %s", "cluster": "cluster: %s",
-            "client": "client: %s",
+            "client": "client: %s", "composed": "composed: %s",
             "control": "gradients through control flow: %s", "reading": "reading: %s", "program": "program %s",
             "served": "served program %s", "remote": "program at TensorFlow's servers %s"}[unit["kind"]] % unit["name"]
     if unit["kind"] in ("op", "gradient", "graphs"):
