@@ -63,6 +63,9 @@ def run(unit):
     if kind == "cluster":
         import cluster
         return cluster.check(name)
+    if kind == "devices":
+        import devices
+        return devices.check(name, seed)
     if kind == "client":
         import client
         return client.check(name)
