@@ -31,6 +31,27 @@ uint64_t mf_hash(const void *data, size_t len, uint64_t seed)
     return h ^ (h >> 29);
 }
 
+uint64_t mf_murmur(const void *data, size_t len)
+{
+    const uint64_t m = 0xc6a4a7935bd1e995u;
+    const unsigned char *p = data;
+    uint64_t h = 0xDECAFCAFFEu ^ len * m, k = 0;
+
+    for (; len >= 8; p += 8, len -= 8) {
+        memcpy(&k, p, 8);
+        k *= m;
+        k = (k ^ k >> 47) * m;
+        h = (h ^ k) * m;
+    }
+    if (len > 0) {
+        k = 0;
+        memcpy(&k, p, len);
+        h = (h ^ k) * m;
+    }
+    h = (h ^ h >> 47) * m;
+    return h ^ h >> 47;
+}
+
 /* Names come from peers and files: a seed of this process keeps them from choosing collisions. */
 static uint64_t process_seed(void)
 {

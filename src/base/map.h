@@ -28,5 +28,7 @@ void *mf_map_remove(mf_map *map, const char *key);
 mf_map_entry *mf_map_next(const mf_map *map, int64_t *it);
 
 uint64_t mf_hash(const void *data, size_t len, uint64_t seed);
+/* MurmurHash64A with TensorFlow's seed: other programs compute it, too. */
+uint64_t mf_murmur(const void *data, size_t len);
 
 #endif

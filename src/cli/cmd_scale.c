@@ -3,8 +3,6 @@
 #include "base/buf.h"
 #include "cli/follow.h"
 
-#include <string.h>
-
 /* The one with the highest index below `below`; NULL: none. */
 static const mf_board_seen *last_below(const mf_running_job *job, int below)
 {
@@ -57,9 +55,9 @@ static mf_status scale(const mf_running_job *job, int wanted, mf_buf *out)
 
 static mf_status put(mf_args *args, const mf_running_job *job, const char *list)
 {
-    if (strncmp(list, "key:", 4) != 0)
+    if (!mf_follow_key(list))
         return mf_args_wrong(args, "--put needs a place in the store: --hosts key:NAME");
-    return mf_follow_put(job, list + 4, mf_args_value(args, "put"));
+    return mf_follow_put(job, mf_follow_key(list), mf_args_value(args, "put"));
 }
 
 static mf_status follow(mf_args *args, const mf_running_job *job, const char *list)

@@ -73,7 +73,7 @@ static mf_status ask_command(const char *command, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-static const char *key_of(const char *list)
+const char *mf_follow_key(const char *list)
 {
     return strncmp(list, "key:", 4) == 0 ? list + 4 : NULL;
 }
@@ -91,7 +91,7 @@ static mf_status ask_store(follow *f, const char *key, mf_buf *out)
 
 static mf_status read_list(follow *f, int *slots)
 {
-    const char *key = key_of(f->o.list);
+    const char *key = mf_follow_key(f->o.list);
     mf_buf text = { 0 };
     mf_status st = key ? ask_store(f, key, &text) : ask_command(f->o.list, &text);
 
@@ -106,7 +106,7 @@ static void look_at_list(follow *f)
     const int64_t now = mf_clock_ns();
     int slots;
 
-    if (now < f->look_ns && !key_of(f->o.list))
+    if (now < f->look_ns && !mf_follow_key(f->o.list))
         return;
     f->look_ns = now + f->o.every_ns;
     if (read_list(f, &slots) == MF_OK) {

@@ -15,6 +15,8 @@ typedef struct mf_follow_options {
     int max_restarts; /* workers that may end badly, one after another */
 } mf_follow_options;
 
+/* The NAME of "key:NAME"; NULL: it is a command. */
+const char *mf_follow_key(const char *list);
 /* Until the job is over. Whatever goes wrong with the list is said, and the last good one holds.
  * Fails: as mf_recipe_read(); ABORTED (workers end again and again). */
 MF_MUST mf_status mf_follow(const mf_running_job *job, const mf_follow_options *o);

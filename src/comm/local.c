@@ -102,7 +102,7 @@ static mf_status local_send(mf_transport *transport, int peer, const mf_frame *f
     connection *c = find_peer(t, peer);
     unsigned char head[MF_FRAME_BYTES];
     struct iovec parts[2] = { { head, sizeof head }, { (void *)(uintptr_t)data, (size_t)f->size } };
-    const mf_local_writer w = { t->o.inbox, peer, f };
+    mf_local_writer w = { .inbox = t->o.inbox, .peer = peer, .frame = f };
     mf_status st;
 
     if (!c)
@@ -111,7 +111,7 @@ static mf_status local_send(mf_transport *transport, int peer, const mf_frame *f
     MF_TRY(lock_writing(c, deadline_ns));
     st = c->dead ? MF_FAIL(MF_UNAVAILABLE, "the connection is closed")
                  : mf_local_write(c->fd, parts, f->size > 0 ? 2 : 1, deadline_ns, &w);
-    if (st != MF_OK) { /* half a frame may be out: nothing after it would make sense */
+    if (st != MF_OK && w.begun) { /* half a frame is out: nothing after it would make sense */
         c->dead = true;
         (void)shutdown(c->fd, SHUT_RDWR);
     }

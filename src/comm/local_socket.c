@@ -32,9 +32,23 @@ mf_status mf_local_check_user(int fd)
     return MF_OK;
 }
 
-enum { LOOK_MS = 20 }; /* how often somebody who cannot write looks around */
+enum {
+    LOOK_MS = 20, /* how often somebody who cannot write looks around */
+    FINISH_NS = 200000000, /* how long a frame that is begun may take after that */
+};
 
-static mf_status wait_for(int fd, short events, int64_t deadline_ns, const mf_local_writer *w)
+static mf_status look_around(mf_local_writer *w)
+{
+    const mf_status st = w->inbox->kind->waits(w->inbox, w->peer, w->frame);
+
+    if (st == MF_OK || !w->begun)
+        return st;
+    if (w->give_up_ns == 0)
+        w->give_up_ns = mf_clock_ns() + FINISH_NS;
+    return mf_clock_ns() < w->give_up_ns ? MF_OK : st;
+}
+
+static mf_status wait_for(int fd, short events, int64_t deadline_ns, mf_local_writer *w)
 {
     for (;;) {
         const int64_t left = deadline_ns > 0 ? (deadline_ns - mf_clock_ns()) / 1000000 : LOOK_MS;
@@ -45,12 +59,12 @@ static mf_status wait_for(int fd, short events, int64_t deadline_ns, const mf_lo
         if (poll(&p, 1, left < LOOK_MS ? (int)left : LOOK_MS) > 0)
             return MF_OK;
         if (w)
-            MF_TRY(w->inbox->kind->waits(w->inbox, w->peer, w->frame));
+            MF_TRY(look_around(w));
     }
 }
 
 mf_status mf_local_write(int fd, struct iovec *at, int n, int64_t deadline_ns,
-                         const mf_local_writer *w)
+                         mf_local_writer *w)
 {
     while (n > 0) {
         const struct msghdr m = { .msg_iov = at, .msg_iovlen = (size_t)n };
@@ -64,6 +78,8 @@ mf_status mf_local_write(int fd, struct iovec *at, int n, int64_t deadline_ns,
             continue;
         if (done < 0)
             return MF_FAIL(MF_UNAVAILABLE, "the connection is closed: %s", strerror(errno));
+        if (w)
+            w->begun = true;
         for (; n > 0 && (size_t)done >= at->iov_len; at++, n--)
             done -= (ssize_t)at->iov_len;
         if (n > 0) {

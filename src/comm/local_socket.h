@@ -22,11 +22,15 @@ typedef struct mf_local_writer {
     mf_inbox *inbox;
     int peer;
     const mf_frame *frame;
+    bool begun; /* some of it is out */
+    int64_t give_up_ns; /* 0: there is no trouble yet */
 } mf_local_writer;
 
-/* All of these parts; they are changed on the way. deadline_ns 0: whenever. */
+/* All of these parts; they are changed on the way. deadline_ns 0: whenever. When there is trouble
+ * elsewhere a frame that is begun gets a moment to be finished: without it nothing could follow,
+ * and the peer could not be told whose fault it is. */
 MF_MUST mf_status mf_local_write(int fd, struct iovec *at, int n, int64_t deadline_ns,
-                                 const mf_local_writer *w);
+                                 mf_local_writer *w);
 /* A greeting is its length and its text; so is the answer, behind a status. */
 MF_MUST mf_status mf_local_send_text(int fd, uint32_t code, const char *text, bool with_code,
                                      int64_t deadline_ns);

@@ -11,13 +11,15 @@
 
 #include <string.h>
 
+enum { FINISH_NS = 200000000 }; /* how long what is under way may take when there is trouble */
+
 /* ---- sending ---- */
 
 /* Somebody closed the connection; why, the transport's thread may have read already, or will soon:
  * somebody else may have died first, and the peer has left because of that. */
 static mf_status why_closed(mf_net *n, int to, mf_status st)
 {
-    const int64_t until = mf_clock_ns() + 200000000;
+    const int64_t until = mf_clock_ns() + FINISH_NS;
     mf_status why;
 
     pthread_mutex_lock(&n->lock);
@@ -97,10 +99,15 @@ static mf_status wait_more(mf_net *n, mf_waiter *w, int64_t deadline_ns)
     return MF_OK;
 }
 
-/* With the lock held. */
+/* With the lock held. Bytes may be on their way into memory that the caller wants back: they get a
+ * moment to come, for a peer whose connection is dropped cannot be told whose fault it is. */
 static void unpost(mf_net *n, mf_waiter *w)
 {
-    while (w->busy) { /* bytes are on their way into memory that the caller wants back */
+    const int64_t until = w->busy ? mf_clock_ns() + FINISH_NS : 0;
+
+    while (w->busy && mf_clock_ns() < until)
+        (void)mf_cond_wait_until(&n->changed, &n->lock, until);
+    while (w->busy) {
         pthread_mutex_unlock(&n->lock);
         n->transport->kind->drop(n->transport, w->from);
         pthread_mutex_lock(&n->lock);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* context.c - see context.h.
  *
- * A context is a frame and a set of facts ("predicate p came out true", "Merge m fired"). A node's
- * context is the union over its inputs. Switch adds its predicate; a Merge of both sides of one
- * predicate takes it away again; other Merges become a fact of their own. All variables of a loop
- * are alive together when everything that enters it has one context, which is how loops are
- * written. */
+ * A context is a frame and a set of facts ("predicate p came out true", "Merge m fired", "what w
+ * waited for has come"). A node's context is the union over its inputs. Switch adds its predicate; a
+ * Merge of both sides of one predicate takes it away again; other Merges become a fact of their own.
+ * All variables of a loop are alive together when everything that enters it has one context, which
+ * is how loops are written.
+ *
+ * Ops that wait are facts because somebody else may not send what one of them waits for before it
+ * has got what follows from another: nodes behind different ones must not run as one. What leaves a
+ * loop with such ops inside has waited, too. */
 #include "compile/context.h"
 
 #include <stdlib.h>
@@ -20,6 +24,7 @@ typedef struct frame_entry {
     mf_frame_info info;
     int outside; /* context of what enters; -1: nothing entered yet */
     bool uniform; /* everything enters under one context */
+    bool waits; /* an op inside of it does */
 } frame_entry;
 
 struct mf_contexts {
@@ -43,6 +48,11 @@ static uint64_t predicate_fact(mf_output p, int side)
 static uint64_t node_fact(const mf_node *n)
 {
     return (uint64_t)2 << 62 | (uint64_t)(uint32_t)n->id;
+}
+
+static uint64_t frame_fact(int frame)
+{
+    return (uint64_t)3 << 62 | (uint64_t)(uint32_t)frame;
 }
 
 static int intern(mf_contexts *x, int frame, const uint64_t *facts, int n)
@@ -213,6 +223,30 @@ static int merged(mf_contexts *x, const mf_node *n, int ctx)
     return intern(x, x->list[ctx].frame, &fact, 1);
 }
 
+/* What leaves the loop. */
+static int exit_context(mf_contexts *x, const mf_node *n, int inside)
+{
+    const int frame = x->list[inside].frame;
+    const frame_entry *f = &x->frames[frame];
+    const uint64_t fact = node_fact(n);
+
+    if (f->outside < 0 || !f->uniform)
+        return intern(x, f->info.parent < 0 ? 0 : f->info.parent, &fact, 1);
+    return f->waits ? with_fact(x, f->outside, frame_fact(frame)) : f->outside;
+}
+
+static bool waits_apart(const mf_node *n)
+{
+    return n->op && n->op->start && !(n->op->flags & MF_OP_JOINT);
+}
+
+static int waited_context(mf_contexts *x, const mf_node *n, int ctx)
+{
+    for (int f = x->list[ctx].frame; f > 0; f = x->frames[f].info.parent)
+        x->frames[f].waits = true;
+    return with_fact(x, ctx, node_fact(n));
+}
+
 static mf_status node_contexts(mf_contexts *x, const mf_node *n)
 {
     int ctx = -1;
@@ -233,6 +267,8 @@ static mf_status node_contexts(mf_contexts *x, const mf_node *n)
         MF_TRY(inputs_context(x, n, &ctx));
         ctx = ctx < 0 ? MF_CONTEXT_ROOT : ctx;
     }
+    if (waits_apart(n))
+        ctx = waited_context(x, n, ctx);
     for (int i = 0; i <= n->n_outputs; i++)
         of[i] = ctx;
     switch (n->op ? n->op->control : MF_CONTROL_NONE) {
@@ -244,19 +280,15 @@ static mf_status node_contexts(mf_contexts *x, const mf_node *n)
         MF_TRY(enter_context(x, n, ctx, &of[0]));
         of[1] = of[0]; /* control edges out of Enter lie inside the frame too */
         break;
-    case MF_CONTROL_EXIT: {
-        const frame_entry *f = &x->frames[x->list[ctx].frame];
+    case MF_CONTROL_EXIT:
+        of[0] = of[1] = exit_context(x, n, ctx);
+        break;
+    case MF_CONTROL_TRIGGER: { /* alive, whatever it waits for */
         const uint64_t fact = node_fact(n);
 
-        of[0] = f->outside >= 0 && f->uniform
-                    ? f->outside
-                    : intern(x, f->info.parent < 0 ? 0 : f->info.parent, &fact, 1);
-        of[1] = of[0];
+        of[0] = intern(x, x->list[ctx].frame, &fact, 1);
         break;
     }
-    case MF_CONTROL_TRIGGER:
-        of[0] = intern(x, x->list[ctx].frame, NULL, 0); /* alive whatever it waits for */
-        break;
     default:
         break;
     }
@@ -264,26 +296,28 @@ static mf_status node_contexts(mf_contexts *x, const mf_node *n)
     return ctx < 0 ? MF_NOMEM("compiling") : MF_OK;
 }
 
-/* Entering one by one may show late that a loop is not uniform: then do it all again. */
+/* How much is known of loops; it only ever grows. */
+static int64_t findings(const mf_contexts *x)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 1; i < x->n_frames; i++)
+        n += !x->frames[i].uniform + x->frames[i].waits;
+    return n;
+}
+
+/* That a loop is not uniform, or waits, may show late: then do it all again. */
 static mf_status compute(mf_contexts *x, mf_node *const *order, int64_t n)
 {
-    for (;;) {
-        bool *uniform = mf_calloc(x->n_frames, sizeof(bool));
-        const int64_t before = x->n_frames;
-        bool again = false;
-        mf_status st = uniform ? MF_OK : MF_NOMEM("compiling");
+    int64_t known;
 
-        for (int64_t i = 0; st == MF_OK && i < before; i++)
-            uniform[i] = x->frames[i].uniform;
+    do {
+        known = findings(x);
         memset(x->of, 0, (size_t)x->n_of * sizeof *x->of);
-        for (int64_t i = 0; st == MF_OK && i < n; i++)
-            st = node_contexts(x, order[i]);
-        for (int64_t i = 1; st == MF_OK && i < x->n_frames; i++)
-            again = again || (!x->frames[i].uniform && (i >= before || uniform[i]));
-        mf_free(uniform);
-        if (st != MF_OK || !again)
-            return st;
-    }
+        for (int64_t i = 0; i < n; i++)
+            MF_TRY(node_contexts(x, order[i]));
+    } while (findings(x) > known);
+    return MF_OK;
 }
 
 mf_status mf_contexts_new(const mf_compile *c, mf_node *const *order, int64_t n, mf_contexts **out)

@@ -72,6 +72,7 @@ struct mf_step {
     mf_resources *local; /* of this step: stacks, tensor arrays */
     mf_cancel *cancel; /* waiting ops register here */
     struct mf_exchange *exchange; /* with other workers, see exchange.h; NULL: there are none */
+    struct mf_rendezvous *rendezvous; /* with other tasks, see rendezvous.h; NULL: there are none */
     int64_t id;
     int64_t deadline_ns; /* mf_clock_ns() time, or 0 */
     const char *const *allow_dirs; /* mf_step_file() checks against these */
@@ -105,6 +106,10 @@ struct mf_kernel {
     uint64_t reuse; /* bit i: this is the last use of input i, its storage may become an output's */
     const mf_then *then; /* NULL: nothing */
     void *owner; /* executor's own */
+    /* Outside of plans only: */
+    bool dead; /* with MF_OP_SEES_DEAD: an input is, and has no value */
+    uint64_t frame; /* the loop it is in and its iteration, as other tasks number them; 0, 0: none */
+    int64_t iteration;
 };
 
 /* Memory for output i. With MF_OP_INPLACE the block of an input that nobody else reads may be
@@ -131,6 +136,8 @@ void mf_kernel_set(mf_kernel *k, int i, const mf_tensor *t);
 
 /* Asynchronous kernels: exactly once per start(), from any thread. Error text is the thread's. */
 void mf_kernel_done(mf_kernel *k, mf_status status);
+/* The same: its outputs are dead. */
+void mf_kernel_done_dead(mf_kernel *k);
 
 /* The object in input i (resource or reference). INVALID_ARGUMENT when it is of another type. */
 MF_MUST mf_status mf_kernel_object(const mf_kernel *k, int i, const mf_object_type *type,
@@ -176,10 +183,12 @@ enum mf_op_flag {
     MF_OP_UNPLANNED =
         1 << 3, /* never inside a plan. Every op that keeps a reference to an input tensor
                    (queues, stacks) needs this: memory of a plan ends with the step */
-    MF_OP_SEES_DEAD = 1 << 4, /* runs on dead inputs too (Merge and friends) */
+    MF_OP_SEES_DEAD = 1 << 4, /* runs on dead inputs too (Merge and friends; see mf_kernel.dead) */
     MF_OP_THEN =
         1 << 5, /* calls mf_kernel.then (float and double only); there is an op "_<Name>Then"
                    of the same inputs, attributes and then those of MF_THEN_ATTRS */
+    MF_OP_JOINT = 1 << 6, /* waits, but never for anything that needs another such op's outputs:
+                             what follows several of them may wait for them all */
 };
 
 /* Ops that the executor itself carries out. */

@@ -9,7 +9,10 @@
 
 #include <string.h>
 
-enum { DEFAULT_TIMEOUT_MS = 60000 };
+enum {
+    DEFAULT_TIMEOUT_MS = 60000,
+    ALONE_AREA = 256 << 10, /* bytes of memory where one meets itself */
+};
 
 mf_status mf_job_resolve(const mf_strategy_options *o, mf_cluster **out)
 {
@@ -153,4 +156,12 @@ mf_status mf_job_group(const mf_strategy_call *call, mf_net *net, uint32_t id, m
         members[i] = i;
     return mf_job_group_of(net, members, n, id, mf_options_string(call->settings, "collective"),
                            out);
+}
+
+mf_status mf_job_group_alone(mf_segment **memory, mf_group **out)
+{
+    static const char *const names[] = { "worker 0" };
+
+    MF_TRY(mf_segment_new(1, ALONE_AREA, memory));
+    return mf_group_shared(*memory, &(mf_group){ .rank = 0, .size = 1, .names = names }, out);
 }

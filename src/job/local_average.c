@@ -235,7 +235,7 @@ mf_status mf_local_commit_now(mf_local_sgd *l)
     const mf_trainer *t = l->trainer;
 
     forget_commit(l);
-    if (l->changes || l->verdict.on) {
+    if (l->team.members || l->verdict.on) {
         l->commit.values = mf_calloc(t->n_trained, sizeof *l->commit.values);
         if (!l->commit.values)
             return MF_NOMEM("averages");

@@ -40,7 +40,7 @@ static int64_t note_size(const mf_local_sgd *l, int rank)
 
 static int votes_of(mf_local_sgd *l)
 {
-    if (l->changes)
+    if (l->team.members)
         return mf_job_members_votes(&l->members, &l->team, l->wants_stop);
     return l->wants_stop ? MF_VOTE_STOP : 0;
 }

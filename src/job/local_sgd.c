@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { ALONE_AREA = 256 << 10, FIRST_GROUP_ID = 2 };
+enum { FIRST_GROUP_ID = 2 };
 
 static mf_local_sgd *of_team(mf_team *team)
 {
@@ -102,18 +102,6 @@ static void local_failed(mf_team *team, mf_status why)
         mf_net_abort(net, why);
 }
 
-static const mf_team_kind TEAM = { .join = local_join,
-                                   .leave = local_leave,
-                                   .aligned = local_aligned,
-                                   .begin_step = local_begin_step,
-                                   .run = mf_local_run,
-                                   .end_step = local_end_step,
-                                   .settle = local_settle,
-                                   .watch = mf_local_watch,
-                                   .verdict = mf_local_tell,
-                                   .before_save = mf_local_before_save,
-                                   .failed = local_failed };
-
 /* ---- workers that come and go ---- */
 
 /* What belongs to the epoch that is over; and the steps that not all have done. */
@@ -144,37 +132,25 @@ static mf_status meet_once(mf_team *team, mf_trainer *t)
 
 static mf_status local_meet(mf_team *team, mf_trainer *t, mf_status why)
 {
-    const mf_job_meeting m = { &of_team(team)->members, team, t, part, meet_once };
+    static const mf_job_meeting meeting = { part, meet_once };
 
-    return mf_job_meet(&m, why);
+    return mf_job_meet(team, t, &meeting, why);
 }
 
-static mf_status note_saved(mf_team *team)
-{
-    return mf_members_mark(of_team(team)->members.members, "saved");
-}
-
-/* From here on nobody is needed any more. */
-static mf_status note_end(mf_team *team, mf_trainer *t)
-{
-    (void)t;
-    return mf_members_end(of_team(team)->members.members);
-}
-
-static const mf_team_kind CHANGING_TEAM = { .join = local_join,
-                                            .leave = local_leave,
-                                            .aligned = local_aligned,
-                                            .begin_step = local_begin_step,
-                                            .run = mf_local_run,
-                                            .end_step = local_end_step,
-                                            .settle = local_settle,
-                                            .watch = mf_local_watch,
-                                            .verdict = mf_local_tell,
-                                            .before_save = mf_local_before_save,
-                                            .meet = local_meet,
-                                            .note_saved = note_saved,
-                                            .finish = note_end,
-                                            .failed = local_failed };
+static const mf_team_kind TEAM = { .join = local_join,
+                                   .leave = local_leave,
+                                   .aligned = local_aligned,
+                                   .begin_step = local_begin_step,
+                                   .run = mf_local_run,
+                                   .end_step = local_end_step,
+                                   .settle = local_settle,
+                                   .watch = mf_local_watch,
+                                   .verdict = mf_local_tell,
+                                   .before_save = mf_local_before_save,
+                                   .meet = local_meet,
+                                   .note_saved = mf_job_note_saved,
+                                   .finish = mf_job_note_end,
+                                   .failed = local_failed };
 
 /* ---- opening and closing ---- */
 
@@ -183,14 +159,14 @@ static void local_close(mf_strategy *s)
     mf_local_sgd *l = (mf_local_sgd *)s;
     const mf_net *net = mf_local_net(l);
 
-    if (l->changes && net && mf_net_check(l->members.net) == MF_OK &&
+    if (l->team.members && net && mf_net_check(l->members.net) == MF_OK &&
         mf_team_meet(&l->team, 0, "the end") != MF_OK) /* nobody leaves while others still send */
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     mf_group_free(l->team.group);
     mf_segment_free(l->alone);
     if (l->net)
         mf_net_close(l->net);
-    if (l->changes)
+    if (l->team.members)
         mf_job_members_deinit(&l->members);
     mf_free(l->machines);
     mf_free(l->collective);
@@ -212,16 +188,6 @@ static mf_status read_slots(const mf_options *o, mf_local_slots *out)
                    name);
 }
 
-/* Nobody else: a group of one. */
-static mf_status open_one(mf_local_sgd *l)
-{
-    static const char *const names[] = { "worker 0" };
-
-    MF_TRY(mf_segment_new(1, ALONE_AREA, &l->alone));
-    return mf_group_shared(l->alone, &(mf_group){ .rank = 0, .size = 1, .names = names },
-                           &l->team.group);
-}
-
 /* Slots that each group keeps for itself are lost with whoever has them: then nobody may be. */
 static mf_status open_all(mf_local_sgd *l, const mf_strategy_call *call)
 {
@@ -230,12 +196,11 @@ static mf_status open_all(mf_local_sgd *l, const mf_strategy_call *call)
     if (!l->collective)
         return MF_NOMEM("workers");
     if (l->slots != MF_SLOTS_KEEP && mf_job_may_change(call->o, call->cluster)) {
-        l->team.kind = &CHANGING_TEAM;
-        l->changes = true;
+        l->team.members = &l->members;
         return mf_job_members_init(call, &l->members);
     }
     if (call->cluster->n_tasks <= 1)
-        return open_one(l);
+        return mf_job_group_alone(&l->alone, &l->team.group);
     MF_TRY(mf_job_connect(call, &l->net));
     return mf_job_group(call, l->net, 1, &l->team.group);
 }

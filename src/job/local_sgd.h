@@ -55,8 +55,7 @@ typedef struct mf_local_sgd {
     mf_strategy strategy; /* first */
     mf_team team;
     mf_net *net; /* NULL: there is nobody else, or they come and go: */
-    bool changes;
-    mf_job_members members;
+    mf_job_members members; /* the team's */
     mf_segment *alone; /* where one meets itself */
     char *collective;
     int64_t period; /* steps */
@@ -88,7 +87,7 @@ typedef struct mf_local_sgd {
 
 static inline mf_net *mf_local_net(const mf_local_sgd *l)
 {
-    return l->changes ? l->members.net : l->net;
+    return l->team.members ? l->members.net : l->net;
 }
 
 /* ---- local_deal.c ---- */

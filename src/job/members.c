@@ -365,24 +365,35 @@ static bool is_our_matter(mf_job_members *j, mf_status why)
     return j->net && !mf_job_others_failed(mf_net_check(j->net));
 }
 
-mf_status mf_job_meet(const mf_job_meeting *m, mf_status why)
+mf_status mf_job_meet(mf_team *team, mf_trainer *t, const mf_job_meeting *m, mf_status why)
 {
     const int64_t since = mf_clock_ns();
     mf_error reason;
     mf_status st = why;
 
     mf_error_save(why, &reason);
-    if (is_our_matter(m->members, why))
+    if (is_our_matter(team->members, why))
         return mf_error_restore(&reason);
     do {
-        m->part(m->team, st);
-        st = m->once(m->team, m->trainer);
+        m->part(team, st);
+        st = m->once(team, t);
     } while (mf_job_others_failed(st));
-    m->team->over = st == MF_OUT_OF_RANGE;
-    m->team->left = st == MF_CANCELLED;
+    team->over = st == MF_OUT_OF_RANGE;
+    team->left = st == MF_CANCELLED;
     if (st == MF_OK)
-        say_met(m->members, &reason, since);
+        say_met(team->members, &reason, since);
     return st;
+}
+
+mf_status mf_job_note_saved(mf_team *team)
+{
+    return team->members ? mf_members_mark(team->members->members, "saved") : MF_OK;
+}
+
+mf_status mf_job_note_end(mf_team *team, mf_trainer *t)
+{
+    (void)t;
+    return team->members ? mf_members_end(team->members->members) : MF_OK;
 }
 
 mf_status mf_job_describe_view(mf_job_members *j, mf_team *team)

@@ -20,8 +20,7 @@ typedef struct ps_job {
     mf_team team;
     mf_net *net;
     int n_workers, n_servers, index; /* index: among the servers; -1: a worker */
-    bool changes; /* tasks come and go: */
-    mf_job_members members; /* whose the net is */
+    mf_job_members members; /* where tasks come and go: the team's, and whose the net is */
     mf_ps_copies copies; /* a server's */
     bool by_host;
     bool balances; /* shards go to who is fast; synchronous workers' only */
@@ -67,9 +66,9 @@ static mf_status ps_join(mf_team *team, mf_trainer *t)
 static mf_status ps_begin_step(mf_team *team, int64_t step, int64_t samples, bool wants_stop)
 {
     ps_job *j = of_team(team);
-    const int votes = j->changes   ? mf_job_members_votes(&j->members, team, wants_stop)
-                      : wants_stop ? MF_VOTE_STOP
-                                   : 0;
+    const int votes = j->team.members ? mf_job_members_votes(&j->members, team, wants_stop)
+                      : wants_stop    ? MF_VOTE_STOP
+                                      : 0;
 
     return mf_rounds_begin_step(mf_ps_client_rounds(j->client), step, samples, votes);
 }
@@ -110,7 +109,7 @@ static mf_status recover(ps_job *j, mf_trainer *t)
     bool found = true;
     mf_status st;
 
-    if (!j->changes || j->team.anew)
+    if (!j->team.members || j->team.anew)
         return MF_OK;
     if (j->team.rank == 0)
         MF_TRY(mf_ps_client_recover(j->client, t->step, &found));
@@ -219,16 +218,11 @@ static mf_status serve_once(ps_job *j, mf_trainer *t)
                                  .n_servers = j->n_servers,
                                  .mode = j->mode,
                                  .timeout_ns = j->team.timeout_ns,
-                                 .copies = j->changes ? &j->copies : NULL,
-                                 .generation = j->changes ? j->members.view->epoch : 0,
-                                 .wait_for_next = j->changes ? somebody_waits : NULL,
+                                 .copies = j->team.members ? &j->copies : NULL,
+                                 .generation = j->team.members ? j->members.view->epoch : 0,
+                                 .wait_for_next = j->team.members ? somebody_waits : NULL,
                                  .ctx = j },
         t);
-}
-
-static mf_status ps_serve(mf_team *team, mf_trainer *t)
-{
-    return serve_once(of_team(team), t);
 }
 
 static void ps_traffic(const mf_team *team, mf_traffic *out)
@@ -237,27 +231,6 @@ static void ps_traffic(const mf_team *team, mf_traffic *out)
 
     out->bytes = out->plain_bytes = j->sent;
 }
-
-static const mf_team_kind WORKER = { .join = ps_join,
-                                     .begin_step = ps_begin_step,
-                                     .end_step = ps_end_step,
-                                     .failed = ps_failed,
-                                     .aligned = ps_aligned,
-                                     .before_save = ps_before_save,
-                                     .save_parts = ps_save_parts,
-                                     .finish = ps_leave,
-                                     .traffic = ps_traffic };
-static const mf_team_kind LEASING_WORKER = { .join = ps_join,
-                                             .begin_step = ps_begin_step,
-                                             .end_step = ps_end_step,
-                                             .failed = ps_failed,
-                                             .aligned = ps_aligned,
-                                             .before_save = ps_before_save,
-                                             .save_parts = ps_save_parts,
-                                             .lease = ps_lease,
-                                             .finish = ps_finish,
-                                             .traffic = ps_traffic };
-static const mf_team_kind SERVER = { .join = ps_join, .failed = ps_failed, .serve = ps_serve };
 
 /* ---- tasks that come and go ---- */
 
@@ -318,33 +291,16 @@ static mf_status meet_once(mf_team *team, mf_trainer *t)
 
 static mf_status ps_meet(mf_team *team, mf_trainer *t, mf_status why)
 {
-    const mf_job_meeting m = { &of_team(team)->members, team, t, part, meet_once };
+    static const mf_job_meeting meeting = { part, meet_once };
 
-    return mf_job_meet(&m, why);
-}
-
-static mf_status note_saved(mf_team *team)
-{
-    return mf_members_mark(of_team(team)->members.members, "saved");
+    return mf_job_meet(team, t, &meeting, why);
 }
 
 static mf_status ps_leave_for_good(mf_team *team, mf_trainer *t)
 {
     MF_TRY(ps_leave(team, t));
-    return mf_members_end(of_team(team)->members.members);
+    return mf_job_note_end(team, t);
 }
-
-static const mf_team_kind CHANGING_WORKER = { .join = ps_join,
-                                              .begin_step = ps_begin_step,
-                                              .end_step = ps_end_step,
-                                              .failed = ps_failed,
-                                              .meet = ps_meet,
-                                              .note_saved = note_saved,
-                                              .aligned = ps_aligned,
-                                              .before_save = ps_before_save,
-                                              .save_parts = ps_save_parts,
-                                              .finish = ps_leave_for_good,
-                                              .traffic = ps_traffic };
 
 /* Serve whoever comes, until all is over. */
 static mf_status serve_all(mf_team *team, mf_trainer *t)
@@ -365,9 +321,33 @@ static mf_status serve_all(mf_team *team, mf_trainer *t)
     return st;
 }
 
-static const mf_team_kind CHANGING_SERVER = { .join = ps_join,
-                                              .failed = ps_failed,
-                                              .serve = serve_all };
+static mf_status ps_serve(mf_team *team, mf_trainer *t)
+{
+    return team->members ? serve_all(team, t) : serve_once(of_team(team), t);
+}
+
+static const mf_team_kind WORKER = { .join = ps_join,
+                                     .begin_step = ps_begin_step,
+                                     .end_step = ps_end_step,
+                                     .failed = ps_failed,
+                                     .meet = ps_meet,
+                                     .note_saved = mf_job_note_saved,
+                                     .aligned = ps_aligned,
+                                     .before_save = ps_before_save,
+                                     .save_parts = ps_save_parts,
+                                     .finish = ps_leave_for_good,
+                                     .traffic = ps_traffic };
+static const mf_team_kind LEASING_WORKER = { .join = ps_join,
+                                             .begin_step = ps_begin_step,
+                                             .end_step = ps_end_step,
+                                             .failed = ps_failed,
+                                             .aligned = ps_aligned,
+                                             .before_save = ps_before_save,
+                                             .save_parts = ps_save_parts,
+                                             .lease = ps_lease,
+                                             .finish = ps_finish,
+                                             .traffic = ps_traffic };
+static const mf_team_kind SERVER = { .join = ps_join, .failed = ps_failed, .serve = ps_serve };
 
 /* ---- opening and closing ---- */
 
@@ -379,9 +359,9 @@ static void say_end(ps_job *j)
     if (!j->began || !j->net || mf_net_check(j->net) != MF_OK)
         return;
     if (mf_team_meet(&j->team, 0, "the end") != MF_OK)
-        MF_LOG(j->changes ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
+        MF_LOG(j->team.members ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
     else if (j->team.rank == 0 && mf_ps_client_end(j->client, &staleness) != MF_OK)
-        MF_LOG(j->changes ? MF_LOG_DEBUG : MF_LOG_WARNING,
+        MF_LOG(j->team.members ? MF_LOG_DEBUG : MF_LOG_WARNING,
                "the parameter servers could not be told to end: %s", mf_error_message());
     else if (j->team.rank == 0 && !j->mode.sync)
         MF_INFO("no worker was more than %lld steps ahead of another", (long long)staleness);
@@ -396,7 +376,7 @@ static void ps_close(mf_strategy *s)
     mf_ps_client_free(j->client);
     mf_ps_crew_close(&j->crew);
     mf_group_free(j->team.group);
-    if (j->changes)
+    if (j->team.members)
         mf_job_members_deinit(&j->members);
     else
         mf_net_close(j->net);
@@ -440,8 +420,7 @@ static mf_status open_all(ps_job *j, const mf_strategy_call *call)
     j->balances = mf_options_bool(call->settings, "balance");
     j->by_host = j->mode.sync && mf_options_bool(call->settings, "by_host");
     if (j->mode.sync && mf_job_may_change(call->o, call->cluster)) {
-        j->changes = true;
-        j->team.kind = j->index < 0 ? &CHANGING_WORKER : &CHANGING_SERVER;
+        j->team.members = &j->members;
         return mf_job_members_init(call, &j->members);
     }
     MF_TRY(mf_job_connect(call, &j->net));

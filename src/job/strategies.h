@@ -66,6 +66,10 @@ MF_MUST mf_status mf_job_connect(const mf_strategy_call *call, mf_net **out);
 MF_MUST mf_status mf_job_group(const mf_strategy_call *call, mf_net *net, uint32_t id,
                                mf_group **out);
 
+/* A group of one, who meets itself. Owns: mf_group_free(), then mf_segment_free(*memory), also
+ * after a failure. */
+MF_MUST mf_status mf_job_group_alone(mf_segment **memory, mf_group **out);
+
 /* Parts of these. What all must have in common, as lines; how frames travel between tasks at these
  * addresses; a group of a kind. */
 typedef struct mf_job_way {
@@ -116,13 +120,14 @@ void mf_job_take_votes(mf_team *team, int votes, bool *stop);
 /* mf_team_kind.meet: part() from those of the epoch that is over, telling them why; then once()
  * with those of the next, until that does not fail because of others. */
 typedef struct mf_job_meeting {
-    mf_job_members *members;
-    mf_team *team;
-    mf_trainer *trainer;
     void (*part)(mf_team *team, mf_status why);
     mf_status (*once)(mf_team *team, mf_trainer *t);
 } mf_job_meeting;
-MF_MUST mf_status mf_job_meet(const mf_job_meeting *m, mf_status why);
+MF_MUST mf_status mf_job_meet(mf_team *team, mf_trainer *t, const mf_job_meeting *m, mf_status why);
+/* mf_team_kind.note_saved, and .finish where nobody is needed any more from then on. Nothing, where
+ * all must stay. */
+MF_MUST mf_status mf_job_note_saved(mf_team *team);
+MF_MUST mf_status mf_job_note_end(mf_team *team, mf_trainer *t);
 /* What mf_team_kind.meet has to say of the view at hand. */
 MF_MUST mf_status mf_job_describe_view(mf_job_members *j, mf_team *team);
 /* A group of all members that train. */

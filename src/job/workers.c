@@ -11,14 +11,11 @@
 
 #include <stddef.h>
 
-enum { ALONE_AREA = 256 << 10 };
-
 typedef struct workers {
     mf_strategy strategy; /* first */
     mf_team team;
     mf_net *net; /* NULL: there is nobody else, or they come and go */
-    bool changes; /* workers come and go: */
-    mf_job_members members;
+    mf_job_members members; /* where workers come and go: the team's */
     mf_segment *alone[2]; /* where one meets itself */
     mf_group *exchange_group;
     mf_codecs *codecs; /* NULL: none */
@@ -118,7 +115,7 @@ static mf_status workers_join(mf_team *team, mf_trainer *t)
         MF_TRY(check_codecs(w, t));
     w->session = t->session;
     w->joined = true;
-    if (w->changes) { /* they meet when all is ready */
+    if (w->team.members) { /* they meet when all is ready */
         team->shards = t->options.shards;
         return MF_OK;
     }
@@ -140,9 +137,9 @@ static void workers_leave(mf_team *team, mf_trainer *t)
 static mf_status workers_begin_step(mf_team *team, int64_t step, int64_t samples, bool wants_stop)
 {
     workers *w = of_team(team);
-    const int votes = w->changes   ? mf_job_members_votes(&w->members, team, wants_stop)
-                      : wants_stop ? MF_VOTE_STOP
-                                   : 0;
+    const int votes = w->team.members ? mf_job_members_votes(&w->members, team, wants_stop)
+                      : wants_stop    ? MF_VOTE_STOP
+                                      : 0;
 
     return mf_sums_begin_step(w->sums, step, samples, votes);
 }
@@ -186,7 +183,7 @@ static mf_status workers_near(mf_team *team, const double *near)
 
 static mf_net *net_of(const workers *w)
 {
-    return w->changes ? w->members.net : w->net;
+    return w->team.members ? w->members.net : w->net;
 }
 
 static void workers_failed(mf_team *team, mf_status why)
@@ -203,14 +200,6 @@ static void workers_traffic(const mf_team *team, mf_traffic *out)
     out->bytes = w->exchange_group->bytes;
     out->plain_bytes = mf_sums_plain_bytes(w->sums);
 }
-
-static const mf_team_kind TEAM = { .join = workers_join,
-                                   .leave = workers_leave,
-                                   .begin_step = workers_begin_step,
-                                   .near = workers_near,
-                                   .end_step = workers_end_step,
-                                   .failed = workers_failed,
-                                   .traffic = workers_traffic };
 
 /* ---- workers that come and go ---- */
 
@@ -245,33 +234,21 @@ static mf_status meet_once(mf_team *team, mf_trainer *t)
 
 static mf_status workers_meet(mf_team *team, mf_trainer *t, mf_status why)
 {
-    const mf_job_meeting m = { &of_team(team)->members, team, t, part, meet_once };
+    static const mf_job_meeting meeting = { part, meet_once };
 
-    return mf_job_meet(&m, why);
+    return mf_job_meet(team, t, &meeting, why);
 }
 
-static mf_status note_saved(mf_team *team)
-{
-    return mf_members_mark(of_team(team)->members.members, "saved");
-}
-
-/* From here on nobody is needed any more. */
-static mf_status note_end(mf_team *team, mf_trainer *t)
-{
-    (void)t;
-    return mf_members_end(of_team(team)->members.members);
-}
-
-static const mf_team_kind CHANGING_TEAM = { .join = workers_join,
-                                            .leave = workers_leave,
-                                            .begin_step = workers_begin_step,
-                                            .near = workers_near,
-                                            .end_step = workers_end_step,
-                                            .meet = workers_meet,
-                                            .note_saved = note_saved,
-                                            .finish = note_end,
-                                            .failed = workers_failed,
-                                            .traffic = workers_traffic };
+static const mf_team_kind TEAM = { .join = workers_join,
+                                   .leave = workers_leave,
+                                   .begin_step = workers_begin_step,
+                                   .near = workers_near,
+                                   .end_step = workers_end_step,
+                                   .meet = workers_meet,
+                                   .note_saved = mf_job_note_saved,
+                                   .finish = mf_job_note_end,
+                                   .failed = workers_failed,
+                                   .traffic = workers_traffic };
 
 /* ---- with codecs that keep something ---- */
 
@@ -321,7 +298,7 @@ static void workers_close(mf_strategy *s)
 
     if (w->joined && net && mf_net_check(net) == MF_OK &&
         mf_team_meet(&w->team, 0, "the end") != MF_OK) /* nobody leaves while others still send */
-        MF_LOG(w->changes ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
+        MF_LOG(w->team.members ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
     mf_sums_free(w->sums);
     mf_group_free(w->exchange_group);
     mf_group_free(w->team.group);
@@ -332,19 +309,10 @@ static void workers_close(mf_strategy *s)
     mf_codecs_free(w->codecs);
     mf_extra_clear(&w->team.extra);
     mf_balance_deinit(&w->balance);
-    if (w->changes)
+    if (w->team.members)
         mf_job_members_deinit(&w->members);
     mf_free(w->weights);
     mf_free(w);
-}
-
-/* Nobody else: groups of one. */
-static mf_status open_one(workers *w, int i, mf_group **out)
-{
-    static const char *const names[] = { "worker 0" };
-
-    MF_TRY(mf_segment_new(1, ALONE_AREA, &w->alone[i]));
-    return mf_group_shared(w->alone[i], &(mf_group){ .rank = 0, .size = 1, .names = names }, out);
 }
 
 static mf_status open_all(workers *w, const mf_strategy_call *call)
@@ -361,13 +329,12 @@ static mf_status open_all(workers *w, const mf_strategy_call *call)
                        "--codec and aggregation",
                        mf_options_string(call->settings, "aggregation"));
     if (w->team.kind == &TEAM && may_choose(w) && mf_job_may_change(call->o, call->cluster)) {
-        w->team.kind = &CHANGING_TEAM;
-        w->changes = true;
+        w->team.members = &w->members;
         return mf_job_members_init(call, &w->members);
     }
     if (call->cluster->n_tasks <= 1) {
-        MF_TRY(open_one(w, 0, &w->team.group));
-        return open_one(w, 1, &w->exchange_group);
+        MF_TRY(mf_job_group_alone(&w->alone[0], &w->team.group));
+        return mf_job_group_alone(&w->alone[1], &w->exchange_group);
     }
     MF_TRY(mf_job_connect(call, &w->net));
     MF_TRY(mf_job_group(call, w->net, 1, &w->team.group));

@@ -86,7 +86,7 @@ const mf_op mf_ops_exchange[] = {
     { .name = "_ExchangeEnd",
       .def = "(ticket:int32) -> (values:*types) {types:list(type)>=1, bucket:int, "
              "concat:bool=false, shapes:list(shape)>=1, names:list(string)>=0=[]} is_stateful",
-      .flags = MF_OP_UNPLANNED | MF_OP_HEAP,
+      .flags = MF_OP_UNPLANNED | MF_OP_HEAP | MF_OP_JOINT,
       .infer = end_infer,
       .grad = mf_grad_missing,
       .prepare = bucket_prepare,

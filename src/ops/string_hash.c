@@ -142,27 +142,6 @@ static uint64_t fingerprint64(const char *s, size_t len)
                  mix16(h.v.second, h.w.second, mul) + h.x, mul);
 }
 
-/* ---- MurmurHash64A ---- */
-
-static uint64_t murmur64(const char *s, size_t len)
-{
-    const uint64_t m = 0xc6a4a7935bd1e995u;
-    uint64_t h = 0xDECAFCAFFEu ^ len * m, tail = 0;
-
-    for (; len >= 8; s += 8, len -= 8) {
-        uint64_t k = load64(s) * m;
-
-        k = (k ^ k >> 47) * m;
-        h = (h ^ k) * m;
-    }
-    if (len > 0) {
-        memcpy(&tail, s, len);
-        h = (h ^ tail) * m;
-    }
-    h = (h ^ h >> 47) * m;
-    return h ^ h >> 47;
-}
-
 /* ---- SipHash-2-4 ---- */
 
 static void sip_round(uint64_t v[4])
@@ -245,7 +224,7 @@ static mf_status hash_run(mf_kernel *k)
         const char *data = mf_string_data(s);
         const uint64_t h = args->which == 'F'   ? fingerprint64(data, s->len)
                            : args->which == 'S' ? siphash(args->key[0], args->key[1], data, s->len)
-                                                : murmur64(data, s->len);
+                                                : mf_murmur(data, s->len);
 
         ((uint64_t *)out->data)[i] = h % args->buckets;
     }

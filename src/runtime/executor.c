@@ -71,9 +71,10 @@ static void start_async(mf_run_state *run, const mf_item *item, mf_ready what)
     a->run = run;
     a->what = what;
     a->started = run->args->trace ? mf_trace_now() : 0;
-    a->kernel = mf_item_kernel(item, &run->step, a->in, a->out_ptrs);
+    a->kernel = mf_item_kernel(item, what.iteration, &run->step, a->in, a->out_ptrs);
     a->kernel.owner = a;
-    st = mf_item_bind(item, what.iteration, a->in);
+    if (!a->kernel.dead)
+        st = mf_item_bind(item, what.iteration, a->in);
     if (st != MF_OK)
         mf_kernel_done(&a->kernel, st);
     else
@@ -87,7 +88,7 @@ static void check_finished(mf_run_state *run)
         pthread_cond_broadcast(&run->finished);
 }
 
-void mf_kernel_done(mf_kernel *k, mf_status status)
+static void end_async(mf_kernel *k, mf_status status, bool dead)
 {
     mf_async *a = k->owner;
     mf_run_state *run = a->run;
@@ -102,7 +103,7 @@ void mf_kernel_done(mf_kernel *k, mf_status status)
         cancel = true;
     }
     run->runners += cancel; /* keeps the run alive until cancelling is over */
-    mf_frames_done(&run->frames, a->what, a->out, false, run->failed);
+    mf_frames_done(&run->frames, a->what, a->out, dead, run->failed);
     a->next = run->idle_async;
     run->idle_async = a;
     if (run->frames.q_len > 0)
@@ -118,15 +119,23 @@ void mf_kernel_done(mf_kernel *k, mf_status status)
     }
 }
 
+void mf_kernel_done(mf_kernel *k, mf_status status)
+{
+    end_async(k, status, k->dead);
+}
+
+void mf_kernel_done_dead(mf_kernel *k)
+{
+    end_async(k, MF_OK, true);
+}
+
 /* ---- runners ---- */
 
-static bool is_dead(const mf_item *item, const mf_iteration *it)
+/* Merge and ControlTrigger look at their tokens themselves. */
+static bool sees_dead(const mf_item *item)
 {
-    const mf_cell *cell = &it->cells[item->local];
-
-    if (item->kind == MF_ITEM_MERGE)
-        return !cell->chosen;
-    return cell->dead > 0 && item->kind != MF_ITEM_TRIGGER;
+    return (item->kind == MF_ITEM_OP || item->kind == MF_ITEM_ASYNC) &&
+           item->node->op->flags & MF_OP_SEES_DEAD;
 }
 
 /* One item, from ready to done. Called and returns with the lock held. */
@@ -134,7 +143,8 @@ static void step_item(mf_runner *r, mf_ready what)
 {
     mf_run_state *run = r->run;
     const mf_item *item = &run->program->items[what.item];
-    const bool dead = is_dead(item, what.iteration), skip = run->failed || dead;
+    const bool dead = mf_item_is_dead(item, what.iteration);
+    const bool skip = run->failed || (dead && !sees_dead(item));
     const mf_node *failed = item->node;
     mf_status st = MF_OK;
 
@@ -267,6 +277,7 @@ static void begin(mf_run_state *run, const mf_run_args *args)
                            .local = local,
                            .cancel = &run->cancel,
                            .exchange = args->exchange,
+                           .rendezvous = args->rendezvous,
                            .id = args->step_id,
                            .deadline_ns = args->deadline_ns,
                            .allow_dirs = args->allow_dirs,

@@ -10,6 +10,7 @@ typedef struct mf_run_args {
     mf_pool *pool;
     mf_resources *resources;
     struct mf_exchange *exchange; /* may be NULL */
+    struct mf_rendezvous *rendezvous; /* may be NULL */
     const char *const *allow_dirs;
     int n_allow_dirs;
     int64_t step_id;

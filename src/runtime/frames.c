@@ -57,6 +57,21 @@ static void tokens_clear(mf_token_list *l)
     l->n = 0;
 }
 
+static uint64_t hash_combine(uint64_t a, uint64_t b)
+{
+    return a ^ (b + 0x9e3779b97f4a7800u + (a << 10) + (a >> 4));
+}
+
+static uint64_t frame_id(const mf_frames *f, int def, const mf_iteration *parent)
+{
+    const char *name = f->program->frames[def].name;
+
+    if (!parent)
+        return 0;
+    return hash_combine(parent->frame->id, hash_combine((uint64_t)parent->number,
+                                                        mf_murmur(name, strlen(name))));
+}
+
 static mf_frame *frame_new(mf_frames *f, int def, mf_iteration *parent)
 {
     mf_frame *frame = f->free_frames;
@@ -68,6 +83,7 @@ static mf_frame *frame_new(mf_frames *f, int def, mf_iteration *parent)
     if (!frame)
         return NULL;
     frame->def = def;
+    frame->id = frame_id(f, def, parent);
     frame->parent_iteration = parent;
     frame->parent = parent ? parent->frame : NULL;
     frame->first = frame->last = NULL;

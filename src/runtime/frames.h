@@ -48,6 +48,7 @@ typedef struct mf_token_list {
 
 struct mf_frame {
     int def;
+    uint64_t id; /* TensorFlow's: tasks that share a loop number it alike; the root's is 0 */
     mf_frame *parent;
     mf_iteration *parent_iteration;
     mf_iteration *first, *last; /* alive ones */

@@ -33,10 +33,23 @@ mf_status mf_item_bind(const mf_item *item, mf_iteration *it, const mf_tensor **
     return MF_OK;
 }
 
+bool mf_item_is_dead(const mf_item *item, const mf_iteration *it)
+{
+    const mf_cell *cell = &it->cells[item->local];
+
+    if (item->kind == MF_ITEM_MERGE)
+        return !cell->chosen;
+    return cell->dead > 0 && item->kind != MF_ITEM_TRIGGER;
+}
+
 /* Constants are shared: their storage has further references, so "reuse all" is safe. */
-mf_kernel mf_item_kernel(const mf_item *item, mf_step *step, const mf_tensor **in, mf_tensor **out)
+mf_kernel mf_item_kernel(const mf_item *item, const mf_iteration *it, mf_step *step,
+                         const mf_tensor **in, mf_tensor **out)
 {
     return (mf_kernel){ .node = item->node,
+                        .dead = mf_item_is_dead(item, it),
+                        .frame = it->frame->id,
+                        .iteration = it->number,
                         .state = item->state,
                         .step = step,
                         .in = in,
@@ -50,10 +63,11 @@ static mf_status run_op(mf_runner *r, const mf_item *item, mf_iteration *it)
 {
     mf_run_state *run = r->run;
     const int64_t start = run->args->trace ? mf_trace_now() : 0;
-    mf_kernel k = mf_item_kernel(item, &run->step, r->in, r->out_ptrs);
+    mf_kernel k = mf_item_kernel(item, it, &run->step, r->in, r->out_ptrs);
     mf_status st;
 
-    MF_TRY(mf_item_bind(item, it, r->in));
+    if (!k.dead)
+        MF_TRY(mf_item_bind(item, it, r->in));
     mf_board_runs(item->node->name);
     st = item->node->op->run(&k);
     if (run->args->trace)

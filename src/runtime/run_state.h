@@ -66,6 +66,9 @@ MF_MUST mf_status mf_item_run(mf_runner *r, const mf_item *item, mf_iteration *i
                               const mf_node **failed);
 /* in[i] becomes input i, a constant or what has arrived; references are read now. */
 MF_MUST mf_status mf_item_bind(const mf_item *item, mf_iteration *it, const mf_tensor **in);
-mf_kernel mf_item_kernel(const mf_item *item, mf_step *step, const mf_tensor **in, mf_tensor **out);
+mf_kernel mf_item_kernel(const mf_item *item, const mf_iteration *it, mf_step *step,
+                         const mf_tensor **in, mf_tensor **out);
+/* A token that is dead came to it. */
+bool mf_item_is_dead(const mf_item *item, const mf_iteration *it);
 
 #endif

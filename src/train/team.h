@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 
 struct mf_call;
+struct mf_job_members;
 struct mf_snapshot;
 struct mf_trained;
 struct mf_trainer;
@@ -62,8 +63,8 @@ typedef struct mf_team_kind {
     /* Come together: for the first time (why is MF_OK), because somebody comes or leaves (the
      * same), or because something that all do together has failed with `why`. Afterwards rank, size
      * and shards may be others, and nobody knows yet how far the others are. Fails with the
-     * thread's error where that is no matter of others. NULL: all have met already, and nobody may
-     * be missing. */
+     * thread's error where that is no matter of others. NULL, or without `members`: all have met
+     * already, and nobody may be missing. */
     mf_status (*meet)(mf_team *team, struct mf_trainer *t, mf_status why);
     /* What the team keeps besides variables: brought together in the chief's list `extra`, by all
      * at the same step; and taken from everybody's. NULL: it keeps nothing. */
@@ -108,6 +109,7 @@ struct mf_team {
      * 255. n_near 0: nothing is known. */
     uint8_t near[MF_TEAM_STREAMS];
     int64_t n_near;
+    struct mf_job_members *members; /* job/ knows: tasks come and go; NULL: all must stay */
     mf_group *group; /* NULL: there is one process only, or we have not met */
     int64_t meetings; /* how often we have met; by mf_team_gather_round() */
     /* Nobody has any state: the first worker shall make it. NULL: what is there is good enough. */
@@ -161,7 +163,7 @@ MF_MUST mf_status mf_team_align(mf_team *team, struct mf_trainer *t);
 /* May something that has failed be tried again with those who are there? */
 static inline bool mf_team_meets(const mf_team *team)
 {
-    return team && team->kind->meet;
+    return team && team->members && team->kind->meet;
 }
 /* Meet and align, until both have worked: see mf_team_kind.meet. */
 MF_MUST mf_status mf_team_gather_round(mf_team *team, struct mf_trainer *t, mf_status why);

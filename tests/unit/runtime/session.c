@@ -253,6 +253,45 @@ MF_TEST(runtime_a_run_that_waits_too_long_ends_at_its_deadline)
     mf_session_free(s);
 }
 
+static mf_output queue(mf_graph *g, const char *name)
+{
+    return mf_applyf(g, "FIFOQueueV2", MF_NO_IN, "component_types=[float] capacity=4 name='%s'",
+                     name);
+}
+
+static mf_output take(mf_graph *g, mf_output q)
+{
+    return mf_applyf(g, "QueueDequeueV2", MF_IN(q), "component_types=[float]");
+}
+
+/* What goes into each queue follows from what comes out of the one before it, in the same step. */
+MF_TEST(runtime_ops_that_wait_hold_up_only_what_follows_them)
+{
+    const mf_run_options o = { .timeout_ms = 20000 };
+    const char *fetch = "last:0", *targets[] = { "put1", "put2", "put3" };
+    mf_output q1, q2, q3, two;
+    mf_tensor *y = NULL;
+    mf_session *s;
+    mf_graph *g;
+
+    T_OK(mf_graph_new(&g));
+    q1 = queue(g, "q1");
+    q2 = queue(g, "q2");
+    q3 = queue(g, "q3");
+    two = mf_scalar(g, MF_DTYPE_F32, 2);
+    (void)mf_applyf(g, "Mul", MF_IN(take(g, q3), two), "name='last'");
+    (void)mf_applyf(g, "QueueEnqueueV2",
+                    MF_IN(q3, mf_applyf(g, "Mul", MF_IN(take(g, q2), two), NULL)), "name='put3'");
+    (void)mf_applyf(g, "QueueEnqueueV2",
+                    MF_IN(q2, mf_applyf(g, "Mul", MF_IN(take(g, q1), two), NULL)), "name='put2'");
+    (void)mf_applyf(g, "QueueEnqueueV2", MF_IN(q1, two), "name='put1'");
+    s = session_of(g, 1);
+    T_OK(mf_session_run(s, &o, NULL, NULL, 0, &fetch, 1, targets, 3, &y));
+    T_EQ_F(value(y), 16);
+    mf_tensor_free(y);
+    mf_session_free(s);
+}
+
 typedef struct taker {
     mf_session *session;
     mf_status status;

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* send_recv.c - the two ends of an edge between tasks. They run on dead inputs, too: the other end
+ * has to know. */
+#include "graph/rendezvous.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PLACE_MAX = 64 }; /* "frame:iteration" */
+
+/* The key without frame and iteration. */
+static mf_status prepare(mf_prepare *p)
+{
+    const char *from = mf_node_string(p->node, "send_device"),
+               *to = mf_node_string(p->node, "recv_device"),
+               *name = mf_node_string(p->node, "tensor_name");
+    const size_t size = strlen(from) + strlen(to) + strlen(name) + 32;
+    char *key = MF_ARENA_ARRAY(p->arena, char, (int64_t)size);
+
+    if (!key)
+        return MF_NOMEM("an edge between tasks");
+    (void)snprintf(key, size, "%s;%016" PRIx64 ";%s;%s;", from,
+                   (uint64_t)mf_node_int(p->node, "send_device_incarnation"), to, name);
+    p->state = key;
+    return MF_OK;
+}
+
+static mf_status make_key(const mf_kernel *k, mf_buf *key)
+{
+    char place[PLACE_MAX];
+
+    (void)snprintf(place, sizeof place, "%" PRIu64 ":%" PRId64, k->frame, k->iteration);
+    mf_buf_str(key, k->state);
+    mf_buf_str(key, place);
+    if (!k->step->rendezvous)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "this session has no other tasks to talk to");
+    return mf_buf_finish(key);
+}
+
+static mf_status send_run(mf_kernel *k)
+{
+    mf_rendezvous *r = k->step->rendezvous;
+    mf_buf key = { 0 };
+    mf_status st = make_key(k, &key);
+
+    if (st == MF_OK)
+        st = r->kind->send(r, key.data, k->dead ? NULL : k->in[0]);
+    mf_buf_deinit(&key);
+    return st;
+}
+
+static void recv_start(mf_kernel *k)
+{
+    mf_rendezvous *r = k->step->rendezvous;
+    mf_buf key = { 0 };
+    const mf_status st = make_key(k, &key);
+
+    if (st == MF_OK)
+        r->kind->recv(r, key.data, k);
+    else
+        mf_kernel_done(k, st);
+    mf_buf_deinit(&key);
+}
+
+#define EDGE_ATTRS                                                                                 \
+    "tensor_name:string, send_device:string, send_device_incarnation:int, recv_device:string, "    \
+    "client_terminated:bool=false"
+
+#define SEND(NAME)                                                                                 \
+    { .name = NAME,                                                                                \
+      .def = "(tensor:T) -> () {T:type, " EDGE_ATTRS "} is_stateful",                              \
+      .flags = MF_OP_UNPLANNED | MF_OP_SEES_DEAD,                                                  \
+      .infer = mf_infer_none,                                                                      \
+      .grad = mf_grad_missing,                                                                     \
+      .prepare = prepare,                                                                          \
+      .run = send_run }
+
+#define RECV(NAME)                                                                                 \
+    { .name = NAME,                                                                                \
+      .def = "() -> (tensor:tensor_type) {tensor_type:type, " EDGE_ATTRS "} is_stateful",          \
+      .flags = MF_OP_UNPLANNED | MF_OP_HEAP | MF_OP_SEES_DEAD,                                     \
+      .infer = mf_infer_unknown,                                                                   \
+      .grad = mf_grad_missing,                                                                     \
+      .prepare = prepare,                                                                          \
+      .start = recv_start }
+
+const mf_op mf_ops_send_recv[] = {
+    SEND("_Send"), SEND("_HostSend"), RECV("_Recv"), RECV("_HostRecv"), { 0 },
+};
