@@ -66,6 +66,9 @@ def run(unit):
     if kind == "devices":
         import devices
         return devices.check(name, seed)
+    if kind == "document":
+        import documents
+        return documents.check(name)
     if kind == "client":
         import client
         return client.check(name)
