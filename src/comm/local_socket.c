@@ -63,8 +63,7 @@ static mf_status wait_for(int fd, short events, int64_t deadline_ns, mf_local_wr
     }
 }
 
-mf_status mf_local_write(int fd, struct iovec *at, int n, int64_t deadline_ns,
-                         mf_local_writer *w)
+mf_status mf_local_write(int fd, struct iovec *at, int n, int64_t deadline_ns, mf_local_writer *w)
 {
     while (n > 0) {
         const struct msghdr m = { .msg_iov = at, .msg_iovlen = (size_t)n };

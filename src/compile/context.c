@@ -2,10 +2,10 @@
 /* context.c - see context.h.
  *
  * A context is a frame and a set of facts ("predicate p came out true", "Merge m fired", "what w
- * waited for has come"). A node's context is the union over its inputs. Switch adds its predicate; a
- * Merge of both sides of one predicate takes it away again; other Merges become a fact of their own.
- * All variables of a loop are alive together when everything that enters it has one context, which
- * is how loops are written.
+ * waited for has come"). A node's context is the union over its inputs. Switch adds its predicate;
+ * a Merge of both sides of one predicate takes it away again; other Merges become a fact of their
+ * own. All variables of a loop are alive together when everything that enters it has one context,
+ * which is how loops are written.
  *
  * Ops that wait are facts because somebody else may not send what one of them waits for before it
  * has got what follows from another: nodes behind different ones must not run as one. What leaves a

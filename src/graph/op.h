@@ -108,7 +108,8 @@ struct mf_kernel {
     void *owner; /* executor's own */
     /* Outside of plans only: */
     bool dead; /* with MF_OP_SEES_DEAD: an input is, and has no value */
-    uint64_t frame; /* the loop it is in and its iteration, as other tasks number them; 0, 0: none */
+    uint64_t
+        frame; /* the loop it is in and its iteration, as other tasks number them; 0, 0: none */
     int64_t iteration;
 };
 

@@ -2,8 +2,9 @@
 /* rendezvous.h - where values of a step change hands between tasks.
  *
  * A graph that lies on several tasks is cut into one for each, with _Send and _Recv where it was
- * cut. A key names the edge, both devices, the loop and its iteration; each is sent once and received
- * once in a step. Ops know nothing else: who is asked over which wire is the server's business. */
+ * cut. A key names the edge, both devices, the loop and its iteration; each is sent once and
+ * received once in a step. Ops know nothing else: who is asked over which wire is the server's
+ * business. */
 #ifndef MF_GRAPH_RENDEZVOUS_H
 #define MF_GRAPH_RENDEZVOUS_H
 

@@ -68,22 +68,19 @@ static void recv_start(mf_kernel *k)
     "client_terminated:bool=false"
 
 #define SEND(NAME)                                                                                 \
-    { .name = NAME,                                                                                \
-      .def = "(tensor:T) -> () {T:type, " EDGE_ATTRS "} is_stateful",                              \
-      .flags = MF_OP_UNPLANNED | MF_OP_SEES_DEAD,                                                  \
-      .infer = mf_infer_none,                                                                      \
-      .grad = mf_grad_missing,                                                                     \
-      .prepare = prepare,                                                                          \
-      .run = send_run }
+    {                                                                                              \
+        .name = NAME, .def = "(tensor:T) -> () {T:type, " EDGE_ATTRS "} is_stateful",              \
+        .flags = MF_OP_UNPLANNED | MF_OP_SEES_DEAD, .infer = mf_infer_none,                        \
+        .grad = mf_grad_missing, .prepare = prepare, .run = send_run                               \
+    }
 
 #define RECV(NAME)                                                                                 \
-    { .name = NAME,                                                                                \
-      .def = "() -> (tensor:tensor_type) {tensor_type:type, " EDGE_ATTRS "} is_stateful",          \
-      .flags = MF_OP_UNPLANNED | MF_OP_HEAP | MF_OP_SEES_DEAD,                                     \
-      .infer = mf_infer_unknown,                                                                   \
-      .grad = mf_grad_missing,                                                                     \
-      .prepare = prepare,                                                                          \
-      .start = recv_start }
+    {                                                                                              \
+        .name = NAME,                                                                              \
+        .def = "() -> (tensor:tensor_type) {tensor_type:type, " EDGE_ATTRS "} is_stateful",        \
+        .flags = MF_OP_UNPLANNED | MF_OP_HEAP | MF_OP_SEES_DEAD, .infer = mf_infer_unknown,        \
+        .grad = mf_grad_missing, .prepare = prepare, .start = recv_start                           \
+    }
 
 const mf_op mf_ops_send_recv[] = {
     SEND("_Send"), SEND("_HostSend"), RECV("_Recv"), RECV("_HostRecv"), { 0 },

@@ -68,8 +68,8 @@ static uint64_t frame_id(const mf_frames *f, int def, const mf_iteration *parent
 
     if (!parent)
         return 0;
-    return hash_combine(parent->frame->id, hash_combine((uint64_t)parent->number,
-                                                        mf_murmur(name, strlen(name))));
+    return hash_combine(parent->frame->id,
+                        hash_combine((uint64_t)parent->number, mf_murmur(name, strlen(name))));
 }
 
 static mf_frame *frame_new(mf_frames *f, int def, mf_iteration *parent)
