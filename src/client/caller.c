@@ -21,12 +21,16 @@ struct mf_caller {
 typedef struct call {
     mf_cancel_hook hook; /* first */
     mf_caller *caller;
-    const mf_question *q;
+    mf_cancel *cancel;
+    const ProtobufCMessageDescriptor *reply;
     mf_arena *arena;
-    void *asked; /* for cancelling; valid while !done */
-    bool done; /* guarded by the caller's lock, as is all below */
-    mf_error why;
-    ProtobufCMessage *reply;
+    bool owns_arena;
+    mf_answer_fn *done;
+    void *ctx;
+    /* guarded by the caller's lock: */
+    void *asked; /* for cancelling */
+    bool is_done, is_hooked;
+    int refs;
 } call;
 
 /* ---- opening ---- */
@@ -72,21 +76,35 @@ const char *mf_caller_address(const mf_caller *c)
 
 /* ---- the answer ---- */
 
+static void unref(call *k)
+{
+    bool last;
+
+    pthread_mutex_lock(&k->caller->lock);
+    last = --k->refs == 0;
+    pthread_mutex_unlock(&k->caller->lock);
+    if (!last)
+        return;
+    if (k->owns_arena)
+        mf_arena_free(k->arena);
+    mf_free(k);
+}
+
 /* What gRPC says of its own knows neither whom we asked nor what to do. */
 static mf_status refuse(const call *k, mf_status status, const char *message)
 {
     const char *address = k->caller->address;
 
-    if (k->q->cancel && mf_cancel_is_raised(k->q->cancel))
+    if (k->cancel && mf_cancel_is_raised(k->cancel))
         return MF_FAIL(MF_CANCELLED, "the call of the server at %s was cancelled", address);
     if (status == MF_UNAVAILABLE || status == MF_DEADLINE_EXCEEDED)
         return MF_FAIL(status, "asking the server at %s: %s", address, message);
     return MF_FAIL(status, "%s", message);
 }
 
-static mf_status read_answer(call *k, const void *data, size_t size)
+static mf_status read_answer(const call *k, const void *data, size_t size, ProtobufCMessage **out)
 {
-    const mf_status st = mf_wire_decode(k->q->reply, data, size, NULL, k->arena, &k->reply);
+    const mf_status st = mf_wire_decode(k->reply, data, size, NULL, k->arena, out);
 
     return st == MF_OK ? MF_OK
                        : MF_FAIL(MF_INTERNAL, "the answer of the server at %s cannot be read: %s",
@@ -97,14 +115,18 @@ static void answered(void *ctx, mf_status status, const char *message, const voi
                      size_t size)
 {
     call *k = ctx;
-    mf_caller *c = k->caller;
-    const mf_status st = status == MF_OK ? read_answer(k, data, size) : refuse(k, status, message);
+    ProtobufCMessage *reply = NULL;
+    bool hooked;
 
-    pthread_mutex_lock(&c->lock);
-    mf_error_save(st, &k->why);
-    k->done = true;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&k->caller->lock);
+    k->is_done = true;
+    hooked = k->is_hooked;
+    pthread_mutex_unlock(&k->caller->lock);
+    if (hooked)
+        (void)mf_cancel_remove(k->cancel, &k->hook);
+    status = status == MF_OK ? read_answer(k, data, size, &reply) : refuse(k, status, message);
+    k->done(k->ctx, status, reply);
+    unref(k);
 }
 
 /* ---- the question ---- */
@@ -115,24 +137,25 @@ static void give_up(mf_cancel_hook *hook)
     mf_caller *c = k->caller;
 
     pthread_mutex_lock(&c->lock); /* so that it is not done meanwhile */
-    if (!k->done)
+    if (!k->is_done)
         c->rpc->cancel(c->channel, k->asked);
     pthread_mutex_unlock(&c->lock);
 }
 
-static void await(call *k)
+/* It is asked already, and may be answered. */
+static void make_cancellable(call *k, void *asked)
 {
-    mf_caller *c = k->caller;
-    const bool hooked = k->q->cancel && mf_cancel_add(k->q->cancel, &k->hook);
+    bool late = false;
 
-    if (k->q->cancel && !hooked)
+    pthread_mutex_lock(&k->caller->lock);
+    k->asked = asked;
+    if (k->cancel && !k->is_done) {
+        k->is_hooked = mf_cancel_add(k->cancel, &k->hook);
+        late = !k->is_hooked;
+    }
+    pthread_mutex_unlock(&k->caller->lock);
+    if (late)
         give_up(&k->hook);
-    pthread_mutex_lock(&c->lock);
-    while (!k->done)
-        pthread_cond_wait(&c->changed, &c->lock);
-    pthread_mutex_unlock(&c->lock);
-    if (hooked)
-        (void)mf_cancel_remove(k->q->cancel, &k->hook);
 }
 
 static void release_bytes(void *bytes)
@@ -140,9 +163,26 @@ static void release_bytes(void *bytes)
     mf_free(bytes);
 }
 
-mf_status mf_caller_ask(mf_caller *c, const mf_question *q, mf_arena *arena, ProtobufCMessage **out)
+static mf_status make_call(mf_caller *c, const mf_question *q, mf_arena *arena, call **out)
 {
-    call k = { .hook.fn = give_up, .caller = c, .q = q, .arena = arena };
+    call *k = mf_calloc(1, sizeof *k);
+
+    *out = k;
+    if (!k)
+        return MF_NOMEM("a call");
+    *k = (call){ .hook.fn = give_up,
+                 .caller = c,
+                 .cancel = q->cancel,
+                 .reply = q->reply,
+                 .arena = arena ? arena : mf_arena_new(),
+                 .owns_arena = !arena,
+                 .refs = 2 };
+    return k->arena ? MF_OK : MF_NOMEM("a call");
+}
+
+void mf_caller_start(mf_caller *c, const mf_question *q, mf_arena *arena, mf_answer_fn *done,
+                     void *ctx)
+{
     mf_buf bytes = { 0 };
     mf_rpc_part part;
     mf_rpc_question question = { .method = q->method,
@@ -150,24 +190,65 @@ mf_status mf_caller_ask(mf_caller *c, const mf_question *q, mf_arena *arena, Pro
                                  .n_parts = 1,
                                  .deadline_ns = q->deadline_ns ? q->deadline_ns : INT64_MAX,
                                  .waits = q->waits,
-                                 .done = answered,
-                                 .ctx = &k };
-    mf_status st;
+                                 .done = answered };
+    call *k;
+    mf_status st = make_call(c, q, arena, &k);
 
-    *out = NULL;
-    st = mf_wire_encode(q->message, &bytes);
+    if (st == MF_OK)
+        st = mf_wire_encode(q->message, &bytes);
     if (st != MF_OK) {
         mf_buf_deinit(&bytes);
-        return st;
+        if (k && k->owns_arena)
+            mf_arena_free(k->arena);
+        mf_free(k);
+        done(ctx, st, NULL);
+        return;
     }
+    k->done = done;
+    k->ctx = ctx;
+    question.ctx = k;
     part = (mf_rpc_part){ .data = bytes.data,
                           .size = bytes.len,
                           .release = bytes.data ? release_bytes : NULL,
                           .ctx = bytes.data };
-    k.asked = c->rpc->ask(c->channel, &question);
-    await(&k);
-    if (k.why.status != MF_OK)
-        return mf_error_restore(&k.why);
-    *out = k.reply;
+    make_cancellable(k, c->rpc->ask(c->channel, &question));
+    unref(k);
+}
+
+/* ---- waiting for it ---- */
+
+typedef struct awaited {
+    mf_caller *caller;
+    bool done; /* guarded by the caller's lock, as is all below */
+    mf_error why;
+    ProtobufCMessage *reply;
+} awaited;
+
+static void has_come(void *ctx, mf_status status, ProtobufCMessage *reply)
+{
+    awaited *a = ctx;
+    mf_caller *c = a->caller;
+
+    pthread_mutex_lock(&c->lock);
+    mf_error_save(status, &a->why);
+    a->reply = reply;
+    a->done = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+mf_status mf_caller_ask(mf_caller *c, const mf_question *q, mf_arena *arena, ProtobufCMessage **out)
+{
+    awaited a = { .caller = c };
+
+    *out = NULL;
+    mf_caller_start(c, q, arena, has_come, &a);
+    pthread_mutex_lock(&c->lock);
+    while (!a.done)
+        pthread_cond_wait(&c->changed, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+    if (a.why.status != MF_OK)
+        return mf_error_restore(&a.why);
+    *out = a.reply;
     return MF_OK;
 }

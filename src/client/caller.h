@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* caller.h - asking a server, message by message: one asks, waits, and has the answer. */
+/* caller.h - asking a server, message by message: one asks, and has the answer at once or later. */
 #ifndef MF_CLIENT_CALLER_H
 #define MF_CLIENT_CALLER_H
 
@@ -27,8 +27,17 @@ MF_MUST mf_status mf_caller_new(const char *address, const mf_security *security
 void mf_caller_free(mf_caller *c);
 const char *mf_caller_address(const mf_caller *c);
 
-/* Owns: *out lives in the arena. Fails with the server's status and words; without an answer, with
- * UNAVAILABLE, DEADLINE_EXCEEDED or CANCELLED. Thread: any, several at a time. */
+/* The answer, or why there is none: then the thread's error is set. reply: until it returns, unless
+ * the arena was given. Thread: any; it must not wait for another answer. */
+typedef void mf_answer_fn(void *ctx, mf_status status, ProtobufCMessage *reply);
+/* done() is called once, perhaps before this returns. q is not needed any more then, but q->cancel
+ * until done() is called. arena: where the reply goes; NULL: one of its own. Thread: any. */
+void mf_caller_start(mf_caller *c, const mf_question *q, mf_arena *arena, mf_answer_fn *done,
+                     void *ctx);
+
+/* The same, and waits. Owns: *out lives in the arena. Fails with the server's status and words;
+ * without an answer, with UNAVAILABLE, DEADLINE_EXCEEDED or CANCELLED. Thread: any, several at a
+ * time. */
 MF_MUST mf_status mf_caller_ask(mf_caller *c, const mf_question *q, mf_arena *arena,
                                 ProtobufCMessage **out);
 

@@ -240,10 +240,11 @@ static mf_status remote_extend(mf_session *session, const mf_graph *graph)
     return st;
 }
 
-static mf_status remote_run(mf_session *session, const mf_run_options *options, mf_cancel *until,
-                            const char *const *feed_names, const mf_tensor *const *feeds,
-                            int n_feeds, const char *const *fetches, int n_fetches,
-                            const char *const *targets, int n_targets, mf_tensor **results)
+static mf_status remote_run(mf_session *session, const mf_run_options *options,
+                            const mf_run_with *with, const char *const *feed_names,
+                            const mf_tensor *const *feeds, int n_feeds, const char *const *fetches,
+                            int n_fetches, const char *const *targets, int n_targets,
+                            mf_tensor **results)
 {
     remote *r = remote_of(session);
     mf_run run;
@@ -252,7 +253,7 @@ static mf_status remote_run(mf_session *session, const mf_run_options *options, 
     if (options && options->trace_path)
         return MF_FAIL(MF_UNIMPLEMENTED, "a run on a server (%s) cannot be traced",
                        mf_caller_address(r->caller));
-    mf_runs_begin(&r->runs, until, &run);
+    mf_runs_begin(&r->runs, with->until, &run);
     st = mf_remote_run(&(mf_remote_step){ .caller = r->caller,
                                           .handle = r->handle,
                                           .cancel = run.cancel,

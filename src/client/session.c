@@ -12,7 +12,7 @@ static bool is_remote(const mf_session_options *options)
 mf_status mf_session_new(const mf_graph *graph, const mf_session_options *options, mf_session **out)
 {
     return is_remote(options) ? mf_remote_new(graph, options, out)
-                              : mf_session_new_shared(graph, options, NULL, NULL, out);
+                              : mf_session_new_shared(graph, options, NULL, out);
 }
 
 mf_status mf_session_reset(const mf_session_options *options, const char *const *containers,
@@ -35,13 +35,16 @@ mf_status mf_session_extend(mf_session *session, const mf_graph *graph)
     return session->kind->extend(session, graph);
 }
 
-mf_status mf_session_run_until(mf_session *session, const mf_run_options *options, mf_cancel *until,
-                               const char *const *feed_names, const mf_tensor *const *feeds,
-                               int n_feeds, const char *const *fetches, int n_fetches,
-                               const char *const *targets, int n_targets, mf_tensor **results)
+mf_status mf_session_run_with(mf_session *session, const mf_run_options *options,
+                              const mf_run_with *with, const char *const *feed_names,
+                              const mf_tensor *const *feeds, int n_feeds,
+                              const char *const *fetches, int n_fetches, const char *const *targets,
+                              int n_targets, mf_tensor **results)
 {
-    return session->kind->run(session, options, until, feed_names, feeds, n_feeds, fetches,
-                              n_fetches, targets, n_targets, results);
+    static const mf_run_with nothing;
+
+    return session->kind->run(session, options, with ? with : &nothing, feed_names, feeds, n_feeds,
+                              fetches, n_fetches, targets, n_targets, results);
 }
 
 mf_status mf_session_run(mf_session *session, const mf_run_options *options,
@@ -49,8 +52,8 @@ mf_status mf_session_run(mf_session *session, const mf_run_options *options,
                          const char *const *fetches, int n_fetches, const char *const *targets,
                          int n_targets, mf_tensor **results)
 {
-    return mf_session_run_until(session, options, NULL, feed_names, feeds, n_feeds, fetches,
-                                n_fetches, targets, n_targets, results);
+    return mf_session_run_with(session, options, NULL, feed_names, feeds, n_feeds, fetches,
+                               n_fetches, targets, n_targets, results);
 }
 
 mf_status mf_session_devices(mf_session *session, mf_device_fn *each, void *ctx)

@@ -93,7 +93,8 @@ static mf_status make_session(mf_call_runner *r, known_graph *g)
     if (st == MF_OK)
         st = mf_graph_decode(graph, g->bytes, g->len);
     if (st == MF_OK)
-        st = mf_session_new_shared(graph, &options, r->pool, r->resources, &session);
+        st = mf_session_new_shared(graph, &options,
+                                   &(mf_session_shared){ r->pool, r->resources, NULL }, &session);
     mf_graph_free(graph);
     pthread_mutex_lock(&r->lock);
     g->session = session;

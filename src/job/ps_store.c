@@ -205,7 +205,8 @@ static mf_status start(mf_ps_store *s, const mf_trainer *t)
         MF_TRY(add_weight(s->model, &s->slices[i]));
     MF_TRY(mf_step_graph_init(&s->graph, s->model, &t->options, MF_STEP_SERVES));
     MF_TRY(mf_resources_new(&s->resources));
-    MF_TRY(mf_session_new_shared(s->model->graph, &session, t->pool, s->resources, &s->session));
+    MF_TRY(mf_session_new_shared(s->model->graph, &session,
+                                 &(mf_session_shared){ t->pool, s->resources, NULL }, &s->session));
     MF_TRY(list_variables(s));
     MF_TRY(name_feeds(s));
     target = mf_node_name(s->graph.init);

@@ -343,8 +343,10 @@ static mf_status start_session(replica *p)
     }
     MF_TRY(name_fetches(p));
     MF_TRY(mf_tensor_alloc(&p->clock, MF_DTYPE_I64, &MF_SHAPE(3)));
-    MF_TRY(mf_session_new_shared(t->model->graph, &session, t->pool,
-                                 p->resources ? p->resources : t->resources, &p->session));
+    MF_TRY(mf_session_new_shared(
+        t->model->graph, &session,
+        &(mf_session_shared){ t->pool, p->resources ? p->resources : t->resources, NULL },
+        &p->session));
     if (pthread_create(&p->thread, NULL, serve, p) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no thread for %s", p->name);
     p->started = true;

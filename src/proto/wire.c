@@ -523,3 +523,12 @@ mf_status mf_wire_encode(const ProtobufCMessage *message, mf_buf *out)
     out->data[out->len] = '\0';
     return MF_OK;
 }
+
+void mf_utf8_mend(char *text)
+{
+    const size_t len = strlen(text);
+    size_t n;
+
+    while ((n = mf_utf8_span(text, len)) < len)
+        text[n] = '?';
+}

@@ -57,5 +57,8 @@ size_t mf_wire_element_size(ProtobufCType type);
 
 /* Length of the well-formed UTF-8 prefix of s[0..len): equal to len when all of it is. */
 size_t mf_utf8_span(const void *s, size_t len);
+/* Bytes that are none become '?': messages may name bytes of tensors, and `string` fields must be
+ * UTF-8. */
+void mf_utf8_mend(char *text);
 
 #endif

@@ -55,6 +55,7 @@ typedef struct local {
     mf_resources *resources; /* variables, queues */
     bool owns_resources;
     mf_resources *node_state; /* generators and the like, by node */
+    bool owns_node_state;
     struct mf_exchange *exchange; /* with other workers; NULL: none */
     mf_trace *trace; /* of all runs; NULL: none */
     mf_runs runs;
@@ -95,7 +96,10 @@ static mf_status session_init(local *s, const mf_graph *graph, const mf_session_
     MF_TRY(mf_graph_status(graph));
     MF_TRY(mf_passes_parse(o->disable, &s->disabled));
     MF_TRY(copy_dirs(s, o));
-    MF_TRY(mf_resources_new(&s->node_state));
+    if (!s->node_state) {
+        MF_TRY(mf_resources_new(&s->node_state));
+        s->owns_node_state = true;
+    }
     if (!s->resources) {
         MF_TRY(mf_resources_new(&s->resources));
         s->owns_resources = true;
@@ -142,7 +146,8 @@ static void local_free(mf_session *session)
         mf_pool_free(s->pool);
     if (s->owns_resources)
         mf_resources_free(s->resources);
-    mf_resources_free(s->node_state);
+    if (s->owns_node_state)
+        mf_resources_free(s->node_state);
     mf_graph_free(s->graph);
     for (int i = 0; i < s->n_allow_dirs; i++)
         mf_free(s->allow_dirs[i]);
@@ -153,7 +158,7 @@ static void local_free(mf_session *session)
 }
 
 mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options *options,
-                                mf_pool *pool, mf_resources *resources, mf_session **out)
+                                const mf_session_shared *shared, mf_session **out)
 {
     const mf_session_options none = { 0 };
     local *s;
@@ -166,8 +171,11 @@ mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options 
         return MF_NOMEM("a session");
     s->base.kind = &mf_session_local;
     pthread_mutex_init(&s->lock, NULL);
-    s->pool = pool;
-    s->resources = resources;
+    if (shared) {
+        s->pool = shared->pool;
+        s->resources = shared->resources;
+        s->node_state = shared->node_state;
+    }
     st = mf_runs_init(&s->runs);
     if (st == MF_OK)
         st = session_init(s, graph, options ? options : &none);
@@ -482,12 +490,13 @@ static mf_status get_compiled(local *s, const names *n, const mf_tensor *const *
 enum { STACK_RESULTS = 16 };
 
 static mf_status run_compiled(local *s, compiled *c, mf_cancel *cancel,
-                              const mf_run_options *options, const mf_tensor *const *feeds,
-                              mf_tensor *results)
+                              const mf_run_options *options, const mf_run_with *with,
+                              const mf_tensor *const *feeds, mf_tensor *results)
 {
     mf_run_args args = { .pool = s->pool,
                          .resources = s->resources,
                          .exchange = s->exchange,
+                         .rendezvous = with->rendezvous,
                          .allow_dirs = (const char *const *)s->allow_dirs,
                          .n_allow_dirs = s->n_allow_dirs,
                          .step_id = atomic_fetch_add(&s->next_step, 1),
@@ -522,10 +531,11 @@ static mf_status hand_over(mf_tensor *values, mf_tensor **results, int n)
     return MF_OK;
 }
 
-static mf_status local_run(mf_session *session, const mf_run_options *options, mf_cancel *until,
-                           const char *const *feed_names, const mf_tensor *const *feeds,
-                           int n_feeds, const char *const *fetches, int n_fetches,
-                           const char *const *targets, int n_targets, mf_tensor **results)
+static mf_status local_run(mf_session *session, const mf_run_options *options,
+                           const mf_run_with *with, const char *const *feed_names,
+                           const mf_tensor *const *feeds, int n_feeds, const char *const *fetches,
+                           int n_fetches, const char *const *targets, int n_targets,
+                           mf_tensor **results)
 {
     const names n = { feed_names, fetches, targets, n_feeds, n_fetches, n_targets };
     mf_tensor few[STACK_RESULTS] = { { 0 } }, *values = few;
@@ -545,10 +555,10 @@ static mf_status local_run(mf_session *session, const mf_run_options *options, m
     pthread_mutex_lock(&s->lock);
     st = get_compiled(s, &n, feeds, &c); /* which may let go of the lock */
     if (st == MF_OK)
-        mf_runs_begin(&s->runs, until, &run);
+        mf_runs_begin(&s->runs, with->until, &run);
     pthread_mutex_unlock(&s->lock);
     if (st == MF_OK) {
-        st = run_compiled(s, c, run.cancel, options, feeds, values);
+        st = run_compiled(s, c, run.cancel, options, with, feeds, values);
         pthread_mutex_lock(&s->lock);
         c->users--;
         pthread_mutex_unlock(&s->lock);

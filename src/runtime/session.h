@@ -12,11 +12,19 @@
 #include <meshflow/session.h>
 
 struct mf_exchange;
+struct mf_rendezvous;
 struct mf_trace;
 
+/* What a run may be given from inside the library. */
+typedef struct mf_run_with {
+    mf_cancel
+        *until; /* ends this run alone, with CANCELLED, when it is raised; NULL: nothing does */
+    struct mf_rendezvous *rendezvous; /* with other tasks; NULL: there are none */
+} mf_run_with;
+
 typedef struct mf_session_kind {
-    /* As mf_session_run_until(). */
-    mf_status (*run)(mf_session *session, const mf_run_options *options, mf_cancel *until,
+    /* As mf_session_run_with(); `with` is there. */
+    mf_status (*run)(mf_session *session, const mf_run_options *options, const mf_run_with *with,
                      const char *const *feed_names, const mf_tensor *const *feeds, int n_feeds,
                      const char *const *fetches, int n_fetches, const char *const *targets,
                      int n_targets, mf_tensor **results);
@@ -34,10 +42,16 @@ struct mf_session {
 
 extern const mf_session_kind mf_session_local;
 
-/* As mf_session_new() without a target, with the caller's pool and resources (NULL: the session's
- * own), which must outlive the session. */
+/* What sessions may have in common; it must outlive them. NULL: the session's own. */
+typedef struct mf_session_shared {
+    mf_pool *pool;
+    mf_resources *resources; /* variables, queues */
+    mf_resources *node_state; /* what nodes keep from step to step, by name */
+} mf_session_shared;
+
+/* As mf_session_new() without a target. */
 MF_MUST mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options *options,
-                                        mf_pool *pool, mf_resources *resources, mf_session **out);
+                                        const mf_session_shared *shared, mf_session **out);
 
 /* From the next run on, shards are exchanged with other workers (NULL: not any more). To be called
  * again when the exchange has other shards than before. The exchange must outlive the session.
@@ -48,13 +62,12 @@ void mf_session_set_trace(mf_session *session, struct mf_trace *trace);
 
 /* ---- of any kind ---- */
 
-/* As mf_session_run(); `until` (NULL: none) ends this run alone, with CANCELLED, when it is raised.
- */
-MF_MUST mf_status mf_session_run_until(mf_session *session, const mf_run_options *options,
-                                       mf_cancel *until, const char *const *feed_names,
-                                       const mf_tensor *const *feeds, int n_feeds,
-                                       const char *const *fetches, int n_fetches,
-                                       const char *const *targets, int n_targets,
-                                       mf_tensor **results);
+/* As mf_session_run(). with: NULL: nothing. */
+MF_MUST mf_status mf_session_run_with(mf_session *session, const mf_run_options *options,
+                                      const mf_run_with *with, const char *const *feed_names,
+                                      const mf_tensor *const *feeds, int n_feeds,
+                                      const char *const *fetches, int n_fetches,
+                                      const char *const *targets, int n_targets,
+                                      mf_tensor **results);
 
 #endif

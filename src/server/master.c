@@ -111,9 +111,12 @@ static mf_status make_session(mf_clients *m, const Tensorflow__CreateSessionRequ
     if (q->graph_def)
         MF_TRY(mf_graph_add_message(s->graph, q->graph_def));
     s->timeout_ms = q->config ? q->config->operation_timeout_in_ms : 0;
-    return mf_session_new_shared(
-        s->graph, &o, server->pool,
-        q->config && q->config->isolate_session_state ? NULL : server->resources, &s->session);
+    const mf_session_shared shared = {
+        .pool = server->pool,
+        .resources = q->config && q->config->isolate_session_state ? NULL : server->resources,
+    };
+
+    return mf_session_new_shared(s->graph, &o, &shared, &s->session);
 }
 
 static mf_status add_session(mf_clients *m, mf_client_session *s)
@@ -250,10 +253,7 @@ static mf_status reset(mf_request *r, const ProtobufCMessage *message)
     mf_server *s = r->server;
 
     close_all(s->clients);
-    for (size_t i = 0; i < q->n_container; i++)
-        mf_resources_clear(s->resources, q->container[i]);
-    if (q->n_container == 0)
-        mf_resources_clear(s->resources, "");
+    mf_server_clear(s, (const char *const *)q->container, (int)q->n_container);
     return MF_OK;
 }
 
@@ -278,18 +278,19 @@ static mf_status list_devices(mf_request *r, const ProtobufCMessage *message)
 
 /* ---- the whole ---- */
 
+#define METHOD(NAME, MESSAGE, ...)                                                                 \
+    {                                                                                              \
+        .name = "/tensorflow.MasterService/" NAME,                                                 \
+        .message = &tensorflow__##MESSAGE##_request__descriptor, __VA_ARGS__                       \
+    }
+
 const mf_method mf_master_methods[] = {
-    { "/tensorflow.MasterService/CreateSession", &tensorflow__create_session_request__descriptor,
-      create },
-    { "/tensorflow.MasterService/ExtendSession", &tensorflow__extend_session_request__descriptor,
-      extend },
-    { "/tensorflow.MasterService/RunStep", &tensorflow__run_step_request__descriptor,
-      mf_master_run_step },
-    { "/tensorflow.MasterService/CloseSession", &tensorflow__close_session_request__descriptor,
-      close_one },
-    { "/tensorflow.MasterService/ListDevices", &tensorflow__list_devices_request__descriptor,
-      list_devices },
-    { "/tensorflow.MasterService/Reset", &tensorflow__reset_request__descriptor, reset },
+    METHOD("CreateSession", create_session, .run = create),
+    METHOD("ExtendSession", extend_session, .run = extend),
+    METHOD("RunStep", run_step, .run = mf_master_run_step),
+    METHOD("CloseSession", close_session, .run = close_one),
+    METHOD("ListDevices", list_devices, .run = list_devices),
+    METHOD("Reset", reset, .run = reset),
     { 0 },
 };
 

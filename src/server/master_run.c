@@ -57,10 +57,11 @@ static mf_status run(mf_request *r, mf_client_session *session, step *s)
                                 ? q->options->timeout_in_ms
                                 : mf_client_session_timeout_ms(session);
 
-    return mf_session_run_until(
-        mf_client_session_of(session), &(mf_run_options){ .timeout_ms = timeout }, &r->cancel,
-        s->names, s->fed, (int)q->n_feed, (const char *const *)q->fetch, (int)q->n_fetch,
-        (const char *const *)q->target, (int)q->n_target, s->results);
+    return mf_session_run_with(mf_client_session_of(session),
+                               &(mf_run_options){ .timeout_ms = timeout },
+                               &(mf_run_with){ .until = &r->cancel }, s->names, s->fed,
+                               (int)q->n_feed, (const char *const *)q->fetch, (int)q->n_fetch,
+                               (const char *const *)q->target, (int)q->n_target, s->results);
 }
 
 /* Tensors are borrowed until it is encoded. */
@@ -82,16 +83,6 @@ static mf_status put_results(const step *s, mf_arena *arena, Tensorflow__RunStep
     return MF_OK;
 }
 
-/* Messages may name bytes of tensors; a text on the wire may not have them. */
-static void make_utf8(char *text)
-{
-    const size_t len = strlen(text);
-    size_t n;
-
-    while ((n = mf_utf8_span(text, len)) < len)
-        text[n] = '?';
-}
-
 /* A client that asks for it gets errors in the answer. */
 static mf_status reply_error(mf_request *r, const Tensorflow__RunStepRequest *q, mf_status st)
 {
@@ -100,7 +91,7 @@ static mf_status reply_error(mf_request *r, const Tensorflow__RunStepRequest *q,
 
     (void)snprintf(text, sizeof text, "From %s:\n%s", mf_server_self(r->server)->name,
                    mf_error_message());
-    make_utf8(text);
+    mf_utf8_mend(text);
     if (!q->store_errors_in_response_body)
         return MF_FAIL(st, "%s", text);
     out.status_code = (int32_t)st;

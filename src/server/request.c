@@ -2,6 +2,7 @@
 /* request.c - a call comes: which method, what message, and what became of it. */
 #include "proto/wire.h"
 #include "server/master.h"
+#include "server/worker.h"
 
 #include <string.h>
 
@@ -69,9 +70,13 @@ mf_status mf_request_reply(mf_request *r, const ProtobufCMessage *message)
 
 static const mf_method *find(const char *name)
 {
-    for (const mf_method *m = mf_master_methods; m->name; m++) {
-        if (strcmp(m->name, name) == 0)
-            return m;
+    static const mf_method *const services[] = { mf_master_methods, mf_worker_methods };
+
+    for (int i = 0; i < MF_COUNT(services); i++) {
+        for (const mf_method *m = services[i]; m->name; m++) {
+            if (strcmp(m->name, name) == 0)
+                return m;
+        }
     }
     return NULL;
 }
@@ -86,30 +91,40 @@ static mf_status decode(mf_request *r, const mf_method *m, const void *data, siz
                : st;
 }
 
-static mf_status run(mf_request *r, const char *name, const void *data, size_t size)
+static mf_status read_request(mf_request *r, const char *name, const void *data, size_t size,
+                              const mf_method **method, ProtobufCMessage **out)
 {
-    const mf_method *m = find(name);
-    ProtobufCMessage *message;
-
-    if (!m)
+    *method = find(name);
+    if (!*method)
         return MF_FAIL(MF_UNIMPLEMENTED, "there is no method %s", name);
     if (!r->arena)
         return MF_NOMEM("a request");
-    MF_TRY(decode(r, m, data, size, &message));
-    return m->run(r, message);
+    return decode(r, *method, data, size, out);
+}
+
+void mf_request_done(mf_request *r, mf_status status)
+{
+    answer(r, status);
+    request_unref(r);
 }
 
 static void called(void *ctx, mf_rpc_call *call, const char *method, const void *data, size_t size)
 {
     mf_server *s = ctx;
     mf_request *r = request_new(s, call);
+    const mf_method *m;
+    ProtobufCMessage *message;
+    mf_status st;
 
     if (!r) {
         s->rpc->answer(call, MF_RESOURCE_EXHAUSTED, "there is no memory for a request", NULL, 0);
         return;
     }
-    answer(r, run(r, method, data, size));
-    request_unref(r);
+    st = read_request(r, method, data, size, &m, &message);
+    if (st == MF_OK && m->start)
+        m->start(r, message);
+    else
+        mf_request_done(r, st == MF_OK ? m->run(r, message) : st);
 }
 
 static void cancelled(void *ctx, mf_rpc_call *call)

@@ -7,6 +7,9 @@
 #include "base/mem.h"
 #include "comm/transports.h"
 #include "server/master.h"
+#include "server/peers.h"
+#include "server/room.h"
+#include "server/worker.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,6 +30,14 @@ static mf_status copy_dirs(mf_server *s, const mf_server_options *o)
 
 /* ---- opening and closing ---- */
 
+void mf_server_clear(mf_server *s, const char *const *containers, int n)
+{
+    for (int i = 0; i < n; i++)
+        mf_resources_clear(s->resources, containers[i]);
+    if (n == 0)
+        mf_resources_clear(s->resources, "");
+}
+
 static mf_status listen_there(mf_server *s, const mf_server_options *o)
 {
     mf_rpc_server_options rpc = { .address = mf_server_self(s)->address,
@@ -41,6 +52,8 @@ static mf_status listen_there(mf_server *s, const mf_server_options *o)
         st = mf_security_from_dir(o->tls_dir, task, &rpc.security, &memory);
     else
         mf_security_fill(&rpc.security);
+    if (st == MF_OK)
+        st = mf_peers_new(&s->tasks, &rpc.security, &s->peers);
     if (st == MF_OK)
         st = s->rpc->serve(&rpc, &s->listening);
     mf_free(memory);
@@ -59,6 +72,8 @@ static mf_status open_all(mf_server *s, const mf_server_options *o)
     do
         s->incarnation = mf_random_seed();
     while (s->incarnation == 0);
+    MF_TRY(mf_rooms_new(&s->rooms));
+    MF_TRY(mf_workings_new(s, &s->workings));
     MF_TRY(mf_clients_new(s, &s->clients));
     return listen_there(s, o);
 }
@@ -114,6 +129,9 @@ void mf_server_free(mf_server *server)
         server->rpc->stop(server->listening);
     if (server->clients)
         mf_clients_free(server->clients);
+    mf_workings_free(server->workings);
+    mf_peers_free(server->peers);
+    mf_rooms_free(server->rooms);
     mf_resources_free(server->resources);
     mf_pool_free(server->pool);
     for (int i = 0; i < server->n_allow_dirs; i++)

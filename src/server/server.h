@@ -15,6 +15,9 @@
 #include <protobuf-c/protobuf-c.h>
 
 struct mf_clients;
+struct mf_peers;
+struct mf_rooms;
+struct mf_workings;
 
 enum { MF_DEVICE_NAME = 128 };
 
@@ -28,6 +31,9 @@ struct mf_server {
     mf_resources *resources; /* state that outlives sessions */
     char **allow_dirs;
     int n_allow_dirs;
+    struct mf_rooms *rooms; /* of steps */
+    struct mf_peers *peers;
+    struct mf_workings *workings;
     struct mf_clients *clients;
 
     pthread_mutex_t lock; /* of calls' states, and all below */
@@ -57,6 +63,8 @@ typedef struct mf_method {
     const ProtobufCMessageDescriptor *message;
     /* Answers by mf_request_reply(), or fails. It may wait. */
     mf_status (*run)(mf_request *r, const ProtobufCMessage *message);
+    /* Instead of run, for those that hold no thread: calls mf_request_done() once, now or later. */
+    void (*start)(mf_request *r, const ProtobufCMessage *message);
 } mf_method;
 
 /* The service that all calls come to; ctx: the server. */
@@ -64,6 +72,11 @@ extern const mf_rpc_service mf_server_service;
 
 /* This is the answer. */
 MF_MUST mf_status mf_request_reply(mf_request *r, const ProtobufCMessage *answer);
+/* It is answered now, by the reply or by the thread's error; the request is gone after that. */
+void mf_request_done(mf_request *r, mf_status status);
+
+/* Forget all that is kept in these containers; none: in the default one. */
+void mf_server_clear(mf_server *s, const char *const *containers, int n);
 
 /* ---- devices (devices.c) ---- */
 

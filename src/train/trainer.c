@@ -152,7 +152,8 @@ static mf_status start(mf_trainer *t)
     MF_TRY(mf_schedule_parse(t->options.schedule, rate, t->arena, &t->schedule));
     MF_TRY(mf_resources_new(&t->resources));
     MF_TRY(mf_pool_new(t->options.threads, &t->pool));
-    MF_TRY(mf_session_new_shared(t->model->graph, &session, t->pool, t->resources, &t->session));
+    MF_TRY(mf_session_new_shared(t->model->graph, &session,
+                                 &(mf_session_shared){ t->pool, t->resources, NULL }, &t->session));
     MF_TRY(name_runs(t));
     MF_TRY(list_variables(t));
     MF_TRY(initialise(t));

@@ -249,8 +249,9 @@ typedef struct shared {
 
 static mf_status connect_shared(void *ctx, const mf_graph *graph, mf_session **out)
 {
-    return mf_session_new_shared(graph, &(mf_session_options){ .threads = 1 }, NULL,
-                                 ((shared *)ctx)->resources, out);
+    return mf_session_new_shared(graph, &(mf_session_options){ .threads = 1 },
+                                 &(mf_session_shared){ .resources = ((shared *)ctx)->resources },
+                                 out);
 }
 
 static void *work(void *ctx)

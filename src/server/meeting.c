@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meeting.c - see meeting.h. */
+#include "server/meeting.h"
+
+#include "base/clock.h"
+#include "graph/device_name.h"
+#include "proto/tensor_codec.h"
+#include "proto/worker.pb-c.h"
+#include "server/peers.h"
+
+#include <string.h>
+
+enum { VALUE_MAX = INT32_MAX }; /* bytes of one */
+
+static mf_status meeting_send(mf_rendezvous *r, const char *key, const mf_tensor *value)
+{
+    return mf_room_send(((mf_meeting *)r)->room, key, value);
+}
+
+static void give(mf_kernel *k, mf_status st, const mf_tensor *value)
+{
+    if (st == MF_OK && value && value->dtype != mf_type_base(k->node->out_types[0]))
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "%s has come instead of %s", mf_dtype_name(value->dtype),
+                     mf_dtype_name(k->node->out_types[0]));
+    if (st == MF_OK && !value) {
+        mf_kernel_done_dead(k);
+        return;
+    }
+    if (st == MF_OK)
+        mf_kernel_set(k, 0, value);
+    mf_kernel_done(k, st);
+}
+
+static void fetched(void *ctx, mf_status st, const mf_tensor *value)
+{
+    give(ctx, st, value);
+}
+
+static void received(void *ctx, mf_status st, ProtobufCMessage *reply)
+{
+    static const Tensorflow__TensorProto none = TENSORFLOW__TENSOR_PROTO__INIT;
+    const Tensorflow__RecvTensorResponse *answer = (const Tensorflow__RecvTensorResponse *)reply;
+    mf_tensor value = { 0 };
+
+    if (st == MF_OK && answer->is_dead) {
+        give(ctx, MF_OK, NULL);
+        return;
+    }
+    if (st == MF_OK)
+        st = mf_tensor_decode(answer->tensor ? answer->tensor : &none, VALUE_MAX, &value);
+    give(ctx, st, &value);
+    mf_tensor_clear(&value);
+}
+
+static void ask(const mf_meeting *m, int task, const char *key, mf_kernel *k)
+{
+    Tensorflow__RecvTensorRequest request = TENSORFLOW__RECV_TENSOR_REQUEST__INIT;
+    const mf_question q = { .method = "/tensorflow.WorkerService/RecvTensor",
+                            .message = &request.base,
+                            .reply = &tensorflow__recv_tensor_response__descriptor,
+                            .cancel = k->step->cancel };
+    mf_caller *caller;
+    const mf_status st = mf_peers_caller(m->server->peers, task, &caller);
+
+    if (st != MF_OK) {
+        mf_kernel_done(k, st);
+        return;
+    }
+    request.step_id = m->step;
+    request.rendezvous_key = (char *)(uintptr_t)key;
+    request.request_id = (int64_t)(mf_random_seed() | 1);
+    mf_caller_start(caller, &q, NULL, received, k);
+}
+
+/* Whose it is stands before the first ';'. */
+static mf_status find_source(const mf_server *s, const char *key, int *task)
+{
+    const size_t n = strcspn(key, ";");
+    char text[MF_DEVICE_NAME_MAX];
+    mf_device_name from;
+
+    *task = -1;
+    if (n < sizeof text) {
+        memcpy(text, key, n);
+        text[n] = '\0';
+        MF_TRY(mf_device_name_parse(text, &from));
+        *task = mf_server_tasks_find(&s->tasks, from.job, from.task);
+    }
+    if (*task < 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the cluster has no task %.*s", (int)n, key);
+    return MF_OK;
+}
+
+static void meeting_recv(mf_rendezvous *r, const char *key, mf_kernel *k)
+{
+    const mf_meeting *m = (const mf_meeting *)r;
+    const mf_server *s = m->server;
+    int task;
+    const mf_status st = find_source(s, key, &task);
+
+    if (st != MF_OK)
+        mf_kernel_done(k, st);
+    else if (task == s->tasks.self)
+        mf_room_fetch(m->room, key, k->step->cancel, fetched, k);
+    else
+        ask(m, task, key, k);
+}
+
+static const mf_rendezvous_kind KIND = { meeting_send, meeting_recv };
+
+mf_status mf_meeting_begin(mf_meeting *m, mf_server *server, int64_t step)
+{
+    *m = (mf_meeting){ .base.kind = &KIND, .server = server, .step = step };
+    return mf_rooms_enter(server->rooms, step, &m->room);
+}
+
+void mf_meeting_end(mf_meeting *m, mf_status status)
+{
+    mf_error why;
+
+    mf_error_save(status, &why);
+    if (status != MF_OK)
+        mf_room_fail(m->room, status);
+    mf_room_leave(m->room);
+    (void)mf_error_restore(&why);
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* room.c - see room.h. */
+#include "server/room.h"
+
+#include "base/map.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { OVER_MAX = 1024 }; /* steps that are remembered to be over */
+
+typedef struct fetch fetch;
+
+/* What is known of a key: a value, or those who wait for it. */
+typedef struct place {
+    char *key;
+    bool sent;
+    mf_tensor value; /* empty: dead */
+    fetch *first, *last;
+} place;
+
+struct fetch {
+    mf_cancel_hook hook; /* first */
+    mf_room *room;
+    mf_cancel *cancel;
+    mf_fetched_fn *done;
+    void *ctx;
+    /* guarded by the room's lock: */
+    place *at; /* where it waits; NULL: nowhere */
+    fetch *prev, *next;
+    bool is_over, is_hooked;
+    int refs;
+};
+
+struct mf_room {
+    mf_rooms *rooms;
+    char step[17];
+    int refs; /* guarded by the rooms' lock */
+    pthread_mutex_t lock; /* all below */
+    mf_map places; /* by key */
+    mf_error why; /* it has ended so */
+};
+
+struct mf_rooms {
+    pthread_mutex_t lock; /* all below */
+    mf_map rooms; /* by step */
+    int64_t over[OVER_MAX]; /* a ring */
+    int64_t n_over;
+};
+
+/* ---- places; with the room's lock ---- */
+
+static mf_status place_of(mf_room *room, const char *key, place **out)
+{
+    place *p = mf_map_find(&room->places, key);
+
+    *out = p;
+    if (p)
+        return MF_OK;
+    p = mf_calloc(1, sizeof *p);
+    if (p)
+        p->key = mf_strdup(key);
+    if (!p || !p->key || mf_map_set(&room->places, p->key, p) != MF_OK) {
+        if (p)
+            mf_free(p->key);
+        mf_free(p);
+        return MF_NOMEM("a value between tasks");
+    }
+    *out = p;
+    return MF_OK;
+}
+
+static void remove_place(mf_room *room, place *p)
+{
+    (void)mf_map_remove(&room->places, p->key);
+    mf_tensor_clear(&p->value);
+    mf_free(p->key);
+    mf_free(p);
+}
+
+static void take_off(fetch *f)
+{
+    place *p = f->at;
+
+    *(f->prev ? &f->prev->next : &p->first) = f->next;
+    *(f->next ? &f->next->prev : &p->last) = f->prev;
+    f->at = NULL;
+    f->prev = f->next = NULL;
+}
+
+static void line_up(place *p, fetch *f)
+{
+    f->at = p;
+    f->prev = p->last;
+    f->next = NULL;
+    *(p->last ? &p->last->next : &p->first) = f;
+    p->last = f;
+}
+
+/* ---- fetching ---- */
+
+static void fetch_unref(fetch *f)
+{
+    mf_room *room = f->room;
+    bool last;
+
+    pthread_mutex_lock(&room->lock);
+    last = --f->refs == 0;
+    pthread_mutex_unlock(&room->lock);
+    if (!last)
+        return;
+    mf_free(f);
+    mf_room_leave(room);
+}
+
+/* It is in no line any more. On failure the thread's error is set. */
+static void fetch_end(fetch *f, mf_status st, const mf_tensor *value)
+{
+    mf_error why;
+    bool hooked;
+
+    mf_error_save(st, &why);
+    pthread_mutex_lock(&f->room->lock);
+    f->is_over = true;
+    hooked = f->is_hooked;
+    pthread_mutex_unlock(&f->room->lock);
+    if (hooked)
+        (void)mf_cancel_remove(f->cancel, &f->hook);
+    if (st != MF_OK)
+        (void)mf_error_restore(&why);
+    f->done(f->ctx, st, value && value->dtype != MF_DTYPE_INVALID ? value : NULL);
+    fetch_unref(f);
+}
+
+static void on_cancel(mf_cancel_hook *hook)
+{
+    fetch *f = (fetch *)(void *)hook;
+    bool waits;
+
+    pthread_mutex_lock(&f->room->lock);
+    waits = f->at != NULL;
+    if (waits)
+        take_off(f);
+    pthread_mutex_unlock(&f->room->lock);
+    if (waits)
+        fetch_end(f, MF_FAIL(MF_CANCELLED, "the step was cancelled"), NULL);
+}
+
+/* It waits, or has its value by now. */
+static void make_cancellable(fetch *f)
+{
+    bool late = false;
+
+    pthread_mutex_lock(&f->room->lock);
+    if (!f->is_over) {
+        f->is_hooked = mf_cancel_add(f->cancel, &f->hook);
+        late = !f->is_hooked;
+    }
+    pthread_mutex_unlock(&f->room->lock);
+    if (late)
+        on_cancel(&f->hook);
+}
+
+void mf_room_fetch(mf_room *room, const char *key, mf_cancel *cancel, mf_fetched_fn *done,
+                   void *ctx)
+{
+    fetch *f = mf_calloc(1, sizeof *f);
+    mf_tensor value = { 0 };
+    place *p = NULL;
+    bool there = false;
+    mf_status st;
+
+    if (!f) {
+        done(ctx, MF_NOMEM("a value between tasks"), NULL);
+        return;
+    }
+    pthread_mutex_lock(&room->rooms->lock);
+    room->refs++;
+    pthread_mutex_unlock(&room->rooms->lock);
+    *f = (fetch){
+        .hook.fn = on_cancel, .room = room, .cancel = cancel, .done = done, .ctx = ctx, .refs = 2
+    };
+    pthread_mutex_lock(&room->lock);
+    st = room->why.status == MF_OK ? place_of(room, key, &p) : mf_error_restore(&room->why);
+    there = p && p->sent;
+    if (there) {
+        mf_tensor_move(&value, &p->value);
+        remove_place(room, p);
+    } else if (p) {
+        line_up(p, f);
+    }
+    pthread_mutex_unlock(&room->lock);
+    if (there || st != MF_OK)
+        fetch_end(f, st, &value);
+    else
+        make_cancellable(f);
+    mf_tensor_clear(&value);
+    fetch_unref(f);
+}
+
+mf_status mf_room_send(mf_room *room, const char *key, const mf_tensor *value)
+{
+    static const mf_tensor dead;
+    fetch *f = NULL;
+    place *p = NULL;
+    mf_status st;
+
+    pthread_mutex_lock(&room->lock);
+    st = room->why.status == MF_OK ? place_of(room, key, &p) : mf_error_restore(&room->why);
+    if (p && p->sent) {
+        st = MF_FAIL(MF_INTERNAL, "the value %s is sent twice", key);
+    } else if (p && p->first) {
+        f = p->first;
+        take_off(f);
+        if (!p->first)
+            remove_place(room, p);
+    } else if (p) {
+        p->sent = true;
+        if (value)
+            mf_tensor_set(&p->value, value);
+    }
+    pthread_mutex_unlock(&room->lock);
+    if (f)
+        fetch_end(f, MF_OK, value ? value : &dead);
+    return st;
+}
+
+/* ---- ending ---- */
+
+static fetch *any_waiting(mf_room *room)
+{
+    mf_map_entry *e;
+    fetch *f = NULL;
+    int64_t it = 0;
+
+    pthread_mutex_lock(&room->lock);
+    while (!f && (e = mf_map_next(&room->places, &it)) != NULL)
+        f = ((place *)e->value)->first;
+    if (f)
+        take_off(f);
+    pthread_mutex_unlock(&room->lock);
+    return f;
+}
+
+void mf_room_fail(mf_room *room, mf_status status)
+{
+    mf_error why;
+    bool first;
+    fetch *f;
+
+    mf_error_save(status, &why);
+    pthread_mutex_lock(&room->lock);
+    first = room->why.status == MF_OK;
+    if (first)
+        room->why = why;
+    pthread_mutex_unlock(&room->lock);
+    while (first && (f = any_waiting(room)) != NULL) /* nobody lines up any more */
+        fetch_end(f, mf_error_restore(&why), NULL);
+}
+
+/* ---- rooms ---- */
+
+static void room_free(mf_room *room)
+{
+    mf_map_entry *e;
+    int64_t it = 0;
+
+    while ((e = mf_map_next(&room->places, &it)) != NULL) {
+        place *p = e->value;
+
+        mf_tensor_clear(&p->value);
+        mf_free(p->key);
+        mf_free(p);
+    }
+    mf_map_deinit(&room->places);
+    pthread_mutex_destroy(&room->lock);
+    mf_free(room);
+}
+
+void mf_room_leave(mf_room *room)
+{
+    mf_rooms *rooms = room->rooms;
+    bool last;
+
+    pthread_mutex_lock(&rooms->lock);
+    last = --room->refs == 0;
+    pthread_mutex_unlock(&rooms->lock);
+    if (last)
+        room_free(room);
+}
+
+static bool is_over(const mf_rooms *rooms, int64_t step)
+{
+    const int64_t n = rooms->n_over < OVER_MAX ? rooms->n_over : OVER_MAX;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (rooms->over[i] == step)
+            return true;
+    }
+    return false;
+}
+
+/* With the lock. */
+static mf_status room_of(mf_rooms *rooms, int64_t step, const char *name, mf_room **out)
+{
+    mf_room *room = mf_map_find(&rooms->rooms, name);
+
+    *out = room;
+    if (room)
+        return MF_OK;
+    if (is_over(rooms, step))
+        return MF_FAIL(MF_CANCELLED, "the step is over");
+    room = mf_calloc(1, sizeof *room);
+    if (!room)
+        return MF_NOMEM("a step");
+    room->rooms = rooms;
+    room->refs = 1; /* of those that can be found */
+    memcpy(room->step, name, sizeof room->step);
+    pthread_mutex_init(&room->lock, NULL);
+    if (mf_map_set(&rooms->rooms, room->step, room) != MF_OK) {
+        room_free(room);
+        return MF_NOMEM("a step");
+    }
+    *out = room;
+    return MF_OK;
+}
+
+mf_status mf_rooms_enter(mf_rooms *rooms, int64_t step, mf_room **out)
+{
+    char name[17];
+    mf_status st;
+
+    (void)snprintf(name, sizeof name, "%016" PRIx64, (uint64_t)step);
+    pthread_mutex_lock(&rooms->lock);
+    st = room_of(rooms, step, name, out);
+    if (st == MF_OK)
+        (*out)->refs++;
+    pthread_mutex_unlock(&rooms->lock);
+    return st;
+}
+
+void mf_rooms_end(mf_rooms *rooms, int64_t step)
+{
+    char name[17];
+    mf_room *room;
+
+    (void)snprintf(name, sizeof name, "%016" PRIx64, (uint64_t)step);
+    pthread_mutex_lock(&rooms->lock);
+    room = mf_map_remove(&rooms->rooms, name);
+    if (!is_over(rooms, step))
+        rooms->over[rooms->n_over++ % OVER_MAX] = step;
+    pthread_mutex_unlock(&rooms->lock);
+    if (!room)
+        return;
+    mf_room_fail(room, MF_FAIL(MF_CANCELLED, "the step is over"));
+    mf_room_leave(room);
+}
+
+mf_status mf_rooms_new(mf_rooms **out)
+{
+    *out = mf_calloc(1, sizeof **out);
+    if (!*out)
+        return MF_NOMEM("steps");
+    pthread_mutex_init(&(*out)->lock, NULL);
+    return MF_OK;
+}
+
+void mf_rooms_free(mf_rooms *rooms)
+{
+    mf_map_entry *e;
+    int64_t it = 0;
+
+    if (!rooms)
+        return;
+    while ((e = mf_map_next(&rooms->rooms, &it)) != NULL)
+        room_free(e->value);
+    mf_map_deinit(&rooms->rooms);
+    pthread_mutex_destroy(&rooms->lock);
+    mf_free(rooms);
+}

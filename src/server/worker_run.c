@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* worker_run.c - RunGraph: this task's part of a step; RecvTensor: what others need of it. */
+#include "proto/tensor_codec.h"
+#include "proto/wire.h"
+#include "runtime/session.h"
+#include "server/meeting.h"
+#include "server/worker.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VALUE_MAX = INT32_MAX }; /* bytes of one */
+
+/* ---- RunGraph ---- */
+
+static mf_status put_sent(mf_meeting *m, const Tensorflow__RunGraphRequest *q)
+{
+    for (size_t i = 0; i < q->n_send; i++) {
+        static const Tensorflow__TensorProto none = TENSORFLOW__TENSOR_PROTO__INIT;
+        const Tensorflow__NamedTensorProto *sent = q->send[i];
+        mf_tensor value = { 0 };
+        mf_status st;
+
+        MF_TRY(mf_tensor_decode(sent->tensor ? sent->tensor : &none, VALUE_MAX, &value));
+        st = mf_room_send(m->room, sent->name, &value);
+        mf_tensor_clear(&value);
+        MF_TRY(st);
+    }
+    return MF_OK;
+}
+
+static mf_status run_part(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_meeting *m)
+{
+    const char *session = q->create_worker_session_called ? q->session_handle : "";
+    mf_worker_graph *g;
+    const char *const *targets;
+    int n;
+    mf_status st;
+
+    MF_TRY(mf_workings_find(r->server->workings, session, q->graph_handle, &g));
+    targets = mf_worker_graph_targets(g, &n);
+    st = put_sent(m, q);
+    if (st == MF_OK && n > 0)
+        st = mf_session_run_with(mf_worker_graph_session(g), NULL,
+                                 &(mf_run_with){ .until = &r->cancel, .rendezvous = &m->base },
+                                 NULL, NULL, 0, NULL, 0, targets, n, NULL);
+    mf_worker_graph_release(g);
+    return st;
+}
+
+/* A value that the master wants with the answer. */
+typedef struct wanted {
+    mf_tensor value;
+    mf_status st;
+} wanted;
+
+static void got(void *ctx, mf_status st, const mf_tensor *value)
+{
+    wanted *w = ctx;
+
+    w->st = st;
+    if (st == MF_OK && value)
+        mf_tensor_set(&w->value, value);
+}
+
+/* The step has ended: what is not there will not come. */
+static mf_status take_wanted(mf_meeting *m, const char *key, mf_tensor *out)
+{
+    wanted w = { .st = MF_UNKNOWN };
+    mf_cancel now;
+
+    mf_cancel_init(&now);
+    mf_cancel_raise(&now);
+    mf_room_fetch(m->room, key, &now, got, &w);
+    mf_cancel_deinit(&now);
+    if (w.st != MF_OK || w.value.dtype == MF_DTYPE_INVALID)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the step has made no value %s", key);
+    *out = w.value;
+    return MF_OK;
+}
+
+static mf_status put_wanted(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_meeting *m,
+                            mf_tensor *values, Tensorflow__RunGraphResponse *out)
+{
+    const int64_t n = (int64_t)q->n_recv_key;
+    Tensorflow__NamedTensorProto *all = MF_ARENA_ARRAY(r->arena, Tensorflow__NamedTensorProto, n);
+
+    out->recv = MF_ARENA_ARRAY(r->arena, Tensorflow__NamedTensorProto *, n);
+    if (!all || !out->recv)
+        return MF_NOMEM("a step");
+    for (int64_t i = 0; i < n; i++) {
+        MF_TRY(take_wanted(m, q->recv_key[i], &values[i]));
+        tensorflow__named_tensor_proto__init(&all[i]);
+        all[i].name = q->recv_key[i];
+        MF_TRY(mf_tensor_encode(&values[i], r->arena, &all[i].tensor));
+        out->recv[i] = &all[i];
+    }
+    out->n_recv = (size_t)n;
+    return MF_OK;
+}
+
+static mf_status reply_error(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_status st)
+{
+    Tensorflow__RunGraphResponse out = TENSORFLOW__RUN_GRAPH_RESPONSE__INIT;
+    char text[MF_ERROR_MESSAGE_MAX];
+
+    if (!q->store_errors_in_response_body)
+        return st;
+    (void)snprintf(text, sizeof text, "%s", mf_error_message());
+    mf_utf8_mend(text);
+    out.status_code = (int32_t)st;
+    out.status_error_message = text;
+    return mf_request_reply(r, &out.base);
+}
+
+mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message)
+{
+    const Tensorflow__RunGraphRequest *q = (const Tensorflow__RunGraphRequest *)message;
+    Tensorflow__RunGraphResponse out = TENSORFLOW__RUN_GRAPH_RESPONSE__INIT;
+    mf_tensor *values = MF_ARENA_ARRAY(r->arena, mf_tensor, (int64_t)q->n_recv_key + 1);
+    mf_meeting m;
+    mf_status st = values ? MF_OK : MF_NOMEM("a step");
+
+    if (q->is_partial)
+        st = MF_FAIL(MF_UNIMPLEMENTED, "partial runs of a part of a graph");
+    if (st == MF_OK)
+        st = mf_meeting_begin(&m, r->server, q->step_id);
+    if (st != MF_OK)
+        return reply_error(r, q, st);
+    st = run_part(r, q, &m);
+    if (st == MF_OK)
+        st = put_wanted(r, q, &m, values, &out);
+    mf_meeting_end(&m, st);
+    st = st == MF_OK ? mf_request_reply(r, &out.base) : reply_error(r, q, st);
+    for (size_t i = 0; values && i < q->n_recv_key; i++)
+        mf_tensor_clear(&values[i]);
+    return st;
+}
+
+mf_status mf_worker_cleanup_graph(mf_request *r, const ProtobufCMessage *message)
+{
+    mf_rooms_end(r->server->rooms, ((const Tensorflow__CleanupGraphRequest *)message)->step_id);
+    return MF_OK;
+}
+
+/* ---- RecvTensor ---- */
+
+static mf_status encode(mf_request *r, const mf_tensor *value)
+{
+    Tensorflow__RecvTensorResponse out = TENSORFLOW__RECV_TENSOR_RESPONSE__INIT;
+
+    out.is_dead = !value;
+    if (value)
+        MF_TRY(mf_tensor_encode(value, r->arena, &out.tensor));
+    return mf_request_reply(r, &out.base);
+}
+
+/* Errors of the step are told by whoever runs it: here they only mean that nothing will come. */
+static void found(void *ctx, mf_status st, const mf_tensor *value)
+{
+    mf_request *r = ctx;
+
+    if (st == MF_OK)
+        st = encode(r, value);
+    else
+        st = MF_FAIL(MF_CANCELLED, "%s has ended the step: %s", mf_server_self(r->server)->name,
+                     mf_error_message());
+    mf_request_done(r, st);
+}
+
+/* Keys name the process that is to send: one that was started again does not know of it. */
+static mf_status check_incarnation(const mf_server *s, const char *key)
+{
+    const char *after = strchr(key, ';');
+    const uint64_t theirs = after ? strtoull(after + 1, NULL, 16) : 0;
+
+    if (!after)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%.200s' is no key of a value", key);
+    if (theirs != s->incarnation)
+        return MF_FAIL(MF_ABORTED,
+                       "RecvTensor expects a different device incarnation: %" PRIu64 " vs. %" PRIu64
+                       ". Your worker job (\"%s\") was probably restarted. Check your worker job "
+                       "for the reason why it was restarted.",
+                       theirs, s->incarnation, mf_server_self(s)->name);
+    return MF_OK;
+}
+
+void mf_worker_recv_tensor(mf_request *r, const ProtobufCMessage *message)
+{
+    const Tensorflow__RecvTensorRequest *q = (const Tensorflow__RecvTensorRequest *)message;
+    mf_room *room = NULL;
+    mf_status st = check_incarnation(r->server, q->rendezvous_key);
+
+    if (st == MF_OK)
+        st = mf_rooms_enter(r->server->rooms, q->step_id, &room);
+    if (st != MF_OK) {
+        mf_request_done(r, st);
+        return;
+    }
+    mf_room_fetch(room, q->rendezvous_key, &r->cancel, found, r);
+    mf_room_leave(room);
+}
