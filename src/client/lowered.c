@@ -159,7 +159,7 @@ static mf_status get_run(lowered *l, const asked *a, lowered_run **out)
 /* ---- the session ---- */
 
 static mf_status lowered_run_step(mf_session *session, const mf_run_options *options,
-                                  mf_cancel *until, const char *const *feed_names,
+                                  const mf_run_with *with, const char *const *feed_names,
                                   const mf_tensor *const *feeds, int n_feeds,
                                   const char *const *fetches, int n_fetches,
                                   const char *const *targets, int n_targets, mf_tensor **results)
@@ -177,8 +177,8 @@ static mf_status lowered_run_step(mf_session *session, const mf_run_options *opt
         n += names[n] != NULL; /* else nothing needs it */
     }
     if (st == MF_OK)
-        st = mf_session_run_until(r->session, options, until, names, values, n, r->names.fetches,
-                                  n_fetches, r->names.targets, n_targets, results);
+        st = mf_session_run_with(r->session, options, with, names, values, n, r->names.fetches,
+                                 n_fetches, r->names.targets, n_targets, results);
     mf_free(names);
     mf_free(values);
     return st;
