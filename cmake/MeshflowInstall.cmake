@@ -10,6 +10,8 @@ if(TARGET meshflow)
 endif()
 install(DIRECTORY include/meshflow DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
     FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY python/meshflow DESTINATION lib/python3/dist-packages
+    FILES_MATCHING PATTERN "*.py")
 install(DIRECTORY ${MAN_DIR}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
     FILES_MATCHING PATTERN "*.1")
 

@@ -95,6 +95,20 @@ MF_API MF_MUST mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int 
                                       const mf_output *xs, int n_xs, const mf_output *dys,
                                       mf_output *dxs);
 
+/* Who has the variables when a graph runs on servers: tf.compat.v1.train.replica_device_setter. */
+typedef struct mf_replica_devices {
+    int ps_tasks; /* parameter servers; 0: variables are the worker's, too */
+    const char *ps_device; /* NULL: "/job:ps" */
+    const char *worker_device; /* of all that is no variable; NULL: "/job:worker" */
+    bool by_bytes; /* the server with the fewest bytes gets the next variable; else in turn */
+    bool keep; /* what has a device keeps it as it is; else it only wins where both say something */
+} mf_replica_devices;
+
+/* Give all nodes of the graph devices; nodes colocated with another ("loc:@NAME" in _class) get
+ * that one's. Fails: INVALID_ARGUMENT (what is no device's name; by_bytes: a variable of unknown
+ * shape). */
+MF_API MF_MUST mf_status mf_graph_set_devices(mf_graph *graph, const mf_replica_devices *devices);
+
 /* Add the nodes of a serialised GraphDef. Unknown fields are kept and written out again.
  * Fails: INVALID_ARGUMENT (malformed, cycle, duplicate or missing name), NOT_FOUND (op). */
 MF_API MF_MUST mf_status mf_graph_decode(mf_graph *graph, const void *data, size_t len);

@@ -3,8 +3,8 @@
  * it runs by. */
 #include "base/clock.h"
 #include "cli/graph_file.h"
-#include "cli/rewritten.h"
 #include "compile/compile.h"
+#include "compile/rewritten.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,21 +137,34 @@ static mf_status run_passes(job *j, mf_buf *out)
     return MF_OK;
 }
 
+static void say(const char *what, mf_output from, const char *to, mf_buf *out)
+{
+    char old[1100];
+
+    (void)snprintf(old, sizeof old, "%.1000s:%d", from.node->name, from.port);
+    if (to && strcmp(old, to) != 0) /* a feed that nothing needs may be gone */
+        mf_buf_printf(out, "%s %s is %s now\n", what, old, to);
+}
+
 static mf_status write_graph(job *j, mf_buf *out)
 {
     const char *path = mf_args_value(j->args, "output");
-    mf_graph *graph;
+    mf_rewritten r;
     mf_status st;
 
     if (!path && !mf_args_has(j->args, "print"))
         return MF_OK;
-    MF_TRY(mf_rewritten_graph(&j->compile, &j->sig, &graph, out));
+    MF_TRY(mf_rewritten_graph(&j->compile, &j->sig, &r));
+    for (int i = 0; i < j->sig.n_feeds; i++)
+        say("feed", j->sig.feeds[i], r.feeds[i], out);
+    for (int i = 0; i < j->sig.n_fetches; i++)
+        say("fetch", j->sig.fetches[i], r.fetches[i], out);
     if (mf_args_has(j->args, "print")) {
         mf_buf_str(out, "\n");
-        mf_graph_print(graph, out);
+        mf_graph_print(r.graph, out);
     }
-    st = path ? mf_graph_save(graph, path) : MF_OK;
-    mf_graph_free(graph);
+    st = path ? mf_graph_save(r.graph, path) : MF_OK;
+    mf_graph_free(r.graph);
     return st;
 }
 

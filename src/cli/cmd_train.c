@@ -256,20 +256,37 @@ static mf_status write_identity(const mf_job *job, mf_args *args, mf_buf *out)
     return mf_buf_finish(out);
 }
 
+/* --strategy, or what --target is short for. */
+static mf_status write_strategy(mf_args *args, mf_buf *out)
+{
+    const char *strategy = mf_args_value(args, "strategy"), *target = mf_args_value(args, "target");
+
+    if (strategy && target)
+        return mf_args_wrong(args, "--target says that servers do the steps, --strategy says who "
+                                   "else: give one of them");
+    if (strategy)
+        mf_buf_str(out, strategy);
+    if (target)
+        mf_buf_printf(out, "servers target='%s'", target);
+    return out->len > 0 ? mf_buf_finish(out) : MF_OK;
+}
+
 static mf_status open_strategy(mf_job *job, mf_args *args)
 {
     mf_strategy_options o;
-    mf_buf identity = { 0 }, name = { 0 };
+    mf_buf identity = { 0 }, name = { 0 }, strategy = { 0 };
     mf_status st;
 
     MF_TRY(mf_connect_options_read(args, &o));
+    MF_TRY(write_strategy(args, &strategy));
     st = write_identity(job, args, &identity);
     o.identity = identity.data;
     o.codec = mf_args_value(args, "codec");
     mf_job_name(job, args, &name);
     o.job = name.data;
     if (st == MF_OK)
-        st = mf_strategy_open(mf_args_value(args, "strategy"), &o, &job->strategy);
+        st = mf_strategy_open(strategy.data, &o, &job->strategy);
+    mf_buf_deinit(&strategy);
     mf_buf_deinit(&identity);
     mf_buf_deinit(&name);
     job->compile.strategy = job->strategy;
@@ -486,6 +503,9 @@ static const mf_option options[] = {
       "how to train with others: 'multi_worker_mirrored', 'local_sgd groups=4'; "
       "docs/strategies.md",
       0, false },
+    { "target", "grpc://HOST:PORT",
+      "let the cluster of this server do the steps: TensorFlow's servers, or `meshflow server`", 0,
+      false },
     { "codec", "RULES", "send gradients in fewer bytes: 'fp16', 'top_k ratio=0.01'; docs/codecs.md",
       0, false },
     MF_CONNECT_OPTIONS,

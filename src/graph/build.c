@@ -48,7 +48,8 @@ static mf_status parse_one(mf_graph *g, const mf_opdef *def, const char **p, giv
         return MF_FAIL(MF_INVALID_ARGUMENT, "op %s has no attribute '%s'", def->name, name);
     if (out->spec.n_attrs == MAX_GIVEN)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: too many attributes", def->name);
-    MF_TRY(mf_attr_parse(p, d ? d->kind : kind_of_extra(*p), d && d->is_list, g->arena, &value));
+    MF_TRY(mf_attr_parse(p, d ? d->kind : kind_of_extra(*p + (**p == '[')),
+                         d ? d->is_list : **p == '[', g->arena, &value));
     out->attrs[out->spec.n_attrs++] = (mf_named_attr){ name, value };
     return MF_OK;
 }

@@ -30,6 +30,10 @@ const mf_strategy_kind mf_strategies[] = {
       "period: int >= 1 = 1, by_host: bool = true, balance: bool = true, "
       "collective: string = 'auto'}",
       "servers hold and update the weights; workers push gradients and pull weights", mf_ps_open },
+    { "servers", "{target: string, by_bytes: bool = true}",
+      "steps run on a cluster of servers, TensorFlow's or `meshflow server`; --target is short for "
+      "it",
+      mf_servers_open },
     { 0 },
 };
 

@@ -311,6 +311,7 @@ check "closed error output does no harm" test -s out
 . "$root/tests/cli/ckpt.sh"
 . "$root/tests/cli/cluster.sh"
 . "$root/tests/cli/cert.sh"
+. "$root/tests/cli/server.sh"
 
 echo "$((n - failed)) passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

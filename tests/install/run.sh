@@ -97,6 +97,8 @@ check "each header stands alone in C" headers_stand_alone c
 check "each header stands alone in C++" headers_stand_alone c++
 check "the installed program runs" "$at/bin/meshflow" --version
 check "the installed program finds its plugins" "$at/bin/meshflow" cert --out "$work/tls"
+check "the installed Python package finds its library" env -u MESHFLOW_LIB \
+    PYTHONPATH="$at/lib/python3/dist-packages" python3 -c 'import meshflow; meshflow.Server.create_local_server().stop()'
 check "man pages are installed" test -s "$at/share/man/man1/meshflow-graph-run.1"
 
 echo "$((n - failed)) passed, $failed failed, 0 skipped"

@@ -175,3 +175,16 @@ def containers_are_reset(tasks):
         if s.run(["b/read"])[0] != 3.5:
             yield "the other container has lost its value"
         yield from expect("the container", code_of(lambda: s.run(["a/read"])), "FAILED_PRECONDITION", "a")
+
+
+@check_of
+def training_on_a_cluster_gives_the_same_losses(tasks):
+    cluster = tasks.start({"ps": 2, "worker": 2})
+    for settings in (["--optimizer", "adam"], ["--optimizer", "momentum", "--guard", "skip", "--shards", "3"]):
+        command = [os.environ["MESHFLOW"], "train", "--model", "wide-deep", "--data", "synthetic-ctr", "--set",
+                   "count=200", "--steps", "12", "--batch", "48", "--quiet", "--json", *settings]
+        here, there = (json.loads(subprocess.run([*command, *more], capture_output=True, text=True).stdout or "{}")
+                       for more in ([], ["--target", target_of(cluster)]))
+        for what in ("loss", "test_loss", "auc"):
+            if not there or abs(here[what] - there[what]) > 1e-6 * abs(here[what]):
+                yield "%s: %s here %s, there %s" % (settings, what, here, there)

@@ -27,6 +27,8 @@ import cluster  # noqa: E402
 import composed  # noqa: E402
 import control_flow  # noqa: E402
 import coverage  # noqa: E402
+import devices  # noqa: E402
+import documents  # noqa: E402
 import models  # noqa: E402
 import data  # noqa: E402
 import loop  # noqa: E402
@@ -126,6 +128,8 @@ def units(args):
     out += [dict(kind="data", name=n) for n in data.names()]
     out += [dict(kind="loop", name=n) for n in loop.NAMES]
     out += [dict(kind="cluster", name=n) for n in cluster.NAMES]
+    out += [dict(kind="devices", name=n) for n in devices.NAMES]
+    out += [dict(kind="document", name=n) for n in documents.NAMES]
     out += [dict(kind="client", name=n) for n in client.NAMES]
     out += [dict(kind="graphs", name=str(i), count=args.graphs_per_unit)
             for i in range(args.graphs // args.graphs_per_unit)]
@@ -141,7 +145,8 @@ def title(unit, r):
     name = {"signature": "signature of %s", "op": "%s", "gradient": "gradient of %s",
             "graphs": "random graphs %s", "model": "as Keras: %s", "training": "training: %s",
             "data": "data files: %s", "checkpoint": "checkpoints: %s", "loop": "loop: %s", "cluster": "cluster: %s",
-            "client": "client: %s", "composed": "composed: %s",
+            "client": "client: %s", "composed": "composed: %s", "devices": "devices: %s",
+            "document": "document %s",
             "control": "gradients through control flow: %s", "reading": "reading: %s", "program": "program %s",
             "served": "served program %s", "remote": "program at TensorFlow's servers %s"}[unit["kind"]] % unit["name"]
     if unit["kind"] in ("op", "gradient", "graphs"):

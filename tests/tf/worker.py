@@ -69,6 +69,12 @@ def run(unit):
     if kind == "cluster":
         import cluster
         return cluster.check(name)
+    if kind == "devices":
+        import devices
+        return devices.check(name, seed)
+    if kind == "document":
+        import documents
+        return documents.check(name)
     if kind == "client":
         import client
         return client.check(name)

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* replica_devices.c - which nodes are on parameter servers and which on the worker, by the rule of
+ * TensorFlow's replica_device_setter: what importing the graph in its scope would do. */
+#include "graph/device_name.h"
+#include "graph/graph.h"
+
+#include <string.h>
+
+/* Who has which share so far. */
+typedef struct setter {
+    const mf_replica_devices *o;
+    mf_device_name ps, worker;
+    int64_t *bytes; /* of each server's variables */
+    int next; /* server, in turn */
+} setter;
+
+static bool is_state(const char *op)
+{
+    static const char *const ops[] = {
+        "Variable",
+        "VariableV2",
+        "AutoReloadVariable",
+        "MutableHashTable",
+        "MutableHashTableV2",
+        "MutableHashTableOfTensors",
+        "MutableHashTableOfTensorsV2",
+        "MutableDenseHashTable",
+        "MutableDenseHashTableV2",
+        "VarHandleOp",
+        "BoostedTreesEnsembleResourceHandleOp",
+        "BoostedTreesQuantileStreamResourceHandleOp",
+        "ResourceConditionalAccumulator",
+        "DecisionTreeResource",
+    };
+
+    for (int i = 0; i < MF_COUNT(ops); i++) {
+        if (strcmp(ops[i], op) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* ---- which server ---- */
+
+/* What has no shape, a table, grows later. */
+static mf_status size_of(const mf_node *node, int64_t *out)
+{
+    *out = 0;
+    if (!mf_node_attr(node, "shape"))
+        return MF_OK;
+    if (mf_shape_count(mf_node_shape(node, "shape"), out) != MF_OK ||
+        !mf_mul_i64(*out, (int64_t)mf_dtype_size(mf_node_type(node, "dtype")), out))
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "variable '%s' cannot be given to a server by its bytes: its shape is not "
+                       "known",
+                       node->name);
+    return MF_OK;
+}
+
+static mf_status choose(setter *s, const mf_node *node, int *task)
+{
+    int64_t size;
+
+    *task = s->next;
+    s->next = (s->next + 1) % s->o->ps_tasks;
+    if (!s->o->by_bytes)
+        return MF_OK;
+    MF_TRY(size_of(node, &size));
+    *task = 0;
+    for (int i = 1; i < s->o->ps_tasks; i++) {
+        if (s->bytes[i] < s->bytes[*task])
+            *task = i;
+    }
+    s->bytes[*task] += size;
+    return MF_OK;
+}
+
+/* ---- nodes ---- */
+
+static mf_status set_device(mf_graph *g, mf_node *node, const mf_device_name *d)
+{
+    char text[MF_DEVICE_NAME_MAX];
+
+    node->device = mf_arena_strdup(g->arena, mf_device_name_print(d, text));
+    return node->device ? MF_OK : MF_NOMEM("names of devices");
+}
+
+/* What stands elsewhere already takes no turn. */
+static mf_status place_state(setter *s, const mf_node *node, mf_device_name *d)
+{
+    mf_device_name there = s->ps;
+
+    if (there.job[0] && (!d->job[0] || strcmp(d->job, there.job) == 0))
+        MF_TRY(choose(s, node, &there.task));
+    mf_device_name_fill(d, &there);
+    return MF_OK;
+}
+
+static mf_status place(setter *s, mf_graph *g, mf_node *node)
+{
+    mf_device_name d;
+
+    if (s->o->keep && node->device[0])
+        return MF_OK;
+    if (mf_device_name_parse(node->device, &d) != MF_OK)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "node '%s': %s", node->name, mf_error_message());
+    if (s->o->ps_tasks > 0 && is_state(node->op_name))
+        MF_TRY(place_state(s, node, &d));
+    else
+        mf_device_name_fill(&d, &s->worker);
+    return set_device(g, node, &d);
+}
+
+/* The name of the first node, but itself, that it is to be with; NULL: of none. */
+static const char *companion(const mf_node *node)
+{
+    static const char prefix[] = "loc:@";
+    const mf_attr *with = mf_node_attr(node, "_class");
+
+    for (int64_t i = 0; with && with->is_list && with->kind == MF_ATTR_STRING && i < with->n; i++) {
+        const char *name = with->strings[i].data;
+
+        if (strncmp(name, prefix, strlen(prefix)) == 0 &&
+            strcmp(name + strlen(prefix), node->name) != 0)
+            return name + strlen(prefix);
+    }
+    return NULL;
+}
+
+static mf_status place_all(setter *s, mf_graph *g)
+{
+    for (int64_t i = 0; i < g->n_nodes; i++) {
+        if (companion(g->nodes[i]))
+            g->nodes[i]->device = "";
+        else
+            MF_TRY(place(s, g, g->nodes[i]));
+    }
+    for (int64_t i = 0; i < g->n_nodes; i++) {
+        const char *name = companion(g->nodes[i]);
+        const mf_node *with = name ? mf_graph_find(g, name) : NULL;
+
+        if (with)
+            g->nodes[i]->device = with->device;
+        else if (name)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "node '%s' is to be with '%s', which is not there",
+                           g->nodes[i]->name, name);
+    }
+    return MF_OK;
+}
+
+mf_status mf_graph_set_devices(mf_graph *graph, const mf_replica_devices *devices)
+{
+    setter s = { .o = devices };
+    mf_status st;
+
+    MF_TRY(mf_graph_status(graph));
+    MF_TRY(mf_device_name_parse(devices->ps_device ? devices->ps_device : "/job:ps", &s.ps));
+    MF_TRY(mf_device_name_parse(devices->worker_device ? devices->worker_device : "/job:worker",
+                                &s.worker));
+    s.bytes = mf_calloc(devices->ps_tasks + 1, sizeof *s.bytes);
+    if (!s.bytes)
+        return MF_NOMEM("names of devices");
+    st = place_all(&s, graph);
+    mf_free(s.bytes);
+    return st;
+}
