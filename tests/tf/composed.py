@@ -92,6 +92,34 @@ def serialized_sparse(tf):
                                             dtype=tf.string))
 
 
+@graph
+def symbolic_gradient(tf):
+    from tensorflow.python.framework import function
+
+    @function.Defun(tf.float32, tf.float32, func_name="F")
+    def f(a, b):
+        return tf.sin(a) * b, tf.reduce_sum(a * a)
+
+    @function.Defun(tf.float32, func_name="G")
+    def g(a):
+        return f(a, tf.exp(a))[0]
+
+    @function.Defun(tf.float32, tf.float32, tf.float32, func_name="DH")
+    def dh(a, b, dy):
+        return dy * 100., dy * b
+
+    @function.Defun(tf.float32, tf.float32, func_name="H", grad_func=dh)
+    def h(a, b):
+        return a * b
+
+    x = tf.constant([0.3, -0.7, 1.1])
+    y = f(x, x)[0] * f(x, x + 1.)[1] + g(x) + h(x, 2. * x)
+    z = f(x, tf.constant([1., 2., 3.]))[1]
+    out = tf.gradients(y, [x]) + tf.gradients(z, [x]) + [y]
+    assert any(op.type == "SymbolicGradient" for op in x.graph.get_operations())
+    return out
+
+
 def check(name):
     """An outcome like the workers'."""
     import oracle
