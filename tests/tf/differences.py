@@ -10,6 +10,7 @@ STATUS = {
     # "Unexpected error in binary operator": TensorFlow forgot these two. FloorDiv says it right.
     "TruncateDiv": ("INVALID_ARGUMENT", "INTERNAL"),
     "TruncateMod": ("INVALID_ARGUMENT", "INTERNAL"),
+    "SparseSliceGrad": ("INVALID_ARGUMENT", "INTERNAL"),  # of arguments that do not fit
     # Before the run, where the shape is known then, it is INVALID_ARGUMENT there as well.
     "RGBToHSV": ("INVALID_ARGUMENT", "FAILED_PRECONDITION"),
     "HSVToRGB": ("INVALID_ARGUMENT", "FAILED_PRECONDITION"),
