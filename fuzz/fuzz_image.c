@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_image.c - a PNG, JPEG or BMP file in every number of channels, and as graphs decode it. Large pictures are left to the
- * limit of the library: they would only make this slow. */
+/* fuzz_image.c - a PNG, JPEG or BMP file in every number of channels, and as graphs decode it.
+ * Large pictures are left to the limit of the library: they would only make this slow. */
 #include "formats/image.h"
 
 #include <stdint.h>

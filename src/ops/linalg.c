@@ -46,11 +46,11 @@ static bool svd_real(int64_t m, int64_t n, const void *a, double *s, int64_t u_c
     return svd_f64(m, n, a, s, u_cols, u, v_cols, v, room);
 }
 
-#define KERNELS(T, SUFFIX, SVD)                                                                         \
+#define KERNELS(T, SUFFIX, SVD)                                                                    \
     {                                                                                              \
         .size = sizeof(T), .adjoint = adjoint_##SUFFIX, .cholesky = cholesky_##SUFFIX,             \
         .lu = lu_##SUFFIX, .log_det = log_det_##SUFFIX, .has_zero_pivot = has_zero_pivot_##SUFFIX, \
-        .solve = solve_##SUFFIX, .qr = qr_##SUFFIX, .eigen = eigen_##SUFFIX, .svd = SVD   \
+        .solve = solve_##SUFFIX, .qr = qr_##SUFFIX, .eigen = eigen_##SUFFIX, .svd = SVD            \
     }
 
 const mf_linalg *mf_linalg_of(mf_dtype type)

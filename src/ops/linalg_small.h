@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linalg_small.h - singular values of a small real matrix, part of linalg.c. Two-sided Jacobi (after
- * Kogbetliantz), with a pivoted QR first where the matrix is not square: what TensorFlow does below
- * SMALL_SVD columns, so that vectors have its signs. */
+/* linalg_small.h - singular values of a small real matrix, part of linalg.c. Two-sided Jacobi
+ * (after Kogbetliantz), with a pivoted QR first where the matrix is not square: what TensorFlow
+ * does below SMALL_SVD columns, so that vectors have its signs. */
 
 enum { SMALL_SVD = 16 };
 
@@ -57,8 +57,8 @@ static void two_rotations(int64_t n, const double *w, int64_t p, int64_t q, rota
 {
     const double a = w[p * n + p], b = w[p * n + q], c = w[q * n + p], d = w[q * n + q];
     const double sum = a + d, skew = c - b, root = sqrt(1 + sum / skew * (sum / skew));
-    const rotation first = fabs(skew) < DBL_MIN ? (rotation){ 1, 0 }
-                                                : (rotation){ sum / skew / root, 1 / root };
+    const rotation first =
+        fabs(skew) < DBL_MIN ? (rotation){ 1, 0 } : (rotation){ sum / skew / root, 1 / root };
 
     *right = symmetric_rotation(first.c * a + first.s * c, first.c * b + first.s * d,
                                 first.c * d - first.s * b);

@@ -87,6 +87,12 @@ def serialized_sparse(tf):
         for files in (one, many, tf.stack([one, other]), pairs, many[1:2]):
             out += list(raw.DeserializeSparse(serialized_sparse=files, dtype=values.dtype))
         out += list(raw.DeserializeManySparse(serialized_sparse=many, dtype=values.dtype))
+        variants = [raw.SerializeSparse(sparse_indices=index, sparse_values=values, sparse_shape=shape,
+                                        out_type=tf.variant) for _ in range(2)]
+        for files in (variants[0], tf.stack(variants),
+                      raw.SerializeManySparse(sparse_indices=index, sparse_values=values,
+                                              sparse_shape=shape, out_type=tf.variant)):
+            out += list(raw.DeserializeSparse(serialized_sparse=files, dtype=values.dtype))
     packed = b'\x08\x07\x12\x04\x12\x02\x08\x04"\x08\x01\x00\x02\x01abcd'  # by TensorFlow
     return out + list(raw.DeserializeSparse(serialized_sparse=tf.stack([one[0], packed, one[2]]),
                                             dtype=tf.string))
