@@ -78,6 +78,7 @@ WE_REFUSE = [
      "TensorFlow takes the smaller, or reads behind the end"),
     (r"SparseReduce(Sum|Max)(Sparse)?|SparseSoftmax", r"is out of bounds",
      "TensorFlow takes elements that lie outside for such that do not"),
+    (r"RaggedTensorToTensor", r"row partitions have", "TensorFlow reads behind the end"),
     (r"SerializeSparse", r"of a sparse tensor do not fit", "TensorFlow does not look, until it reads it"),
     (r"SparseSlice", r"must not be negative", "TensorFlow makes a larger tensor than there was"),
     (r"UnravelIndex", r"index -\d+ is out of bound", "TensorFlow looks for indices too large only"),
