@@ -9,6 +9,48 @@
 
 enum { PARTS = 3, MAX_BYTES = 1 << 30 }; /* of a part that comes from outside */
 
+/* ---- a tensor in a variant ---- */
+
+typedef struct boxed {
+    mf_object base;
+    mf_tensor value;
+} boxed;
+
+static void boxed_destroy(mf_object *o)
+{
+    boxed *b = (boxed *)o;
+
+    mf_tensor_clear(&b->value);
+    mf_free(b);
+}
+
+static const mf_object_type boxed_type = { .name = "tensor", .destroy = boxed_destroy };
+
+static mf_status box(const mf_tensor *t, mf_object **cell)
+{
+    boxed *b = mf_calloc(1, sizeof *b);
+
+    if (!b)
+        return MF_NOMEM("a variant");
+    b->base.type = &boxed_type;
+    atomic_init(&b->base.refs, 1);
+    mf_tensor_set(&b->value, t);
+    mf_object_unref(*cell);
+    *cell = &b->base;
+    return MF_OK;
+}
+
+static mf_status unbox(mf_object *o, mf_tensor *out)
+{
+    if (!o || o->type != &boxed_type)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "a variant of a serialized sparse tensor holds %s, not a "
+                       "tensor",
+                       o ? o->type->name : "nothing");
+    mf_tensor_set(out, &((boxed *)o)->value);
+    return MF_OK;
+}
+
 /* ---- writing ---- */
 
 static mf_status write_part(const mf_tensor *t, mf_string *to)
@@ -47,21 +89,16 @@ static mf_status write_slice(const mf_sparse *s, int64_t from, int64_t to, int s
               mf_cells_copy(s->values->dtype, part[1].data, 0, s->values->data, from, to - from));
     for (int d = 0; d < rank; d++)
         mf_index_put(&part[2], d, s->size[d + skip]);
-    for (int i = 0; i < PARTS; i++)
-        MF_TRY_TO(done, write_part(&part[i], (mf_string *)out->data + at + i));
+    for (int i = 0; i < PARTS; i++) {
+        if (out->dtype == MF_DTYPE_VARIANT)
+            MF_TRY_TO(done, box(&part[i], (mf_object **)out->data + at + i));
+        else
+            MF_TRY_TO(done, write_part(&part[i], (mf_string *)out->data + at + i));
+    }
 done:
     for (int i = 0; i < PARTS; i++)
         mf_tensor_clear(&part[i]);
     return st;
-}
-
-static mf_status want_strings(const mf_kernel *k, mf_dtype type)
-{
-    if (type == MF_DTYPE_STRING)
-        return MF_OK;
-    return MF_FAIL(MF_UNIMPLEMENTED,
-                   "%s: sparse tensors in variants are not supported, use strings",
-                   k->node->op_name);
 }
 
 static mf_status write_infer(mf_infer *in)
@@ -83,7 +120,6 @@ static mf_status write_run(mf_kernel *k)
     mf_tensor *out;
     mf_sparse s;
 
-    MF_TRY(want_strings(k, mf_out_type(k->node, 0)));
     MF_TRY(mf_sparse_read(k, 0, &s));
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(PARTS), &out));
     return write_slice(&s, 0, s.n, 0, out, 0);
@@ -97,7 +133,6 @@ static mf_status write_many_run(mf_kernel *k)
     mf_sparse s;
     int64_t at = 0;
 
-    MF_TRY(want_strings(k, mf_out_type(k->node, 0)));
     MF_TRY(mf_sparse_read(k, 0, &s));
     if (s.rank < 2)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -125,12 +160,16 @@ typedef struct parts {
     mf_tensor index, values, shape;
 } parts;
 
-static mf_status read_part(const mf_string *s, mf_tensor *out)
+/* Cell i of `in`. */
+static mf_status read_part(const mf_tensor *in, int64_t i, mf_tensor *out)
 {
-    mf_arena *arena = mf_arena_new();
+    const mf_string *s = in->dtype == MF_DTYPE_STRING ? mf_strings(in) + i : NULL;
+    mf_arena *arena = s ? mf_arena_new() : NULL;
     ProtobufCMessage *message;
     mf_status st;
 
+    if (!s)
+        return unbox(((mf_object **)in->data)[i], out);
     if (!arena)
         return MF_NOMEM("a tensor's message");
     MF_TRY_TO(done, mf_wire_decode(&tensorflow__tensor_proto__descriptor, mf_string_data(s), s->len,
@@ -243,7 +282,6 @@ static mf_status read_run(mf_kernel *k)
     parts *p;
     int64_t n;
 
-    MF_TRY(want_strings(k, in->dtype));
     if (batch.rank < 1 || batch.dims[batch.rank - 1] != PARTS)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "Serialized sparse should have 3 as the last dimension, got shape %s",
@@ -257,11 +295,9 @@ static mf_status read_run(mf_kernel *k)
     if (!p)
         return MF_NOMEM("sparse tensors");
     for (int64_t i = 0; i < n; i++) {
-        const mf_string *cells = mf_strings(in) + i * PARTS;
-
-        MF_TRY_TO(done, read_part(&cells[0], &p[i].index));
-        MF_TRY_TO(done, read_part(&cells[1], &p[i].values));
-        MF_TRY_TO(done, read_part(&cells[2], &p[i].shape));
+        MF_TRY_TO(done, read_part(in, i * PARTS, &p[i].index));
+        MF_TRY_TO(done, read_part(in, i * PARTS + 1, &p[i].values));
+        MF_TRY_TO(done, read_part(in, i * PARTS + 2, &p[i].shape));
         MF_TRY_TO(done, check_parts(&p[i], mf_out_type(k->node, 1), i));
         MF_TRY_TO(done, add_up(&p[i], i, &t));
     }
