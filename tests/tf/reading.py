@@ -349,6 +349,17 @@ def iterator_of_another_type(tf, _):
     return lambda p: [p.run(init, {x: [1., 2.]}), p.run(n), p.run(n), p.run(init, {x: [1., 2., 3.]}), p.run(n)[0]]
 
 
+@case
+def optionals(tf, _):
+    it = tf.compat.v1.data.make_initializable_iterator(tf.compat.v1.data.Dataset.range(2).map(lambda i: (i, i * 2)))
+    o = tf.experimental.Optional
+    some, none = o.from_value((tf.constant(3), tf.constant("x"))), o.empty(tf.TensorSpec([], tf.int32))
+    nx = tf.data.experimental.get_next_as_optional(it)
+    has, value = nx.has_value(), nx.get_value()
+    return lambda p: [p.run(it.initializer), p.run([has, value]), p.run([has, value]), p.run(has), p.run(value),
+                      p.run([some.has_value(), some.get_value(), none.has_value()]), p.run(none.get_value())]
+
+
 # ---- files ----
 
 def write_examples(tf, path, n=5, options=None):
