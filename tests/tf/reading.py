@@ -469,7 +469,12 @@ def examples(tf, scratch):
                 ints=v1.FixedLenSequenceFeature([2], tf.int64, allow_missing=True, default_value=-1))
     d = v1.data.TFRecordDataset(path)
     rows = d.batch(3).map(lambda s: v1.parse_example(s, spec))
-    ragged = d.batch(5).map(lambda s: tf.io.parse_example(s, {"tags": tf.io.RaggedFeature(tf.string)})["tags"].to_tensor())
+
+    def ragged_parts(s):
+        r = tf.io.parse_example(s, {"tags": tf.io.RaggedFeature(tf.string),
+                                    "ints": tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)})
+        return [t for k in ("tags", "ints") for t in (r[k].values, r[k].row_splits)]
+    ragged = d.batch(5).map(lambda s: tuple(ragged_parts(s)))
     single = d.map(lambda s: v1.parse_single_example(s, spec))
     return draining(tf, rows, single, ragged)
 
