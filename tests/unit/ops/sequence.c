@@ -113,6 +113,41 @@ MF_TEST(sequence_without_an_end_stops_when_the_session_is_closed)
     bench_end(&b);
 }
 
+typedef struct asking {
+    bench *b;
+    mf_output x;
+    mf_status status;
+} asking;
+
+static void *ask_briefly(void *arg)
+{
+    asking *a = arg;
+
+    a->status = run_for(a->b, a->x, 100, NULL);
+    return NULL;
+}
+
+MF_TEST(sequence_iterator_in_use_does_not_hold_up_others_beyond_their_deadline)
+{
+    bench b = bench_new();
+    const walk w = over(&b, endless(&b), ONE_LONG);
+    asking a = { .b = &b, .x = w.next };
+    pthread_t closer, asker;
+
+    bench_start(&b);
+    DO(&b, w.start);
+    T_EQ(pthread_create(&asker, NULL, ask_briefly, &a), 0);
+    T_FAILS(MF_DEADLINE_EXCEEDED, "", run_for(&b, w.next, 300, NULL));
+    (void)pthread_join(asker, NULL);
+    T_EQ(a.status, MF_DEADLINE_EXCEEDED);
+    T_EQ(pthread_create(&closer, NULL, cancel_soon, &b), 0);
+    T_EQ(pthread_create(&asker, NULL, ask_briefly, &a), 0);
+    T_TRUE(run_for(&b, w.next, 0, NULL) == MF_CANCELLED);
+    (void)pthread_join(closer, NULL);
+    (void)pthread_join(asker, NULL);
+    bench_end(&b);
+}
+
 MF_TEST(sequence_elements_of_another_shape_than_declared_are_refused)
 {
     bench b = bench_new();
@@ -189,6 +224,30 @@ MF_TEST(sequence_of_very_many_layers_is_refused)
     DO(&b, good.start);
     T_EQ(VALUE(&b, good.next), 0);
     CANNOT(&b, bad.start, MF_INVALID_ARGUMENT, "more than 2000 data sets");
+    bench_end(&b);
+}
+
+/* The function asks the iterator whose elements it makes. */
+MF_TEST(sequence_that_feeds_on_itself_is_refused)
+{
+    bench b = bench_new();
+    const mf_output x = element(&b), it = mf_applyf(b.g, "Placeholder", MF_NO_IN, "dtype=resource"),
+                    own = mf_applyf(b.g, "IteratorV2", MF_NO_IN,
+                                    "shared_name='' container='' " ANY_LONG);
+    mf_output set, start, next, other;
+
+    mf_define(b.g, "next", MF_IN(x, it),
+              MF_IN(mf_applyf(b.g, "IteratorGetNext", MF_IN(it), ANY_LONG)));
+    set = mf_applyf(b.g, "MapDataset", MF_IN(range(&b, 3), own),
+                    "f=@next Targuments=[resource] " ANY_LONG);
+    start = mf_apply(b.g, "MakeIterator", MF_IN(set, own));
+    next = mf_applyf(b.g, "IteratorGetNext", MF_IN(own), ANY_LONG);
+    other = mf_apply(b.g, "MakeIterator", MF_IN(range(&b, 3), own));
+    bench_start(&b);
+    DO(&b, start);
+    CANNOT(&b, next, MF_FAILED_PRECONDITION, "asks it for one");
+    DO(&b, other); /* it and its data set held each other */
+    T_EQ(VALUE(&b, next), 0);
     bench_end(&b);
 }
 
