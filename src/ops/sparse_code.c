@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sparse_code.c - sparse tensors in strings: three TensorProtos, of indices, values and shape.
- * SerializeSparse, SerializeManySparse, DeserializeSparse, DeserializeManySparse. Variants instead
- * of strings are refused. */
+/* sparse_code.c - sparse tensors as three strings or variants: TensorProtos or tensors, of indices,
+ * values and shape. SerializeSparse, SerializeManySparse, DeserializeSparse, DeserializeManySparse.
+ */
+#include "ops/boxed.h"
 #include "ops/sparse_util.h"
 #include "ops/text.h"
 #include "proto/tensor_codec.h"
@@ -9,51 +10,9 @@
 
 enum { PARTS = 3, MAX_BYTES = 1 << 30 }; /* of a part that comes from outside */
 
-/* ---- a tensor in a variant ---- */
-
-typedef struct boxed {
-    mf_object base;
-    mf_tensor value;
-} boxed;
-
-static void boxed_destroy(mf_object *o)
-{
-    boxed *b = (boxed *)o;
-
-    mf_tensor_clear(&b->value);
-    mf_free(b);
-}
-
-static const mf_object_type boxed_type = { .name = "tensor", .destroy = boxed_destroy };
-
-static mf_status box(const mf_tensor *t, mf_object **cell)
-{
-    boxed *b = mf_calloc(1, sizeof *b);
-
-    if (!b)
-        return MF_NOMEM("a variant");
-    b->base.type = &boxed_type;
-    atomic_init(&b->base.refs, 1);
-    mf_tensor_set(&b->value, t);
-    mf_object_unref(*cell);
-    *cell = &b->base;
-    return MF_OK;
-}
-
-static mf_status unbox(mf_object *o, mf_tensor *out)
-{
-    if (!o || o->type != &boxed_type)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "a variant of a serialized sparse tensor holds %s, not a "
-                       "tensor",
-                       o ? o->type->name : "nothing");
-    mf_tensor_set(out, &((boxed *)o)->value);
-    return MF_OK;
-}
-
 /* ---- writing ---- */
 
-static mf_status write_part(const mf_tensor *t, mf_string *to)
+static mf_status write_string(const mf_tensor *t, mf_string *to)
 {
     mf_arena *arena = mf_arena_new();
     Tensorflow__TensorProto *message;
@@ -69,6 +28,13 @@ done:
     mf_buf_deinit(&bytes);
     mf_arena_free(arena);
     return st;
+}
+
+/* Cell i of `out`. */
+static mf_status write_part(const mf_tensor *t, mf_tensor *out, int64_t i)
+{
+    return out->dtype == MF_DTYPE_VARIANT ? mf_boxed_set((mf_object **)out->data + i, t)
+                                          : write_string(t, (mf_string *)out->data + i);
 }
 
 /* Three cells of `out` from `at`: elements from..to of s, without their first `skip` dimensions. */
@@ -89,12 +55,8 @@ static mf_status write_slice(const mf_sparse *s, int64_t from, int64_t to, int s
               mf_cells_copy(s->values->dtype, part[1].data, 0, s->values->data, from, to - from));
     for (int d = 0; d < rank; d++)
         mf_index_put(&part[2], d, s->size[d + skip]);
-    for (int i = 0; i < PARTS; i++) {
-        if (out->dtype == MF_DTYPE_VARIANT)
-            MF_TRY_TO(done, box(&part[i], (mf_object **)out->data + at + i));
-        else
-            MF_TRY_TO(done, write_part(&part[i], (mf_string *)out->data + at + i));
-    }
+    for (int i = 0; i < PARTS; i++)
+        MF_TRY_TO(done, write_part(&part[i], out, at + i));
 done:
     for (int i = 0; i < PARTS; i++)
         mf_tensor_clear(&part[i]);
@@ -160,16 +122,12 @@ typedef struct parts {
     mf_tensor index, values, shape;
 } parts;
 
-/* Cell i of `in`. */
-static mf_status read_part(const mf_tensor *in, int64_t i, mf_tensor *out)
+static mf_status read_string(const mf_string *s, mf_tensor *out)
 {
-    const mf_string *s = in->dtype == MF_DTYPE_STRING ? mf_strings(in) + i : NULL;
-    mf_arena *arena = s ? mf_arena_new() : NULL;
+    mf_arena *arena = mf_arena_new();
     ProtobufCMessage *message;
     mf_status st;
 
-    if (!s)
-        return unbox(((mf_object **)in->data)[i], out);
     if (!arena)
         return MF_NOMEM("a tensor's message");
     MF_TRY_TO(done, mf_wire_decode(&tensorflow__tensor_proto__descriptor, mf_string_data(s), s->len,
@@ -178,6 +136,18 @@ static mf_status read_part(const mf_tensor *in, int64_t i, mf_tensor *out)
 done:
     mf_arena_free(arena);
     return st;
+}
+
+/* Cell i of `in`. */
+static mf_status read_part(const mf_tensor *in, int64_t i, mf_tensor *out)
+{
+    const mf_tensor *t;
+
+    if (in->dtype != MF_DTYPE_VARIANT)
+        return read_string(mf_strings(in) + i, out);
+    MF_TRY(mf_boxed_get(((mf_object *const *)in->data)[i], &t));
+    mf_tensor_set(out, t);
+    return MF_OK;
 }
 
 static mf_status check_parts(const parts *p, mf_dtype type, int64_t i)
