@@ -27,7 +27,9 @@ typedef struct builder {
 
 static mf_status prepare_node(builder *b, mf_node *n)
 {
-    mf_prepare p = { .node = n, .arena = b->program->arena, .session = b->c->session };
+    mf_prepare p = {
+        .node = n, .graph = b->c->graph, .arena = b->program->arena, .session = b->c->session
+    };
     mf_shape *shapes;
     mf_status st;
 

@@ -16,6 +16,16 @@ typedef struct mf_signature {
     int n_feeds, n_fetches, n_targets;
 } mf_signature;
 
+/* The same by names: "node" or "node:1", and "node" for targets. */
+typedef struct mf_run_names {
+    const char *const *feeds, *const *fetches, *const *targets;
+    int n_feeds, n_fetches, n_targets;
+} mf_run_names;
+
+/* Owns: what *out refers to is in the arena. NOT_FOUND, INVALID_ARGUMENT in TensorFlow's words. */
+MF_MUST mf_status mf_signature_find(const mf_graph *graph, const mf_run_names *names,
+                                    mf_arena *arena, mf_signature *out);
+
 /* What inference found out about a node's outputs. */
 typedef struct mf_facts {
     mf_shape *shapes;

@@ -18,6 +18,14 @@ bool mf_image_is(const void *data, size_t len)
     return is_png(data, len) || is_jpeg(data, len);
 }
 
+mf_image_format mf_image_format_of(const void *data, size_t len)
+{
+    return is_png(data, len)                        ? MF_IMAGE_PNG
+           : is_jpeg(data, len)                     ? MF_IMAGE_JPEG
+           : len >= 2 && memcmp(data, "BM", 2) == 0 ? MF_IMAGE_BMP
+                                                    : MF_IMAGE_NONE;
+}
+
 mf_status mf_image_check(const mf_image *i)
 {
     if (i->height < 1 || i->width < 1 || i->height > MF_IMAGE_PIXELS / i->width)
@@ -28,14 +36,16 @@ mf_status mf_image_check(const mf_image *i)
 
 static mf_status decode(const void *data, size_t len, int channels, mf_buf *pixels, mf_image *out)
 {
+    const mf_image_how how = { .channels = channels };
+
     *out = (mf_image){ 0 };
     if (channels != 0 && channels != 1 && channels != 3)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "%d channels are asked for: 1 or 3, or 0 for the file's", channels);
     if (is_png(data, len))
-        return mf_png_decode(data, len, channels, pixels, out);
+        return mf_png_decode(data, len, &how, pixels, out);
     if (is_jpeg(data, len))
-        return mf_jpeg_decode(data, len, channels, pixels, out);
+        return mf_jpeg_decode(data, len, &how, pixels, out);
     return MF_FAIL(MF_INVALID_ARGUMENT, "the picture is neither PNG nor JPEG");
 }
 

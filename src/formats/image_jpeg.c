@@ -22,6 +22,7 @@ typedef struct jpeg_job {
     struct jpeg_progress_mgr progress;
     jmp_buf leave;
     mf_status st; /* of what we refused ourselves */
+    bool cut; /* take what there is of a damaged file */
     char why[JMSG_LENGTH_MAX];
 } jpeg_job;
 
@@ -36,7 +37,9 @@ static void on_error(j_common_ptr c)
 /* Warnings are about damage that the library would paint over: a cut file, bad codes. */
 static void on_message(j_common_ptr c, int level)
 {
-    if (level < 0 && c->err->msg_code != JWRN_EXTRANEOUS_DATA)
+    const jpeg_job *j = c->client_data;
+
+    if (level < 0 && !j->cut && c->err->msg_code != JWRN_EXTRANEOUS_DATA)
         on_error(c);
 }
 
@@ -48,9 +51,10 @@ static void on_progress(j_common_ptr c)
         ERREXIT(c, JERR_BAD_PROGRESSION);
 }
 
-static mf_status choose_colours(jpeg_job *j, int channels)
+static mf_status set_options(jpeg_job *j, const mf_image_how *how)
 {
     const J_COLOR_SPACE s = j->d.jpeg_color_space;
+    const int channels = how->channels;
 
     if (s == JCS_CMYK || s == JCS_YCCK)
         return MF_FAIL(MF_UNIMPLEMENTED, "a JPEG file in CMYK is not read");
@@ -59,7 +63,11 @@ static mf_status choose_colours(jpeg_job *j, int channels)
                                                  : 3) == 1
                                ? JCS_GRAYSCALE
                                : JCS_RGB;
-    j->d.dct_method = JDCT_ISLOW;
+    j->d.dct_method = how->fast ? JDCT_IFAST : JDCT_ISLOW;
+    j->d.do_fancy_upsampling = !how->plain;
+    j->d.scale_num = 1;
+    j->d.scale_denom = how->ratio > 1 ? (unsigned)how->ratio : 1;
+    jpeg_calc_output_dimensions(&j->d);
     return MF_OK;
 }
 
@@ -81,7 +89,7 @@ static mf_status read_pixels(jpeg_job *j, mf_buf *pixels, const mf_image *size)
 }
 
 /* What may jump; no local is used after the jump. */
-static void run(jpeg_job *j, const void *data, size_t len, int channels, mf_buf *pixels,
+static void run(jpeg_job *j, const void *data, size_t len, const mf_image_how *how, mf_buf *pixels,
                 mf_image *out)
 {
     if (setjmp(j->leave)) {
@@ -96,22 +104,25 @@ static void run(jpeg_job *j, const void *data, size_t len, int channels, mf_buf 
     *out = (mf_image){ j->d.image_height, j->d.image_width, 0 };
     j->st = mf_image_check(out);
     if (j->st == MF_OK)
-        j->st = choose_colours(j, channels);
+        j->st = set_options(j, how);
+    if (j->st == MF_OK)
+        *out = (mf_image){ j->d.output_height, j->d.output_width, 0 };
     out->channels = j->d.out_color_space == JCS_GRAYSCALE ? 1 : 3;
     if (j->st == MF_OK && pixels)
         j->st = read_pixels(j, pixels, out);
 }
 
-mf_status mf_jpeg_decode(const void *data, size_t len, int channels, mf_buf *pixels, mf_image *out)
+mf_status mf_jpeg_decode(const void *data, size_t len, const mf_image_how *how, mf_buf *pixels,
+                         mf_image *out)
 {
-    jpeg_job j = { .st = MF_OK };
+    jpeg_job j = { .st = MF_OK, .cut = how->cut };
 
     j.d.err = jpeg_std_error(&j.errors);
     j.d.client_data = &j; /* creating it may fail already */
     j.errors.error_exit = on_error;
     j.errors.emit_message = on_message;
     j.progress.progress_monitor = on_progress;
-    run(&j, data, len, channels, pixels, out);
+    run(&j, data, len, how, pixels, out);
     jpeg_destroy_decompress(&j.d);
     return j.st;
 }

@@ -44,12 +44,37 @@ static void read_bytes(png_structp png, png_bytep to, size_t n)
     j->at += n;
 }
 
-/* Everything to 8 bits, and to the channels that are wanted. */
-static void set_transforms(png_job *j, int channels)
+/* Opacity is there for an even number of channels; what lacks it gets all of it. */
+static void set_as_tensorflow(png_job *j, const mf_image_how *how)
+{
+    const int type = png_get_color_type(j->png, j->info);
+    const bool has_some = png_get_valid(j->png, j->info, PNG_INFO_tRNS) != 0;
+    const bool palette = type == PNG_COLOR_TYPE_PALETTE, color = (type & PNG_COLOR_MASK_COLOR) != 0;
+    const int channels = how->channels ? how->channels
+                         : palette     ? (has_some ? 4 : 3)
+                                       : png_get_channels(j->png, j->info);
+
+    if (palette)
+        png_set_palette_to_rgb(j->png);
+    if (type == PNG_COLOR_TYPE_GRAY)
+        png_set_expand_gray_1_2_4_to_8(j->png);
+    if (channels % 2 == 0 && has_some)
+        png_set_tRNS_to_alpha(j->png);
+    else if (channels % 2 == 0 && !(type & PNG_COLOR_MASK_ALPHA))
+        png_set_add_alpha(j->png, png_get_bit_depth(j->png, j->info) == 16 ? 65535 : 255,
+                          PNG_FILLER_AFTER);
+    else if (channels % 2 == 1)
+        png_set_strip_alpha(j->png);
+    if (channels > 2 && !color)
+        png_set_gray_to_rgb(j->png);
+    if (channels < 3 && color)
+        png_set_rgb_to_gray(j->png, PNG_ERROR_ACTION_NONE, 0.299, 0.587);
+}
+
+static void set_usual(png_job *j, int channels)
 {
     const int type = png_get_color_type(j->png, j->info);
 
-    png_set_strip_16(j->png);
     if (type == PNG_COLOR_TYPE_PALETTE)
         png_set_palette_to_rgb(j->png);
     if (type == PNG_COLOR_TYPE_GRAY)
@@ -63,6 +88,21 @@ static void set_transforms(png_job *j, int channels)
     if (channels == 1 && (type & PNG_COLOR_MASK_COLOR))
         png_set_rgb_to_gray(j->png, PNG_ERROR_ACTION_NONE, PNG_RGB_TO_GRAY_DEFAULT,
                             PNG_RGB_TO_GRAY_DEFAULT);
+}
+
+/* Everything to 8 bits (or 16), and to the channels that are wanted. */
+static void set_transforms(png_job *j, const mf_image_how *how)
+{
+    if (!how->wide)
+        png_set_strip_16(j->png);
+    if (how->tensorflow)
+        set_as_tensorflow(j, how);
+    else
+        set_usual(j, how->channels);
+    if (how->wide) {
+        png_set_expand_16(j->png);
+        png_set_swap(j->png);
+    }
     png_set_interlace_handling(j->png);
     png_read_update_info(j->png, j->info);
 }
@@ -76,16 +116,18 @@ static mf_status take_size(const png_job *j, mf_image *out)
 }
 
 /* The size must be known good before memory is taken for it: deflate packs at most 1032 to one. */
-static mf_status read_pixels(png_job *j, int channels, mf_buf *pixels, mf_image *out)
+static mf_status read_pixels(png_job *j, const mf_image_how *how, mf_buf *pixels, mf_image *out)
 {
     const size_t row = png_get_rowbytes(j->png, j->info);
+    const int channels = how->channels;
     unsigned char *to;
 
-    if ((channels && out->channels != channels) || row != (size_t)(out->width * out->channels))
+    if ((channels && out->channels != channels) ||
+        row != (size_t)(out->width * out->channels * (how->wide ? 2 : 1)))
         return MF_FAIL(MF_UNIMPLEMENTED,
                        "a PNG file with %lld channels does not become one with %d",
                        (long long)out->channels, channels);
-    if (row * (size_t)out->height / 1032 > j->len)
+    if (row * (size_t)out->height / 1032 > j->len * (how->wide ? 2 : 1))
         return MF_FAIL(MF_DATA_LOSS, "a PNG file of %zu bytes cannot hold %lld x %lld pixels",
                        j->len, (long long)out->height, (long long)out->width);
     to = mf_buf_room(pixels, row * (size_t)out->height);
@@ -99,7 +141,7 @@ static mf_status read_pixels(png_job *j, int channels, mf_buf *pixels, mf_image 
 }
 
 /* What may jump; no local is used after the jump. */
-static void run(png_job *j, int channels, mf_buf *pixels, mf_image *out)
+static void run(png_job *j, const mf_image_how *how, mf_buf *pixels, mf_image *out)
 {
     if (setjmp(png_jmpbuf(j->png))) {
         j->st = MF_FAIL(MF_DATA_LOSS, "a PNG file is damaged: %s", j->why);
@@ -113,20 +155,21 @@ static void run(png_job *j, int channels, mf_buf *pixels, mf_image *out)
     j->st = take_size(j, out);
     if (j->st != MF_OK)
         return;
-    set_transforms(j, channels);
+    set_transforms(j, how);
     j->st = take_size(j, out);
     if (j->st == MF_OK && pixels)
-        j->st = read_pixels(j, channels, pixels, out);
+        j->st = read_pixels(j, how, pixels, out);
 }
 
-mf_status mf_png_decode(const void *data, size_t len, int channels, mf_buf *pixels, mf_image *out)
+mf_status mf_png_decode(const void *data, size_t len, const mf_image_how *how, mf_buf *pixels,
+                        mf_image *out)
 {
     png_job j = { .at = data, .end = (const unsigned char *)data + len, .len = len };
 
     j.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &j, on_error, on_warning);
     j.info = j.png ? png_create_info_struct(j.png) : NULL;
     if (j.info)
-        run(&j, channels, pixels, out);
+        run(&j, how, pixels, out);
     else
         j.st = MF_NOMEM("a picture");
     png_destroy_read_struct(&j.png, &j.info, NULL);

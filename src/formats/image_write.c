@@ -27,7 +27,7 @@ static void on_flush(png_structp png)
 
 /* libpng leaves by longjmp: nothing here needs releasing, and no local is used after it. */
 static bool write_all(png_structp png, png_infop info, const unsigned char *pixels,
-                      const mf_image *image, mf_buf *out)
+                      const mf_image *image, int bits, int level, mf_buf *out)
 {
     static const int types[] = { PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB,
                                  PNG_COLOR_TYPE_RGB_ALPHA };
@@ -35,17 +35,27 @@ static bool write_all(png_structp png, png_infop info, const unsigned char *pixe
     if (setjmp(png_jmpbuf(png)))
         return false;
     png_set_write_fn(png, out, on_write, on_flush);
-    png_set_IHDR(png, info, (png_uint_32)image->width, (png_uint_32)image->height, 8,
+    png_set_IHDR(png, info, (png_uint_32)image->width, (png_uint_32)image->height, bits,
                  types[image->channels - 1], PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                  PNG_FILTER_TYPE_DEFAULT);
+    if (level >= 0)
+        png_set_compression_level(png, level);
     png_write_info(png, info);
+    if (bits == 16)
+        png_set_swap(png);
     for (int64_t y = 0; y < image->height; y++)
-        png_write_row(png, pixels + y * image->width * image->channels);
+        png_write_row(png, pixels + y * image->width * image->channels * (bits / 8));
     png_write_end(png, NULL);
     return true;
 }
 
 mf_status mf_png_encode(const unsigned char *pixels, const mf_image *image, mf_buf *out)
+{
+    return mf_png_encode_as(pixels, image, 8, -1, out);
+}
+
+mf_status mf_png_encode_as(const void *pixels, const mf_image *image, int bits, int level,
+                           mf_buf *out)
 {
     png_structp png;
     png_infop info;
@@ -57,7 +67,7 @@ mf_status mf_png_encode(const unsigned char *pixels, const mf_image *image, mf_b
                        (long long)image->channels);
     png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, on_error, on_warning);
     info = png ? png_create_info_struct(png) : NULL;
-    written = info && write_all(png, info, pixels, image, out);
+    written = info && write_all(png, info, pixels, image, bits, level, out);
     if (png)
         png_destroy_write_struct(&png, &info);
     if (!written)

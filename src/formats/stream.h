@@ -37,6 +37,17 @@ int64_t mf_reader_most(const mf_reader *r);
 MF_MUST mf_status mf_reader_seek(mf_reader *r, int64_t offset);
 const char *mf_reader_path(const mf_reader *r);
 
+/* Lines, read in large pieces. */
+typedef struct mf_lines {
+    mf_reader *reader; /* borrowed; nobody else reads from it meanwhile */
+    char *piece; /* NULL at first */
+    size_t at, have;
+} mf_lines;
+/* The next line into `out` (emptied first), without its end and without any '\r', as TensorFlow
+ * reads lines. *end: there is none. RESOURCE_EXHAUSTED: it is longer than max_bytes. */
+MF_MUST mf_status mf_lines_next(mf_lines *lines, size_t max_bytes, mf_buf *out, bool *end);
+void mf_lines_deinit(mf_lines *lines);
+
 /* All of a file, unpacked. RESOURCE_EXHAUSTED: more than max_bytes. */
 MF_MUST mf_status mf_file_unpack(const char *path, mf_compression compression, size_t max_bytes,
                                  mf_buf *out);

@@ -12,6 +12,11 @@
 MF_MUST mf_status mf_function_body(const mf_graph *caller, const mf_function *function,
                                    const mf_named_attr *attrs, int n_attrs, mf_graph **out);
 
+/* A graph without nodes whose library holds the function and all that it can reach. NOT_FOUND:
+ * there is no such function. */
+MF_MUST mf_status mf_function_library(const mf_graph *graph, const mf_func_ref *root,
+                                      mf_graph **out);
+
 /* A part of a graph that is to become a function: all that `out` and `effects` need, up to `in`. */
 typedef struct mf_function_cut {
     mf_graph *from;

@@ -289,7 +289,7 @@ mf_node *mf_node_reshapes(const mf_node *node)
 
 static mf_status copy_all(const mf_graph *src, const bool *keep, mf_graph *dst, mf_node **twin)
 {
-    MF_TRY(copy_functions(src, dst));
+    MF_TRY(copy_functions(src->library, dst)); /* of a body: what it calls */
     for (int64_t i = 0; i < src->n_nodes; i++) {
         if (!src->nodes[i]->removed && (!keep || keep[i]))
             MF_TRY(copy_node(src->nodes[i], dst, &twin[i]));
@@ -415,5 +415,33 @@ mf_status mf_graph_verify(const mf_graph *graph)
     if (st == MF_OK)
         st = mf_graph_order(graph, order, &n);
     mf_free(order);
+    return st;
+}
+
+mf_status mf_graph_ends(const mf_graph *graph, mf_arena *arena, const char ***names, int *n)
+{
+    bool *needed = mf_calloc(graph->n_nodes, sizeof *needed);
+    mf_status st = MF_OK;
+
+    *n = 0;
+    *names = MF_ARENA_ARRAY(arena, const char *, graph->n_nodes + 1);
+    if (!needed || !*names)
+        st = MF_NOMEM("a graph");
+    for (int64_t i = 0; st == MF_OK && i < graph->n_nodes; i++) {
+        const mf_node *node = graph->nodes[i];
+
+        for (int k = 0; k < node->n_inputs; k++)
+            needed[node->inputs[k].node->id] = true;
+        for (int k = 0; k < node->n_controls; k++)
+            needed[node->controls[k]->id] = true;
+    }
+    for (int64_t i = 0; st == MF_OK && i < graph->n_nodes; i++) {
+        if (needed[i] || graph->nodes[i]->removed)
+            continue;
+        (*names)[*n] = mf_arena_strdup(arena, graph->nodes[i]->name);
+        if (!(*names)[(*n)++])
+            st = MF_NOMEM("a graph");
+    }
+    mf_free(needed);
     return st;
 }

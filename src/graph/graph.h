@@ -127,6 +127,9 @@ MF_MUST mf_status mf_graph_add_function(mf_graph *graph, const void *data, size_
 /* Nodes in an order where inputs come first; edges into Merge from NextIteration are left out.
  * `order` has room for n_nodes. INVALID_ARGUMENT naming a node on a cycle. */
 MF_MUST mf_status mf_graph_order(const mf_graph *graph, mf_node **order, int64_t *n);
+/* The names of nodes that no other node needs, in the arena. */
+MF_MUST mf_status mf_graph_ends(const mf_graph *graph, mf_arena *arena, const char ***names,
+                                int *n);
 /* All that must hold between nodes: references exist, types agree, no cycles. */
 MF_MUST mf_status mf_graph_verify(const mf_graph *graph);
 /* The variable that this node may give another shape than the declared one, or NULL. */

@@ -74,6 +74,7 @@ struct mf_step {
     struct mf_exchange *exchange; /* with other workers, see exchange.h; NULL: there are none */
     struct mf_rendezvous *rendezvous; /* with other tasks, see rendezvous.h; NULL: there are none */
     int64_t id;
+    int depth; /* kernels that run functions which this step is inside of */
     int64_t deadline_ns; /* mf_clock_ns() time, or 0 */
     const char *const *allow_dirs; /* mf_step_file() checks against these */
     int n_allow_dirs;
@@ -83,6 +84,7 @@ struct mf_step {
  * several runs at once, so run() must not change it (or lock). */
 typedef struct mf_prepare {
     const mf_node *node;
+    const mf_graph *graph; /* that the node is in; has the functions it names */
     mf_arena *arena; /* lives as long as the compiled node */
     const mf_shape *in; /* shapes, possibly unknown */
     mf_resources *session; /* state that nodes keep from step to step, by node name */
@@ -106,6 +108,8 @@ struct mf_kernel {
     uint64_t reuse; /* bit i: this is the last use of input i, its storage may become an output's */
     const mf_then *then; /* NULL: nothing */
     void *owner; /* executor's own */
+    /* Of a kernel that another one has started: called instead of telling the executor. */
+    void (*done)(mf_kernel *k, mf_status status);
     /* Outside of plans only: */
     bool dead; /* with MF_OP_SEES_DEAD: an input is, and has no value */
     uint64_t

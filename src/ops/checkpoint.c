@@ -4,27 +4,14 @@
  */
 #include "base/file.h"
 #include "formats/bundle.h"
-#include "graph/op.h"
+#include "ops/path.h"
 
 #include <errno.h>
 #include <libgen.h>
-#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 
 /* ---- inputs ---- */
-
-/* A path as text that ends: strings from outside may hold NULs. */
-static mf_status path_input(const mf_tensor *t, int64_t i, char out[PATH_MAX])
-{
-    const mf_string *s = (const mf_string *)t->data + i;
-
-    if (s->len == 0 || s->len >= PATH_MAX - 64 || memchr(s->data, '\0', s->len))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "a path of %zu bytes, or with a NUL in it", s->len);
-    memcpy(out, s->data, s->len);
-    out[s->len] = '\0';
-    return MF_OK;
-}
 
 static mf_status check_inputs(const mf_kernel *k, int64_t n)
 {
@@ -129,7 +116,7 @@ static mf_status save_run(mf_kernel *k)
     mf_status st;
 
     MF_TRY(check_inputs(k, k->n_in - 3));
-    MF_TRY(path_input(k->in[0], 0, prefix));
+    MF_TRY(mf_path_read(k->in[0], 0, prefix));
     MF_TRY(make_directory(k->step, prefix));
     MF_TRY(mf_step_file(k->step, prefix));
     MF_TRY(check_index(k->step, prefix));
@@ -201,7 +188,7 @@ static mf_status restore_run(mf_kernel *k)
     mf_status st;
 
     MF_TRY(check_inputs(k, k->n_out));
-    MF_TRY(path_input(k->in[0], 0, prefix));
+    MF_TRY(mf_path_read(k->in[0], 0, prefix));
     st = open_bundle(k, prefix, &b);
     for (int i = 0; i < k->n_out && st == MF_OK; i++)
         st = restore_one(k, i, b);
@@ -231,10 +218,10 @@ static mf_status merge_paths(const mf_kernel *k, mf_arena *arena, const char **p
 {
     char path[PATH_MAX];
 
-    MF_TRY(path_input(k->in[1], 0, to));
+    MF_TRY(mf_path_read(k->in[1], 0, to));
     MF_TRY(mf_step_file(k->step, to));
     for (int64_t i = 0; i < k->in[0]->count; i++) {
-        MF_TRY(path_input(k->in[0], i, path));
+        MF_TRY(mf_path_read(k->in[0], i, path));
         MF_TRY(mf_step_file(k->step, path));
         prefixes[i] = mf_arena_strdup(arena, path);
         if (!prefixes[i])

@@ -243,6 +243,29 @@ static mf_status broadcast_batch_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* SparseMatMul: 16-bit inputs have gradients of their type, all else is in float. */
+static mf_output mixed_product(mf_grad *g, mf_output a, bool ta, mf_output b, bool tb,
+                               mf_output like)
+{
+    const mf_output d =
+        mf_applyf(g->graph, "SparseMatMul", MF_IN(a, b), "transpose_a=%s transpose_b=%s",
+                  ta ? "true" : "false", tb ? "true" : "false");
+
+    if (mf_grad_type(like) == MF_DTYPE_F32)
+        return d;
+    return mf_applyf(g->graph, "Cast", MF_IN(d), "DstT=%s", mf_dtype_name(mf_grad_type(like)));
+}
+
+static mf_status mixed_grad(mf_grad *g)
+{
+    const bool ta = mf_node_bool(g->node, "transpose_a"), tb = mf_node_bool(g->node, "transpose_b");
+    const mf_output a = g->x[0], b = g->x[1], dy = g->dy[0];
+
+    g->dx[0] = ta ? mixed_product(g, b, tb, dy, true, a) : mixed_product(g, dy, false, b, !tb, a);
+    g->dx[1] = tb ? mixed_product(g, dy, true, a, ta, b) : mixed_product(g, a, !ta, dy, false, b);
+    return MF_OK;
+}
+
 #define MATMUL_OP(NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                         \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,                    \
@@ -256,6 +279,15 @@ static mf_status broadcast_batch_grad(mf_grad *g)
     }
 
 const mf_op mf_ops_matmul[] = {
+    MATMUL_OP("SparseMatMul", /* of dense matrices that have many zeros, which nobody looks at */
+              "(a:Ta, b:Tb) -> (product:float) {transpose_a:bool=false, transpose_b:bool=false, "
+              "a_is_sparse:bool=false, b_is_sparse:bool=false, Ta:type=float in [float,bfloat16], "
+              "Tb:type=float in [float,bfloat16]}",
+              0, matmul_infer, matmul_run, mixed_grad, "f32[3,4] f32[4,5]",
+              "f32[4,3] f32[4,5] ; transpose_a=true a_is_sparse=true",
+              "f32[3,4] f32[5,4] ; transpose_b=true b_is_sparse=true",
+              "f32[4,3] f32[5,4] ; transpose_a=true transpose_b=true", "bf16[3,4] f32[4,5]",
+              "bf16[3,4] bf16[4,5]", "f32[0,4] f32[4,5]", "f32[3,4] f32[3,5] !fails"),
     MATMUL_OP("MatMul",
               "(a:T, b:T) -> (product:T) {transpose_a:bool=false, transpose_b:bool=false, "
               "T:type in [bfloat16,half,float,double,int32,int64,uint8,uint16,uint32,uint64,"

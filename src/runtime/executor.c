@@ -121,7 +121,10 @@ static void end_async(mf_kernel *k, mf_status status, bool dead)
 
 void mf_kernel_done(mf_kernel *k, mf_status status)
 {
-    end_async(k, status, k->dead);
+    if (k->done)
+        k->done(k, status);
+    else
+        end_async(k, status, k->dead);
 }
 
 void mf_kernel_done_dead(mf_kernel *k)
@@ -268,7 +271,7 @@ static void begin(mf_run_state *run, const mf_run_args *args)
     run->args = args;
     run->failed = false;
     run->runners = 0;
-    run->max_runners = mf_pool_threads(args->pool);
+    run->max_runners = args->alone ? 0 : mf_pool_threads(args->pool);
     if (run->max_runners > MAX_RUNNERS)
         run->max_runners = MAX_RUNNERS;
     mf_cancel_init(&run->cancel);
@@ -279,6 +282,7 @@ static void begin(mf_run_state *run, const mf_run_args *args)
                            .exchange = args->exchange,
                            .rendezvous = args->rendezvous,
                            .id = args->step_id,
+                           .depth = args->depth,
                            .deadline_ns = args->deadline_ns,
                            .allow_dirs = args->allow_dirs,
                            .n_allow_dirs = args->n_allow_dirs };

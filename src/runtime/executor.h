@@ -14,9 +14,12 @@ typedef struct mf_run_args {
     const char *const *allow_dirs;
     int n_allow_dirs;
     int64_t step_id;
+    int depth; /* of the step */
     int64_t deadline_ns; /* mf_clock_ns() time; 0: none */
     mf_cancel *cancel; /* of the session: raising it ends the run with CANCELLED */
     mf_trace *trace; /* NULL: none */
+    bool alone; /* items run on the calling thread only: for kernels, which may not wait for tasks
+                   of the pool */
     const mf_tensor *const *feeds;
     mf_tensor *results; /* empty slots, one per fetch */
 } mf_run_args;

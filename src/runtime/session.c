@@ -16,23 +16,17 @@
 #include <meshflow/session.h>
 #include <meshflow/version.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 MF_PARAM_INT(session_cache_runs, 128, "compiled runs a session keeps, the latest used ones");
 MF_PARAM_INT(session_cache_shapes, 8,
              "shapes of the same feeds compiled one by one before one program serves them all");
 
-typedef struct names {
-    const char *const *feeds, *const *fetches, *const *targets;
-    int n_feeds, n_fetches, n_targets;
-} names;
-
 /* One compiled run. */
 typedef struct compiled {
     uint64_t hash; /* of names, types and shapes */
     uint64_t family; /* of names and types only */
-    names names; /* in arena */
+    mf_run_names names; /* in arena */
     mf_dtype *types;
     mf_shape *shapes; /* NULL: any */
     mf_program *program;
@@ -259,7 +253,7 @@ static bool same_strings(const char *const *a, const char *const *b, int n)
     return true;
 }
 
-static bool same_names(const names *a, const names *b)
+static bool same_names(const mf_run_names *a, const mf_run_names *b)
 {
     return a->n_feeds == b->n_feeds && a->n_fetches == b->n_fetches &&
            a->n_targets == b->n_targets && same_strings(a->feeds, b->feeds, a->n_feeds) &&
@@ -277,7 +271,7 @@ static bool same_feeds(const compiled *c, const mf_tensor *const *feeds)
     return true;
 }
 
-static compiled *cache_find(local *s, uint64_t hash, uint64_t family, const names *n,
+static compiled *cache_find(local *s, uint64_t hash, uint64_t family, const mf_run_names *n,
                             const mf_tensor *const *feeds, int *relatives)
 {
     *relatives = 0;
@@ -291,29 +285,6 @@ static compiled *cache_find(local *s, uint64_t hash, uint64_t family, const name
         ++*relatives;
     }
     return NULL;
-}
-
-/* "node", "node:1" */
-static mf_status find_output(const mf_graph *g, const char *text, const char *what, mf_output *out)
-{
-    const char *colon = strrchr(text, ':');
-    const size_t len = colon ? (size_t)(colon - text) : strlen(text);
-    char name[1024];
-    char *end = NULL;
-
-    out->port = colon ? (int)strtol(colon + 1, &end, 10) : 0;
-    if (len >= sizeof name || (colon && (end == colon + 1 || *end)))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "malformed %s name '%.200s'", what, text);
-    memcpy(name, text, len);
-    name[len] = '\0';
-    out->node = mf_graph_find(g, name);
-    if (!out->node)
-        return MF_FAIL(MF_NOT_FOUND, "%s node %.200s: not found", what, text);
-    if (out->port < 0 || out->port >= out->node->n_outputs)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "%s %.200s: the node has %d outputs, so output %d does not exist", what,
-                       text, out->node->n_outputs, out->port);
-    return MF_OK;
 }
 
 /* ---- compiling ---- */
@@ -334,7 +305,8 @@ static mf_status copy_strings(const char *const *from, int n, mf_arena *arena,
     return MF_OK;
 }
 
-static mf_status copy_key(compiled *c, const names *n, const mf_tensor *const *feeds, bool shapes)
+static mf_status copy_key(compiled *c, const mf_run_names *n, const mf_tensor *const *feeds,
+                          bool shapes)
 {
     c->names = *n;
     MF_TRY(copy_strings(n->feeds, n->n_feeds, c->arena, &c->names.feeds));
@@ -355,46 +327,23 @@ static mf_status copy_key(compiled *c, const names *n, const mf_tensor *const *f
 
 static mf_status resolve(local *s, compiled *c, const mf_tensor *const *feeds, mf_signature *sig)
 {
-    const names *n = &c->names;
-    mf_output *f = MF_ARENA_ARRAY(c->arena, mf_output, n->n_feeds);
-    mf_output *o = MF_ARENA_ARRAY(c->arena, mf_output, n->n_fetches);
-    mf_node **t = MF_ARENA_ARRAY(c->arena, mf_node *, n->n_targets);
+    const mf_run_names *n = &c->names;
 
-    if (!f || !o || !t)
-        return MF_NOMEM("compiling");
+    MF_TRY(mf_signature_find(s->graph, n, c->arena, sig));
+    sig->feed_shapes = c->shapes;
     for (int i = 0; i < n->n_feeds; i++) {
-        mf_dtype type;
+        const mf_output fed = sig->feeds[i];
+        const mf_dtype type = mf_type_base(fed.node->out_types[fed.port]);
 
-        MF_TRY(find_output(s->graph, n->feeds[i], "FeedInputs", &f[i]));
-        type = mf_type_base(f[i].node->out_types[f[i].port]);
         if (type != feeds[i]->dtype)
             return MF_FAIL(MF_INVALID_ARGUMENT, "the feed for '%s' is %s, but it must be %s",
                            n->feeds[i], mf_dtype_name(feeds[i]->dtype), mf_dtype_name(type));
-        for (int k = 0; k < i; k++) {
-            if (f[k].node == f[i].node && f[k].port == f[i].port)
-                return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is fed twice", n->feeds[i]);
-        }
     }
-    for (int i = 0; i < n->n_fetches; i++)
-        MF_TRY(find_output(s->graph, n->fetches[i], "FetchOutputs", &o[i]));
-    for (int i = 0; i < n->n_targets; i++) {
-        t[i] = mf_graph_find(s->graph, n->targets[i]);
-        if (!t[i])
-            return MF_FAIL(MF_NOT_FOUND, "PruneForTargets: Some target nodes not found: %.200s",
-                           n->targets[i]);
-    }
-    *sig = (mf_signature){ .feeds = f,
-                           .fetches = o,
-                           .feed_shapes = c->shapes,
-                           .targets = t,
-                           .n_feeds = n->n_feeds,
-                           .n_fetches = n->n_fetches,
-                           .n_targets = n->n_targets };
     return MF_OK;
 }
 
-static mf_status compile(local *s, const names *n, const mf_tensor *const *feeds, bool shapes,
-                         compiled **out)
+static mf_status compile(local *s, const mf_run_names *n, const mf_tensor *const *feeds,
+                         bool shapes, compiled **out)
 {
     compiled *c = mf_calloc(1, sizeof *c);
     mf_signature sig;
@@ -454,7 +403,7 @@ static mf_status cache_add(local *s, compiled *c)
     return MF_OK;
 }
 
-static mf_status get_compiled(local *s, const names *n, const mf_tensor *const *feeds,
+static mf_status get_compiled(local *s, const mf_run_names *n, const mf_tensor *const *feeds,
                               compiled **out)
 {
     uint64_t family = hash_strings(n->feeds, n->n_feeds, 1), hash;
@@ -537,7 +486,7 @@ static mf_status local_run(mf_session *session, const mf_run_options *options,
                            int n_fetches, const char *const *targets, int n_targets,
                            mf_tensor **results)
 {
-    const names n = { feed_names, fetches, targets, n_feeds, n_fetches, n_targets };
+    const mf_run_names n = { feed_names, fetches, targets, n_feeds, n_fetches, n_targets };
     mf_tensor few[STACK_RESULTS] = { { 0 } }, *values = few;
     local *s = local_of(session);
     compiled *c = NULL;

@@ -7,22 +7,11 @@
 #include "base/mem.h"
 #include "graph/codec.h"
 #include "runtime/session.h"
+#include "server/place.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-struct mf_client_session {
-    mf_clients *clients;
-    char handle[17];
-    mf_session *session;
-    mf_graph *graph; /* all of it; guarded by `extending` */
-    int64_t version; /* extensions so far; guarded by `extending` */
-    mf_cancel closed; /* raised for good */
-    pthread_mutex_t extending;
-    int64_t timeout_ms;
-    int refs; /* guarded by the master's lock */
-};
 
 struct mf_clients {
     mf_server *server;
@@ -31,21 +20,6 @@ struct mf_clients {
 };
 
 /* ---- finding ---- */
-
-mf_session *mf_client_session_of(mf_client_session *s)
-{
-    return s->session;
-}
-
-mf_cancel *mf_client_session_closed(mf_client_session *s)
-{
-    return &s->closed;
-}
-
-int64_t mf_client_session_timeout_ms(const mf_client_session *s)
-{
-    return s->timeout_ms;
-}
 
 mf_status mf_clients_find(mf_clients *m, const char *handle, mf_client_session **out)
 {
@@ -64,8 +38,14 @@ mf_status mf_clients_find(mf_clients *m, const char *handle, mf_client_session *
 
 static void free_session(mf_client_session *s)
 {
+    mf_client_session_free_layouts(s);
+    mf_cast_end(&s->cast, s->handle);
+    mf_cast_deinit(&s->cast);
     mf_session_free(s->session);
     mf_graph_free(s->graph);
+    mf_resources_free(s->resources);
+    mf_resources_free(s->node_state);
+    mf_free(s->task);
     pthread_mutex_destroy(&s->extending);
     mf_cancel_deinit(&s->closed);
     mf_free(s);
@@ -100,30 +80,57 @@ static void close_session(mf_clients *m, const char *handle)
 
 /* ---- making ---- */
 
-static mf_status make_session(mf_clients *m, const Tensorflow__CreateSessionRequest *q,
+static mf_status place(mf_client_session *s, const mf_graph *graph, int64_t n_placed, int **out)
+{
+    const mf_place_options o = { .tasks = &s->clients->server->tasks,
+                                 .available = s->cast.available,
+                                 .soft = s->soft };
+    int *task = mf_calloc(graph->n_nodes, sizeof *task);
+    mf_status st = task ? MF_OK : MF_NOMEM("a graph");
+
+    if (st == MF_OK && n_placed > 0)
+        memcpy(task, s->task, (size_t)n_placed * sizeof *task);
+    if (st == MF_OK)
+        st = mf_place(graph, &o, task, n_placed);
+    if (st != MF_OK) {
+        mf_free(task);
+        return st;
+    }
+    *out = task;
+    return MF_OK;
+}
+
+static mf_status make_session(mf_request *r, const Tensorflow__CreateSessionRequest *q,
                               mf_client_session *s)
 {
-    const mf_server *server = m->server;
+    static Tensorflow__ConfigProto none = TENSORFLOW__CONFIG_PROTO__INIT;
+    const Tensorflow__ConfigProto *config = q->config ? q->config : &none;
+    const mf_server *server = r->server;
     const mf_session_options o = { .allow_dirs = (const char *const *)server->allow_dirs,
                                    .n_allow_dirs = server->n_allow_dirs };
+    mf_session_shared shared = { .pool = server->pool };
 
+    s->soft = config->allow_soft_placement;
+    s->timeout_ms = config->operation_timeout_in_ms;
     MF_TRY(mf_graph_new(&s->graph));
     if (q->graph_def)
         MF_TRY(mf_graph_add_message(s->graph, q->graph_def));
-    s->timeout_ms = q->config ? q->config->operation_timeout_in_ms : 0;
-    const mf_session_shared shared = {
-        .pool = server->pool,
-        .resources = q->config && q->config->isolate_session_state ? NULL : server->resources,
-    };
-
-    return mf_session_new_shared(s->graph, &o, &shared, &s->session);
+    MF_TRY(mf_cast_gather(r, config->device_filters, config->n_device_filters, &s->cast));
+    MF_TRY(place(s, s->graph, 0, &s->task));
+    MF_TRY(mf_resources_new(&s->node_state));
+    if (config->isolate_session_state)
+        MF_TRY(mf_resources_new(&s->resources));
+    shared.resources = s->resources ? s->resources : server->resources;
+    shared.node_state = s->node_state;
+    MF_TRY(mf_session_new_shared(s->graph, &o, &shared, &s->session));
+    (void)snprintf(s->handle, sizeof s->handle, "%016" PRIx64, mf_random_seed());
+    return mf_cast_begin(&s->cast, s->handle, config->isolate_session_state, &r->cancel);
 }
 
 static mf_status add_session(mf_clients *m, mf_client_session *s)
 {
     mf_status st;
 
-    (void)snprintf(s->handle, sizeof s->handle, "%016" PRIx64, mf_random_seed());
     pthread_mutex_lock(&m->lock);
     st = mf_map_set(&m->sessions, s->handle, s);
     pthread_mutex_unlock(&m->lock);
@@ -143,7 +150,7 @@ static mf_status create(mf_request *r, const ProtobufCMessage *message)
     s->refs = 2; /* of those that can be found, and ours */
     pthread_mutex_init(&s->extending, NULL);
     mf_cancel_init(&s->closed);
-    st = make_session(m, (const Tensorflow__CreateSessionRequest *)message, s);
+    st = make_session(r, (const Tensorflow__CreateSessionRequest *)message, s);
     if (st == MF_OK)
         st = add_session(m, s);
     if (st != MF_OK) {
@@ -164,6 +171,7 @@ static mf_status create(mf_request *r, const ProtobufCMessage *message)
 static mf_status extend_graph(mf_client_session *s, const Tensorflow__GraphDef *more)
 {
     mf_graph *graph = NULL;
+    int *task = NULL;
     mf_status st = mf_graph_new(&graph);
 
     if (st == MF_OK)
@@ -171,12 +179,17 @@ static mf_status extend_graph(mf_client_session *s, const Tensorflow__GraphDef *
     if (st == MF_OK)
         st = mf_graph_add_message(graph, more);
     if (st == MF_OK)
+        st = place(s, graph, s->graph->n_nodes, &task);
+    if (st == MF_OK)
         st = mf_session_extend(s->session, graph);
     if (st != MF_OK) {
         mf_graph_free(graph);
+        mf_free(task);
         return st;
     }
     mf_graph_free(s->graph);
+    mf_free(s->task);
+    s->task = task;
     s->graph = graph;
     s->version++;
     return MF_OK;
@@ -254,7 +267,7 @@ static mf_status reset(mf_request *r, const ProtobufCMessage *message)
 
     close_all(s->clients);
     mf_server_clear(s, (const char *const *)q->container, (int)q->n_container);
-    return MF_OK;
+    return mf_cast_clear(r, q);
 }
 
 /* ---- devices ---- */
@@ -262,18 +275,27 @@ static mf_status reset(mf_request *r, const ProtobufCMessage *message)
 static mf_status list_devices(mf_request *r, const ProtobufCMessage *message)
 {
     const Tensorflow__ListDevicesRequest *q = (const Tensorflow__ListDevicesRequest *)message;
+    const int n = r->server->tasks.n;
     Tensorflow__ListDevicesResponse out = TENSORFLOW__LIST_DEVICES_RESPONSE__INIT;
-    Tensorflow__DeviceAttributes *device;
     mf_client_session *s;
+    mf_status st;
 
-    if (q->session_handle[0] != '\0') {
-        MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &s));
-        mf_client_session_release(s);
+    out.local_device = MF_ARENA_ARRAY(r->arena, Tensorflow__DeviceAttributes *, n);
+    if (!out.local_device)
+        return MF_NOMEM("devices");
+    if (q->session_handle[0] == '\0') {
+        out.n_local_device = 1;
+        MF_TRY(mf_server_device(r->server, r->arena, &out.local_device[0]));
+        return mf_request_reply(r, &out.base);
     }
-    MF_TRY(mf_server_device(r->server, r->arena, &device));
-    out.local_device = &device;
-    out.n_local_device = 1;
-    return mf_request_reply(r, &out.base);
+    MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &s));
+    for (int i = 0; i < n; i++) {
+        if (s->cast.available[i])
+            out.local_device[out.n_local_device++] = s->cast.attributes[i];
+    }
+    st = mf_request_reply(r, &out.base);
+    mf_client_session_release(s);
+    return st;
 }
 
 /* ---- the whole ---- */

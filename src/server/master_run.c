@@ -53,15 +53,19 @@ static void step_deinit(step *s)
 static mf_status run(mf_request *r, mf_client_session *session, step *s)
 {
     const Tensorflow__RunStepRequest *q = s->q;
-    const int64_t timeout = q->options && q->options->timeout_in_ms > 0
-                                ? q->options->timeout_in_ms
-                                : mf_client_session_timeout_ms(session);
+    const int64_t timeout = q->options && q->options->timeout_in_ms > 0 ? q->options->timeout_in_ms
+                                                                        : session->timeout_ms;
+    const mf_master_step all = { .names = { .feeds = s->names,
+                                            .fetches = (const char *const *)q->fetch,
+                                            .targets = (const char *const *)q->target,
+                                            .n_feeds = (int)q->n_feed,
+                                            .n_fetches = (int)q->n_fetch,
+                                            .n_targets = (int)q->n_target },
+                                 .feeds = s->fed,
+                                 .results = s->results,
+                                 .timeout_ms = timeout };
 
-    return mf_session_run_with(mf_client_session_of(session),
-                               &(mf_run_options){ .timeout_ms = timeout },
-                               &(mf_run_with){ .until = &r->cancel }, s->names, s->fed,
-                               (int)q->n_feed, (const char *const *)q->fetch, (int)q->n_fetch,
-                               (const char *const *)q->target, (int)q->n_target, s->results);
+    return mf_master_step_run(r, session, &all);
 }
 
 /* Tensors are borrowed until it is encoded. */
@@ -87,10 +91,9 @@ static mf_status put_results(const step *s, mf_arena *arena, Tensorflow__RunStep
 static mf_status reply_error(mf_request *r, const Tensorflow__RunStepRequest *q, mf_status st)
 {
     Tensorflow__RunStepResponse out = TENSORFLOW__RUN_STEP_RESPONSE__INIT;
-    char text[MF_ERROR_MESSAGE_MAX + 200];
+    char text[MF_ERROR_MESSAGE_MAX];
 
-    (void)snprintf(text, sizeof text, "From %s:\n%s", mf_server_self(r->server)->name,
-                   mf_error_message());
+    (void)snprintf(text, sizeof text, "%s", mf_error_message());
     mf_utf8_mend(text);
     if (!q->store_errors_in_response_body)
         return MF_FAIL(st, "%s", text);
@@ -137,10 +140,10 @@ mf_status mf_master_run_step(mf_request *r, const ProtobufCMessage *message)
     mf_status st;
 
     MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &session));
-    if (!mf_cancel_add(mf_client_session_closed(session), &c.hook))
+    if (!mf_cancel_add(&session->closed, &c.hook))
         mf_cancel_raise(&r->cancel);
     st = run_and_reply(r, session, q);
-    (void)mf_cancel_remove(mf_client_session_closed(session), &c.hook);
+    (void)mf_cancel_remove(&session->closed, &c.hook);
     mf_client_session_release(session);
     return st;
 }

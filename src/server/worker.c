@@ -176,31 +176,6 @@ mf_status mf_workings_find(mf_workings *w, const char *session, const char *grap
     return MF_OK;
 }
 
-static mf_status find_targets(mf_worker_graph *g, const mf_graph *graph)
-{
-    bool *needed = MF_ARENA_ARRAY(g->arena, bool, graph->n_nodes + 1);
-
-    g->targets = MF_ARENA_ARRAY(g->arena, const char *, graph->n_nodes + 1);
-    if (!needed || !g->targets)
-        return MF_NOMEM("a graph");
-    for (int64_t i = 0; i < graph->n_nodes; i++) {
-        const mf_node *n = graph->nodes[i];
-
-        for (int k = 0; k < n->n_inputs; k++)
-            needed[n->inputs[k].node->id] = true;
-        for (int k = 0; k < n->n_controls; k++)
-            needed[n->controls[k]->id] = true;
-    }
-    for (int64_t i = 0; i < graph->n_nodes; i++) {
-        if (needed[i])
-            continue;
-        g->targets[g->n_targets] = mf_arena_strdup(g->arena, graph->nodes[i]->name);
-        if (!g->targets[g->n_targets++])
-            return MF_NOMEM("a graph");
-    }
-    return MF_OK;
-}
-
 static mf_status read_graph(mf_worker_graph *g, const Tensorflow__GraphDef *def)
 {
     mf_server *server = g->workings->server;
@@ -217,7 +192,7 @@ static mf_status read_graph(mf_worker_graph *g, const Tensorflow__GraphDef *def)
     MF_TRY(mf_graph_new(&graph));
     st = def ? mf_graph_add_message(graph, def) : MF_OK;
     if (st == MF_OK)
-        st = find_targets(g, graph);
+        st = mf_graph_ends(graph, g->arena, &g->targets, &g->n_targets);
     if (st == MF_OK)
         st = mf_session_new_shared(graph, &o, &shared, &g->graph);
     mf_graph_free(graph);

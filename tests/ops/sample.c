@@ -17,7 +17,8 @@ static const struct {
     { "i32", MF_DTYPE_I32 },    { "i64", MF_DTYPE_I64 }, { "u8", MF_DTYPE_U8 },
     { "u16", MF_DTYPE_U16 },    { "u32", MF_DTYPE_U32 }, { "u64", MF_DTYPE_U64 },
     { "bool", MF_DTYPE_BOOL },  { "c64", MF_DTYPE_C64 }, { "c128", MF_DTYPE_C128 },
-    { "str", MF_DTYPE_STRING },
+    { "str", MF_DTYPE_STRING }, { "qi8", MF_DTYPE_QI8 }, { "qi16", MF_DTYPE_QI16 },
+    { "qi32", MF_DTYPE_QI32 },  { "qu8", MF_DTYPE_QU8 }, { "qu16", MF_DTYPE_QU16 },
 };
 
 static double draw(mf_philox *p, double lo, double hi)

@@ -6,16 +6,19 @@ import re
 import ml_dtypes
 import numpy as np
 from tensorflow.core.framework import attr_value_pb2, graph_pb2
-from tensorflow.python.framework import op_def_registry, tensor_util
+from tensorflow.python.framework import dtypes, op_def_registry, tensor_util
 
 import signatures
 
 TYPES = {"f32": 1, "f64": 2, "i32": 3, "u8": 4, "i16": 5, "i8": 6, "str": 7, "c64": 8, "i64": 9,
-         "bool": 10, "bf16": 14, "u16": 17, "c128": 18, "f16": 19, "u32": 22, "u64": 23}
+         "bool": 10, "bf16": 14, "u16": 17, "c128": 18, "f16": 19, "u32": 22, "u64": 23,
+         "qi8": 11, "qu8": 12, "qi32": 13, "qi16": 15, "qu16": 16}
 SHORT = {v: k for k, v in TYPES.items()}
 NUMPY = {1: np.float32, 2: np.float64, 3: np.int32, 4: np.uint8, 5: np.int16, 6: np.int8,
          7: object, 8: np.complex64, 9: np.int64, 10: np.bool_, 14: ml_dtypes.bfloat16,
          17: np.uint16, 18: np.complex128, 19: np.float16, 22: np.uint32, 23: np.uint64}
+QUANTIZED = {t: np.dtype(dtypes.as_dtype(t).as_numpy_dtype) for t in (11, 12, 13, 15, 16)}
+NUMPY.update(QUANTIZED)
 FLOATS, COMPLEX = (1, 2, 14, 19), (8, 18)
 INTS, UNSIGNED = (3, 4, 5, 6, 9, 17, 22, 23), (4, 17, 22, 23)
 
@@ -47,6 +50,8 @@ class Input:
             flat = rng.uniform(lo, hi, n)
             if t in INTS:
                 flat = np.floor(flat).astype(np.int64)
+            elif t in QUANTIZED:
+                flat = np.floor(flat).astype(np.int64).astype(NUMPY[t][0]).view(NUMPY[t])
             elif t in COMPLEX:
                 flat = flat + 1j * rng.uniform(lo, hi, n)
             flat = flat.astype(NUMPY[t])

@@ -8,10 +8,10 @@ import oplist
 
 PATH = os.path.join(oplist.ROOT, "docs", "ops.md")
 TIERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ops_tiers.txt")
-ORDER = [2, 1, 19, 14, 6, 5, 3, 9, 4, 17, 22, 23, 10, 8, 18, 7, 20, 21]
+ORDER = [2, 1, 19, 14, 6, 5, 3, 9, 4, 17, 22, 23, 10, 8, 18, 7, 20, 21, 11, 12, 15, 16, 13]
 NAMES = {1: "f32", 2: "f64", 3: "i32", 4: "u8", 5: "i16", 6: "i8", 7: "str", 8: "c64", 9: "i64",
          10: "bool", 14: "bf16", 17: "u16", 18: "c128", 19: "f16", 20: "resource", 21: "variant",
-         22: "u32", 23: "u64"}
+         22: "u32", 23: "u64", 11: "qi8", 12: "qu8", 13: "qi32", 15: "qi16", 16: "qu16"}
 
 
 def tiers():

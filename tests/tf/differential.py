@@ -129,6 +129,8 @@ def unequal(case, built, ours, theirs):
     skip = differences.wrong(case)
     for a_step, b_step in zip(ours, theirs):
         for k, (a, b) in enumerate(zip(a_step, b_step)):
+            if k in differences.UP_TO_PHASE.get(case.op, ()) and a.shape == b.shape and b.ndim > 1:
+                a, b = differences.in_phase(a, b, b_step[0].shape[-1])
             what = "" if k in skip else difference(case, built, a, b)
             if what:
                 return "output %d: %s" % (k, what)

@@ -38,7 +38,7 @@ def retype(i, t):
                 v = 0 if v != v else int(min(max(v, -100), 100))
                 words.append(str(abs(v) if t in cases.UNSIGNED else v))
             i.literal = words
-    if t in cases.UNSIGNED and i.lo is not None and i.lo < 0:
+    if t in cases.UNSIGNED + (12, 16) and i.lo is not None and i.lo < 0:
         i.lo, i.hi = 0, max(i.hi, 2)
     if t in cases.INTS and i.lo is not None and i.hi - i.lo <= 1:
         i.lo, i.hi = np.floor(i.lo), np.floor(i.lo) + 2
@@ -46,8 +46,10 @@ def retype(i, t):
 
 def allowed_types(op, attr):
     left_out = differences.NOT_TYPES.get((op, attr.name), ())
-    return [int(t) for t in (attr.allowed_values.list.type or cases.NUMPY)
-            if t in cases.NUMPY and t not in left_out]
+    all_of_them = [int(t) for t in (attr.allowed_values.list.type or cases.NUMPY)
+                   if t in cases.NUMPY and t not in left_out]
+    # Quantized types are tried where there are no others: elsewhere they are mere integers.
+    return [t for t in all_of_them if t not in cases.QUANTIZED] or all_of_them
 
 
 def with_type(case, attr, t):

@@ -192,6 +192,8 @@ UNREGISTERED = {
     **dict.fromkeys(["Enter", "Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"],
                     "loops of frames are differentiated by whoever builds them; While has a gradient"),
     "EagerPyFunc": "needs a Python interpreter",
+    **dict.fromkeys(["SparseDenseCwiseAdd", "SparseSparseMaximum", "SparseSparseMinimum"],
+                    "TensorFlow's function says that there is none"),
 }
 # Ops that stop gradients, for which TensorFlow registers a function that returns None.
 STOPS = {"ArgMax", "ArgMin", "Ceil", "Floor", "FloorDiv", "LoopCond", "Rint", "Round", "TruncateDiv"}
@@ -199,6 +201,8 @@ STOPS = {"ArgMax", "ArgMin", "Ceil", "Floor", "FloorDiv", "LoopCond", "Rint", "R
 BY_CALL = {"PartitionedCall", "StatefulPartitionedCall"}
 # Ops whose gradient is not compared on samples, and why.
 NOT_COMPARED = {
+    **dict.fromkeys(["SelfAdjointEigV2", "Svd"],
+                    "hangs on the signs of vectors, which are anyone's; differences check it"),
     **dict.fromkeys(["MatrixDiagPartV2", "MatrixDiagV2", "MatrixSetDiagV2"],
                     "TensorFlow's gradient aligns diagonals as V3 does, not as the op itself"),
     **dict.fromkeys(["MaxPoolGrad", "MaxPoolGradV2", "MaxPool3DGrad"],

@@ -30,15 +30,16 @@ import meshflow_lib as mf  # noqa: E402
 class Engine:
     """The session behind one tf.compat.v1.Session."""
 
-    def __init__(self, graph, **options):
-        self.graph, self.version, self.session, self.options = graph, -1, None, options
+    def __init__(self, graph, allow_dirs=(), **options):
+        self.graph, self.version, self.session = graph, -1, None
+        self.allow_dirs, self.options = allow_dirs, options
 
     def extend(self):
         if self.graph.version == self.version:
             return
         whole = self.graph.as_graph_def(add_shapes=False)
         if self.session is None:
-            self.session = mf.Session(whole.SerializeToString(), allow_dirs=sys.argv[3:4],
+            self.session = mf.Session(whole.SerializeToString(), allow_dirs=self.allow_dirs,
                                       **self.options)
         else:
             self.session.extend(whole.SerializeToString())
@@ -52,6 +53,29 @@ class Engine:
         if self.session:
             self.session.close()
             self.session = None
+
+
+class Local(session.BaseSession):
+    """A session of ours beside TensorFlow's own."""
+
+    def __init__(self, graph, allow_dirs=()):
+        base_init(self, "", graph)
+        self._engine, self._timeout = Engine(graph, allow_dirs), 0
+
+    def close(self):
+        close(self)
+
+    def _do_run(self, *args):
+        return do_run(self, *args)
+
+    def _extend_graph(self):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
 
 
 def fail(graph, e):
@@ -74,7 +98,7 @@ base_init, base_close = session.BaseSession.__init__, session.BaseSession.close
 def init(self, target="", graph=None, config=None):
     base_init(self, "", graph, config)
     self._timeout = config.operation_timeout_in_ms if config else 0
-    self._engine = Engine(self._graph, target=target if how == "remote" else "",
+    self._engine = Engine(self._graph, sys.argv[3:4], target=target if how == "remote" else "",
                           connect_ms=self._timeout, soft=bool(config and config.allow_soft_placement))
 
 

@@ -29,8 +29,9 @@ except ImportError:  # pragma: no cover
 
 NUMPY = {1: np.float32, 2: np.float64, 3: np.int32, 4: np.uint8, 5: np.int16, 6: np.int8,
          8: np.complex64, 9: np.int64, 10: np.bool_, 11: np.int8, 12: np.uint8, 13: np.int32,
-         14: _BF16, 17: np.uint16, 18: np.complex128, 19: np.float16, 22: np.uint32, 23: np.uint64}
-NUMBER = {np.dtype(v): k for k, v in NUMPY.items() if v is not None and k not in (11, 12, 13)}
+         14: _BF16, 15: np.int16, 16: np.uint16, 17: np.uint16, 18: np.complex128, 19: np.float16, 22: np.uint32, 23: np.uint64}
+NUMBER = {np.dtype(v): k for k, v in NUMPY.items() if v is not None and k not in (11, 12, 13, 15, 16)}
+QUANTIZED = {"qint8": 11, "quint8": 12, "qint32": 13, "qint16": 15, "quint16": 16}  # a field's name
 STRING = 7
 
 
@@ -67,7 +68,8 @@ def to_tensor(array):
     text = array.dtype.kind in "OSU"
     dims = (ctypes.c_int64 * max(1, array.ndim))(*array.shape)
     out = P()
-    number = STRING if text else NUMBER[array.dtype]
+    number = (STRING if text else QUANTIZED[array.dtype.names[0]] if array.dtype.names else
+              NUMBER[array.dtype])
     check(lib.mf_tensor_new(number, dims, array.ndim, ctypes.byref(out)))
     if text:
         for i, s in enumerate(array.reshape(-1)):

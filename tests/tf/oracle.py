@@ -71,7 +71,8 @@ def _array(x):
         out = np.empty((), object)
         out[()] = x
         return out
-    return np.asarray(x)
+    x = np.asarray(x)
+    return x[x.dtype.names[0]] if x.dtype.names else x  # quantized: a struct of one integer
 
 
 def run_tf(graph, steps):

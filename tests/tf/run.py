@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Meshflow against TensorFlow: signatures, ops, gradients, layers, training, its loop, checkpoints, data files, clusters, graphs, programs.
+"""Meshflow against TensorFlow: signatures, ops, gradients, layers, training, its loop, checkpoints, data files, what clients read, clusters, graphs, programs.
 
 Usage: run.py [--soak] [--seed N] [--filter TEXT] [--jobs N] [--table FILE]
 
@@ -24,6 +24,7 @@ sys.path.insert(0, HERE)
 import checkpoints  # noqa: E402
 import client  # noqa: E402
 import cluster  # noqa: E402
+import composed  # noqa: E402
 import control_flow  # noqa: E402
 import coverage  # noqa: E402
 import devices  # noqa: E402
@@ -33,6 +34,7 @@ import data  # noqa: E402
 import loop  # noqa: E402
 import oplist  # noqa: E402
 import programs  # noqa: E402
+import reading  # noqa: E402
 import training  # noqa: E402
 
 SILENCE_SECONDS = 180  # without a word from a worker: it hangs
@@ -118,6 +120,8 @@ def units(args):
     out += [dict(kind="op", name=o.name, count=args.generated) for o in ops if o.samples]
     out += [dict(kind="gradient", name=o.name) for o in ops]
     out += [dict(kind="control", name=n) for n in control_flow.NAMES]
+    out += [dict(kind="reading", name=n) for n in reading.NAMES]
+    out += [dict(kind="composed", name=n) for n in composed.NAMES]
     out += [dict(kind="model", name=n) for n in models.NAMES]
     out += [dict(kind="training", name=n) for n in training.NAMES]
     out += [dict(kind="checkpoint", name=n) for n in checkpoints.names()]
@@ -141,9 +145,9 @@ def title(unit, r):
     name = {"signature": "signature of %s", "op": "%s", "gradient": "gradient of %s",
             "graphs": "random graphs %s", "model": "as Keras: %s", "training": "training: %s",
             "data": "data files: %s", "checkpoint": "checkpoints: %s", "loop": "loop: %s", "cluster": "cluster: %s",
-            "client": "client: %s", "devices": "devices: %s",
+            "client": "client: %s", "composed": "composed: %s", "devices": "devices: %s",
             "document": "document %s",
-            "control": "gradients through control flow: %s", "program": "program %s",
+            "control": "gradients through control flow: %s", "reading": "reading: %s", "program": "program %s",
             "served": "served program %s", "remote": "program at TensorFlow's servers %s"}[unit["kind"]] % unit["name"]
     if unit["kind"] in ("op", "gradient", "graphs"):
         name += ": %d cases equal, %d refused by both" % (r.get("compared", 0), r.get("refused", 0))

@@ -45,9 +45,15 @@ def run(unit):
                                           progress))
     if kind == "gradient":
         return outcome(gradients.check(by_name[name], seed, start, progress))
+    if kind == "composed":
+        import composed
+        return composed.check(name)
     if kind == "control":
         import control_flow
         return outcome(control_flow.check(name, progress))
+    if kind == "reading":
+        import reading
+        return outcome(reading.check(name, progress))
     if kind == "model":
         import models
         return dict(failures=models.check(name, seed))

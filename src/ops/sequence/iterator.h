@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* iterator.h - a walk through a data set that lives in the server, from step to step. */
+#ifndef MF_OPS_SEQUENCE_ITERATOR_H
+#define MF_OPS_SEQUENCE_ITERATOR_H
+
+#include "ops/sequence/sequence.h"
+
+/* What a node says of the iterator it makes. */
+typedef struct mf_seq_iterator_spec {
+    mf_parts parts;
+    const char *container, *name; /* by which it is found again; name NULL: not at all */
+    bool is_private; /* among the session's objects, not the server's */
+} mf_seq_iterator_spec;
+
+typedef struct mf_seq_iterator {
+    mf_object object;
+    mf_dtype *types; /* of its elements */
+    mf_shape *shapes; /* NULL: any */
+    int n_parts;
+    char *text; /* what IteratorToStringHandle says; NULL: it cannot be found */
+    pthread_mutex_t lock; /* guards all below; held while an element is made */
+    mf_walk walk;
+    mf_cursor *cursor; /* NULL: not initialized */
+} mf_seq_iterator;
+
+extern const mf_object_type mf_seq_iterator_type;
+
+/* mf_object_make; ctx is a mf_seq_iterator_spec. */
+MF_MUST mf_status mf_seq_iterator_make(void *spec, mf_object **out);
+/* From now on it walks through d, from the beginning. */
+MF_MUST mf_status mf_seq_iterator_start(mf_seq_iterator *it, const mf_step *step, mf_sequence *d);
+bool mf_seq_iterator_has_started(mf_seq_iterator *it);
+/* The next element into an empty row, of n_parts. FAILED_PRECONDITION: not initialized. */
+MF_MUST mf_status mf_seq_iterator_next(mf_seq_iterator *it, const mf_step *step, mf_tensor *row,
+                                       bool *end);
+static inline mf_parts mf_seq_iterator_parts(const mf_seq_iterator *it)
+{
+    return (mf_parts){ it->n_parts, it->types, it->shapes };
+}
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* master_step.c - a step of a client, on all tasks that it lies on: each does its part, and the
+ * first to fail ends it for all. */
+#include "base/clock.h"
+#include "base/cond.h"
+#include "proto/worker.pb-c.h"
+#include "runtime/session.h"
+#include "server/master.h"
+#include "server/meeting.h"
+#include "server/peers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- how it lies on them ---- */
+
+static mf_status key_of(const mf_run_names *n, mf_buf *out)
+{
+    for (int i = 0; i < n->n_feeds; i++)
+        mf_buf_printf(out, "%s\n", n->feeds[i]);
+    mf_buf_str(out, ">\n");
+    for (int i = 0; i < n->n_fetches; i++)
+        mf_buf_printf(out, "%s\n", n->fetches[i]);
+    mf_buf_str(out, "!\n");
+    for (int i = 0; i < n->n_targets; i++)
+        mf_buf_printf(out, "%s\n", n->targets[i]);
+    return mf_buf_finish(out);
+}
+
+/* With the session's lock. */
+static mf_status make_layout(mf_client_session *s, const mf_run_names *names, const char *key,
+                             mf_cancel *cancel, mf_layout **out)
+{
+    const mf_layout_options o = { .graph = s->graph,
+                                  .task = s->task,
+                                  .cast = &s->cast,
+                                  .session = s->handle,
+                                  .resources = s->resources,
+                                  .node_state = s->node_state,
+                                  .cancel = cancel };
+    mf_layout *l;
+
+    MF_TRY(mf_layout_make(names, &o, &l));
+    l->refs = 1;
+    l->key = mf_strdup(key);
+    if (!l->key || mf_map_set(&s->layouts, l->key, l) != MF_OK) {
+        mf_layout_free(l, &s->cast, s->handle);
+        return MF_NOMEM("a graph");
+    }
+    *out = l;
+    return MF_OK;
+}
+
+static mf_status find_layout(mf_client_session *s, const mf_run_names *names, mf_cancel *cancel,
+                             mf_layout **out)
+{
+    mf_buf key = { 0 };
+    mf_status st = key_of(names, &key);
+
+    pthread_mutex_lock(&s->extending);
+    *out = st == MF_OK ? mf_map_find(&s->layouts, key.data) : NULL;
+    if (st == MF_OK && !*out)
+        st = make_layout(s, names, key.data, cancel, out);
+    pthread_mutex_unlock(&s->extending);
+    mf_buf_deinit(&key);
+    return st;
+}
+
+void mf_client_session_free_layouts(mf_client_session *s)
+{
+    mf_map_entry *e;
+    int64_t it = 0;
+
+    while ((e = mf_map_next(&s->layouts, &it)) != NULL)
+        mf_layout_free(e->value, &s->cast, s->handle);
+    mf_map_deinit(&s->layouts);
+}
+
+/* ---- a step that is under way ---- */
+
+typedef struct step {
+    mf_server *server;
+    mf_cancel *cancel; /* ends all of it */
+    int64_t id;
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t changed;
+    int missing; /* parts that have not answered */
+    mf_error why; /* the first that tells more than that it was cancelled */
+} step;
+
+typedef struct part {
+    step *step;
+    const char *task; /* its name */
+} part;
+
+/* The thread's error, of this task. */
+static void note_failure(step *s, mf_status st, const char *task)
+{
+    char before[200];
+
+    if (strncmp(mf_error_message(), "From ", 5) != 0) {
+        (void)snprintf(before, sizeof before, "From %.150s:\n", task);
+        (void)mf_error_wrap(st, before, "");
+    }
+    pthread_mutex_lock(&s->lock);
+    if (s->why.status == MF_OK || (s->why.status == MF_CANCELLED && st != MF_CANCELLED))
+        mf_error_save(st, &s->why);
+    pthread_mutex_unlock(&s->lock);
+    mf_cancel_raise(s->cancel);
+}
+
+static void answered(void *ctx, mf_status st, ProtobufCMessage *reply)
+{
+    const part *p = ctx;
+    step *s = p->step;
+    const Tensorflow__RunGraphResponse *answer = (const Tensorflow__RunGraphResponse *)reply;
+
+    if (st == MF_OK && answer->status_code != MF_OK)
+        st = MF_FAIL(answer->status_code > 0 && answer->status_code <= MF_UNAUTHENTICATED
+                         ? (mf_status)answer->status_code
+                         : MF_UNKNOWN,
+                     "%s", answer->status_error_message);
+    if (st != MF_OK)
+        note_failure(s, st, p->task);
+    pthread_mutex_lock(&s->lock);
+    s->missing--;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void start_part(step *s, const mf_layout_part *l, const char *session, int64_t deadline_ns,
+                       part *p)
+{
+    Tensorflow__RunGraphRequest request = TENSORFLOW__RUN_GRAPH_REQUEST__INIT;
+    const mf_question q = { .method = "/tensorflow.WorkerService/RunGraph",
+                            .message = &request.base,
+                            .reply = &tensorflow__run_graph_response__descriptor,
+                            .deadline_ns = deadline_ns,
+                            .cancel = s->cancel };
+    mf_caller *caller;
+    mf_status st;
+
+    *p = (part){ s, s->server->tasks.all[l->task].name };
+    request.session_handle = (char *)(uintptr_t)session;
+    request.create_worker_session_called = true;
+    request.graph_handle = l->graph;
+    request.step_id = s->id;
+    request.store_errors_in_response_body = true;
+    request.request_id = (int64_t)(mf_random_seed() >> 1 | 1);
+    pthread_mutex_lock(&s->lock);
+    s->missing++;
+    pthread_mutex_unlock(&s->lock);
+    st = mf_peers_caller(s->server->peers, l->task, &caller);
+    if (st == MF_OK)
+        mf_caller_start(caller, &q, NULL, answered, p);
+    else
+        answered(p, st, NULL);
+}
+
+static void run_own(step *s, const mf_layout *l, const mf_master_step *m)
+{
+    mf_meeting meeting;
+    mf_status st = mf_meeting_begin(&meeting, s->server, s->id);
+
+    if (st == MF_OK) {
+        if (l->n_fetches + l->n_targets > 0)
+            st = mf_session_run_with(l->own, &(mf_run_options){ .timeout_ms = m->timeout_ms },
+                                     &(mf_run_with){ s->cancel, &meeting.base }, l->feeds, m->feeds,
+                                     l->n_feeds, l->fetches, l->n_fetches, l->targets, l->n_targets,
+                                     m->results);
+        mf_meeting_end(&meeting, st);
+    }
+    if (st != MF_OK)
+        note_failure(s, st, mf_server_self(s->server)->name);
+}
+
+static void clean_up(step *s, const mf_layout *l)
+{
+    Tensorflow__CleanupGraphRequest request = TENSORFLOW__CLEANUP_GRAPH_REQUEST__INIT;
+
+    request.step_id = s->id;
+    mf_rooms_end(s->server->rooms, s->id);
+    for (int i = 0; i < l->n_parts; i++)
+        mf_server_tell(s->server, l->parts[i].task, "/tensorflow.WorkerService/CleanupGraph",
+                       &request.base, &tensorflow__cleanup_graph_response__descriptor);
+}
+
+static void await_parts(step *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->missing > 0)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static mf_status run_parts(mf_request *r, mf_client_session *session, const mf_layout *l,
+                           const mf_master_step *m)
+{
+    step s = { .server = r->server,
+               .cancel = &r->cancel,
+               .id = (int64_t)(mf_random_seed() >> 8 | UINT64_C(1) << 56) };
+    part *parts = MF_ARENA_ARRAY(r->arena, part, l->n_parts);
+    const int64_t deadline =
+        m->timeout_ms > 0 ? mf_clock_ns() + m->timeout_ms * INT64_C(1000000) : 0;
+
+    if (!parts)
+        return MF_NOMEM("a step");
+    pthread_mutex_init(&s.lock, NULL);
+    mf_cond_init(&s.changed);
+    for (int i = 0; i < l->n_parts; i++)
+        start_part(&s, &l->parts[i], session->handle, deadline, &parts[i]);
+    run_own(&s, l, m);
+    await_parts(&s);
+    clean_up(&s, l);
+    pthread_cond_destroy(&s.changed);
+    pthread_mutex_destroy(&s.lock);
+    return s.why.status == MF_OK ? MF_OK : mf_error_restore(&s.why);
+}
+
+static mf_status run_here(mf_request *r, mf_client_session *session, const mf_master_step *m)
+{
+    const mf_run_names *n = &m->names;
+
+    return mf_session_run_with(session->session, &(mf_run_options){ .timeout_ms = m->timeout_ms },
+                               &(mf_run_with){ .until = &r->cancel }, n->feeds, m->feeds,
+                               n->n_feeds, n->fetches, n->n_fetches, n->targets, n->n_targets,
+                               m->results);
+}
+
+mf_status mf_master_step_run(mf_request *r, mf_client_session *s, const mf_master_step *m)
+{
+    char before[200];
+    mf_layout *l;
+    mf_status st = MF_OK;
+
+    if (!mf_cast_is_several(&s->cast)) {
+        st = run_here(r, s, m);
+    } else {
+        st = find_layout(s, &m->names, &r->cancel, &l);
+        if (st == MF_OK)
+            st = l->own ? run_parts(r, s, l, m) : run_here(r, s, m);
+    }
+    if (st != MF_OK && strncmp(mf_error_message(), "From ", 5) != 0) {
+        (void)snprintf(before, sizeof before, "From %.150s:\n", mf_server_self(r->server)->name);
+        (void)mf_error_wrap(st, before, "");
+    }
+    return st;
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* partition.c - see partition.h.
+ *
+ * An output that another task needs is sent there once, whoever needs it; a control edge between
+ * tasks is an empty tensor. Constants are copied instead. */
+#include "server/partition.h"
+
+#include "base/map.h"
+#include "compile/context.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct cutting {
+    const mf_partition_options *o;
+    mf_partition *out;
+    mf_graph *whole; /* what is needed, with _Arg and _Retval */
+    int *task; /* by its node ids */
+    mf_map received; /* "node:port>task", "^node>task" -> the node that has it there */
+    int edges;
+} cutting;
+
+/* ---- who is where ---- */
+
+static bool is_end(const mf_node *n)
+{
+    return n->op && n->op->control == MF_CONTROL_ARG;
+}
+
+static mf_status find_tasks(cutting *c, const mf_graph *graph)
+{
+    c->task = MF_ARENA_ARRAY(c->out->arena, int, c->whole->n_nodes);
+    if (!c->task)
+        return MF_NOMEM("a graph");
+    for (int64_t i = 0; i < c->whole->n_nodes; i++) {
+        const mf_node *n = c->whole->nodes[i];
+        const mf_node *source = is_end(n) ? NULL : mf_graph_find(graph, n->name);
+
+        c->task[i] = source ? c->o->task[source->id] : c->o->self;
+    }
+    return MF_OK;
+}
+
+/* The nodes of a task, and the constants that they use. */
+static bool keep_nodes(const cutting *c, int task, bool *keep)
+{
+    bool any = false;
+
+    for (int64_t i = 0; i < c->whole->n_nodes; i++) {
+        const mf_node *n = c->whole->nodes[i];
+
+        if (c->task[i] != task || n->removed)
+            continue;
+        any = true;
+        keep[i] = keep[i] || !is_end(n);
+        for (int k = 0; k < n->n_inputs; k++) {
+            if (mf_node_is_constant(n->inputs[k].node))
+                keep[n->inputs[k].node->id] = true;
+        }
+    }
+    return any;
+}
+
+/* ---- edges between tasks ---- */
+
+static mf_attr text_attr(const char *text)
+{
+    mf_attr a = { .kind = MF_ATTR_STRING, .n = 1 };
+
+    a.s = (mf_bytes){ text, strlen(text) };
+    return a;
+}
+
+static mf_status add_end(cutting *c, const char *op, int at, const char *base, const char *edge,
+                         int from, int to, mf_dtype type, const mf_output *value, mf_node **out)
+{
+    mf_graph *g = c->out->parts[at];
+    const mf_named_attr attrs[] = {
+        { value ? "T" : "tensor_type", { .kind = MF_ATTR_TYPE, .n = 1, .type = type } },
+        { "tensor_name", text_attr(edge) },
+        { "send_device", text_attr(c->o->devices[from]) },
+        { "send_device_incarnation",
+          { .kind = MF_ATTR_INT, .n = 1, .i = (int64_t)c->o->incarnations[from] } },
+        { "recv_device", text_attr(c->o->devices[to]) },
+    };
+    char name[300];
+
+    (void)snprintf(name, sizeof name, "%.250s/_%d", base, c->edges);
+    return mf_graph_add(g,
+                        &(mf_node_spec){ .name = mf_graph_unique_name(g, name),
+                                         .op = op,
+                                         .device = c->o->devices[at],
+                                         .inputs = value,
+                                         .n_inputs = value ? 1 : 0,
+                                         .attrs = attrs,
+                                         .n_attrs = MF_COUNT(attrs) },
+                        out);
+}
+
+static mf_status send(cutting *c, mf_output value, const char *base, int from, int to,
+                      mf_node **received)
+{
+    const mf_dtype type = mf_type_base(value.node->out_types[value.port]);
+    char edge[300];
+    mf_node *sent;
+
+    c->edges++;
+    (void)snprintf(edge, sizeof edge, "edge_%d_%.250s", c->edges, base);
+    MF_TRY(add_end(c, "_Send", from, base, edge, from, to, type, &value, &sent));
+    return add_end(c, "_Recv", to, base, edge, from, to, type, NULL, received);
+}
+
+/* An empty tensor that is there after `after`. */
+static mf_status add_signal(cutting *c, int at, mf_node *after, mf_output *out)
+{
+    mf_graph *g = c->out->parts[at];
+    mf_tensor empty = { 0 };
+    mf_tensor *kept;
+    mf_status st = mf_tensor_alloc(&empty, MF_DTYPE_F32, &MF_SHAPE(0));
+
+    kept = st == MF_OK ? mf_graph_own_tensor(g, &empty) : NULL;
+    mf_tensor_clear(&empty);
+    if (!kept)
+        return MF_NOMEM("a graph");
+    const mf_named_attr attrs[] = {
+        { "dtype", { .kind = MF_ATTR_TYPE, .n = 1, .type = MF_DTYPE_F32 } },
+        { "value", { .kind = MF_ATTR_TENSOR, .n = 1, .tensor = kept } },
+    };
+
+    out->port = 0;
+    return mf_graph_add(g,
+                        &(mf_node_spec){ .name = mf_graph_unique_name(g, after->name),
+                                         .op = "Const",
+                                         .device = c->o->devices[at],
+                                         .controls = &after,
+                                         .n_controls = 1,
+                                         .attrs = attrs,
+                                         .n_attrs = MF_COUNT(attrs) },
+                        &out->node);
+}
+
+static mf_node *twin_of(const cutting *c, const mf_node *n, int task)
+{
+    return mf_graph_find(c->out->parts[task], n->name);
+}
+
+/* The key of what is received; *out: the node that has it, or NULL. */
+static mf_status look_up(cutting *c, const char *name, int port, int to, char **key, mf_node **out)
+{
+    mf_buf text = { 0 };
+    mf_status st;
+
+    if (port < 0)
+        mf_buf_printf(&text, "^%s>%d", name, to);
+    else
+        mf_buf_printf(&text, "%s:%d>%d", name, port, to);
+    st = mf_buf_finish(&text);
+    *key = st == MF_OK ? mf_arena_strdup(c->out->arena, text.data) : NULL;
+    mf_buf_deinit(&text);
+    if (!*key)
+        return MF_NOMEM("a graph");
+    *out = mf_map_find(&c->received, *key);
+    return MF_OK;
+}
+
+/* The output as task `to` has it. */
+static mf_status bring(cutting *c, mf_output value, int to, mf_output *out)
+{
+    const int from = c->task[value.node->id];
+    mf_node *there;
+    char *key;
+
+    if (from == to || mf_node_is_constant(value.node)) {
+        *out = (mf_output){ twin_of(c, value.node, to), value.port };
+        return MF_OK;
+    }
+    MF_TRY(look_up(c, value.node->name, value.port, to, &key, &there));
+    if (!there) {
+        const mf_output here = { twin_of(c, value.node, from), value.port };
+
+        MF_TRY(send(c, here, value.node->name, from, to, &there));
+        MF_TRY(mf_map_set(&c->received, key, there));
+    }
+    *out = (mf_output){ there, 0 };
+    return MF_OK;
+}
+
+/* What has to happen first, as task `to` can wait for it. */
+static mf_status bring_control(cutting *c, const mf_node *first, int to, mf_node **out)
+{
+    const int from = c->task[first->id];
+    mf_output signal;
+    char *key;
+
+    if (from == to) {
+        *out = twin_of(c, first, to);
+        return MF_OK;
+    }
+    MF_TRY(look_up(c, first->name, -1, to, &key, out));
+    if (*out)
+        return MF_OK;
+    MF_TRY(add_signal(c, from, twin_of(c, first, from), &signal));
+    MF_TRY(send(c, signal, first->name, from, to, out));
+    return mf_map_set(&c->received, key, *out);
+}
+
+static mf_status connect_node(cutting *c, const mf_node *n)
+{
+    const int at = c->task[n->id];
+    mf_node *twin = twin_of(c, n, at);
+    mf_node **controls = MF_ARENA_ARRAY(c->out->parts[at]->arena, mf_node *, n->n_controls + 1);
+
+    if (!controls)
+        return MF_NOMEM("a graph");
+    for (int k = 0; k < n->n_inputs; k++)
+        MF_TRY(bring(c, n->inputs[k], at, &twin->inputs[k]));
+    for (int k = 0; k < n->n_controls; k++)
+        MF_TRY(bring_control(c, n->controls[k], at, &controls[k]));
+    twin->controls = controls;
+    twin->n_controls = n->n_controls;
+    return MF_OK;
+}
+
+/* ---- feeds and fetches ---- */
+
+static mf_status name_of(cutting *c, mf_output o, const char **out)
+{
+    mf_buf text = { 0 };
+    mf_status st;
+
+    mf_buf_printf(&text, "%s:%d", o.node->name, o.port);
+    st = mf_buf_finish(&text);
+    *out = st == MF_OK ? mf_arena_strdup(c->out->arena, text.data) : NULL;
+    mf_buf_deinit(&text);
+    return *out ? MF_OK : MF_NOMEM("a graph");
+}
+
+/* A placeholder stands for it, under the name of its _Arg. */
+static mf_status add_feed(cutting *c, const mf_node *arg, int i)
+{
+    const mf_named_attr attrs[] = {
+        { "dtype", { .kind = MF_ATTR_TYPE, .n = 1, .type = arg->out_types[0] } },
+    };
+    mf_output fed = { 0 };
+
+    MF_TRY(mf_graph_add(
+        c->out->parts[c->o->self],
+        &(mf_node_spec){
+            .name = arg->name, .op = "Placeholder", .attrs = attrs, .n_attrs = MF_COUNT(attrs) },
+        &fed.node));
+    return name_of(c, fed, &c->out->feeds[i]);
+}
+
+static mf_status find_fetch(cutting *c, const mf_node *retval, int i)
+{
+    mf_output value;
+
+    MF_TRY(bring(c, retval->inputs[0], c->o->self, &value));
+    return name_of(c, value, &c->out->fetches[i]);
+}
+
+/* ---- the whole ---- */
+
+/* TensorFlow's tasks want every node to say where it is. */
+static mf_status name_device(mf_graph *g, const char *device)
+{
+    const char *copy = mf_arena_strdup(g->arena, device);
+
+    for (int64_t i = 0; copy && i < g->n_nodes; i++)
+        g->nodes[i]->device = copy;
+    return copy ? MF_OK : MF_NOMEM("a graph");
+}
+
+static mf_status make_parts(cutting *c)
+{
+    mf_partition *p = c->out;
+
+    for (int t = 0; t < p->n_tasks; t++) {
+        bool *keep = mf_calloc(c->whole->n_nodes, sizeof *keep);
+        mf_status st = keep ? MF_OK : MF_NOMEM("a graph");
+
+        if (st == MF_OK && (keep_nodes(c, t, keep) || t == c->o->self))
+            st = mf_graph_copy(c->whole, keep, &p->parts[t]);
+        if (st == MF_OK && p->parts[t])
+            st = name_device(p->parts[t], c->o->devices[t]);
+        mf_free(keep);
+        MF_TRY(st);
+    }
+    return MF_OK;
+}
+
+static mf_status cut(cutting *c, const mf_compile *w)
+{
+    MF_TRY(make_parts(c));
+    for (int i = 0; i < w->n_feeds; i++)
+        MF_TRY(add_feed(c, w->feeds[i], i));
+    for (int64_t i = 0; i < c->whole->n_nodes; i++) {
+        if (!c->whole->nodes[i]->removed && !is_end(c->whole->nodes[i]))
+            MF_TRY(connect_node(c, c->whole->nodes[i]));
+    }
+    for (int i = 0; i < w->n_fetches; i++)
+        MF_TRY(find_fetch(c, w->fetches[i], i));
+    for (int t = 0; t < c->out->n_tasks; t++) {
+        if (c->out->parts[t])
+            MF_TRY(mf_graph_verify(c->out->parts[t]));
+    }
+    return MF_OK;
+}
+
+static mf_status partition_init(mf_partition *p, const mf_signature *sig, int n_tasks)
+{
+    *p = (mf_partition){ .arena = mf_arena_new(),
+                         .n_tasks = n_tasks,
+                         .n_feeds = sig->n_feeds,
+                         .n_fetches = sig->n_fetches };
+    if (!p->arena)
+        return MF_NOMEM("a graph");
+    p->parts = MF_ARENA_ARRAY(p->arena, mf_graph *, n_tasks);
+    p->feeds = MF_ARENA_ARRAY(p->arena, const char *, sig->n_feeds + 1);
+    p->fetches = MF_ARENA_ARRAY(p->arena, const char *, sig->n_fetches + 1);
+    return p->parts && p->feeds && p->fetches ? MF_OK : MF_NOMEM("a graph");
+}
+
+mf_status mf_partition_make(const mf_graph *graph, const mf_signature *sig,
+                            const mf_partition_options *o, mf_partition *out)
+{
+    cutting c = { .o = o, .out = out };
+    mf_compile w = { 0 };
+    mf_status st;
+
+    MF_TRY(partition_init(out, sig, o->n_tasks));
+    st = mf_compile_begin(&w, graph, sig);
+    c.whole = w.graph;
+    if (st == MF_OK)
+        st = find_tasks(&c, graph);
+    if (st == MF_OK)
+        st = cut(&c, &w);
+    mf_map_deinit(&c.received);
+    mf_compile_end(&w);
+    return st;
+}
+
+void mf_partition_deinit(mf_partition *p)
+{
+    for (int i = 0; p->parts && i < p->n_tasks; i++)
+        mf_graph_free(p->parts[i]);
+    mf_arena_free(p->arena);
+    *p = (mf_partition){ 0 };
+}
