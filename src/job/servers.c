@@ -59,7 +59,7 @@ static void note_device(void *ctx, const char *name, const char *type)
     d.index = -1;
     if (strcmp(d.job, "ps") == 0)
         s->n_ps++;
-    else if (s->n_workers < MOST)
+    else if (strcmp(d.job, "evaluator") != 0 && s->n_workers < MOST)
         (void)mf_device_name_print(&d, s->workers[s->n_workers++]);
 }
 
@@ -261,7 +261,8 @@ static void servers_leave(mf_team *team, mf_trainer *t)
 {
     servers *s = of_team(team);
 
-    (void)t;
+    if (s->trainer != t)
+        return; /* one that came while another was there */
     mf_session_free(s->steps);
     mf_session_free(s->keeper);
     mf_graph_free(s->variables);
