@@ -71,3 +71,29 @@ cp served out
 verdict "a server ends when it is told to" "serving at grpc://localhost:"
 fails "nobody is there" "asking the server at localhost:" "Connection refused" -- \
     train --model wide-deep --data synthetic-ctr --target "$target" --timeout 1 --quiet
+
+# ---- a cluster: a parameter server, two workers
+cluster=$(python3 -c '
+import json, socket
+s = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+a = ["127.0.0.1:%d" % x.getsockname()[1] for x in s]
+print(json.dumps({"ps": a[:1], "worker": a[1:]}))')
+tasks=
+for task in "ps 0" "worker 0" "worker 1"; do
+    "$program" server --cluster "$cluster" --job-name "${task% *}" --task-index "${task#* }" >>served 2>log &
+    tasks="$tasks $!"
+done
+for _ in $(seq 100); do
+    "$program" topo --cluster "$cluster" | grep -q "not there" || break
+    sleep 0.1
+done
+ok "doctor of three tasks" "cluster.worker[1]" "clock" -- doctor --cluster "$cluster"
+target=grpc://$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])["worker"][0])' "$cluster")
+train_there --target "$target" >there
+check "a cluster's steps give the same weights" test -s here -a "$(cat here)" = "$(cat there)"
+ok "another model's variables have the same names" '"steps":3' -- \
+    train --model 'wide-deep width=4' --data synthetic-ctr --set count=200 --steps 3 --quiet --json --target "$target"
+# shellcheck disable=SC2086
+kill $tasks
+# shellcheck disable=SC2086
+wait $tasks
