@@ -173,6 +173,18 @@ char *mf_arena_strdup(mf_arena *arena, const char *s)
     return mf_arena_strndup(arena, s, strlen(s));
 }
 
+const char **mf_arena_strings(mf_arena *arena, const char *const *from, int64_t n)
+{
+    const char **out = MF_ARENA_ARRAY(arena, const char *, n + 1);
+
+    for (int64_t i = 0; out && i < n; i++) {
+        out[i] = mf_arena_strdup(arena, from[i]);
+        if (!out[i])
+            return NULL;
+    }
+    return out;
+}
+
 char *mf_arena_printf(mf_arena *arena, const char *fmt, ...)
 {
     va_list args;

@@ -56,6 +56,8 @@ void mf_arena_free(mf_arena *arena);
 void *mf_arena_alloc(mf_arena *arena, int64_t count, size_t size);
 char *mf_arena_strndup(mf_arena *arena, const char *s, size_t len);
 char *mf_arena_strdup(mf_arena *arena, const char *s);
+/* Copies of n strings, and a NULL behind them; NULL: no memory. */
+const char **mf_arena_strings(mf_arena *arena, const char *const *from, int64_t n);
 char *mf_arena_printf(mf_arena *arena, const char *fmt, ...) MF_PRINTF(2, 3);
 /* Bytes handed out so far, and the most it may hand out (0 = no limit). */
 size_t mf_arena_used(const mf_arena *arena);

@@ -289,33 +289,18 @@ static compiled *cache_find(local *s, uint64_t hash, uint64_t family, const mf_r
 
 /* ---- compiling ---- */
 
-static mf_status copy_strings(const char *const *from, int n, mf_arena *arena,
-                              const char *const **out)
-{
-    const char **copy = MF_ARENA_ARRAY(arena, const char *, n);
-
-    if (!copy)
-        return MF_NOMEM("compiling");
-    for (int i = 0; i < n; i++) {
-        copy[i] = mf_arena_strdup(arena, from[i]);
-        if (!copy[i])
-            return MF_NOMEM("compiling");
-    }
-    *out = copy;
-    return MF_OK;
-}
-
 static mf_status copy_key(compiled *c, const mf_run_names *n, const mf_tensor *const *feeds,
                           bool shapes)
 {
     c->names = *n;
-    MF_TRY(copy_strings(n->feeds, n->n_feeds, c->arena, &c->names.feeds));
-    MF_TRY(copy_strings(n->fetches, n->n_fetches, c->arena, &c->names.fetches));
-    MF_TRY(copy_strings(n->targets, n->n_targets, c->arena, &c->names.targets));
+    c->names.feeds = mf_arena_strings(c->arena, n->feeds, n->n_feeds);
+    c->names.fetches = mf_arena_strings(c->arena, n->fetches, n->n_fetches);
+    c->names.targets = mf_arena_strings(c->arena, n->targets, n->n_targets);
     c->types = MF_ARENA_ARRAY(c->arena, mf_dtype, n->n_feeds);
     if (shapes)
         c->shapes = MF_ARENA_ARRAY(c->arena, mf_shape, n->n_feeds);
-    if (!c->types || (shapes && !c->shapes))
+    if (!c->names.feeds || !c->names.fetches || !c->names.targets || !c->types ||
+        (shapes && !c->shapes))
         return MF_NOMEM("compiling");
     for (int i = 0; i < n->n_feeds; i++) {
         c->types[i] = feeds[i]->dtype;

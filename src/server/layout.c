@@ -44,17 +44,6 @@ static mf_status register_part(mf_layout *l, const mf_layout_options *o, int tas
 
 /* ---- the own part ---- */
 
-static mf_status copy_names(mf_arena *arena, const char *const *from, int n, const char ***out)
-{
-    *out = MF_ARENA_ARRAY(arena, const char *, n + 1);
-    for (int i = 0; *out && i < n; i++) {
-        (*out)[i] = mf_arena_strdup(arena, from[i]);
-        if (!(*out)[i])
-            return MF_NOMEM("a graph");
-    }
-    return *out ? MF_OK : MF_NOMEM("a graph");
-}
-
 static bool is_fed(const mf_partition *p, const char *name)
 {
     const size_t n = strlen(name);
@@ -92,8 +81,10 @@ static mf_status make_own(mf_layout *l, const mf_layout_options *o, const mf_par
 
     l->n_feeds = p->n_feeds;
     l->n_fetches = p->n_fetches;
-    MF_TRY(copy_names(l->arena, p->feeds, p->n_feeds, &l->feeds));
-    MF_TRY(copy_names(l->arena, p->fetches, p->n_fetches, &l->fetches));
+    l->feeds = mf_arena_strings(l->arena, p->feeds, p->n_feeds);
+    l->fetches = mf_arena_strings(l->arena, p->fetches, p->n_fetches);
+    if (!l->feeds || !l->fetches)
+        return MF_NOMEM("a graph");
     MF_TRY(find_targets(l, p, graph));
     return mf_session_new_shared(graph, &so, &shared, &l->own);
 }
@@ -107,7 +98,7 @@ static mf_status make_parts(mf_layout *l, const mf_layout_options *o, const mf_p
 
     for (int i = 0; i < p->n_tasks; i++)
         alone = alone && (i == self || !p->parts[i]);
-    if (alone)
+    if (alone && !o->gradual)
         return MF_OK;
     l->parts = MF_ARENA_ARRAY(l->arena, mf_layout_part, p->n_tasks);
     if (!l->parts)
@@ -126,7 +117,8 @@ static mf_status cut(mf_layout *l, const mf_run_names *names, const mf_layout_op
                                       .n_tasks = t->n,
                                       .self = t->self,
                                       .devices = o->cast->devices,
-                                      .incarnations = o->cast->incarnations };
+                                      .incarnations = o->cast->incarnations,
+                                      .gradual = o->gradual };
     mf_partition p = { 0 };
     mf_signature sig;
     mf_status st;

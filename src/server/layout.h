@@ -20,7 +20,7 @@ typedef struct mf_layout {
     mf_arena *arena;
     int refs; /* guarded by the session's lock */
     struct mf_session *own; /* the part done here; NULL: all of it is, by the session */
-    const char **feeds, **fetches; /* their names in `own`, as they were asked for */
+    const char **feeds, **fetches; /* their names in `own`, or keys, as they were asked for */
     const char **targets;
     int n_feeds, n_fetches, n_targets;
     mf_layout_part *parts;
@@ -34,6 +34,7 @@ typedef struct mf_layout_options {
     const char *session; /* its handle on other tasks */
     mf_resources *resources, *node_state; /* of the own part; NULL: the server's */
     mf_cancel *cancel;
+    bool gradual; /* see mf_partition_options */
 } mf_layout_options;
 
 /* Owns: mf_layout_free(). Other tasks have their graphs afterwards. */

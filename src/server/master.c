@@ -38,6 +38,8 @@ mf_status mf_clients_find(mf_clients *m, const char *handle, mf_client_session *
 
 static void free_session(mf_client_session *s)
 {
+    mf_client_session_end_partials(s);
+    mf_client_session_free_callables(s);
     mf_client_session_free_layouts(s);
     mf_cast_end(&s->cast, s->handle);
     mf_cast_deinit(&s->cast);
@@ -310,6 +312,10 @@ const mf_method mf_master_methods[] = {
     METHOD("CreateSession", create_session, .run = create),
     METHOD("ExtendSession", extend_session, .run = extend),
     METHOD("RunStep", run_step, .run = mf_master_run_step),
+    METHOD("PartialRunSetup", partial_run_setup, .run = mf_master_partial_setup),
+    METHOD("MakeCallable", make_callable, .run = mf_master_make_callable),
+    METHOD("RunCallable", run_callable, .run = mf_master_run_callable),
+    METHOD("ReleaseCallable", release_callable, .run = mf_master_release_callable),
     METHOD("CloseSession", close_session, .run = close_one),
     METHOD("ListDevices", list_devices, .run = list_devices),
     METHOD("Reset", reset, .run = reset),

@@ -34,6 +34,8 @@ typedef struct mf_client_session {
     int *task; /* by node id */
     int64_t version; /* extensions so far */
     mf_map layouts; /* by the names of a run */
+    mf_map partials, callables; /* by handle */
+    int64_t n_callables; /* ever made */
 } mf_client_session;
 
 /* With a reference, which mf_client_session_release() gives back. ABORTED: there is none. */
@@ -47,14 +49,39 @@ MF_MUST mf_status mf_master_run_step(mf_request *r, const ProtobufCMessage *mess
 /* A step: names, tensors, where results go. */
 typedef struct mf_master_step {
     mf_run_names names;
-    const mf_tensor *const *feeds;
-    mf_tensor **results;
+    const mf_tensor *const *feeds; /* NULL: they come by the room */
+    mf_tensor **results; /* NULL: they go by the room */
     int64_t timeout_ms; /* 0: none */
+    /* mf_master_step_run() sets these: */
+    int64_t id;
+    mf_cancel *cancel; /* ends all of it; raised when it fails */
 } mf_master_step;
 
 /* On all tasks it lies on. The message of an error begins with "From /job:...". */
 MF_MUST mf_status mf_master_step_run(mf_request *r, mf_client_session *s,
                                      const mf_master_step *step);
+
+/* The pieces. A number for a step; all parts of one, and what is left of it on other tasks. */
+int64_t mf_master_new_step(void);
+MF_MUST mf_status mf_master_run_layout(mf_server *server, const char *session, const mf_layout *l,
+                                       const mf_master_step *m);
+void mf_master_clean_up(mf_server *server, const mf_layout *l, int64_t id);
+
+/* ---- runs that feed and fetch step by step (master_partial.c) ---- */
+
+MF_MUST mf_status mf_master_partial_setup(mf_request *r, const ProtobufCMessage *message);
+/* A RunStep with a partial_run_handle: results are found by fetch. */
+MF_MUST mf_status mf_master_partial_run(mf_request *r, mf_client_session *s, const char *handle,
+                                        const mf_master_step *m);
+/* Ends those that are under way. */
+void mf_client_session_end_partials(mf_client_session *s);
+
+/* ---- runs by number (master_callable.c) ---- */
+
+MF_MUST mf_status mf_master_make_callable(mf_request *r, const ProtobufCMessage *message);
+MF_MUST mf_status mf_master_run_callable(mf_request *r, const ProtobufCMessage *message);
+MF_MUST mf_status mf_master_release_callable(mf_request *r, const ProtobufCMessage *message);
+void mf_client_session_free_callables(mf_client_session *s);
 
 /* Forgets how runs lay on tasks. */
 void mf_client_session_free_layouts(mf_client_session *s);

@@ -65,6 +65,8 @@ static mf_status run(mf_request *r, mf_client_session *session, step *s)
                                  .results = s->results,
                                  .timeout_ms = timeout };
 
+    if (q->partial_run_handle[0] != '\0')
+        return mf_master_partial_run(r, session, q->partial_run_handle, &all);
     return mf_master_step_run(r, session, &all);
 }
 

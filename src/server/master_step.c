@@ -163,10 +163,12 @@ static void run_own(step *s, const mf_layout *l, const mf_master_step *m)
     mf_status st = mf_meeting_begin(&meeting, s->server, s->id);
 
     if (st == MF_OK) {
-        if (l->n_fetches + l->n_targets > 0)
+        const int n_feeds = m->feeds ? l->n_feeds : 0, n_fetches = m->results ? l->n_fetches : 0;
+
+        if (n_fetches + l->n_targets > 0)
             st = mf_session_run_with(l->own, &(mf_run_options){ .timeout_ms = m->timeout_ms },
                                      &(mf_run_with){ s->cancel, &meeting.base }, l->feeds, m->feeds,
-                                     l->n_feeds, l->fetches, l->n_fetches, l->targets, l->n_targets,
+                                     n_feeds, l->fetches, n_fetches, l->targets, l->n_targets,
                                      m->results);
         mf_meeting_end(&meeting, st);
     }
@@ -174,14 +176,14 @@ static void run_own(step *s, const mf_layout *l, const mf_master_step *m)
         note_failure(s, st, mf_server_self(s->server)->name);
 }
 
-static void clean_up(step *s, const mf_layout *l)
+void mf_master_clean_up(mf_server *server, const mf_layout *l, int64_t id)
 {
     Tensorflow__CleanupGraphRequest request = TENSORFLOW__CLEANUP_GRAPH_REQUEST__INIT;
 
-    request.step_id = s->id;
-    mf_rooms_end(s->server->rooms, s->id);
+    request.step_id = id;
+    mf_rooms_end(server->rooms, id);
     for (int i = 0; i < l->n_parts; i++)
-        mf_server_tell(s->server, l->parts[i].task, "/tensorflow.WorkerService/CleanupGraph",
+        mf_server_tell(server, l->parts[i].task, "/tensorflow.WorkerService/CleanupGraph",
                        &request.base, &tensorflow__cleanup_graph_response__descriptor);
 }
 
@@ -193,13 +195,11 @@ static void await_parts(step *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-static mf_status run_parts(mf_request *r, mf_client_session *session, const mf_layout *l,
-                           const mf_master_step *m)
+mf_status mf_master_run_layout(mf_server *server, const char *session, const mf_layout *l,
+                               const mf_master_step *m)
 {
-    step s = { .server = r->server,
-               .cancel = &r->cancel,
-               .id = (int64_t)(mf_random_seed() >> 8 | UINT64_C(1) << 56) };
-    part *parts = MF_ARENA_ARRAY(r->arena, part, l->n_parts);
+    step s = { .server = server, .cancel = m->cancel, .id = m->id };
+    part *parts = mf_calloc(l->n_parts, sizeof *parts);
     const int64_t deadline =
         m->timeout_ms > 0 ? mf_clock_ns() + m->timeout_ms * INT64_C(1000000) : 0;
 
@@ -208,12 +208,12 @@ static mf_status run_parts(mf_request *r, mf_client_session *session, const mf_l
     pthread_mutex_init(&s.lock, NULL);
     mf_cond_init(&s.changed);
     for (int i = 0; i < l->n_parts; i++)
-        start_part(&s, &l->parts[i], session->handle, deadline, &parts[i]);
+        start_part(&s, &l->parts[i], session, deadline, &parts[i]);
     run_own(&s, l, m);
     await_parts(&s);
-    clean_up(&s, l);
     pthread_cond_destroy(&s.changed);
     pthread_mutex_destroy(&s.lock);
+    mf_free(parts);
     return s.why.status == MF_OK ? MF_OK : mf_error_restore(&s.why);
 }
 
@@ -227,18 +227,27 @@ static mf_status run_here(mf_request *r, mf_client_session *session, const mf_ma
                                m->results);
 }
 
+int64_t mf_master_new_step(void)
+{
+    return (int64_t)(mf_random_seed() >> 8 | UINT64_C(1) << 56); /* as TensorFlow's look */
+}
+
 mf_status mf_master_step_run(mf_request *r, mf_client_session *s, const mf_master_step *m)
 {
     char before[200];
-    mf_layout *l;
+    mf_master_step own = *m;
+    mf_layout *l = NULL;
     mf_status st = MF_OK;
 
-    if (!mf_cast_is_several(&s->cast)) {
-        st = run_here(r, s, m);
-    } else {
+    own.id = mf_master_new_step();
+    own.cancel = &r->cancel;
+    if (mf_cast_is_several(&s->cast))
         st = find_layout(s, &m->names, &r->cancel, &l);
-        if (st == MF_OK)
-            st = l->own ? run_parts(r, s, l, m) : run_here(r, s, m);
+    if (st == MF_OK && l && l->own) {
+        st = mf_master_run_layout(r->server, s->handle, l, &own);
+        mf_master_clean_up(r->server, l, own.id);
+    } else if (st == MF_OK) {
+        st = run_here(r, s, m);
     }
     if (st != MF_OK && strncmp(mf_error_message(), "From ", 5) != 0) {
         (void)snprintf(before, sizeof before, "From %.150s:\n", mf_server_self(r->server)->name);

@@ -3,23 +3,12 @@
  *
  * An output that another task needs is sent there once, whoever needs it; a control edge between
  * tasks is an empty tensor. Constants are copied instead. */
-#include "server/partition.h"
-
 #include "base/map.h"
-#include "compile/context.h"
+#include "server/partition_private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-typedef struct cutting {
-    const mf_partition_options *o;
-    mf_partition *out;
-    mf_graph *whole; /* what is needed, with _Arg and _Retval */
-    int *task; /* by its node ids */
-    mf_map received; /* "node:port>task", "^node>task" -> the node that has it there */
-    int edges;
-} cutting;
 
 /* ---- who is where ---- */
 
@@ -28,11 +17,9 @@ static bool is_end(const mf_node *n)
     return n->op && n->op->control == MF_CONTROL_ARG;
 }
 
-static mf_status find_tasks(cutting *c, const mf_graph *graph)
+static mf_status find_tasks(mf_cutting *c, const mf_graph *graph)
 {
-    c->task = MF_ARENA_ARRAY(c->out->arena, int, c->whole->n_nodes);
-    if (!c->task)
-        return MF_NOMEM("a graph");
+    MF_TRY(mf_grow(&c->task, &c->cap_task, c->whole->n_nodes, sizeof *c->task));
     for (int64_t i = 0; i < c->whole->n_nodes; i++) {
         const mf_node *n = c->whole->nodes[i];
         const mf_node *source = is_end(n) ? NULL : mf_graph_find(graph, n->name);
@@ -43,7 +30,7 @@ static mf_status find_tasks(cutting *c, const mf_graph *graph)
 }
 
 /* The nodes of a task, and the constants that they use. */
-static bool keep_nodes(const cutting *c, int task, bool *keep)
+static bool keep_nodes(const mf_cutting *c, int task, bool *keep)
 {
     bool any = false;
 
@@ -64,6 +51,11 @@ static bool keep_nodes(const cutting *c, int task, bool *keep)
 
 /* ---- edges between tasks ---- */
 
+static mf_node *twin_of(const mf_cutting *c, const mf_node *n, int task)
+{
+    return mf_graph_find(c->out->parts[task], n->name);
+}
+
 static mf_attr text_attr(const char *text)
 {
     mf_attr a = { .kind = MF_ATTR_STRING, .n = 1 };
@@ -72,47 +64,62 @@ static mf_attr text_attr(const char *text)
     return a;
 }
 
-static mf_status add_end(cutting *c, const char *op, int at, const char *base, const char *edge,
-                         int from, int to, mf_dtype type, const mf_output *value, mf_node **out)
+/* One end of an edge: what it is called, between whom, and what of. */
+typedef struct edge {
+    char name[300], base[256];
+    const char *node; /* the end's own name; NULL: some name */
+    int from, to;
+    mf_dtype type;
+} edge;
+
+/* The sender has a value, the receiver perhaps something that it waits for. */
+static mf_status add_end(mf_cutting *c, const edge *e, const mf_output *value, mf_node *after,
+                         mf_node **out)
 {
+    const int at = value ? e->from : e->to;
     mf_graph *g = c->out->parts[at];
     const mf_named_attr attrs[] = {
-        { value ? "T" : "tensor_type", { .kind = MF_ATTR_TYPE, .n = 1, .type = type } },
-        { "tensor_name", text_attr(edge) },
-        { "send_device", text_attr(c->o->devices[from]) },
+        { value ? "T" : "tensor_type", { .kind = MF_ATTR_TYPE, .n = 1, .type = e->type } },
+        { "tensor_name", text_attr(e->name) },
+        { "send_device", text_attr(c->o->devices[e->from]) },
         { "send_device_incarnation",
-          { .kind = MF_ATTR_INT, .n = 1, .i = (int64_t)c->o->incarnations[from] } },
-        { "recv_device", text_attr(c->o->devices[to]) },
+          { .kind = MF_ATTR_INT, .n = 1, .i = (int64_t)c->o->incarnations[e->from] } },
+        { "recv_device", text_attr(c->o->devices[e->to]) },
     };
     char name[300];
 
-    (void)snprintf(name, sizeof name, "%.250s/_%d", base, c->edges);
+    (void)snprintf(name, sizeof name, "%s/_%d", e->base, c->edges);
     return mf_graph_add(g,
-                        &(mf_node_spec){ .name = mf_graph_unique_name(g, name),
-                                         .op = op,
+                        &(mf_node_spec){ .name = e->node ? e->node : mf_graph_unique_name(g, name),
+                                         .op = value ? "_Send" : "_Recv",
                                          .device = c->o->devices[at],
                                          .inputs = value,
                                          .n_inputs = value ? 1 : 0,
+                                         .controls = &after,
+                                         .n_controls = after ? 1 : 0,
                                          .attrs = attrs,
                                          .n_attrs = MF_COUNT(attrs) },
                         out);
 }
 
-static mf_status send(cutting *c, mf_output value, const char *base, int from, int to,
+/* In a loop, each iteration receives its own. */
+static mf_status send(mf_cutting *c, mf_output value, const char *base, int frame, int from, int to,
                       mf_node **received)
 {
-    const mf_dtype type = mf_type_base(value.node->out_types[value.port]);
-    char edge[300];
+    const mf_node *driver = mf_loops_driver(&c->loops, frame, to);
+    edge e = { .from = from, .to = to };
     mf_node *sent;
 
     c->edges++;
-    (void)snprintf(edge, sizeof edge, "edge_%d_%.250s", c->edges, base);
-    MF_TRY(add_end(c, "_Send", from, base, edge, from, to, type, &value, &sent));
-    return add_end(c, "_Recv", to, base, edge, from, to, type, NULL, received);
+    e.type = mf_type_base(value.node->out_types[value.port]);
+    (void)snprintf(e.base, sizeof e.base, "%.250s", base);
+    (void)snprintf(e.name, sizeof e.name, "edge_%d_%s", c->edges, e.base);
+    MF_TRY(add_end(c, &e, &value, NULL, &sent));
+    return add_end(c, &e, NULL, driver ? twin_of(c, driver, to) : NULL, received);
 }
 
 /* An empty tensor that is there after `after`. */
-static mf_status add_signal(cutting *c, int at, mf_node *after, mf_output *out)
+static mf_status add_signal(mf_cutting *c, int at, mf_node *after, mf_output *out)
 {
     mf_graph *g = c->out->parts[at];
     mf_tensor empty = { 0 };
@@ -140,24 +147,12 @@ static mf_status add_signal(cutting *c, int at, mf_node *after, mf_output *out)
                         &out->node);
 }
 
-static mf_node *twin_of(const cutting *c, const mf_node *n, int task)
-{
-    return mf_graph_find(c->out->parts[task], n->name);
-}
-
 /* The key of what is received; *out: the node that has it, or NULL. */
-static mf_status look_up(cutting *c, const char *name, int port, int to, char **key, mf_node **out)
+static mf_status look_up(mf_cutting *c, const char *name, int port, int to, char **key,
+                         mf_node **out)
 {
-    mf_buf text = { 0 };
-    mf_status st;
-
-    if (port < 0)
-        mf_buf_printf(&text, "^%s>%d", name, to);
-    else
-        mf_buf_printf(&text, "%s:%d>%d", name, port, to);
-    st = mf_buf_finish(&text);
-    *key = st == MF_OK ? mf_arena_strdup(c->out->arena, text.data) : NULL;
-    mf_buf_deinit(&text);
+    *key = port < 0 ? mf_arena_printf(c->out->arena, "^%s>%d", name, to)
+                    : mf_arena_printf(c->out->arena, "%s:%d>%d", name, port, to);
     if (!*key)
         return MF_NOMEM("a graph");
     *out = mf_map_find(&c->received, *key);
@@ -165,7 +160,7 @@ static mf_status look_up(cutting *c, const char *name, int port, int to, char **
 }
 
 /* The output as task `to` has it. */
-static mf_status bring(cutting *c, mf_output value, int to, mf_output *out)
+static mf_status bring(mf_cutting *c, mf_output value, int to, mf_output *out)
 {
     const int from = c->task[value.node->id];
     mf_node *there;
@@ -179,7 +174,7 @@ static mf_status bring(cutting *c, mf_output value, int to, mf_output *out)
     if (!there) {
         const mf_output here = { twin_of(c, value.node, from), value.port };
 
-        MF_TRY(send(c, here, value.node->name, from, to, &there));
+        MF_TRY(send(c, here, value.node->name, mf_loops_frame(&c->loops, value), from, to, &there));
         MF_TRY(mf_map_set(&c->received, key, there));
     }
     *out = (mf_output){ there, 0 };
@@ -187,7 +182,7 @@ static mf_status bring(cutting *c, mf_output value, int to, mf_output *out)
 }
 
 /* What has to happen first, as task `to` can wait for it. */
-static mf_status bring_control(cutting *c, const mf_node *first, int to, mf_node **out)
+static mf_status bring_control(mf_cutting *c, const mf_node *first, int to, mf_node **out)
 {
     const int from = c->task[first->id];
     mf_output signal;
@@ -201,11 +196,11 @@ static mf_status bring_control(cutting *c, const mf_node *first, int to, mf_node
     if (*out)
         return MF_OK;
     MF_TRY(add_signal(c, from, twin_of(c, first, from), &signal));
-    MF_TRY(send(c, signal, first->name, from, to, out));
+    MF_TRY(send(c, signal, first->name, mf_loops_frame_after(&c->loops, first), from, to, out));
     return mf_map_set(&c->received, key, *out);
 }
 
-static mf_status connect_node(cutting *c, const mf_node *n)
+static mf_status connect_node(mf_cutting *c, const mf_node *n)
 {
     const int at = c->task[n->id];
     mf_node *twin = twin_of(c, n, at);
@@ -224,20 +219,32 @@ static mf_status connect_node(cutting *c, const mf_node *n)
 
 /* ---- feeds and fetches ---- */
 
-static mf_status name_of(cutting *c, mf_output o, const char **out)
+static mf_status name_of(mf_cutting *c, mf_output o, const char **out)
 {
-    mf_buf text = { 0 };
-    mf_status st;
-
-    mf_buf_printf(&text, "%s:%d", o.node->name, o.port);
-    st = mf_buf_finish(&text);
-    *out = st == MF_OK ? mf_arena_strdup(c->out->arena, text.data) : NULL;
-    mf_buf_deinit(&text);
+    *out = mf_arena_printf(c->out->arena, "%s:%d", o.node->name, o.port);
     return *out ? MF_OK : MF_NOMEM("a graph");
 }
 
+/* An edge from the own task to itself, with somebody else at its other end. */
+static mf_status add_own_end(mf_cutting *c, const char *base, mf_dtype type, const mf_output *value,
+                             const char **key)
+{
+    const int self = c->o->self;
+    edge e = { .from = self, .to = self, .type = type, .node = value ? NULL : base };
+    mf_node *end;
+
+    c->edges++;
+    (void)snprintf(e.base, sizeof e.base, "%.250s", base);
+    (void)snprintf(e.name, sizeof e.name, "edge_%d_%s", c->edges, e.base);
+    *key = mf_arena_printf(c->out->arena, "%s;%016" PRIx64 ";%s;%s;0:0", c->o->devices[self],
+                           c->o->incarnations[self], c->o->devices[self], e.name);
+    if (!*key)
+        return MF_NOMEM("a graph");
+    return add_end(c, &e, value, NULL, &end);
+}
+
 /* A placeholder stands for it, under the name of its _Arg. */
-static mf_status add_feed(cutting *c, const mf_node *arg, int i)
+static mf_status add_placeholder(mf_cutting *c, const mf_node *arg, int i)
 {
     const mf_named_attr attrs[] = {
         { "dtype", { .kind = MF_ATTR_TYPE, .n = 1, .type = arg->out_types[0] } },
@@ -252,11 +259,22 @@ static mf_status add_feed(cutting *c, const mf_node *arg, int i)
     return name_of(c, fed, &c->out->feeds[i]);
 }
 
-static mf_status find_fetch(cutting *c, const mf_node *retval, int i)
+static mf_status add_feed(mf_cutting *c, const mf_node *arg, int i)
+{
+    const mf_dtype type = arg->out_types[0];
+
+    return c->o->gradual ? add_own_end(c, arg->name, type, NULL, &c->out->feeds[i])
+                         : add_placeholder(c, arg, i);
+}
+
+static mf_status find_fetch(mf_cutting *c, const mf_node *retval, int i)
 {
     mf_output value;
 
     MF_TRY(bring(c, retval->inputs[0], c->o->self, &value));
+    if (c->o->gradual)
+        return add_own_end(c, retval->name, mf_type_base(value.node->out_types[value.port]), &value,
+                           &c->out->fetches[i]);
     return name_of(c, value, &c->out->fetches[i]);
 }
 
@@ -272,7 +290,7 @@ static mf_status name_device(mf_graph *g, const char *device)
     return copy ? MF_OK : MF_NOMEM("a graph");
 }
 
-static mf_status make_parts(cutting *c)
+static mf_status make_parts(mf_cutting *c)
 {
     mf_partition *p = c->out;
 
@@ -290,7 +308,7 @@ static mf_status make_parts(cutting *c)
     return MF_OK;
 }
 
-static mf_status cut(cutting *c, const mf_compile *w)
+static mf_status cut(mf_cutting *c, const mf_compile *w)
 {
     MF_TRY(make_parts(c));
     for (int i = 0; i < w->n_feeds; i++)
@@ -325,7 +343,7 @@ static mf_status partition_init(mf_partition *p, const mf_signature *sig, int n_
 mf_status mf_partition_make(const mf_graph *graph, const mf_signature *sig,
                             const mf_partition_options *o, mf_partition *out)
 {
-    cutting c = { .o = o, .out = out };
+    mf_cutting c = { .o = o, .out = out };
     mf_compile w = { 0 };
     mf_status st;
 
@@ -335,8 +353,12 @@ mf_status mf_partition_make(const mf_graph *graph, const mf_signature *sig,
     if (st == MF_OK)
         st = find_tasks(&c, graph);
     if (st == MF_OK)
+        st = mf_loops_drive(&c, &w);
+    if (st == MF_OK)
         st = cut(&c, &w);
+    mf_loops_deinit(&c.loops);
     mf_map_deinit(&c.received);
+    mf_free(c.task);
     mf_compile_end(&w);
     return st;
 }

@@ -11,13 +11,17 @@ typedef struct mf_partition_options {
     int n_tasks, self;
     const char *const *devices; /* by task: "/job:ps/replica:0/task:0/device:CPU:0" */
     const uint64_t *incarnations; /* by task */
+    /* Feeds come, and fetches go, one by one while it runs: through the own task's room, by keys.
+     */
+    bool gradual;
 } mf_partition_options;
 
 typedef struct mf_partition {
     mf_arena *arena; /* of names */
     mf_graph **parts; /* by task; NULL: it has nothing to do */
     int n_tasks;
-    const char **feeds, **fetches; /* their names in the own part, as they were asked for */
+    const char **feeds,
+        **fetches; /* their names in the own part, or keys, as they were asked for */
     int n_feeds, n_fetches;
 } mf_partition;
 

@@ -70,13 +70,19 @@ static mf_status join_class(placing *p, const mf_node *n)
     return MF_OK;
 }
 
+/* An iteration begins where the last one ended. */
+static bool is_next(const mf_node *n)
+{
+    return n->op && n->op->control == MF_CONTROL_NEXT;
+}
+
 static mf_status make_groups(placing *p)
 {
     for (int64_t i = 0; i < p->graph->n_nodes; i++) {
         const mf_node *n = p->graph->nodes[i];
 
         for (int k = 0; k < n->n_inputs; k++) {
-            if (stays_with_its_source(n->in_types[k]))
+            if (stays_with_its_source(n->in_types[k]) || is_next(n->inputs[k].node))
                 join(p, n, n->inputs[k].node);
         }
         MF_TRY(join_class(p, n));
