@@ -27,6 +27,8 @@ typedef struct mf_session_options {
     const char *target; /* "grpc://host:port": on the server there, and all above is its own
                            affair; NULL or "": here */
     int64_t connect_ms; /* how long to wait for a server that is not there yet; 0: a minute */
+    const char *const *device_filters; /* the only tasks that it shall know; NULL: all */
+    int n_device_filters;
     bool allow_soft_placement; /* what cannot be on the device it asks for goes to another */
     const char *tls_dir; /* what `meshflow cert` has made; NULL: MESHFLOW_TLS_CA and so on */
     bool insecure_any_peer; /* between hosts without TLS: whoever answers is believed */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_topo.c - `meshflow topo`: the machine, and what of it this process may use. */
+/* cmd_topo.c - `meshflow topo`: the machine, and what of it this process may use; or a cluster. */
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/topo_cluster.h"
 
 #include <hwloc.h>
 #include <stdio.h>
@@ -250,8 +251,13 @@ static mf_status topo_run(mf_args *args)
 {
     machine m = { 0 };
     mf_buf text = { 0 };
-    mf_status st = look(&m);
+    mf_status st;
 
+    if (mf_args_has(args, "cluster"))
+        return mf_topo_cluster(args);
+    if (mf_args_has(args, "dot"))
+        return mf_args_wrong(args, "--dot draws a cluster: give --cluster JSON, too");
+    st = look(&m);
     if (st == MF_OK && mf_args_has(args, "json"))
         print_json(&m, &text);
     else if (st == MF_OK)
@@ -264,6 +270,11 @@ static mf_status topo_run(mf_args *args)
 }
 
 static const mf_option options[] = {
+    { "cluster", "JSON", "instead of this machine, the tasks of a cluster of servers; or a file", 0,
+      false },
+    { "dot", NULL, "draw the cluster, for Graphviz", 0, false },
+    { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },
+    { "insecure-any-peer", NULL, "without TLS, believe whoever answers", 0, false },
     { "json", NULL, "print one object", 0, false },
     { 0 },
 };
@@ -271,10 +282,14 @@ static const mf_option options[] = {
 const mf_command mf_command_topo = {
     .name = "topo",
     .arguments = "",
-    .summary = "show this machine and what of it this process may use",
+    .summary = "show this machine, or a running cluster of servers",
     .about = "Cores, caches, memory and NUMA nodes as hwloc sees them, and the limits of this "
-             "process: affinity and cpuset, the quotas of its control group, open files.",
+             "process: affinity and cpuset, the quotas of its control group, open files.\n\n"
+             "With --cluster: each task of a cluster of `meshflow server` or TensorFlow's servers "
+             "is asked whether it is there, and what it is.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow topo", "taskset -c 0 meshflow topo --json", NULL },
+    .examples =
+        (const char *const[]){ "meshflow topo", "taskset -c 0 meshflow topo --json",
+                               "meshflow topo --cluster cluster.json --dot | dot -Tsvg", NULL },
     .run = topo_run,
 };

@@ -36,6 +36,7 @@
     X(server) \
     X(env) \
     X(topo) \
+    X(doctor) \
     X(cert) \
     X(ops) \
     X(params) \

@@ -131,6 +131,8 @@ static mf_status create(remote *r, const mf_graph *graph, const mf_session_optio
     MF_TRY(mf_remote_connect(o, &r->caller));
     MF_TRY(new_part(r, graph, arena, &request.graph_def));
     config.allow_soft_placement = o->allow_soft_placement;
+    config.device_filters = (char **)(uintptr_t)o->device_filters;
+    config.n_device_filters = (size_t)o->n_device_filters;
     request.config = &config;
     request.target = (char *)(uintptr_t)o->target;
     MF_TRY(mf_remote_ask_first(r->caller, &q, o, arena, &reply));

@@ -23,6 +23,8 @@ typedef struct mf_certificates {
     /* Signed by `ca`, or (NULL) by itself: an authority. */
     mf_status (*make)(const mf_certificate_options *o, const mf_certificate *ca,
                       mf_certificate *out);
+    /* Until when the first certificate of a PEM text is good, in seconds since 1970. */
+    mf_status (*ends)(const char *pem, int64_t *out_s);
 } mf_certificates;
 
 /* How a certificate says for which task it speaks: a subject alternative name of this kind, with

@@ -32,7 +32,7 @@ typedef struct servers {
     mf_session *keeper; /* of these */
     mf_session *steps;
     uint64_t *sent; /* by variable: mf_variable_writes() of what the servers have */
-    const char **value, **set, **get; /* by variable: names of nodes */
+    const char **value, **set, **get, **drop; /* by variable: names of nodes */
 } servers;
 
 static servers *of_team(mf_team *team)
@@ -59,7 +59,7 @@ static void note_device(void *ctx, const char *name, const char *type)
     d.index = -1;
     if (strcmp(d.job, "ps") == 0)
         s->n_ps++;
-    else if (s->n_workers < MOST)
+    else if (strcmp(d.job, "evaluator") != 0 && s->n_workers < MOST)
         (void)mf_device_name_print(&d, s->workers[s->n_workers++]);
 }
 
@@ -166,6 +166,7 @@ static mf_status add_variable(servers *s, const mf_trained *v)
     value = mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=%s name='%s/value'", type, v->name);
     (void)mf_applyf(g, "AssignVariableOp", MF_IN(handle, value), "name='%s/set'", v->name);
     (void)mf_applyf(g, "ReadVariableOp", MF_IN(handle), "dtype=%s name='%s/get'", type, v->name);
+    (void)mf_applyf(g, "DestroyResourceOp", MF_IN(handle), "name='%s/drop'", v->name);
     return mf_graph_status(g);
 }
 
@@ -178,17 +179,34 @@ static mf_status name_nodes(servers *s)
     s->value = MF_ARENA_ARRAY(arena, const char *, t->n_trained);
     s->set = MF_ARENA_ARRAY(arena, const char *, t->n_trained);
     s->get = MF_ARENA_ARRAY(arena, const char *, t->n_trained);
-    if (!s->sent || !s->value || !s->set || !s->get)
+    s->drop = MF_ARENA_ARRAY(arena, const char *, t->n_trained);
+    if (!s->sent || !s->value || !s->set || !s->get || !s->drop)
         return MF_NOMEM("variables");
     for (int64_t i = 0; i < t->n_trained; i++) {
         s->sent[i] = mf_variable_writes(t->trained[i].variable) - 1; /* nothing was */
         s->value[i] = mf_arena_printf(arena, "%s/value", t->trained[i].name);
         s->set[i] = mf_arena_printf(arena, "%s/set", t->trained[i].name);
         s->get[i] = mf_arena_printf(arena, "%s/get", t->trained[i].name);
-        if (!s->value[i] || !s->set[i] || !s->get[i])
+        s->drop[i] = mf_arena_printf(arena, "%s/drop", t->trained[i].name);
+        if (!s->value[i] || !s->set[i] || !s->get[i] || !s->drop[i])
             return MF_NOMEM("variables");
     }
     return MF_OK;
+}
+
+/* Nobody is waited for longer. */
+static mf_run_options patience(const servers *s)
+{
+    return (mf_run_options){ .timeout_ms = s->team.timeout_ns / 1000000 };
+}
+
+/* Servers keep variables for ever; those of another model may have the same names. */
+static mf_status drop_variables(servers *s)
+{
+    const mf_run_options o = patience(s);
+
+    return mf_session_run(s->keeper, &o, NULL, NULL, 0, NULL, 0, s->drop,
+                          (int)s->trainer->n_trained, NULL);
 }
 
 static mf_status make_keeper(servers *s)
@@ -203,13 +221,15 @@ static mf_status make_keeper(servers *s)
                                                                      .worker_device = s->workers[0],
                                                                      .by_bytes = s->by_bytes }));
     follow_handles(s->variables);
-    return mf_session_new(s->variables, &s->session, &s->keeper);
+    MF_TRY(mf_session_new(s->variables, &s->session, &s->keeper));
+    return drop_variables(s);
 }
 
 static mf_status send_variable(servers *s, int64_t i)
 {
     mf_variable *v = s->trainer->trained[i].variable;
     const uint64_t writes = mf_variable_writes(v);
+    const mf_run_options o = patience(s);
     mf_tensor value = { 0 };
     const mf_tensor *feed = &value;
     mf_status st;
@@ -217,7 +237,7 @@ static mf_status send_variable(servers *s, int64_t i)
     if (writes == s->sent[i])
         return MF_OK;
     MF_TRY(mf_variable_read(v, &value));
-    st = mf_session_run(s->keeper, NULL, &s->value[i], &feed, 1, NULL, 0, &s->set[i], 1, NULL);
+    st = mf_session_run(s->keeper, &o, &s->value[i], &feed, 1, NULL, 0, &s->set[i], 1, NULL);
     mf_tensor_clear(&value);
     if (st == MF_OK)
         s->sent[i] = writes;
@@ -227,10 +247,11 @@ static mf_status send_variable(servers *s, int64_t i)
 static mf_status fetch_variable(servers *s, int64_t i)
 {
     mf_variable *v = s->trainer->trained[i].variable;
+    const mf_run_options o = patience(s);
     mf_tensor *value = NULL;
     mf_status st;
 
-    st = mf_session_run(s->keeper, NULL, NULL, NULL, 0, &s->get[i], 1, NULL, 0, &value);
+    st = mf_session_run(s->keeper, &o, NULL, NULL, 0, &s->get[i], 1, NULL, 0, &value);
     if (st == MF_OK)
         st = mf_variable_assign(v, value, true);
     if (st == MF_OK)
@@ -260,8 +281,14 @@ static mf_status servers_join(mf_team *team, mf_trainer *t)
 static void servers_leave(mf_team *team, mf_trainer *t)
 {
     servers *s = of_team(team);
+    mf_error why;
 
-    (void)t;
+    if (s->trainer != t)
+        return; /* one that came while another was there */
+    mf_error_save(MF_OK, &why); /* it may leave because of an error */
+    if (s->keeper)
+        (void)!drop_variables(s);
+    (void)mf_error_restore(&why);
     mf_session_free(s->steps);
     mf_session_free(s->keeper);
     mf_graph_free(s->variables);
@@ -291,12 +318,14 @@ static mf_status servers_run(mf_team *team, mf_trainer *t, const mf_run_options 
                              const mf_call *call)
 {
     mf_session *here = t->session;
+    mf_run_options o = patience(of_team(team));
     mf_status st;
 
+    o.trace_path = options->trace_path;
     t->session = of_team(team)->steps;
     if (t->loop)
         t->loop->session = t->session;
-    st = mf_trainer_call(t, options, call);
+    st = mf_trainer_call(t, &o, call);
     t->session = here;
     if (t->loop)
         t->loop->session = here;

@@ -3,6 +3,8 @@
 #include "proto/master.pb-c.h"
 #include "server/server.h"
 
+#include <meshflow/version.h>
+
 #include <stdio.h>
 
 mf_status mf_server_device(const mf_server *s, mf_arena *arena,
@@ -22,6 +24,7 @@ mf_status mf_server_device(const mf_server *s, mf_arena *arena,
     d->device_type = (char *)(uintptr_t) "CPU";
     d->memory_limit = 256 << 20; /* TensorFlow's own word for "some" */
     d->locality = near;
+    d->physical_device_desc = (char *)(uintptr_t) "Meshflow " MESHFLOW_VERSION;
     d->incarnation = s->incarnation;
     d->xla_global_id = -1;
     return MF_OK;

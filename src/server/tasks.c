@@ -112,7 +112,12 @@ static mf_status find_self(mf_server_tasks *t, const char *job, const char *inde
 
 /* ---- reading ---- */
 
-static mf_status read_json(mf_server_tasks *t, json_t *root, const char *job, const char *index)
+/* Which of them this is; NULL: none. */
+typedef struct own_task {
+    const char *job, *index;
+} own_task;
+
+static mf_status read_json(mf_server_tasks *t, json_t *root, const own_task *own)
 {
     json_t *inner = json_object_get(root, "cluster");
     json_t *cluster = json_is_object(inner) ? inner : root, *tasks;
@@ -125,15 +130,16 @@ static mf_status read_json(mf_server_tasks *t, json_t *root, const char *job, co
     if (!t->all)
         return MF_NOMEM("tasks");
     json_object_foreach(cluster, name, tasks) MF_TRY(add_job(t, name, tasks));
-    return find_self(t, job, index, cluster == inner ? json_object_get(root, "task") : NULL);
+    return own ? find_self(t, own->job, own->index,
+                           cluster == inner ? json_object_get(root, "task") : NULL)
+               : MF_OK;
 }
 
-static mf_status read_text(mf_server_tasks *t, const char *text, size_t len, const char *job,
-                           const char *index)
+static mf_status read_text(mf_server_tasks *t, const char *text, size_t len, const own_task *own)
 {
     json_error_t error;
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
-    mf_status st = root ? read_json(t, root, job, index)
+    mf_status st = root ? read_json(t, root, own)
                         : MF_FAIL(MF_INVALID_ARGUMENT, "the cluster is no JSON: line %d, %s",
                                   error.line, error.text);
 
@@ -141,8 +147,7 @@ static mf_status read_text(mf_server_tasks *t, const char *text, size_t len, con
     return st;
 }
 
-mf_status mf_server_tasks_read(const char *text, const char *job, const char *index,
-                               mf_server_tasks *out)
+static mf_status read_tasks(const char *text, const own_task *own, mf_server_tasks *out)
 {
     static const char alone[] = "{\"local\": [\"127.0.0.1:0\"]}";
     char *file = NULL;
@@ -163,9 +168,20 @@ mf_status mf_server_tasks_read(const char *text, const char *job, const char *in
         len = strlen(text);
     }
     if (st == MF_OK)
-        st = read_text(out, text, len, job, index);
+        st = read_text(out, text, len, own);
     mf_free(file);
     return st;
+}
+
+mf_status mf_server_tasks_read(const char *text, const char *job, const char *index,
+                               mf_server_tasks *out)
+{
+    return read_tasks(text, &(own_task){ job, index }, out);
+}
+
+mf_status mf_server_tasks_list(const char *text, mf_server_tasks *out)
+{
+    return read_tasks(text, NULL, out);
 }
 
 void mf_server_tasks_deinit(mf_server_tasks *t)

@@ -27,6 +27,8 @@ typedef struct mf_server_tasks {
  * fix. */
 MF_MUST mf_status mf_server_tasks_read(const char *text, const char *job, const char *index,
                                        mf_server_tasks *out);
+/* The same for somebody who is none of them: self is -1. */
+MF_MUST mf_status mf_server_tasks_list(const char *text, mf_server_tasks *out);
 void mf_server_tasks_deinit(mf_server_tasks *t);
 /* -1: there is none. */
 int mf_server_tasks_find(const mf_server_tasks *t, const char *job, int index);

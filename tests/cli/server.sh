@@ -34,6 +34,36 @@ wrong "servers and a strategy" "give one of them" -- \
 fails "servers that are no target" "a server's is grpc://host:port" -- \
     train --model wide-deep --data synthetic-ctr --target localhost:1 --quiet
 
+# ---- doctor, topo: what is there and what is not
+address=${target#grpc://}
+ok "doctor of this host" "plugin" "disk" "no cluster was looked at" -- doctor
+ok "doctor of a cluster" "Meshflow 0.1.0, 1 device" "clock" -- \
+    doctor --cluster "{\"worker\": [\"$address\"]}"
+fails "doctor of mistakes" "cluster.ps[0] ($address): /job:worker/task:0 has the same address" \
+    "give one of them another port" "says that it is /job:worker/replica:0/task:0" \
+    "cluster.workers: programs look for a job 'worker'" "its name is not known" \
+    "cluster.workers[1] (127.0.0.1:1): nobody listens there" "mkdir -p $work/nowhere" -- \
+    doctor --cluster "{\"worker\": [\"$address\"], \"ps\": [\"$address\"],
+                       \"workers\": [\"nobody.invalid:1\", \"127.0.0.1:1\"]}" --dir "$work/nowhere"
+fails "doctor of no JSON" "--cluster: the cluster is no JSON" -- doctor --cluster '{'
+ok "doctor of a task that is to start here" "this task can listen there" -- \
+    doctor --cluster "{\"worker\": [\"$address\", \"localhost:1025\"]}" --job-name worker --task-index 1
+fails "doctor of a task that is elsewhere" "cannot listen there" -- \
+    doctor --cluster "{\"worker\": [\"192.0.2.7:2222\"]}" --job-name worker --timeout 0.2
+ok "topo of a cluster" "host localhost" "/job:worker/task:0 $address: Meshflow 0.1.0" \
+    "/job:ps/task:0 localhost:1: not there" -- \
+    topo --cluster "{\"worker\": [\"$address\"], \"ps\": [\"localhost:1\"]}"
+ok "a cluster is drawn" "graph cluster {" "shape=cylinder, style=dashed" "Meshflow 0.1.0" -- \
+    topo --dot --cluster "{\"worker\": [\"$address\"], \"ps\": [\"localhost:1\"]}"
+wrong "nothing is drawn" "give --cluster" -- topo --dot
+"$program" cert --out certs >out 2>err
+ok "doctor of certificates" "it fits its key" "more days" -- doctor --tls-dir certs
+chmod 644 certs/key.pem
+fails "doctor of a key that others may read" "other users may read this key" "chmod 600" -- \
+    doctor --tls-dir certs
+cp certs/ca.pem certs/cert.pem
+fails "doctor of a certificate of another key" "is not the key of" -- doctor --tls-dir certs
+
 kill $server
 wait $server
 code=0 got=$?
@@ -41,3 +71,29 @@ cp served out
 verdict "a server ends when it is told to" "serving at grpc://localhost:"
 fails "nobody is there" "asking the server at localhost:" "Connection refused" -- \
     train --model wide-deep --data synthetic-ctr --target "$target" --timeout 1 --quiet
+
+# ---- a cluster: a parameter server, two workers
+cluster=$(python3 -c '
+import json, socket
+s = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+a = ["127.0.0.1:%d" % x.getsockname()[1] for x in s]
+print(json.dumps({"ps": a[:1], "worker": a[1:]}))')
+tasks=
+for task in "ps 0" "worker 0" "worker 1"; do
+    "$program" server --cluster "$cluster" --job-name "${task% *}" --task-index "${task#* }" >>served 2>log &
+    tasks="$tasks $!"
+done
+for _ in $(seq 100); do
+    "$program" topo --cluster "$cluster" | grep -q "not there" || break
+    sleep 0.1
+done
+ok "doctor of three tasks" "cluster.worker[1]" "clock" -- doctor --cluster "$cluster"
+target=grpc://$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])["worker"][0])' "$cluster")
+train_there --target "$target" >there
+check "a cluster's steps give the same weights" test -s here -a "$(cat here)" = "$(cat there)"
+ok "another model's variables have the same names" '"steps":3' -- \
+    train --model 'wide-deep width=4' --data synthetic-ctr --set count=200 --steps 3 --quiet --json --target "$target"
+# shellcheck disable=SC2086
+kill $tasks
+# shellcheck disable=SC2086
+wait $tasks

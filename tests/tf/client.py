@@ -188,3 +188,16 @@ def training_on_a_cluster_gives_the_same_losses(tasks):
         for what in ("loss", "test_loss", "auc"):
             if not there or abs(here[what] - there[what]) > 1e-6 * abs(here[what]):
                 yield "%s: %s here %s, there %s" % (settings, what, here, there)
+
+
+@check_of
+def the_doctor_and_topo_know_TensorFlows_servers(tasks):
+    cluster = tasks.start({"ps": 1, "worker": 1})
+    said = [subprocess.run([os.environ["MESHFLOW"], command, "--cluster", json.dumps(cluster), "--json"],
+                           capture_output=True, text=True) for command in ("doctor", "topo")]
+    found = [(f["what"], f["text"]) for f in json.loads(said[0].stdout)]
+    if said[0].returncode or len([w for w, t in found if w == "clock"]) != 2:
+        yield "doctor: %s" % found
+    if [(t["job"], t["up"], t["system"]) for t in json.loads(said[1].stdout)] != [
+            ("ps", True, "TensorFlow"), ("worker", True, "TensorFlow")]:
+        yield "topo: " + said[1].stdout

@@ -1,17 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documents' programs (documents/), once as they are, with servers of TensorFlow's, and once with one import
-changed, with ours: they print the same."""
+changed, with ours: they print the same.
+
+Usage: documents.py    a line of JSON each, {"run": [PROGRAM, ARG...], "out": FILE} or {"wait": PID} or {"kill": PID}:
+                       runs programs in children, for importing TensorFlow takes longer than they do."""
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = os.path.join(HERE, "documents")
 THEIRS, OURS = "from tensorflow.compat.v1.train import Server\n", "from meshflow import Server\n"
 SECONDS = 120
 
+
+# ---- the process that has TensorFlow loaded ----
+
+def child(argv, out):
+    """Never returns."""
+    import runpy
+    status = 1
+    try:
+        for fd in (1, 2):
+            os.dup2(os.open(out + (".err" if fd == 2 else ""), os.O_WRONLY | os.O_CREAT), fd)
+        sys.argv = argv
+        runpy.run_path(argv[0], run_name="__main__")
+        status = 0
+    except BaseException:  # pylint: disable=broad-except
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def serve():
+    import tensorflow.compat.v1  # noqa: F401
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "run" in asked:
+            answer = os.fork()
+            if answer == 0:
+                child(asked["run"], asked["out"])
+        else:
+            pid = asked.get("kill") or asked["wait"]
+            if "kill" in asked:
+                os.kill(pid, signal.SIGKILL)
+            answer = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        print(answer, flush=True)
+
+
+class Programs:
+    def __init__(self, folder):
+        package = os.path.join(HERE, "..", "..", "python")
+        self.folder, self.n = folder, 0
+        self.process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, start_new_session=True, env=dict(os.environ, PYTHONPATH=package))
+
+    def ask(self, **what):
+        self.process.stdin.write(json.dumps(what) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def start(self, *argv):
+        """(pid, the file with what it prints)"""
+        self.n += 1
+        out = os.path.join(self.folder, "out%d" % self.n)
+        return self.ask(run=argv, out=out), out
+
+    def said(self, *argv):
+        """What a program prints as JSON, line by line; or how it ended."""
+        pid, out = self.start(*argv)
+        status = self.ask(wait=pid)
+        with open(out, encoding="utf-8") as f:
+            lines = [json.loads(line) for line in f if line.startswith("{")]
+        if status == 0 and lines:
+            return lines
+        with open(out + ".err", encoding="utf-8") as f:
+            return "ended with %d: %s" % (status, f.read()[-600:])
+
+    def stop(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+# ---- the programs ----
 
 def free_address():
     import socket
@@ -30,39 +107,30 @@ def program(name, ours, folder):
     return path
 
 
-def start(path, *args):
-    package = os.path.join(HERE, "..", "..", "python")
-    return subprocess.Popen([sys.executable, path, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=dict(os.environ, PYTHONPATH=package))
+def alone(programs, path):
+    return programs.said(path, free_address())
 
 
-def said(process):
-    """What it printed as JSON, line by line."""
-    out, err = process.communicate(timeout=SECONDS)
-    lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    return lines if process.returncode == 0 and lines else "ended with %s: %s" % (process.returncode, err[-600:])
+def await_word(out):
+    end = time.time() + SECONDS
+    while not (os.path.exists(out) and os.path.getsize(out)) and time.time() < end:
+        time.sleep(0.05)
 
 
-def alone(path):
-    return said(start(path, free_address()))
-
-
-def machines(path):
+def machines(programs, path):
     cluster = {"ps": [free_address(), free_address()], "worker": [free_address(), free_address()]}
-    tasks = [start(path, json.dumps(cluster), job, str(i)) for job, i in (("ps", 0), ("ps", 1), ("worker", 1))]
-    try:
-        for t in tasks:
-            t.stdout.readline()
-        return said(start(path, json.dumps(cluster), "worker", "0"))
-    finally:
-        for t in tasks:
-            t.kill()
-            t.communicate()
+    tasks = [programs.start(path, json.dumps(cluster), job, str(i))
+             for job, i in (("ps", 0), ("ps", 1), ("worker", 1))]
+    for _, out in tasks:
+        await_word(out)
+    said = programs.said(path, json.dumps(cluster), "worker", "0")
+    for pid, _ in tasks:
+        programs.ask(kill=pid)
+    return said
 
 
 WAYS = {"004_standalone": alone, "004_multi_machine": machines}
-NOT_YET = {"004_multi_machine"}  # needs servers that place nodes on other tasks
-NAMES = [n for n in WAYS if n not in NOT_YET]
+NAMES = list(WAYS)
 
 
 def differ(ours, theirs, path=""):
@@ -78,5 +146,13 @@ def differ(ours, theirs, path=""):
 
 def check(name):
     with tempfile.TemporaryDirectory() as folder:
-        theirs, ours = (WAYS[name](program(name, o, folder)) for o in (False, True))
+        programs = Programs(folder)
+        try:
+            theirs, ours = (WAYS[name](programs, program(name, o, folder)) for o in (False, True))
+        finally:
+            programs.stop()
     return dict(failures=differ(ours, theirs) if isinstance(theirs, list) else ["theirs: " + theirs])
+
+
+if __name__ == "__main__":
+    serve()

@@ -54,6 +54,7 @@ class SessionOptions(ctypes.Structure):
     _fields_ = [("threads", ctypes.c_int), ("disable", ctypes.c_char_p),
                 ("allow_dirs", ctypes.POINTER(ctypes.c_char_p)), ("n_allow_dirs", ctypes.c_int),
                 ("target", ctypes.c_char_p), ("connect_ms", ctypes.c_int64),
+                ("device_filters", ctypes.POINTER(ctypes.c_char_p)), ("n_device_filters", ctypes.c_int),
                 ("allow_soft_placement", ctypes.c_bool), ("tls_dir", ctypes.c_char_p),
                 ("insecure_any_peer", ctypes.c_bool)]
 
@@ -117,7 +118,7 @@ class Session:
             check(lib.mf_graph_decode(graph, graph_def, ctypes.c_size_t(len(graph_def))))
             dirs = _names(list(allow_dirs))
             options = SessionOptions(threads, disable.encode() or None, dirs, len(allow_dirs),
-                                     target.encode(), connect_ms, soft)
+                                     target.encode(), connect_ms, None, 0, soft)
             session = P()
             check(lib.mf_session_new(graph, ctypes.byref(options), ctypes.byref(session)))
             self.session = session

@@ -220,4 +220,18 @@ done:
     return st;
 }
 
-const mf_certificates mf_certificates_openssl = { .make = openssl_make };
+static mf_status openssl_ends(const char *pem, int64_t *out_s)
+{
+    BIO *in = BIO_new_mem_buf(pem, -1);
+    X509 *x = in ? PEM_read_bio_X509(in, NULL, NULL, NULL) : NULL;
+    struct tm end;
+    const bool read = x && ASN1_TIME_to_tm(X509_get0_notAfter(x), &end) == 1;
+
+    *out_s = read ? (int64_t)timegm(&end) : 0;
+    X509_free(x);
+    BIO_free(in);
+    ERR_clear_error();
+    return read ? MF_OK : MF_FAIL(MF_INVALID_ARGUMENT, "there is no certificate in it");
+}
+
+const mf_certificates mf_certificates_openssl = { .make = openssl_make, .ends = openssl_ends };

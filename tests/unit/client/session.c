@@ -15,7 +15,7 @@ static mf_server *serve(void)
     mf_server *s;
 
     T_OK(mf_server_new(
-        &(mf_server_options){ .cluster = "{\"worker\": [\"localhost:0\"]}", .threads = 2 }, &s));
+        &(mf_server_options){ .cluster = "{\"worker\": [\"127.0.0.1:0\"]}", .threads = 2 }, &s));
     return s;
 }
 
@@ -229,7 +229,7 @@ MF_TEST(remote_session_notices_that_the_server_is_gone_or_another)
 
     (void)strcat(strcat(cluster, mf_server_target(server) + strlen("grpc://")), "\"]}");
     mf_server_free(server);
-    T_FAILS(MF_UNAVAILABLE, "asking the server at localhost:", run(s, &three, "y", NULL, 0, &y));
+    T_FAILS(MF_UNAVAILABLE, "asking the server at 127.0.0.1:", run(s, &three, "y", NULL, 0, &y));
     T_OK(mf_server_new(&(mf_server_options){ .cluster = cluster }, &next));
     while ((st = run(s, &three, "y", NULL, 0, &y)) == MF_UNAVAILABLE)
         (void)usleep(50000); /* it is called again after a while */

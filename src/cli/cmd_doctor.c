@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_doctor.c - `meshflow doctor`: what keeps a cluster of servers from working, and what to do.
+ */
+#include "cli/doctor.h"
+#include "cli/job.h"
+#include "comm/transports.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- findings ---- */
+
+static const char *format(mf_doctor *d, const char *fmt, va_list ap)
+{
+    char text[1200];
+    const char *kept;
+
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    kept = mf_arena_strdup(d->arena, text);
+    d->no_memory |= !kept;
+    return kept ? kept : "";
+}
+
+const char *mf_doctor_place(mf_doctor *d, const char *fmt, ...)
+{
+    va_list ap;
+    const char *text;
+
+    va_start(ap, fmt);
+    text = format(d, fmt, ap);
+    va_end(ap);
+    return text;
+}
+
+const char *mf_doctor_task(mf_doctor *d, int task)
+{
+    const mf_server_task *t = &d->tasks.all[task];
+
+    return mf_doctor_place(d, "cluster.%s[%d] (%s)", t->job, t->index, t->address);
+}
+
+void mf_doctor_say(mf_doctor *d, mf_verdict verdict, const char *what, const char *place,
+                   const char *fix, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (mf_grow(&d->findings, &d->cap, d->n + 1, sizeof *d->findings) != MF_OK) {
+        d->no_memory = true;
+        return;
+    }
+    va_start(ap, fmt);
+    d->findings[d->n++] = (mf_finding){
+        .verdict = verdict, .what = what, .place = place, .text = format(d, fmt, ap), .fix = fix
+    };
+    va_end(ap);
+}
+
+/* ---- looking ---- */
+
+static mf_status read_security(mf_doctor *d)
+{
+    mf_security *s = &d->probe.security;
+
+    s->insecure_any_peer = mf_args_has(d->args, "insecure-any-peer");
+    d->probe.tls_dir = mf_args_value(d->args, "tls-dir");
+    if (!d->probe.tls_dir) {
+        mf_security_fill(s);
+        return MF_OK;
+    }
+    if (mf_security_from_dir(d->probe.tls_dir, "client", s, &d->paths) != MF_OK)
+        mf_doctor_say(d, MF_VERDICT_BAD, "certificate", d->probe.tls_dir,
+                      "meshflow cert --out DIR --host NAME", "%s", mf_error_message());
+    return MF_OK;
+}
+
+static void read_cluster(mf_doctor *d)
+{
+    const char *text = mf_args_value(d->args, "cluster"), *job = mf_args_value(d->args, "job-name"),
+               *index = mf_args_value(d->args, "task-index");
+    mf_status st = MF_OK;
+
+    d->cluster = text || getenv("TF_CONFIG");
+    if (d->cluster)
+        st = job || index ? mf_server_tasks_read(text, job, index, &d->tasks)
+                          : mf_server_tasks_list(text, &d->tasks);
+    if (st != MF_OK) {
+        mf_doctor_say(d, MF_VERDICT_BAD, "cluster", text ? "--cluster" : "TF_CONFIG",
+                      "write {\"worker\": [\"host:port\", ...], \"ps\": [...]}", "%s",
+                      mf_error_message());
+        d->tasks.n = 0;
+    }
+}
+
+static mf_status look(mf_doctor *d)
+{
+    double seconds = 3;
+
+    MF_TRY(mf_args_double(d->args, "timeout", &seconds));
+    if (!(seconds > 0 && seconds < 3600))
+        return mf_args_wrong(d->args, "--timeout: a number of seconds, up to an hour");
+    d->probe.timeout_ms = (int64_t)(seconds * 1000);
+    d->probe.clock = true;
+    MF_TRY(read_security(d));
+    read_cluster(d);
+    mf_doctor_look_here(d);
+    mf_doctor_look_at_certificates(d);
+    if (d->tasks.n > 0) {
+        mf_doctor_look_at_spec(d);
+        mf_doctor_look_at_tasks(d);
+    }
+    return d->no_memory ? MF_NOMEM("findings") : MF_OK;
+}
+
+/* ---- telling ---- */
+
+static const char *const words[] = { "ok", "warning", "bad" };
+
+static void print_text(const mf_doctor *d, mf_buf *out)
+{
+    for (int64_t i = 0; i < d->n; i++) {
+        const mf_finding *f = &d->findings[i];
+
+        mf_buf_printf(out, "%-8s %-12s %s%s%s\n", words[f->verdict], f->what,
+                      f->place ? f->place : "", f->place ? ": " : "", f->text);
+        if (f->fix)
+            mf_buf_printf(out, "%-8s fix: %s\n", "", f->fix);
+    }
+    if (!d->cluster)
+        mf_buf_str(out, "no cluster was looked at: give --cluster JSON, or TF_CONFIG\n");
+}
+
+static void put(mf_buf *out, const char *name, const char *value)
+{
+    mf_buf_printf(out, ",\"%s\":", name);
+    if (value)
+        mf_buf_json(out, value, strlen(value));
+    else
+        mf_buf_str(out, "null");
+}
+
+static void print_json(const mf_doctor *d, mf_buf *out)
+{
+    mf_buf_str(out, "[");
+    for (int64_t i = 0; i < d->n; i++) {
+        const mf_finding *f = &d->findings[i];
+
+        mf_buf_printf(out, "%s{\"verdict\":\"%s\"", i ? ",\n " : "", words[f->verdict]);
+        put(out, "what", f->what);
+        put(out, "place", f->place);
+        put(out, "text", f->text);
+        put(out, "fix", f->fix);
+        mf_buf_str(out, "}");
+    }
+    mf_buf_str(out, "]\n");
+}
+
+static mf_status doctor_run(mf_args *args)
+{
+    mf_doctor d = { .args = args, .arena = mf_arena_new() };
+    mf_buf text = { 0 };
+    int bad = 0;
+    mf_status st = d.arena ? look(&d) : MF_NOMEM("findings");
+
+    if (st == MF_OK) {
+        if (mf_args_has(args, "json"))
+            print_json(&d, &text);
+        else
+            print_text(&d, &text);
+        st = mf_cli_print(&text);
+    }
+    for (int64_t i = 0; i < d.n; i++)
+        bad += d.findings[i].verdict == MF_VERDICT_BAD;
+    if (st == MF_OK && bad > 0)
+        st = MF_FAIL(MF_FAILED_PRECONDITION, "%d thing%s will not work", bad, bad == 1 ? "" : "s");
+    mf_server_tasks_deinit(&d.tasks);
+    mf_free(d.findings);
+    mf_free(d.paths);
+    mf_arena_free(d.arena);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "cluster", "JSON", "tasks to look at, as for `meshflow server`; or a file; else TF_CONFIG", 0,
+      false },
+    { "job-name", "JOB", "which of them is to run here; none unless told", 0, false },
+    { "task-index", "N", "its number in the job; 0 unless told", 0, false },
+    { "dir", "DIR", "a folder that graphs or checkpoints will be in", 0, true },
+    { "timeout", "SECONDS", "for each answer; 3 unless told", 0, false },
+    { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },
+    { "insecure-any-peer", NULL, "without TLS, believe whoever answers", 0, false },
+    { "json", NULL, "print one list", 0, false },
+    { 0 },
+};
+
+const mf_command mf_command_doctor = {
+    .name = "doctor",
+    .arguments = "",
+    .summary = "find out why a cluster of servers does not work",
+    .about = "Looks at this host (plugin, threads, open files, disks), at certificates, at the "
+             "description of the cluster, and asks every task: is its host known, does somebody "
+             "listen, is it that task, which version, what time is it there; with --job-name, "
+             "could that task "
+             "listen here. Tasks may be "
+             "`meshflow server` or TensorFlow's. Each finding has its place and, if it is bad, "
+             "what to do.\n\n"
+             "Exit status 1: something will not work.",
+    .options = options,
+    .examples = (const char *const[]){ "meshflow doctor --cluster '{\"ps\": [\"a:2222\"], "
+                                       "\"worker\": [\"b:2222\", \"c:2222\"]}'",
+                                       "meshflow doctor --dir /data --tls-dir certs", NULL },
+    .run = doctor_run,
+};

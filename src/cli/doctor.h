@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* doctor.h - what `meshflow doctor` finds, and the files that look. */
+#ifndef MF_CLI_DOCTOR_H
+#define MF_CLI_DOCTOR_H
+
+#include "cli/command.h"
+#include "cli/probe.h"
+#include "server/tasks.h"
+
+typedef enum mf_verdict { MF_VERDICT_OK, MF_VERDICT_WARNING, MF_VERDICT_BAD } mf_verdict;
+
+typedef struct mf_finding {
+    mf_verdict verdict;
+    const char *what; /* "port", "clock": one word */
+    const char *place; /* "cluster.worker[1] (b:2222)" */
+    const char *text;
+    const char *fix; /* NULL: there is nothing to do */
+} mf_finding;
+
+typedef struct mf_doctor {
+    mf_args *args;
+    mf_arena *arena; /* of all texts */
+    mf_finding *findings;
+    int64_t n, cap;
+    mf_server_tasks tasks; /* n 0: there is no cluster */
+    bool cluster; /* one was given */
+    mf_probe_options probe;
+    char *paths; /* that its security points to */
+    bool no_memory; /* sticky */
+} mf_doctor;
+
+/* place and fix may be NULL. */
+void mf_doctor_say(mf_doctor *d, mf_verdict verdict, const char *what, const char *place,
+                   const char *fix, const char *fmt, ...) MF_PRINTF(6, 7);
+/* A place in the arena. */
+const char *mf_doctor_place(mf_doctor *d, const char *fmt, ...) MF_PRINTF(2, 3);
+/* "cluster.worker[1] (b:2222)" */
+const char *mf_doctor_task(mf_doctor *d, int task);
+
+void mf_doctor_look_here(mf_doctor *d); /* plugins, threads, files, disks: doctor_host.c */
+void mf_doctor_look_at_certificates(mf_doctor *d); /* doctor_host.c */
+void mf_doctor_look_at_spec(mf_doctor *d); /* doctor_spec.c */
+bool mf_doctor_has_port(const char *address); /* a number, and not 0 */
+void mf_doctor_look_at_tasks(mf_doctor *d); /* doctor_tasks.c */
+
+#endif
