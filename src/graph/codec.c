@@ -319,6 +319,31 @@ static mf_status decode_library(mf_graph *g, const Tensorflow__FunctionDefLibrar
     return st;
 }
 
+/* "node", "node:1" and "^node" name a node of the message or of the graph. */
+static bool names_a_node(const mf_graph *g, const Tensorflow__GraphDef *def, const char *input)
+{
+    const char *name = input[0] == '^' ? input + 1 : input;
+    const size_t len = strcspn(name, ":");
+
+    for (size_t i = 0; i < def->n_node; i++) {
+        if (strncmp(def->node[i]->name, name, len) == 0 && def->node[i]->name[len] == '\0')
+            return true;
+    }
+    return mf_graph_find(g, name) != NULL;
+}
+
+/* A node that cannot be read: where an input of it is unknown that comes first, as in TensorFlow. */
+static mf_status why_not_read(const mf_graph *g, const Tensorflow__GraphDef *def,
+                              const Tensorflow__NodeDef *node, mf_status st)
+{
+    for (size_t i = 0; i < node->n_input && st == MF_INVALID_ARGUMENT; i++) {
+        if (!names_a_node(g, def, node->input[i]))
+            return MF_FAIL(MF_INVALID_ARGUMENT, "Node '%s': Unknown input node '%.200s'",
+                           node->name, node->input[i]);
+    }
+    return st;
+}
+
 mf_status mf_graph_decode_message(mf_graph *graph, const Tensorflow__GraphDef *def)
 {
     const int64_t first = graph->n_nodes;
@@ -328,8 +353,10 @@ mf_status mf_graph_decode_message(mf_graph *graph, const Tensorflow__GraphDef *d
         MF_TRY(decode_library(graph, def->library));
     for (size_t i = 0; i < def->n_node; i++) {
         mf_node *n;
+        const mf_status st = mf_node_decode(graph, def->node[i], &n);
 
-        MF_TRY(mf_node_decode(graph, def->node[i], &n));
+        if (st != MF_OK)
+            return why_not_read(graph, def, def->node[i], st);
     }
     for (size_t i = 0; i < def->n_node; i++)
         MF_TRY(connect(graph, graph->nodes[first + (int64_t)i], def->node[i]));

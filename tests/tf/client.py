@@ -65,7 +65,7 @@ def target_of(cluster, job="worker", index=0):
 @check_of
 def runs_end_in_time_and_when_they_are_cancelled(tasks):
     import meshflow_lib as mf
-    with mf.Session(graph(waiting), target=target_of(tasks.start({"worker": 1}))) as s:
+    with mf.Session(graph(waiting), target=target_of(tasks.start_new({"worker": 1}))) as s:
         yield from expect("a timeout", code_of(lambda: s.run(["got"], timeout_ms=200)), "DEADLINE_EXCEEDED")
         ended = []
         thread = threading.Thread(target=lambda: ended.append(code_of(lambda: s.run(["got"]))))
@@ -83,7 +83,7 @@ def runs_end_in_time_and_when_they_are_cancelled(tasks):
 @check_of
 def a_server_that_is_gone_or_another_is_noticed(tasks):
     import meshflow_lib as mf
-    cluster = tasks.start({"worker": 1})
+    cluster = tasks.start_new({"worker": 1})
     with mf.Session(graph(waiting), target=target_of(cluster)) as s:
         tasks.say({})
         yield from expect("a server that is gone", code_of(lambda: s.run(["c"])), "UNAVAILABLE",
@@ -99,7 +99,7 @@ def a_server_that_is_gone_or_another_is_noticed(tasks):
 @check_of
 def a_parameter_server_that_is_gone_ends_the_step(tasks):
     import meshflow_lib as mf
-    cluster = tasks.start({"ps": 1, "worker": 1})
+    cluster = tasks.start_new({"ps": 1, "worker": 1})
 
     def build(tf):
         with tf.device("/job:ps"):
@@ -119,7 +119,7 @@ def a_parameter_server_that_is_gone_ends_the_step(tasks):
 @check_of
 def errors_name_nodes_and_devices(tasks):
     import meshflow_lib as mf
-    target = target_of(tasks.start({"worker": 1}))
+    target = target_of(tasks.start_new({"worker": 1}))
 
     def build(tf):
         tf.reshape(tf.placeholder(tf.float32, name="x"), [3], name="bad/one")
@@ -146,7 +146,7 @@ def errors_name_nodes_and_devices(tasks):
 
 @check_of
 def the_program_runs_a_graph_there(tasks):
-    target = target_of(tasks.start({"worker": 1}))
+    target = target_of(tasks.start_new({"worker": 1}))
     here = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "hello.pbtxt")
     said = [subprocess.run([os.environ["MESHFLOW"], "graph", "run", here, "--feed", "x=[[1,2,3]]", "--fetch",
                             "y", "--json", *more], capture_output=True, text=True).stdout
@@ -159,7 +159,7 @@ def the_program_runs_a_graph_there(tasks):
 @check_of
 def containers_are_reset(tasks):
     import meshflow_lib as mf
-    target = target_of(tasks.start({"worker": 1}))
+    target = target_of(tasks.start_new({"worker": 1}))
 
     def build(tf):
         with tf.container("kept"):
@@ -179,7 +179,7 @@ def containers_are_reset(tasks):
 
 @check_of
 def training_on_a_cluster_gives_the_same_losses(tasks):
-    cluster = tasks.start({"ps": 2, "worker": 2})
+    cluster = tasks.start_new({"ps": 2, "worker": 2})
     for settings in (["--optimizer", "adam"], ["--optimizer", "momentum", "--guard", "skip", "--shards", "3"]):
         command = [os.environ["MESHFLOW"], "train", "--model", "wide-deep", "--data", "synthetic-ctr", "--set",
                    "count=200", "--steps", "12", "--batch", "48", "--quiet", "--json", *settings]
@@ -192,7 +192,7 @@ def training_on_a_cluster_gives_the_same_losses(tasks):
 
 @check_of
 def the_doctor_and_topo_know_TensorFlows_servers(tasks):
-    cluster = tasks.start({"ps": 1, "worker": 1})
+    cluster = tasks.start_new({"ps": 1, "worker": 1})
     said = [subprocess.run([os.environ["MESHFLOW"], command, "--cluster", json.dumps(cluster), "--json"],
                            capture_output=True, text=True) for command in ("doctor", "topo")]
     found = [(f["what"], f["text"]) for f in json.loads(said[0].stdout)]

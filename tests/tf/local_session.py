@@ -7,8 +7,9 @@ Usage: local_session.py --serve    a line of JSON each, [HOW, PROGRAM, TARGET, C
                                    in a child, answers with its status. Importing TensorFlow takes longer
                                    than most programs. HOW: whose sessions it gets, "here" (ours, of this
                                    process), "remote" (ours) or "theirs".
-       local_session.py --tasks    a line of JSON each, {job: [address, ...]}: answers when a server of
-                                   TensorFlow's runs for each, and earlier ones are ended; or
+       local_session.py --tasks    a line of JSON each, {"cluster": {job: [address, ...]}, "jobs": [...]}:
+                                   answers when a server of TensorFlow's runs for each task of
+                                   these jobs, and earlier ones are ended; or
                                    [job, index]: that one is ended."""
 import json
 import os
@@ -195,11 +196,11 @@ def end(pid):
     os.waitpid(pid, 0)
 
 
-def start_tasks(cluster):
-    """{(job, index): pid}, when all of them listen."""
+def start_tasks(cluster, jobs):
+    """{(job, index): pid} of these jobs, when all of them listen."""
     running, (ready, told) = {}, os.pipe()
-    for job, addresses in cluster.items():
-        for index in range(len(addresses)):
+    for job in jobs:
+        for index in range(len(cluster[job])):
             pid = os.fork()
             if pid == 0:
                 serve_task(cluster, job, index, told)
@@ -218,7 +219,7 @@ def serve_tasks():
         else:
             for pid in running.values():
                 end(pid)
-            running = start_tasks(asked)
+            running = start_tasks(asked["cluster"], asked["jobs"])
         print("ready", flush=True)
 
 

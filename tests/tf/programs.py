@@ -27,10 +27,10 @@ class Runner:
     def __init__(self):
         self.process = self.tasks = None
 
-    def start_tasks(self, jobs):
+    def start_tasks(self, cluster, jobs=None):
         """The addresses of servers of TensorFlow's; jobs: {name: number}."""
         self.tasks = self.tasks or Tasks()
-        return self.tasks.start(jobs)
+        self.tasks.start(cluster, jobs)
 
     def run(self, path, cluster, scratch, target="grpc://127.0.0.1:1", how="here"):
         """(exit status or None after too long, stdout, stderr)"""
@@ -66,9 +66,24 @@ def _read(folder, name):
         return ""
 
 
-def applicable():
-    all_of_them = (os.path.basename(p)[:-3] for p in glob.glob(os.path.join(CORPUS, "[0-9]*.py")))
-    return sorted(n for n in all_of_them if n not in NOT_APPLICABLE)
+# Programs that only the long sweep runs by themselves; servers get them, too.
+LONG = {"04_reductions", "08_variables_ref", "09_variables_resource", "11_random_seeded", "30_cnn_train",
+        "34_faster_rcnn_ops", "42_control_flow_v2", "44_queues", "48_embedding_sparse"}
+# What servers do not answer yet, and what is missing.
+NOT_SERVED = {"28_collective_allreduce": "collectives between tasks", "54_run_metadata": "RunMetadata"}
+
+
+def everything():
+    return {os.path.basename(p)[:-3] for p in glob.glob(os.path.join(CORPUS, "[0-9]*.py"))}
+
+
+def applicable(soak=False):
+    return sorted(everything() - set(NOT_APPLICABLE) - (set() if soak else LONG))
+
+
+def served(soak=False):
+    return sorted(everything() - set(NOT_SERVED)) if soak else SERVED
+
 
 
 # Programs of the first fifty that need a server, and for what.
@@ -86,8 +101,10 @@ NOT_APPLICABLE = {
     "54_run_metadata": "RunMetadata",
 }
 # Programs that a server of ours answers, with TensorFlow's own sessions.
-SERVED = ["01_hello_const", "02_feed_dtypes", "10_extend_and_sessions", "12_opt_sgd",
-          "21_seed004_standalone", "55_saver", "59_summaries", "70_concurrent_steps"]
+SERVED = ["01_hello_const", "02_feed_dtypes", "10_extend_and_sessions", "21_seed004_standalone",
+          "22_seed004_multimachine", "23_ps_async_lockstep", "25_sync_replicas", "50_partial_run", "52_errors",
+          "53_raw_master_rpc", "55_saver", "57_monitored_session", "61_lookup_tables", "68_cross_task_while",
+          "70_concurrent_steps"]
 # Answers of programs that a session without devices cannot give.
 NEEDS_PLACEMENT = {"52_errors": ["bad_device", "no_gpu", "unreachable"]}
 # A client of ours says UNAVAILABLE, and why, where TensorFlow's only says that time is up.
@@ -116,35 +133,75 @@ def differences(want, got, tol, path=""):
         "%s: %s, expected %s" % (path, got, want)]
 
 
-class Server:
-    """`meshflow server`, the only task of its cluster."""
+def free_cluster(jobs):
+    """{job: addresses} for {job: number}."""
+    sockets = {job: [socket.create_server(("127.0.0.1", 0)) for _ in range(n)] for job, n in jobs.items()}
+    cluster = {job: ["127.0.0.1:%d" % s.getsockname()[1] for s in ss] for job, ss in sockets.items()}
+    for s in sum(sockets.values(), []):
+        s.close()
+    return cluster
 
-    def __init__(self, cluster, scratch):
-        (job, addresses), = cluster.items()
-        self.process = subprocess.Popen(
-            [os.environ["MESHFLOW"], "server", "--cluster", json.dumps({job: addresses}), "--allow-dir",
-             scratch], stdout=subprocess.PIPE, text=True)
-        self.target = self.process.stdout.readline().split()[-1]
+
+def first_worker(cluster):
+    return "grpc://" + (cluster.get("worker") or cluster["local"])[0]
+
+
+class Servers:
+    """`meshflow server` for each task of these jobs (None: of all)."""
+
+    def __init__(self, cluster, scratch, jobs=None):
+        self.processes = [
+            subprocess.Popen([os.environ["MESHFLOW"], "server", "--cluster", json.dumps(cluster), "--job_name", job,
+                              "--task_index", str(i), "--allow-dir", scratch], stdout=subprocess.PIPE, text=True)
+            for job in jobs or cluster for i in range(len(cluster[job]))]
+        for p in self.processes:
+            p.stdout.readline()
 
     def stop(self):
-        self.process.terminate()
-        return self.process.wait(SECONDS)
+        """0: all have ended well."""
+        for p in self.processes:
+            p.terminate()
+        return max(p.wait(SECONDS) for p in self.processes)
+
+
+def sizes(cluster):
+    return {job: len(addresses) for job, addresses in cluster.items()}
 
 
 def serve(name, runner):
-    """The same, at a server."""
+    """The same, at servers of ours."""
     return run(name, runner, run_served)
 
 
 def run_served(runner, path, cluster, scratch):
-    job = next(iter(cluster))
-    server = Server({job: ["127.0.0.1:0"]}, scratch)
+    cluster = free_cluster(sizes(cluster))
+    servers = Servers(cluster, scratch)
     try:
-        status, out, err = runner.run(path, {job: [server.target[len("grpc://"):]]}, scratch,
-                                      server.target, "theirs")
+        status, out, err = runner.run(path, cluster, scratch, first_worker(cluster), "theirs")
     finally:
-        ended = server.stop()
+        ended = servers.stop()
     return ended or status, out, err
+
+
+# Programs at clusters in which these jobs are ours, and the others TensorFlow's.
+MIXED = {"23_ps_async_lockstep, our parameter servers": ["ps"],
+         "23_ps_async_lockstep, our workers": ["worker"],
+         "25_sync_replicas, our parameter servers": ["ps"],
+         "57_monitored_session, our parameter servers": ["ps"]}
+
+
+def mixed(name, runner):
+    """The same, at servers of ours and of TensorFlow's."""
+    def way(runner, path, cluster, scratch):
+        ours = MIXED[name]
+        cluster = free_cluster(sizes(cluster))
+        runner.start_tasks(cluster, [job for job in cluster if job not in ours])
+        servers = Servers(cluster, scratch, ours)
+        try:
+            return runner.run(path, cluster, scratch, first_worker(cluster), "theirs")
+        finally:
+            servers.stop()
+    return run(name.split(",")[0], runner, way)
 
 
 # Programs at servers of TensorFlow's, with sessions of ours.
@@ -161,16 +218,15 @@ class Tasks:
             [sys.executable, os.path.join(HERE, "local_session.py"), "--tasks"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
-    def start(self, jobs):
+    def start_new(self, jobs):
         """jobs: {name: number}. Returns the addresses."""
-        sockets = {job: [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-                   for job, n in jobs.items()}
-        cluster = {job: ["127.0.0.1:%d" % s.getsockname()[1] for s in ss]
-                   for job, ss in sockets.items()}
-        for s in sum(sockets.values(), []):
-            s.close()
-        self.say(cluster)
+        cluster = free_cluster(jobs)
+        self.start(cluster)
         return cluster
+
+    def start(self, cluster, jobs=None):
+        """Tasks of these jobs (None: all) of {job: addresses}."""
+        self.say({"cluster": cluster, "jobs": jobs or list(cluster)})
 
     def say(self, what):
         self.process.stdin.write(json.dumps(what) + "\n")
@@ -184,9 +240,9 @@ class Tasks:
 
 
 def run_remote(runner, path, cluster, scratch):
-    cluster = runner.start_tasks({job: len(addresses) for job, addresses in cluster.items()})
-    target = "grpc://" + (cluster.get("worker") or cluster["local"])[0]
-    return runner.run(path, cluster, scratch, target, "remote")
+    cluster = free_cluster(sizes(cluster))
+    runner.start_tasks(cluster)
+    return runner.run(path, cluster, scratch, first_worker(cluster), "remote")
 
 
 def remote(name, runner):
@@ -204,7 +260,7 @@ def run(name, runner, way=Runner.run):
     tolerance = float(m[1]) if m else 1e-5
     m = re.search(r"# ignore: ([\w,]+)", head)
     ignore = set(m[1].split(",")) if m else set()
-    ignore |= set((SAYS_WHY if way is run_remote else NEEDS_PLACEMENT).get(name, ()))
+    ignore |= set((SAYS_WHY if way is run_remote else NEEDS_PLACEMENT if way is Runner.run else {}).get(name, ()))
     cluster = {job: ["127.0.0.1:%d" % (1 + i) for i in range(n)] for job, n in KINDS[kind]}
     scratch = tempfile.mkdtemp(prefix="meshflow-corpus")
     try:

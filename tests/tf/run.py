@@ -133,8 +133,9 @@ def units(args):
     out += [dict(kind="client", name=n) for n in client.NAMES]
     out += [dict(kind="graphs", name=str(i), count=args.graphs_per_unit)
             for i in range(args.graphs // args.graphs_per_unit)]
-    out += [dict(kind="program", name=n) for n in programs.applicable()]
-    out += [dict(kind="served", name=n) for n in programs.SERVED]
+    out += [dict(kind="program", name=n) for n in programs.applicable(args.soak)]
+    out += [dict(kind="served", name=n) for n in programs.served(args.soak)]
+    out += [dict(kind="mixed", name=n) for n in programs.MIXED]
     out += [dict(kind="remote", name=n) for n in programs.REMOTE]
     for u in out:
         u["seed"] = args.seed
@@ -148,7 +149,7 @@ def title(unit, r):
             "client": "client: %s", "composed": "composed: %s", "devices": "devices: %s",
             "document": "document %s",
             "control": "gradients through control flow: %s", "reading": "reading: %s", "program": "program %s",
-            "served": "served program %s", "remote": "program at TensorFlow's servers %s"}[unit["kind"]] % unit["name"]
+            "served": "served program %s", "mixed": "mixed cluster %s", "remote": "program at TensorFlow's servers %s"}[unit["kind"]] % unit["name"]
     if unit["kind"] in ("op", "gradient", "graphs"):
         name += ": %d cases equal, %d refused by both" % (r.get("compared", 0), r.get("refused", 0))
     return name
@@ -185,6 +186,8 @@ def work(todo, tally):
             result = programs.run(unit["name"], runner)
         elif unit["kind"] == "served":
             result = programs.serve(unit["name"], runner)
+        elif unit["kind"] == "mixed":
+            result = programs.mixed(unit["name"], runner)
         elif unit["kind"] == "remote":
             result = programs.remote(unit["name"], runner)
         else:
