@@ -87,7 +87,8 @@ NOT_APPLICABLE = {
 }
 # Programs that a server of ours answers, with TensorFlow's own sessions.
 SERVED = ["01_hello_const", "02_feed_dtypes", "10_extend_and_sessions", "12_opt_sgd",
-          "21_seed004_standalone", "55_saver", "59_summaries", "70_concurrent_steps"]
+          "21_seed004_standalone", "46_tfdata", "47_tfrecord_examples", "55_saver", "59_summaries",
+          "70_concurrent_steps"]
 # Answers of programs that a session without devices cannot give.
 NEEDS_PLACEMENT = {"52_errors": ["bad_device", "no_gpu", "unreachable"]}
 # A client of ours says UNAVAILABLE, and why, where TensorFlow's only says that time is up.
