@@ -102,7 +102,7 @@ NOT_APPLICABLE = {
 }
 # Programs that a server of ours answers, with TensorFlow's own sessions.
 SERVED = ["01_hello_const", "02_feed_dtypes", "10_extend_and_sessions", "21_seed004_standalone",
-          "22_seed004_multimachine", "23_ps_async_lockstep", "25_sync_replicas", "50_partial_run", "52_errors",
+          "22_seed004_multimachine", "23_ps_async_lockstep", "25_sync_replicas", "46_tfdata", "50_partial_run", "52_errors",
           "53_raw_master_rpc", "55_saver", "57_monitored_session", "61_lookup_tables", "68_cross_task_while",
           "70_concurrent_steps"]
 # Answers of programs that a session without devices cannot give.
