@@ -186,8 +186,9 @@ def run_served(runner, path, cluster, scratch):
 # Programs at clusters in which these jobs are ours, and the others TensorFlow's.
 MIXED = {"23_ps_async_lockstep, our parameter servers": ["ps"],
          "23_ps_async_lockstep, our workers": ["worker"],
+         "24_ps_async_threads, our parameter servers": ["ps"],
          "25_sync_replicas, our parameter servers": ["ps"],
-         "57_monitored_session, our parameter servers": ["ps"]}
+         "25_sync_replicas, our workers": ["worker"]}
 
 
 def mixed(name, runner):
