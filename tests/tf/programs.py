@@ -116,19 +116,34 @@ def differences(want, got, tol, path=""):
         "%s: %s, expected %s" % (path, got, want)]
 
 
-class Server:
-    """`meshflow server`, the only task of its cluster."""
+def free_addresses(jobs):
+    """{job: ["127.0.0.1:port", ...]}, which nobody listens at; jobs: {name: number}."""
+    sockets = {job: [socket.create_server(("127.0.0.1", 0)) for _ in range(n)] for job, n in jobs.items()}
+    cluster = {job: ["127.0.0.1:%d" % s.getsockname()[1] for s in ss] for job, ss in sockets.items()}
+    for s in sum(sockets.values(), []):
+        s.close()
+    return cluster
+
+
+def target_of(cluster):
+    return "grpc://" + (cluster.get("worker") or cluster["local"])[0]
+
+
+class Servers:
+    """A `meshflow server` for each task."""
 
     def __init__(self, cluster, scratch):
-        (job, addresses), = cluster.items()
-        self.process = subprocess.Popen(
-            [os.environ["MESHFLOW"], "server", "--cluster", json.dumps({job: addresses}), "--allow-dir",
-             scratch], stdout=subprocess.PIPE, text=True)
-        self.target = self.process.stdout.readline().split()[-1]
+        self.processes = [subprocess.Popen(
+            [os.environ["MESHFLOW"], "server", "--cluster", json.dumps(cluster), "--job_name", job, "--task_index",
+             str(i), "--allow-dir", scratch], stdout=subprocess.PIPE, text=True)
+            for job, addresses in cluster.items() for i in range(len(addresses))]
+        for p in self.processes:
+            p.stdout.readline()
 
     def stop(self):
-        self.process.terminate()
-        return self.process.wait(SECONDS)
+        for p in self.processes:
+            p.terminate()
+        return max(p.wait(SECONDS) for p in self.processes)
 
 
 def serve(name, runner):
@@ -137,13 +152,12 @@ def serve(name, runner):
 
 
 def run_served(runner, path, cluster, scratch):
-    job = next(iter(cluster))
-    server = Server({job: ["127.0.0.1:0"]}, scratch)
+    cluster = free_addresses({job: len(addresses) for job, addresses in cluster.items()})
+    servers = Servers(cluster, scratch)
     try:
-        status, out, err = runner.run(path, {job: [server.target[len("grpc://"):]]}, scratch,
-                                      server.target, "theirs")
+        status, out, err = runner.run(path, cluster, scratch, target_of(cluster), "theirs")
     finally:
-        ended = server.stop()
+        ended = servers.stop()
     return ended or status, out, err
 
 
@@ -163,12 +177,7 @@ class Tasks:
 
     def start(self, jobs):
         """jobs: {name: number}. Returns the addresses."""
-        sockets = {job: [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-                   for job, n in jobs.items()}
-        cluster = {job: ["127.0.0.1:%d" % s.getsockname()[1] for s in ss]
-                   for job, ss in sockets.items()}
-        for s in sum(sockets.values(), []):
-            s.close()
+        cluster = free_addresses(jobs)
         self.say(cluster)
         return cluster
 
@@ -185,8 +194,7 @@ class Tasks:
 
 def run_remote(runner, path, cluster, scratch):
     cluster = runner.start_tasks({job: len(addresses) for job, addresses in cluster.items()})
-    target = "grpc://" + (cluster.get("worker") or cluster["local"])[0]
-    return runner.run(path, cluster, scratch, target, "remote")
+    return runner.run(path, cluster, scratch, target_of(cluster), "remote")
 
 
 def remote(name, runner):
