@@ -85,6 +85,8 @@ mf_status mf_compile_program(const mf_graph *graph, const mf_signature *sig, con
     *out = NULL;
     st = mf_compile_begin(&c, graph, sig);
     if (st == MF_OK)
+        st = mf_compile_late_reads(&c);
+    if (st == MF_OK)
         st = mf_compile_passes(&c);
     if (st == MF_OK)
         st = mf_program_build(&c, out);

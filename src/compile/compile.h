@@ -78,6 +78,8 @@ MF_MUST mf_status mf_pass_updates(mf_compile *c);
 /* Copy what the signature needs, with feeds and fetches in place (prune.c). */
 MF_MUST mf_status mf_compile_begin(mf_compile *c, const mf_graph *graph, const mf_signature *sig);
 void mf_compile_end(mf_compile *c);
+/* Users of what was read of a reference use the reference (late_reads.c). */
+MF_MUST mf_status mf_compile_late_reads(mf_compile *c);
 /* Run all enabled passes. In debug builds the verifier runs after each. */
 MF_MUST mf_status mf_compile_passes(mf_compile *c);
 /* Shapes and small values of every node (infer_graph.c). Fails naming the node. */

@@ -366,6 +366,8 @@ static mf_status replace_call(mf_compile *c, mf_node *n, mf_output *outs, mf_nod
         return mf_lower_case(c, n, outs, done);
     if (is_op(n, "While") || is_op(n, "StatelessWhile"))
         return mf_lower_while(c, n, outs, done);
+    if (is_op(n, "SymbolicGradient"))
+        return mf_lower_gradient(c, n, outs, done);
     if (is_op(n, "_ShardMap"))
         return mf_lower_shard_map(c, n, outs, done);
     if (is_op(n, "_ByMode"))

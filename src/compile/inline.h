@@ -56,6 +56,8 @@ MF_MUST mf_status mf_inline_adopt(mf_compile *c, const mf_node *node);
 MF_MUST mf_status mf_lower_if(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
 MF_MUST mf_status mf_lower_case(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
 MF_MUST mf_status mf_lower_while(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
+/* The gradient of a function (lower_gradient.c). */
+MF_MUST mf_status mf_lower_gradient(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
 /* A function mapped over the shards of a batch (shard.c). */
 MF_MUST mf_status mf_lower_shard_map(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
 

@@ -153,5 +153,8 @@ const mf_op mf_ops_control[] = {
     CALL("StatelessWhile", WHILE, mf_grad_loop),
     CALL("Case", CASE " is_stateful", mf_grad_branches),
     CALL("StatelessCase", CASE, mf_grad_branches),
+    CALL("SymbolicGradient",
+         "(input:*Tin) -> (output:*Tout) {Tin:list(type)>=1, Tout:list(type)>=1, f:func}",
+         mf_grad_missing),
     { 0 },
 };

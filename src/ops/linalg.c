@@ -36,16 +36,27 @@
 #undef RE
 #undef ABS2
 
-#define KERNELS(T, SUFFIX)                                                                         \
+#include "ops/linalg_small.h"
+
+static bool svd_real(int64_t m, int64_t n, const void *a, double *s, int64_t u_cols, void *u,
+                     int64_t v_cols, void *v, void *room)
+{
+    if (n < SMALL_SVD)
+        return svd_small(m, n, a, s, u_cols, u, v_cols, v, room);
+    return svd_f64(m, n, a, s, u_cols, u, v_cols, v, room);
+}
+
+#define KERNELS(T, SUFFIX, SVD)                                                                    \
     {                                                                                              \
         .size = sizeof(T), .adjoint = adjoint_##SUFFIX, .cholesky = cholesky_##SUFFIX,             \
         .lu = lu_##SUFFIX, .log_det = log_det_##SUFFIX, .has_zero_pivot = has_zero_pivot_##SUFFIX, \
-        .solve = solve_##SUFFIX, .qr = qr_##SUFFIX, .eigen = eigen_##SUFFIX, .svd = svd_##SUFFIX   \
+        .solve = solve_##SUFFIX, .qr = qr_##SUFFIX, .eigen = eigen_##SUFFIX, .svd = SVD            \
     }
 
 const mf_linalg *mf_linalg_of(mf_dtype type)
 {
-    static const mf_linalg real = KERNELS(double, f64), complex_ = KERNELS(double _Complex, c128);
+    static const mf_linalg real = KERNELS(double, f64, svd_real),
+                           complex_ = KERNELS(double _Complex, c128, svd_c128);
 
     return mf_dtype_is_complex(type) ? &complex_ : &real;
 }

@@ -32,10 +32,18 @@ typedef struct mf_linalg {
      * not wanted). room: n * (n + 3) elements. False when it does not converge. */
     bool (*eigen)(int64_t n, void *a, double *values, void *vectors, void *room);
     /* a [m, n] = u diag(s) v*, s descending; u [m, u_cols], v [n, v_cols] (both NULL: not wanted);
-     * one of them has min(m, n) columns. room: max(m, n)^2 + min(m, n)^2. */
+     * one of them has min(m, n) columns. room: mf_linalg_svd_room(). */
     bool (*svd)(int64_t m, int64_t n, const void *a, double *s, int64_t u_cols, void *u,
                 int64_t v_cols, void *v, void *room);
 } mf_linalg;
+
+/* `columns`: of u or v, whichever has the longer ones. */
+static inline int64_t mf_linalg_svd_room(int64_t m, int64_t n, int64_t columns)
+{
+    const int64_t length = m < n ? n : m, count = m < n ? m : n;
+
+    return length * (count + 2 * columns + 4) + 2 * count * count;
+}
 
 /* The kernels that inputs of this type are computed with. */
 const mf_linalg *mf_linalg_of(mf_dtype type);

@@ -177,8 +177,8 @@ static mf_status svd_run(mf_kernel *k)
     shape = op.vectors ? mf_linalg_shape(a, job.n, op.right) : mf_linalg_shape(a, 0, -1);
     MF_TRY(mf_kernel_out(k, 2, &shape, &out));
     job.op = &op;
-    job.room = job.m * (job.n + op.left) + job.n * op.right + p * (p + 1) +
-               most(job.m, job.n) * most(job.m, job.n);
+    job.room = job.m * (job.n + op.left) + job.n * op.right + p +
+               mf_linalg_svd_room(job.m, job.n, job.m < job.n ? op.right : op.left);
     return mf_linalg_run(&job);
 }
 

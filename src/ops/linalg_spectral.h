@@ -46,6 +46,17 @@ static void fn(sort)(int64_t n, double *values, int sign, int64_t x_width, T *x,
     }
 }
 
+static double fn(scale_down)(int64_t n, T *x)
+{
+    double most = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, sqrt(ABS2(x[i])));
+    for (int64_t i = 0; i < n && most > 0; i++)
+        x[i] /= most;
+    return most;
+}
+
 /* ---- eigenvalues of a Hermitian matrix ---- */
 
 /* One reflection after the other, a becomes H a H*, until it is real and tridiagonal: d and e.
@@ -102,6 +113,7 @@ static void fn(qr_step)(int64_t lo, int64_t hi, double *d, double *e, int64_t n,
     }
 }
 
+/* Of a matrix whose largest element is 1. */
 static bool fn(qr_algorithm)(int64_t n, double *d, double *e, T *z)
 {
     int64_t hi = n - 1;
@@ -110,7 +122,7 @@ static bool fn(qr_algorithm)(int64_t n, double *d, double *e, T *z)
         int64_t lo;
 
         for (int64_t i = 0; i < hi; i++)
-            if (fabs(e[i]) <= DBL_EPSILON * (fabs(d[i]) + fabs(d[i + 1])))
+            if (fabs(e[i]) <= DBL_EPSILON * sqrt(fabs(d[i]) + fabs(d[i + 1])))
                 e[i] = 0;
         while (hi > 0 && e[hi - 1] == 0)
             hi--;
@@ -127,13 +139,14 @@ static bool fn(qr_algorithm)(int64_t n, double *d, double *e, T *z)
 static bool fn(eigen)(int64_t n, void *matrix, double *values, void *vectors, void *room)
 {
     T *a = matrix, *v = vectors, *tau = room, *w = tau + n, *z = v ? w + 2 * n : NULL;
-    double *e = (double *)(w + n);
+    double *e = (double *)(w + n), scale;
 
     for (int64_t i = 0; i < n; i++) {
         a[i * n + i] = RE(a[i * n + i]);
         for (int64_t j = i + 1; j < n; j++)
             a[i * n + j] = CONJ(a[j * n + i]);
     }
+    scale = fn(scale_down)(n * n, a);
     fn(tridiagonal)(n, a, values, e, tau, w);
     if (v) {
         fn(gather_reflections)(n, n, a, n - 1, 1, tau, n, v, w);
@@ -144,6 +157,8 @@ static bool fn(eigen)(int64_t n, void *matrix, double *values, void *vectors, vo
     if (!fn(qr_algorithm)(n, values, e, z))
         return false;
     fn(sort)(n, values, 1, n, z, 0, NULL);
+    for (int64_t i = 0; i < n; i++)
+        values[i] *= scale;
     for (int64_t i = 0; i < n && v; i++)
         for (int64_t j = 0; j < n; j++)
             v[i * n + j] = z[j * n + i];
@@ -227,17 +242,6 @@ static void fn(complete)(int64_t from, int64_t count, int64_t m, T *u)
     }
 }
 
-static double fn(scale_down)(int64_t n, T *x)
-{
-    double most = 0;
-
-    for (int64_t i = 0; i < n; i++)
-        most = fmax(most, sqrt(ABS2(x[i])));
-    for (int64_t i = 0; i < n && most > 0; i++)
-        x[i] /= most;
-    return most;
-}
-
 /* A wide matrix is taken as the adjoint of a tall one. */
 static bool fn(svd)(int64_t m, int64_t n, const void *matrix, double *s, int64_t u_cols, void *u,
                     int64_t v_cols, void *v, void *room)
@@ -245,7 +249,7 @@ static bool fn(svd)(int64_t m, int64_t n, const void *matrix, double *s, int64_t
     const bool wide = m < n;
     const int64_t length = wide ? n : m, count = wide ? m : n, cols = wide ? v_cols : u_cols;
     const T *a = matrix;
-    T *w = room, *turns = w + length * length, *left = wide ? v : u, *right = wide ? u : v;
+    T *w = room, *turns = w + length * cols, *left = wide ? v : u, *right = wide ? u : v;
     int64_t rank = 0;
     double scale;
 

@@ -263,22 +263,35 @@ static mf_status check_keys(const mf_table *t, const mf_tensor *keys)
     return MF_OK;
 }
 
+/* A new key whose value cannot be copied is not there. */
+static mf_status add_one(const mf_table *t, mf_entries *e, const mf_tensor *keys,
+                         const mf_tensor *values, int64_t i, bool once)
+{
+    int64_t at;
+    bool is_new;
+    mf_status st;
+
+    MF_TRY(find_or_add(t, e, keys, i, &at, &is_new));
+    if (!is_new && once)
+        return same_key(&e->values, at, values, i)
+                   ? MF_OK
+                   : MF_FAIL(MF_FAILED_PRECONDITION,
+                             "HashTable has different value for same key. Entry %lld has another "
+                             "value than an earlier one of the same key",
+                             (long long)i);
+    st = put(t, e, at, values, i);
+    if (st != MF_OK && is_new) {
+        unlink_entry(e, at);
+        e->n--;
+    }
+    return st;
+}
+
 static mf_status add_all(const mf_table *t, mf_entries *e, const mf_tensor *keys,
                          const mf_tensor *values, bool once)
 {
-    for (int64_t i = 0; i < keys->count; i++) {
-        int64_t at;
-        bool is_new;
-
-        MF_TRY(find_or_add(t, e, keys, i, &at, &is_new));
-        if (is_new || !once)
-            MF_TRY(put(t, e, at, values, i));
-        else if (!same_key(&e->values, at, values, i))
-            return MF_FAIL(MF_FAILED_PRECONDITION,
-                           "HashTable has different value for same key. Entry %lld has another "
-                           "value than an earlier one of the same key",
-                           (long long)i);
-    }
+    for (int64_t i = 0; i < keys->count; i++)
+        MF_TRY(add_one(t, e, keys, values, i, once));
     return MF_OK;
 }
 

@@ -17,8 +17,8 @@ static const mf_reader_kind *kind_of(const char *op)
 {
     int i = 0;
 
-    while (mf_reader_kinds[i] &&
-           strncmp(op, mf_reader_kinds[i]->op, strlen(mf_reader_kinds[i]->op)))
+    while (mf_reader_kinds[i + 1] &&
+           strncmp(op, mf_reader_kinds[i]->op, strlen(mf_reader_kinds[i]->op)) != 0)
         i++;
     return mf_reader_kinds[i];
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sparse_code.c - sparse tensors in strings: three TensorProtos, of indices, values and shape.
- * SerializeSparse, SerializeManySparse, DeserializeSparse, DeserializeManySparse. Variants instead
- * of strings are refused. */
+/* sparse_code.c - sparse tensors as three strings or variants: TensorProtos or tensors, of indices,
+ * values and shape. SerializeSparse, SerializeManySparse, DeserializeSparse, DeserializeManySparse.
+ */
+#include "ops/boxed.h"
 #include "ops/sparse_util.h"
 #include "ops/text.h"
 #include "proto/tensor_codec.h"
@@ -11,7 +12,7 @@ enum { PARTS = 3, MAX_BYTES = 1 << 30 }; /* of a part that comes from outside */
 
 /* ---- writing ---- */
 
-static mf_status write_part(const mf_tensor *t, mf_string *to)
+static mf_status write_string(const mf_tensor *t, mf_string *to)
 {
     mf_arena *arena = mf_arena_new();
     Tensorflow__TensorProto *message;
@@ -27,6 +28,13 @@ done:
     mf_buf_deinit(&bytes);
     mf_arena_free(arena);
     return st;
+}
+
+/* Cell i of `out`. */
+static mf_status write_part(const mf_tensor *t, mf_tensor *out, int64_t i)
+{
+    return out->dtype == MF_DTYPE_VARIANT ? mf_boxed_set((mf_object **)out->data + i, t)
+                                          : write_string(t, (mf_string *)out->data + i);
 }
 
 /* Three cells of `out` from `at`: elements from..to of s, without their first `skip` dimensions. */
@@ -48,20 +56,11 @@ static mf_status write_slice(const mf_sparse *s, int64_t from, int64_t to, int s
     for (int d = 0; d < rank; d++)
         mf_index_put(&part[2], d, s->size[d + skip]);
     for (int i = 0; i < PARTS; i++)
-        MF_TRY_TO(done, write_part(&part[i], (mf_string *)out->data + at + i));
+        MF_TRY_TO(done, write_part(&part[i], out, at + i));
 done:
     for (int i = 0; i < PARTS; i++)
         mf_tensor_clear(&part[i]);
     return st;
-}
-
-static mf_status want_strings(const mf_kernel *k, mf_dtype type)
-{
-    if (type == MF_DTYPE_STRING)
-        return MF_OK;
-    return MF_FAIL(MF_UNIMPLEMENTED,
-                   "%s: sparse tensors in variants are not supported, use strings",
-                   k->node->op_name);
 }
 
 static mf_status write_infer(mf_infer *in)
@@ -83,7 +82,6 @@ static mf_status write_run(mf_kernel *k)
     mf_tensor *out;
     mf_sparse s;
 
-    MF_TRY(want_strings(k, mf_out_type(k->node, 0)));
     MF_TRY(mf_sparse_read(k, 0, &s));
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(PARTS), &out));
     return write_slice(&s, 0, s.n, 0, out, 0);
@@ -97,7 +95,6 @@ static mf_status write_many_run(mf_kernel *k)
     mf_sparse s;
     int64_t at = 0;
 
-    MF_TRY(want_strings(k, mf_out_type(k->node, 0)));
     MF_TRY(mf_sparse_read(k, 0, &s));
     if (s.rank < 2)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -125,7 +122,7 @@ typedef struct parts {
     mf_tensor index, values, shape;
 } parts;
 
-static mf_status read_part(const mf_string *s, mf_tensor *out)
+static mf_status read_string(const mf_string *s, mf_tensor *out)
 {
     mf_arena *arena = mf_arena_new();
     ProtobufCMessage *message;
@@ -139,6 +136,18 @@ static mf_status read_part(const mf_string *s, mf_tensor *out)
 done:
     mf_arena_free(arena);
     return st;
+}
+
+/* Cell i of `in`. */
+static mf_status read_part(const mf_tensor *in, int64_t i, mf_tensor *out)
+{
+    const mf_tensor *t;
+
+    if (in->dtype != MF_DTYPE_VARIANT)
+        return read_string(mf_strings(in) + i, out);
+    MF_TRY(mf_boxed_get(((mf_object *const *)in->data)[i], &t));
+    mf_tensor_set(out, t);
+    return MF_OK;
 }
 
 static mf_status check_parts(const parts *p, mf_dtype type, int64_t i)
@@ -243,7 +252,6 @@ static mf_status read_run(mf_kernel *k)
     parts *p;
     int64_t n;
 
-    MF_TRY(want_strings(k, in->dtype));
     if (batch.rank < 1 || batch.dims[batch.rank - 1] != PARTS)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "Serialized sparse should have 3 as the last dimension, got shape %s",
@@ -257,11 +265,9 @@ static mf_status read_run(mf_kernel *k)
     if (!p)
         return MF_NOMEM("sparse tensors");
     for (int64_t i = 0; i < n; i++) {
-        const mf_string *cells = mf_strings(in) + i * PARTS;
-
-        MF_TRY_TO(done, read_part(&cells[0], &p[i].index));
-        MF_TRY_TO(done, read_part(&cells[1], &p[i].values));
-        MF_TRY_TO(done, read_part(&cells[2], &p[i].shape));
+        MF_TRY_TO(done, read_part(in, i * PARTS, &p[i].index));
+        MF_TRY_TO(done, read_part(in, i * PARTS + 1, &p[i].values));
+        MF_TRY_TO(done, read_part(in, i * PARTS + 2, &p[i].shape));
         MF_TRY_TO(done, check_parts(&p[i], mf_out_type(k->node, 1), i));
         MF_TRY_TO(done, add_up(&p[i], i, &t));
     }

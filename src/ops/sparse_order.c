@@ -281,7 +281,7 @@ static mf_status slice_grad_run(mf_kernel *k)
     }
     if (at == dy->count)
         return MF_OK;
-    return MF_FAIL(MF_INTERNAL,
+    return MF_FAIL(MF_INVALID_ARGUMENT,
                    "Elements of backprop_val_grad aren't all propagated. Num elements: %" PRId64
                    ", used: %" PRId64,
                    dy->count, at);

@@ -87,9 +87,43 @@ def serialized_sparse(tf):
         for files in (one, many, tf.stack([one, other]), pairs, many[1:2]):
             out += list(raw.DeserializeSparse(serialized_sparse=files, dtype=values.dtype))
         out += list(raw.DeserializeManySparse(serialized_sparse=many, dtype=values.dtype))
+        variants = [raw.SerializeSparse(sparse_indices=index, sparse_values=values, sparse_shape=shape,
+                                        out_type=tf.variant) for _ in range(2)]
+        for files in (variants[0], tf.stack(variants),
+                      raw.SerializeManySparse(sparse_indices=index, sparse_values=values,
+                                              sparse_shape=shape, out_type=tf.variant)):
+            out += list(raw.DeserializeSparse(serialized_sparse=files, dtype=values.dtype))
     packed = b'\x08\x07\x12\x04\x12\x02\x08\x04"\x08\x01\x00\x02\x01abcd'  # by TensorFlow
     return out + list(raw.DeserializeSparse(serialized_sparse=tf.stack([one[0], packed, one[2]]),
                                             dtype=tf.string))
+
+
+@graph
+def symbolic_gradient(tf):
+    from tensorflow.python.framework import function
+
+    @function.Defun(tf.float32, tf.float32, func_name="F")
+    def f(a, b):
+        return tf.sin(a) * b, tf.reduce_sum(a * a)
+
+    @function.Defun(tf.float32, func_name="G")
+    def g(a):
+        return f(a, tf.exp(a))[0]
+
+    @function.Defun(tf.float32, tf.float32, tf.float32, func_name="DH")
+    def dh(a, b, dy):
+        return dy * 100., dy * b
+
+    @function.Defun(tf.float32, tf.float32, func_name="H", grad_func=dh)
+    def h(a, b):
+        return a * b
+
+    x = tf.constant([0.3, -0.7, 1.1])
+    y = f(x, x)[0] * f(x, x + 1.)[1] + g(x) + h(x, 2. * x)
+    z = f(x, tf.constant([1., 2., 3.]))[1]
+    out = tf.gradients(y, [x]) + tf.gradients(z, [x]) + [y]
+    assert any(op.type == "SymbolicGradient" for op in x.graph.get_operations())
+    return out
 
 
 def check(name):

@@ -349,6 +349,17 @@ def iterator_of_another_type(tf, _):
     return lambda p: [p.run(init, {x: [1., 2.]}), p.run(n), p.run(n), p.run(init, {x: [1., 2., 3.]}), p.run(n)[0]]
 
 
+@case
+def optionals(tf, _):
+    it = tf.compat.v1.data.make_initializable_iterator(tf.compat.v1.data.Dataset.range(2).map(lambda i: (i, i * 2)))
+    o = tf.experimental.Optional
+    some, none = o.from_value((tf.constant(3), tf.constant("x"))), o.empty(tf.TensorSpec([], tf.int32))
+    nx = tf.data.experimental.get_next_as_optional(it)
+    has, value = nx.has_value(), nx.get_value()
+    return lambda p: [p.run(it.initializer), p.run([has, value]), p.run([has, value]), p.run(has), p.run(value),
+                      p.run([some.has_value(), some.get_value(), none.has_value()]), p.run(none.get_value())]
+
+
 # ---- files ----
 
 def write_examples(tf, path, n=5, options=None):
@@ -458,7 +469,12 @@ def examples(tf, scratch):
                 ints=v1.FixedLenSequenceFeature([2], tf.int64, allow_missing=True, default_value=-1))
     d = v1.data.TFRecordDataset(path)
     rows = d.batch(3).map(lambda s: v1.parse_example(s, spec))
-    ragged = d.batch(5).map(lambda s: tf.io.parse_example(s, {"tags": tf.io.RaggedFeature(tf.string)})["tags"].to_tensor())
+
+    def ragged_parts(s):
+        r = tf.io.parse_example(s, {"tags": tf.io.RaggedFeature(tf.string),
+                                    "ints": tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)})
+        return [t for k in ("tags", "ints") for t in (r[k].values, r[k].row_splits)]
+    ragged = d.batch(5).map(lambda s: tuple(ragged_parts(s)))
     single = d.map(lambda s: v1.parse_single_example(s, spec))
     return draining(tf, rows, single, ragged)
 

@@ -38,20 +38,24 @@ static mf_status read_parts(mf_prepare *p, mf_parts *parts)
 static mf_status iterator_prepare(mf_prepare *p)
 {
     iterator_state *s = MF_ARENA_NEW(p->arena, iterator_state);
+    mf_status st = MF_OK;
 
     p->state = NULL;
     if (!s)
         return MF_NOMEM("an iterator");
     s->session = p->session;
     MF_TRY(read_parts(p, &s->spec.parts));
-    if (mf_node_attr(p->node, "dataset_factory"))
-        MF_TRY(mf_callee_new(p, "dataset_factory", &s->factory));
     MF_TRY(mf_handle_init(&s->handle, p, true));
     s->spec.container = s->handle.container;
     s->spec.name = s->handle.name;
     s->spec.is_private = s->handle.owner != NULL;
-    p->state = s;
-    return MF_OK;
+    if (mf_node_attr(p->node, "dataset_factory"))
+        st = mf_callee_new(p, "dataset_factory", &s->factory);
+    if (st != MF_OK)
+        mf_handle_deinit(&s->handle);
+    else
+        p->state = s;
+    return st;
 }
 
 static void iterator_release(void *state)
@@ -83,17 +87,19 @@ static mf_status one_shot_run(mf_kernel *k)
     mf_tensor made = { 0 };
     mf_seq_iterator *it;
     mf_sequence *d;
+    bool started;
     mf_status st;
 
     MF_TRY(make_run(k));
     it = (mf_seq_iterator *)mf_handle_object(k->out[0]);
-    if (mf_seq_iterator_has_started(it))
+    MF_TRY(mf_seq_iterator_has_started(it, k->step, &started));
+    if (started)
         return MF_OK;
     st = mf_calls_run(&calls, s->factory, k->step, &(mf_call_args){ 0 }, &variant, 1, &made);
     if (st == MF_OK)
         st = mf_sequence_of(&made, &d);
-    if (st == MF_OK && !mf_seq_iterator_has_started(it))
-        st = mf_seq_iterator_start(it, k->step, d);
+    if (st == MF_OK)
+        st = mf_seq_iterator_start(it, k->step, d, true);
     mf_tensor_clear(&made);
     mf_calls_deinit(&calls);
     return st;
@@ -161,7 +167,7 @@ static mf_status start_run(mf_kernel *k)
 
     MF_TRY(mf_sequence_of(k->in[0], &d));
     MF_TRY(input_iterator(k, 1, &it));
-    return mf_seq_iterator_start(it, k->step, d);
+    return mf_seq_iterator_start(it, k->step, d, false);
 }
 
 static mf_status next_run(mf_kernel *k)

@@ -11,7 +11,7 @@ enum { N = 40 };
 
 typedef double _Complex scalar;
 
-static scalar a[N * N], u[N * N], v[N * N], room[4 * N * N];
+static scalar a[N * N], u[N * N], v[N * N], room[8 * N * N];
 static double s[N];
 
 static void fill(int64_t n, int rank)
@@ -121,7 +121,7 @@ MF_TEST(linalg_eigenvectors_are_orthonormal_also_of_equal_eigenvalues)
 
 MF_TEST(linalg_numbers_that_are_none_end_in_a_failure_or_none)
 {
-    double x[9] = { 1, 2, NAN, 2, INFINITY, 3, NAN, 3, 1 }, values[3], vectors[9], space[40];
+    double x[9] = { 1, 2, NAN, 2, INFINITY, 3, NAN, 3, 1 }, values[3], vectors[9], space[60];
     const mf_linalg *math = mf_linalg_of(MF_DTYPE_F64);
     double y[9];
 
