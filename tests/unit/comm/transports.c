@@ -83,7 +83,7 @@ MF_TEST(comm_plugins_for_another_interface_are_refused_with_both_numbers)
 
     beside_the_program("test-plugins", dir);
     setenv("MESHFLOW_PLUGIN_PATH", dir, 1);
-    T_FAILS(MF_FAILED_PRECONDITION, "was built for plugin interface 4711, this is 3",
+    T_FAILS(MF_FAILED_PRECONDITION, "was built for plugin interface 4711, this is 4",
             mf_plugin_get(&wanted, &p));
     T_TRUE(p == NULL);
 }
