@@ -133,19 +133,13 @@ def differences(want, got, tol, path=""):
         "%s: %s, expected %s" % (path, got, want)]
 
 
-<<<<<<< HEAD
 def free_cluster(jobs):
     """{job: addresses} for {job: number}."""
-=======
-def free_addresses(jobs):
-    """{job: ["127.0.0.1:port", ...]}, which nobody listens at; jobs: {name: number}."""
->>>>>>> client
     sockets = {job: [socket.create_server(("127.0.0.1", 0)) for _ in range(n)] for job, n in jobs.items()}
     cluster = {job: ["127.0.0.1:%d" % s.getsockname()[1] for s in ss] for job, ss in sockets.items()}
     for s in sum(sockets.values(), []):
         s.close()
     return cluster
-<<<<<<< HEAD
 
 
 def first_worker(cluster):
@@ -160,27 +154,10 @@ class Servers:
             subprocess.Popen([os.environ["MESHFLOW"], "server", "--cluster", json.dumps(cluster), "--job_name", job,
                               "--task_index", str(i), "--allow-dir", scratch], stdout=subprocess.PIPE, text=True)
             for job in jobs or cluster for i in range(len(cluster[job]))]
-=======
-
-
-def target_of(cluster):
-    return "grpc://" + (cluster.get("worker") or cluster["local"])[0]
-
-
-class Servers:
-    """A `meshflow server` for each task."""
-
-    def __init__(self, cluster, scratch):
-        self.processes = [subprocess.Popen(
-            [os.environ["MESHFLOW"], "server", "--cluster", json.dumps(cluster), "--job_name", job, "--task_index",
-             str(i), "--allow-dir", scratch], stdout=subprocess.PIPE, text=True)
-            for job, addresses in cluster.items() for i in range(len(addresses))]
->>>>>>> client
         for p in self.processes:
             p.stdout.readline()
 
     def stop(self):
-<<<<<<< HEAD
         """0: all have ended well."""
         for p in self.processes:
             p.terminate()
@@ -189,11 +166,6 @@ class Servers:
 
 def sizes(cluster):
     return {job: len(addresses) for job, addresses in cluster.items()}
-=======
-        for p in self.processes:
-            p.terminate()
-        return max(p.wait(SECONDS) for p in self.processes)
->>>>>>> client
 
 
 def serve(name, runner):
@@ -202,17 +174,10 @@ def serve(name, runner):
 
 
 def run_served(runner, path, cluster, scratch):
-<<<<<<< HEAD
     cluster = free_cluster(sizes(cluster))
     servers = Servers(cluster, scratch)
     try:
         status, out, err = runner.run(path, cluster, scratch, first_worker(cluster), "theirs")
-=======
-    cluster = free_addresses({job: len(addresses) for job, addresses in cluster.items()})
-    servers = Servers(cluster, scratch)
-    try:
-        status, out, err = runner.run(path, cluster, scratch, target_of(cluster), "theirs")
->>>>>>> client
     finally:
         ended = servers.stop()
     return ended or status, out, err
@@ -256,13 +221,8 @@ class Tasks:
 
     def start_new(self, jobs):
         """jobs: {name: number}. Returns the addresses."""
-<<<<<<< HEAD
         cluster = free_cluster(jobs)
         self.start(cluster)
-=======
-        cluster = free_addresses(jobs)
-        self.say(cluster)
->>>>>>> client
         return cluster
 
     def start(self, cluster, jobs=None):
@@ -281,14 +241,9 @@ class Tasks:
 
 
 def run_remote(runner, path, cluster, scratch):
-<<<<<<< HEAD
     cluster = free_cluster(sizes(cluster))
     runner.start_tasks(cluster)
     return runner.run(path, cluster, scratch, first_worker(cluster), "remote")
-=======
-    cluster = runner.start_tasks({job: len(addresses) for job, addresses in cluster.items()})
-    return runner.run(path, cluster, scratch, target_of(cluster), "remote")
->>>>>>> client
 
 
 def remote(name, runner):
