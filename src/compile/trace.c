@@ -78,6 +78,17 @@ void mf_trace_add_async(mf_trace *trace, const mf_node *node, int64_t start)
     add(trace, node, start, 0);
 }
 
+void mf_trace_each(mf_trace *trace, mf_trace_fn *fn, void *ctx)
+{
+    pthread_mutex_lock(&trace->lock);
+    for (int64_t i = 0; i < trace->n; i++) {
+        const event *e = &trace->events[i];
+
+        fn(ctx, e->name, e->op, e->start, e->end, e->thread);
+    }
+    pthread_mutex_unlock(&trace->lock);
+}
+
 /* ---- Chrome's format ---- */
 
 static void put_names(const event *e, mf_buf *out)

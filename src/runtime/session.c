@@ -445,7 +445,7 @@ static mf_status run_compiled(local *s, compiled *c, mf_cancel *cancel,
         args.deadline_ns = mf_clock_ns() + options->timeout_ms * 1000000;
     if (trace_path)
         MF_TRY(mf_trace_new(&own));
-    args.trace = own ? own : s->trace;
+    args.trace = own ? own : with->trace ? with->trace : s->trace;
     st = mf_program_run(c->program, &args);
     if (own && st == MF_OK)
         st = mf_trace_write(own, trace_path);

@@ -20,6 +20,7 @@ typedef struct mf_run_with {
     mf_cancel
         *until; /* ends this run alone, with CANCELLED, when it is raised; NULL: nothing does */
     struct mf_rendezvous *rendezvous; /* with other tasks; NULL: there are none */
+    struct mf_trace *trace; /* what runs is noted there; NULL: where the session says */
 } mf_run_with;
 
 typedef struct mf_session_kind {

@@ -52,6 +52,7 @@ typedef struct mf_master_step {
     const mf_tensor *const *feeds; /* NULL: they come by the room */
     mf_tensor **results; /* NULL: they go by the room */
     int64_t timeout_ms; /* 0: none */
+    mf_buf *stats; /* what all did is appended, as StepStats; NULL: nobody wants to know */
     /* mf_master_step_run() sets these: */
     int64_t id;
     mf_cancel *cancel; /* ends all of it; raised when it fails */
@@ -60,6 +61,10 @@ typedef struct mf_master_step {
 /* On all tasks it lies on. The message of an error begins with "From /job:...". */
 MF_MUST mf_status mf_master_step_run(mf_request *r, mf_client_session *s,
                                      const mf_master_step *step);
+
+/* The parts that a run lies in, as bytes of GraphDefs in the arena. */
+MF_MUST mf_status mf_master_parts(mf_client_session *s, const mf_run_names *names, mf_arena *arena,
+                                  ProtobufCBinaryData **out, size_t *n);
 
 /* The pieces. A number for a step; all parts of one, and what is left of it on other tasks. */
 int64_t mf_master_new_step(void);

@@ -17,6 +17,8 @@ typedef struct step {
     mf_tensor *feeds;
     const mf_tensor **fed;
     mf_tensor **results;
+    mf_buf stats; /* what was done, if that was asked for */
+    bool is_noted;
 } step;
 
 static mf_status step_init(step *s, const Tensorflow__RunStepRequest *q, mf_arena *arena)
@@ -27,7 +29,8 @@ static mf_status step_init(step *s, const Tensorflow__RunStepRequest *q, mf_aren
                  .names = MF_ARENA_ARRAY(arena, const char *, n + 1),
                  .feeds = MF_ARENA_ARRAY(arena, mf_tensor, n + 1),
                  .fed = MF_ARENA_ARRAY(arena, const mf_tensor *, n + 1),
-                 .results = MF_ARENA_ARRAY(arena, mf_tensor *, (int64_t)q->n_fetch + 1) };
+                 .results = MF_ARENA_ARRAY(arena, mf_tensor *, (int64_t)q->n_fetch + 1),
+                 .is_noted = q->options && q->options->trace_level > 0 };
     if (!s->names || !s->feeds || !s->fed || !s->results)
         return MF_NOMEM("a step");
     for (int64_t i = 0; i < n; i++) {
@@ -48,6 +51,7 @@ static void step_deinit(step *s)
         mf_tensor_clear(&s->feeds[i]);
     for (size_t i = 0; s->results && i < s->q->n_fetch; i++)
         mf_tensor_free(s->results[i]);
+    mf_buf_deinit(&s->stats);
 }
 
 static mf_status run(mf_request *r, mf_client_session *session, step *s)
@@ -89,6 +93,33 @@ static mf_status put_results(const step *s, mf_arena *arena, Tensorflow__RunStep
     return MF_OK;
 }
 
+/* What the client wants to know of the step besides its results. */
+static mf_status put_metadata(const step *s, mf_client_session *session, mf_arena *arena,
+                              Tensorflow__RunStepResponse *out)
+{
+    const Tensorflow__RunStepRequest *q = s->q;
+    const bool parts = q->options && q->options->output_partition_graphs;
+    const mf_run_names names = { .feeds = s->names,
+                                 .fetches = (const char *const *)q->fetch,
+                                 .targets = (const char *const *)q->target,
+                                 .n_feeds = (int)q->n_feed,
+                                 .n_fetches = (int)q->n_fetch,
+                                 .n_targets = (int)q->n_target };
+    Tensorflow__RunMetadata *m;
+
+    if (!s->is_noted && !parts)
+        return MF_OK;
+    m = MF_ARENA_NEW(arena, Tensorflow__RunMetadata);
+    if (!m)
+        return MF_NOMEM("a step");
+    tensorflow__run_metadata__init(m);
+    m->step_stats = (ProtobufCBinaryData){ s->stats.len, (uint8_t *)s->stats.data };
+    out->metadata = m;
+    if (!parts)
+        return MF_OK;
+    return mf_master_parts(session, &names, arena, &m->partition_graphs, &m->n_partition_graphs);
+}
+
 /* A client that asks for it gets errors in the answer. */
 static mf_status reply_error(mf_request *r, const Tensorflow__RunStepRequest *q, mf_status st)
 {
@@ -115,6 +146,8 @@ static mf_status run_and_reply(mf_request *r, mf_client_session *session,
         st = run(r, session, &s);
     if (st == MF_OK)
         st = put_results(&s, r->arena, &out);
+    if (st == MF_OK)
+        st = put_metadata(&s, session, r->arena, &out);
     if (st == MF_OK)
         st = mf_request_reply(r, &out.base);
     else

@@ -3,11 +3,15 @@
  * first to fail ends it for all. */
 #include "base/clock.h"
 #include "base/cond.h"
+#include "graph/codec.h"
+#include "proto/wire.h"
 #include "proto/worker.pb-c.h"
 #include "runtime/session.h"
 #include "server/master.h"
 #include "server/meeting.h"
+#include "server/partition.h"
 #include "server/peers.h"
+#include "server/stats.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -85,6 +89,7 @@ typedef struct step {
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
     int missing; /* parts that have not answered */
+    mf_buf *stats; /* of all; NULL: nobody wants to know */
     mf_error why; /* the first that tells more than that it was cancelled */
 } step;
 
@@ -123,6 +128,8 @@ static void answered(void *ctx, mf_status st, ProtobufCMessage *reply)
     if (st != MF_OK)
         note_failure(s, st, p->task);
     pthread_mutex_lock(&s->lock);
+    if (st == MF_OK && s->stats)
+        mf_buf_bytes(s->stats, answer->step_stats.data, answer->step_stats.len);
     s->missing--;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
@@ -132,6 +139,7 @@ static void start_part(step *s, const mf_layout_part *l, const char *session, in
                        part *p)
 {
     Tensorflow__RunGraphRequest request = TENSORFLOW__RUN_GRAPH_REQUEST__INIT;
+    Tensorflow__ExecutorOpts opts = TENSORFLOW__EXECUTOR_OPTS__INIT;
     const mf_question q = { .method = "/tensorflow.WorkerService/RunGraph",
                             .message = &request.base,
                             .reply = &tensorflow__run_graph_response__descriptor,
@@ -145,6 +153,8 @@ static void start_part(step *s, const mf_layout_part *l, const char *session, in
     request.create_worker_session_called = true;
     request.graph_handle = l->graph;
     request.step_id = s->id;
+    opts.record_timeline = s->stats != NULL;
+    request.exec_opts = &opts;
     request.store_errors_in_response_body = true;
     request.request_id = (int64_t)(mf_random_seed() >> 1 | 1);
     pthread_mutex_lock(&s->lock);
@@ -157,21 +167,39 @@ static void start_part(step *s, const mf_layout_part *l, const char *session, in
         answered(p, st, NULL);
 }
 
+/* Appends what was noted, if there is something. */
+static mf_status add_stats(const mf_server *server, mf_trace *trace, mf_buf *out)
+{
+    char device[MF_DEVICE_NAME];
+
+    (void)snprintf(device, sizeof device, "%.100s/device:CPU:0", mf_server_self(server)->name);
+    return trace ? mf_stats_encode(trace, device, out) : MF_OK;
+}
+
 static void run_own(step *s, const mf_layout *l, const mf_master_step *m)
 {
     mf_meeting meeting;
+    mf_trace *trace = NULL;
     mf_status st = mf_meeting_begin(&meeting, s->server, s->id);
 
+    if (st == MF_OK && s->stats)
+        st = mf_trace_new(&trace);
     if (st == MF_OK) {
         const int n_feeds = m->feeds ? l->n_feeds : 0, n_fetches = m->results ? l->n_fetches : 0;
 
         if (n_fetches + l->n_targets > 0)
             st = mf_session_run_with(l->own, &(mf_run_options){ .timeout_ms = m->timeout_ms },
-                                     &(mf_run_with){ s->cancel, &meeting.base }, l->feeds, m->feeds,
+                                     &(mf_run_with){ s->cancel, &meeting.base, trace }, l->feeds, m->feeds,
                                      n_feeds, l->fetches, n_fetches, l->targets, l->n_targets,
                                      m->results);
         mf_meeting_end(&meeting, st);
     }
+    if (st == MF_OK) {
+        pthread_mutex_lock(&s->lock);
+        st = add_stats(s->server, trace, s->stats);
+        pthread_mutex_unlock(&s->lock);
+    }
+    mf_trace_free(trace);
     if (st != MF_OK)
         note_failure(s, st, mf_server_self(s->server)->name);
 }
@@ -198,7 +226,7 @@ static void await_parts(step *s)
 mf_status mf_master_run_layout(mf_server *server, const char *session, const mf_layout *l,
                                const mf_master_step *m)
 {
-    step s = { .server = server, .cancel = m->cancel, .id = m->id };
+    step s = { .server = server, .cancel = m->cancel, .id = m->id, .stats = m->stats };
     part *parts = mf_calloc(l->n_parts, sizeof *parts);
     const int64_t deadline =
         m->timeout_ms > 0 ? mf_clock_ns() + m->timeout_ms * INT64_C(1000000) : 0;
@@ -220,11 +248,75 @@ mf_status mf_master_run_layout(mf_server *server, const char *session, const mf_
 static mf_status run_here(mf_request *r, mf_client_session *session, const mf_master_step *m)
 {
     const mf_run_names *n = &m->names;
+    mf_trace *trace = NULL;
+    mf_status st = m->stats ? mf_trace_new(&trace) : MF_OK;
 
-    return mf_session_run_with(session->session, &(mf_run_options){ .timeout_ms = m->timeout_ms },
-                               &(mf_run_with){ .until = &r->cancel }, n->feeds, m->feeds,
-                               n->n_feeds, n->fetches, n->n_fetches, n->targets, n->n_targets,
-                               m->results);
+    if (st == MF_OK)
+        st = mf_session_run_with(
+            session->session, &(mf_run_options){ .timeout_ms = m->timeout_ms },
+            &(mf_run_with){ .until = &r->cancel, .trace = trace }, n->feeds, m->feeds, n->n_feeds,
+            n->fetches, n->n_fetches, n->targets, n->n_targets, m->results);
+    if (st == MF_OK)
+        st = add_stats(r->server, trace, m->stats);
+    mf_trace_free(trace);
+    return st;
+}
+
+/* ---- what it lies in ---- */
+
+static mf_status encode_part(const mf_graph *graph, mf_arena *arena, ProtobufCBinaryData *out)
+{
+    Tensorflow__GraphDef *def;
+    mf_buf bytes = { 0 };
+    mf_status st = mf_graph_encode_message(graph, arena, &def);
+
+    if (st == MF_OK)
+        st = mf_wire_encode(&def->base, &bytes);
+    out->len = bytes.len;
+    out->data = st == MF_OK ? mf_arena_alloc(arena, (int64_t)bytes.len + 1, 1) : NULL;
+    if (out->data && bytes.len > 0)
+        memcpy(out->data, bytes.data, bytes.len);
+    mf_buf_deinit(&bytes);
+    MF_TRY(st);
+    return out->data ? MF_OK : MF_NOMEM("a graph");
+}
+
+static mf_status encode_parts(const mf_partition *p, mf_arena *arena, ProtobufCBinaryData **out,
+                              size_t *n)
+{
+    *n = 0;
+    *out = MF_ARENA_ARRAY(arena, ProtobufCBinaryData, p->n_tasks);
+    if (!*out)
+        return MF_NOMEM("graphs");
+    for (int i = 0; i < p->n_tasks; i++) {
+        if (p->parts[i])
+            MF_TRY(encode_part(p->parts[i], arena, &(*out)[(*n)++]));
+    }
+    return MF_OK;
+}
+
+mf_status mf_master_parts(mf_client_session *s, const mf_run_names *names, mf_arena *arena,
+                          ProtobufCBinaryData **out, size_t *n)
+{
+    const mf_server_tasks *t = &s->cast.server->tasks;
+    const mf_partition_options o = { .task = s->task,
+                                     .n_tasks = t->n,
+                                     .self = t->self,
+                                     .devices = s->cast.devices,
+                                     .incarnations = s->cast.incarnations };
+    mf_partition p = { 0 };
+    mf_signature sig;
+    mf_status st;
+
+    pthread_mutex_lock(&s->extending);
+    st = mf_signature_find(s->graph, names, arena, &sig);
+    if (st == MF_OK)
+        st = mf_partition_make(s->graph, &sig, &o, &p);
+    pthread_mutex_unlock(&s->extending);
+    if (st == MF_OK)
+        st = encode_parts(&p, arena, out, n);
+    mf_partition_deinit(&p);
+    return st;
 }
 
 int64_t mf_master_new_step(void)

@@ -4,6 +4,7 @@
 #include "proto/wire.h"
 #include "runtime/session.h"
 #include "server/meeting.h"
+#include "server/stats.h"
 #include "server/worker.h"
 
 #include <inttypes.h>
@@ -31,7 +32,8 @@ static mf_status put_sent(mf_meeting *m, const Tensorflow__RunGraphRequest *q)
     return MF_OK;
 }
 
-static mf_status run_part(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_meeting *m)
+static mf_status run_part(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_meeting *m,
+                          mf_trace *trace)
 {
     const char *session = q->create_worker_session_called ? q->session_handle : "";
     mf_worker_graph *g;
@@ -44,7 +46,9 @@ static mf_status run_part(mf_request *r, const Tensorflow__RunGraphRequest *q, m
     st = put_sent(m, q);
     if (st == MF_OK && n > 0)
         st = mf_session_run_with(mf_worker_graph_session(g), NULL,
-                                 &(mf_run_with){ .until = &r->cancel, .rendezvous = &m->base },
+                                 &(mf_run_with){ .until = &r->cancel,
+                                                 .rendezvous = &m->base,
+                                                 .trace = trace },
                                  NULL, NULL, 0, NULL, 0, targets, n, NULL);
     mf_worker_graph_release(g);
     return st;
@@ -101,6 +105,26 @@ static mf_status put_wanted(mf_request *r, const Tensorflow__RunGraphRequest *q,
     return MF_OK;
 }
 
+/* The master wants to know what was done, and when. */
+static mf_status run_noted(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_meeting *m,
+                           mf_buf *stats)
+{
+    const mf_server *s = r->server;
+    char device[MF_DEVICE_NAME];
+    mf_trace *trace;
+    mf_status st;
+
+    if (!q->exec_opts || !q->exec_opts->record_timeline)
+        return run_part(r, q, m, NULL);
+    MF_TRY(mf_trace_new(&trace));
+    st = run_part(r, q, m, trace);
+    (void)snprintf(device, sizeof device, "%.100s/device:CPU:0", mf_server_self(s)->name);
+    if (st == MF_OK)
+        st = mf_stats_encode(trace, device, stats);
+    mf_trace_free(trace);
+    return st;
+}
+
 static mf_status reply_error(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_status st)
 {
     Tensorflow__RunGraphResponse out = TENSORFLOW__RUN_GRAPH_RESPONSE__INIT;
@@ -120,6 +144,7 @@ mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message)
     const Tensorflow__RunGraphRequest *q = (const Tensorflow__RunGraphRequest *)message;
     Tensorflow__RunGraphResponse out = TENSORFLOW__RUN_GRAPH_RESPONSE__INIT;
     mf_tensor *values = MF_ARENA_ARRAY(r->arena, mf_tensor, (int64_t)q->n_recv_key + 1);
+    mf_buf stats = { 0 };
     mf_meeting m;
     mf_status st = values ? MF_OK : MF_NOMEM("a step");
 
@@ -129,13 +154,15 @@ mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message)
         st = mf_meeting_begin(&m, r->server, q->step_id);
     if (st != MF_OK)
         return reply_error(r, q, st);
-    st = run_part(r, q, &m);
+    st = run_noted(r, q, &m, &stats);
+    out.step_stats = (ProtobufCBinaryData){ stats.len, (uint8_t *)stats.data };
     if (st == MF_OK)
         st = put_wanted(r, q, &m, values, &out);
     mf_meeting_end(&m, st);
     st = st == MF_OK ? mf_request_reply(r, &out.base) : reply_error(r, q, st);
     for (size_t i = 0; values && i < q->n_recv_key; i++)
         mf_tensor_clear(&values[i]);
+    mf_buf_deinit(&stats);
     return st;
 }
 

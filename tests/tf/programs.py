@@ -70,7 +70,7 @@ def _read(folder, name):
 LONG = {"04_reductions", "08_variables_ref", "09_variables_resource", "11_random_seeded", "30_cnn_train",
         "34_faster_rcnn_ops", "42_control_flow_v2", "44_queues", "48_embedding_sparse"}
 # What servers do not answer yet, and what is missing.
-NOT_SERVED = {"28_collective_allreduce": "collectives between tasks", "54_run_metadata": "RunMetadata"}
+NOT_SERVED = {"28_collective_allreduce": "collectives between tasks"}
 
 
 def everything():
@@ -103,7 +103,7 @@ NOT_APPLICABLE = {
 # Programs that a server of ours answers, with TensorFlow's own sessions.
 SERVED = ["01_hello_const", "02_feed_dtypes", "10_extend_and_sessions", "21_seed004_standalone",
           "22_seed004_multimachine", "23_ps_async_lockstep", "25_sync_replicas", "46_tfdata", "50_partial_run", "52_errors",
-          "53_raw_master_rpc", "55_saver", "57_monitored_session", "61_lookup_tables", "68_cross_task_while",
+          "53_raw_master_rpc", "54_run_metadata", "55_saver", "57_monitored_session", "61_lookup_tables", "68_cross_task_while",
           "70_concurrent_steps"]
 # Answers of programs that a session without devices cannot give.
 NEEDS_PLACEMENT = {"52_errors": ["bad_device", "no_gpu", "unreachable"]}
