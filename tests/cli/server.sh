@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2154
+# shellcheck shell=sh disable=SC2034,SC2154
 # SPDX-License-Identifier: Apache-2.0
 #
 # Part of run.sh: a server of ours, and what runs on it.
