@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* late_reads.c - references are read when they are used.
  *
- * In TensorFlow, Identity of a reference is the variable's own memory: whoever uses it sees what the
- * variable holds by then, and clients rely on it (SyncReplicasOptimizer hands out tokens made of a
- * step that it has counted up after it was "read"). Here a value never changes once it was read, so
- * the users of such an Identity use the reference instead. Not where the value leaves the step. */
+ * In TensorFlow, Identity of a reference is the variable's own memory: whoever uses it sees what
+ * the variable holds by then, and clients rely on it (SyncReplicasOptimizer hands out tokens made
+ * of a step that it has counted up after it was "read"). Here a value never changes once it was
+ * read, so the users of such an Identity use the reference instead. Not where the value leaves the
+ * step. */
 #include "compile/compile.h"
 
 #include <string.h>

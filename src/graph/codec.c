@@ -332,7 +332,8 @@ static bool names_a_node(const mf_graph *g, const Tensorflow__GraphDef *def, con
     return mf_graph_find(g, name) != NULL;
 }
 
-/* A node that cannot be read: where an input of it is unknown that comes first, as in TensorFlow. */
+/* A node that cannot be read: where an input of it is unknown that comes first, as in TensorFlow.
+ */
 static mf_status why_not_read(const mf_graph *g, const Tensorflow__GraphDef *def,
                               const Tensorflow__NodeDef *node, mf_status st)
 {

@@ -77,7 +77,8 @@ static void recv_start(mf_kernel *k)
 #define RECV(NAME)                                                                                 \
     {                                                                                              \
         .name = NAME,                                                                              \
-        .def = "() -> (tensor:tensor_type) {tensor_type:type, " EDGE_ATTRS "} is_stateful",        \
+        .def = "() -> (tensor:tensor_type) {tensor_type:type, " EDGE_ATTRS "} is_stateful "        \
+               "is_distributed_communication",                                                     \
         .flags = MF_OP_UNPLANNED | MF_OP_HEAP | MF_OP_SEES_DEAD, .infer = mf_infer_unknown,        \
         .grad = mf_grad_missing, .prepare = prepare, .start = recv_start                           \
     }

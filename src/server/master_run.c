@@ -54,19 +54,27 @@ static void step_deinit(step *s)
     mf_buf_deinit(&s->stats);
 }
 
+static mf_run_names names_of(const step *s)
+{
+    const Tensorflow__RunStepRequest *q = s->q;
+
+    return (mf_run_names){ .feeds = s->names,
+                           .fetches = (const char *const *)q->fetch,
+                           .targets = (const char *const *)q->target,
+                           .n_feeds = (int)q->n_feed,
+                           .n_fetches = (int)q->n_fetch,
+                           .n_targets = (int)q->n_target };
+}
+
 static mf_status run(mf_request *r, mf_client_session *session, step *s)
 {
     const Tensorflow__RunStepRequest *q = s->q;
     const int64_t timeout = q->options && q->options->timeout_in_ms > 0 ? q->options->timeout_in_ms
                                                                         : session->timeout_ms;
-    const mf_master_step all = { .names = { .feeds = s->names,
-                                            .fetches = (const char *const *)q->fetch,
-                                            .targets = (const char *const *)q->target,
-                                            .n_feeds = (int)q->n_feed,
-                                            .n_fetches = (int)q->n_fetch,
-                                            .n_targets = (int)q->n_target },
+    const mf_master_step all = { .names = names_of(s),
                                  .feeds = s->fed,
                                  .results = s->results,
+                                 .stats = s->is_noted ? &s->stats : NULL,
                                  .timeout_ms = timeout };
 
     if (q->partial_run_handle[0] != '\0')
@@ -99,12 +107,7 @@ static mf_status put_metadata(const step *s, mf_client_session *session, mf_aren
 {
     const Tensorflow__RunStepRequest *q = s->q;
     const bool parts = q->options && q->options->output_partition_graphs;
-    const mf_run_names names = { .feeds = s->names,
-                                 .fetches = (const char *const *)q->fetch,
-                                 .targets = (const char *const *)q->target,
-                                 .n_feeds = (int)q->n_feed,
-                                 .n_fetches = (int)q->n_fetch,
-                                 .n_targets = (int)q->n_target };
+    const mf_run_names names = names_of(s);
     Tensorflow__RunMetadata *m;
 
     if (!s->is_noted && !parts)

@@ -189,9 +189,9 @@ static void run_own(step *s, const mf_layout *l, const mf_master_step *m)
 
         if (n_fetches + l->n_targets > 0)
             st = mf_session_run_with(l->own, &(mf_run_options){ .timeout_ms = m->timeout_ms },
-                                     &(mf_run_with){ s->cancel, &meeting.base, trace }, l->feeds, m->feeds,
-                                     n_feeds, l->fetches, n_fetches, l->targets, l->n_targets,
-                                     m->results);
+                                     &(mf_run_with){ s->cancel, &meeting.base, trace }, l->feeds,
+                                     m->feeds, n_feeds, l->fetches, n_fetches, l->targets,
+                                     l->n_targets, m->results);
         mf_meeting_end(&meeting, st);
     }
     if (st == MF_OK) {
@@ -252,10 +252,10 @@ static mf_status run_here(mf_request *r, mf_client_session *session, const mf_ma
     mf_status st = m->stats ? mf_trace_new(&trace) : MF_OK;
 
     if (st == MF_OK)
-        st = mf_session_run_with(
-            session->session, &(mf_run_options){ .timeout_ms = m->timeout_ms },
-            &(mf_run_with){ .until = &r->cancel, .trace = trace }, n->feeds, m->feeds, n->n_feeds,
-            n->fetches, n->n_fetches, n->targets, n->n_targets, m->results);
+        st = mf_session_run_with(session->session, &(mf_run_options){ .timeout_ms = m->timeout_ms },
+                                 &(mf_run_with){ .until = &r->cancel, .trace = trace }, n->feeds,
+                                 m->feeds, n->n_feeds, n->fetches, n->n_fetches, n->targets,
+                                 n->n_targets, m->results);
     if (st == MF_OK)
         st = add_stats(r->server, trace, m->stats);
     mf_trace_free(trace);

@@ -50,8 +50,7 @@ static void add(void *ctx, const char *node, const char *op, int64_t start, int6
 static mf_status encode(mf_trace *trace, const char *device, mf_arena *arena, mf_buf *out)
 {
     Tensorflow__StepStats all = TENSORFLOW__STEP_STATS__INIT;
-    Tensorflow__DeviceStepStats one = TENSORFLOW__DEVICE_STEP_STATS__INIT,
-                                *devices[] = { &one };
+    Tensorflow__DeviceStepStats one = TENSORFLOW__DEVICE_STEP_STATS__INIT, *devices[] = { &one };
     collecting c = { .arena = arena,
                      .device = &one,
                      .epoch_us = (mf_clock_wall_ns() - mf_clock_ns()) / 1000 };

@@ -45,11 +45,10 @@ static mf_status run_part(mf_request *r, const Tensorflow__RunGraphRequest *q, m
     targets = mf_worker_graph_targets(g, &n);
     st = put_sent(m, q);
     if (st == MF_OK && n > 0)
-        st = mf_session_run_with(mf_worker_graph_session(g), NULL,
-                                 &(mf_run_with){ .until = &r->cancel,
-                                                 .rendezvous = &m->base,
-                                                 .trace = trace },
-                                 NULL, NULL, 0, NULL, 0, targets, n, NULL);
+        st = mf_session_run_with(
+            mf_worker_graph_session(g), NULL,
+            &(mf_run_with){ .until = &r->cancel, .rendezvous = &m->base, .trace = trace }, NULL,
+            NULL, 0, NULL, 0, targets, n, NULL);
     mf_worker_graph_release(g);
     return st;
 }
