@@ -85,10 +85,10 @@ def a_server_that_is_gone_or_another_is_noticed(tasks):
     import meshflow_lib as mf
     cluster = tasks.start_new({"worker": 1})
     with mf.Session(graph(waiting), target=target_of(cluster)) as s:
-        tasks.say({})
+        tasks.start({})
         yield from expect("a server that is gone", code_of(lambda: s.run(["c"])), "UNAVAILABLE",
                           "asking the server at " + cluster["worker"][0])
-        tasks.say(cluster)
+        tasks.start(cluster)
         got, end = ("UNAVAILABLE", ""), time.time() + 60
         while got[0] == "UNAVAILABLE" and time.time() < end:
             got = code_of(lambda: s.run(["c"]))
