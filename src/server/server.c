@@ -53,7 +53,7 @@ static mf_status listen_there(mf_server *s, const mf_server_options *o)
     else
         mf_security_fill(&rpc.security);
     if (st == MF_OK)
-        st = mf_peers_new(&s->tasks, &rpc.security, &s->peers);
+        st = mf_peers_new(s->rpc, &s->tasks, &rpc.security, &s->peers);
     if (st == MF_OK)
         st = s->rpc->serve(&rpc, &s->listening);
     mf_free(memory);
@@ -64,7 +64,6 @@ static mf_status listen_there(mf_server *s, const mf_server_options *o)
 
 static mf_status open_all(mf_server *s, const mf_server_options *o)
 {
-    MF_TRY(mf_rpc_find(&s->rpc));
     MF_TRY(mf_server_tasks_read(o->cluster, o->job_name, o->task_index, &s->tasks));
     MF_TRY(copy_dirs(s, o));
     MF_TRY(mf_pool_new(o->threads, &s->pool));
@@ -78,7 +77,7 @@ static mf_status open_all(mf_server *s, const mf_server_options *o)
     return listen_there(s, o);
 }
 
-mf_status mf_server_new(const mf_server_options *options, mf_server **out)
+mf_status mf_server_open(const mf_server_options *options, const mf_rpc_kind *rpc, mf_server **out)
 {
     const mf_server_options none = { 0 };
     mf_server *s = mf_calloc(1, sizeof *s);
@@ -88,6 +87,7 @@ mf_status mf_server_new(const mf_server_options *options, mf_server **out)
     *out = NULL;
     if (!s)
         return MF_NOMEM("a server");
+    s->rpc = rpc;
     pthread_mutex_init(&s->lock, NULL);
     mf_cond_init(&s->changed);
     st = open_all(s, options ? options : &none);
@@ -98,6 +98,15 @@ mf_status mf_server_new(const mf_server_options *options, mf_server **out)
     mf_error_save(st, &why);
     mf_server_free(s);
     return mf_error_restore(&why);
+}
+
+mf_status mf_server_new(const mf_server_options *options, mf_server **out)
+{
+    const mf_rpc_kind *rpc;
+
+    *out = NULL;
+    MF_TRY(mf_rpc_find(&rpc));
+    return mf_server_open(options, rpc, out);
 }
 
 const char *mf_server_target(const mf_server *server)

@@ -46,6 +46,10 @@ static inline const mf_server_task *mf_server_self(const mf_server *s)
     return &s->tasks.all[s->tasks.self];
 }
 
+/* As mf_server_new(); what carries its calls is given. */
+MF_MUST mf_status mf_server_open(const mf_server_options *options, const mf_rpc_kind *rpc,
+                                 mf_server **out);
+
 /* ---- requests (request.c) ---- */
 
 /* A call that is being answered. */
