@@ -43,6 +43,8 @@ typedef struct mf_rpc_server_options {
     const char *address; /* where to listen: "host:port"; port 0: any */
     mf_security security;
     size_t request_max; /* bytes; 0: 2 GiB less one */
+    size_t memory; /* bytes that are kept for connections and calls, about: beyond that connections
+                      are closed; 0: no limit */
     const mf_rpc_service *service;
     void *ctx;
 } mf_rpc_server_options;

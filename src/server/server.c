@@ -10,6 +10,8 @@
 #include "server/peers.h"
 #include "server/room.h"
 #include "server/worker.h"
+#include "tensor/buffer.h"
+#include "tensor/quota.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,6 +44,7 @@ static mf_status listen_there(mf_server *s, const mf_server_options *o)
 {
     mf_rpc_server_options rpc = { .address = mf_server_self(s)->address,
                                   .service = &mf_server_service,
+                                  .memory = (size_t)mf_quota_room(),
                                   .ctx = s };
     char *memory = NULL, task[100];
     mf_status st = MF_OK;
@@ -64,6 +67,8 @@ static mf_status listen_there(mf_server *s, const mf_server_options *o)
 
 static mf_status open_all(mf_server *s, const mf_server_options *o)
 {
+    if (o->memory > 0)
+        mf_buffer_limit(o->memory);
     MF_TRY(mf_server_tasks_read(o->cluster, o->job_name, o->task_index, &s->tasks));
     MF_TRY(copy_dirs(s, o));
     MF_TRY(mf_pool_new(o->threads, &s->pool));

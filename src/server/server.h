@@ -59,6 +59,7 @@ typedef struct mf_request {
     mf_arena *arena; /* of its message, and of what the answer is made of */
     mf_cancel cancel; /* raised when nobody waits any more */
     mf_buf reply; /* the answer's bytes */
+    int64_t charged; /* bytes, as memory in use */
     int refs; /* guarded by the server's lock */
 } mf_request;
 
