@@ -68,6 +68,15 @@ mf_status mf_request_reply(mf_request *r, const ProtobufCMessage *message)
     return mf_wire_encode(message, &r->reply);
 }
 
+/* ---- memory ---- */
+
+mf_status mf_request_keep(const mf_request *r, int64_t *kept)
+{
+    MF_TRY(mf_quota_take(r->charged));
+    *kept += r->charged;
+    return MF_OK;
+}
+
 /* ---- the service ---- */
 
 static const mf_method *find(const char *name)

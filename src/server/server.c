@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/mem.h"
+#include "base/param.h"
 #include "comm/transports.h"
 #include "server/master.h"
 #include "server/peers.h"
@@ -15,6 +16,8 @@
 
 #include <stdio.h>
 #include <string.h>
+
+MF_PARAM_INT(server_sessions, 1000, "sessions of clients, and of masters, that a server keeps");
 
 static mf_status copy_dirs(mf_server *s, const mf_server_options *o)
 {
@@ -38,6 +41,17 @@ void mf_server_clear(mf_server *s, const char *const *containers, int n)
         mf_resources_clear(s->resources, containers[i]);
     if (n == 0)
         mf_resources_clear(s->resources, "");
+}
+
+mf_status mf_server_check_sessions(const mf_server *s, int64_t count)
+{
+    if (count < MF_PARAM(server_sessions))
+        return MF_OK;
+    return MF_FAIL(
+        MF_RESOURCE_EXHAUSTED,
+        "%s has %lld sessions already: close some, or all with Session.reset(), or raise "
+        "server_sessions",
+        mf_server_self(s)->name, (long long)count);
 }
 
 static mf_status listen_there(mf_server *s, const mf_server_options *o)

@@ -235,7 +235,7 @@ def connections_that_say_nothing_are_closed(b):
 @test
 def a_quota_holds_for_calls_that_nobody_waits_for(b):
     b.serve("--memory", "64")
-    memory = b.memory()
+    before, memory = b.settled(), b.memory()
     most = 0
     many = kinds(b.random)["many open streams"]
     for i in range(150):
@@ -243,9 +243,81 @@ def a_quota_holds_for_calls_that_nobody_waits_for(b):
         s.sendall(many)
         hang_up(s, False)
         most = max(most, b.memory())
+    end = time.monotonic() + 60
+    while b.descriptors() > before and time.monotonic() < end:
+        most = max(most, b.memory())
     b.step()
     print("# 45,000 calls with --memory 64: %.1f MiB, and %.1f before" % (most, memory))
     check(most < memory + 4 * 64, "%.1f MiB, and %.1f before" % (most, memory))
+    b.stop()
+
+
+@test
+def sessions_that_nobody_closes_are_bounded(b):
+    b.serve(env={"MESHFLOW_SERVER_SESSIONS": "40"})
+    c = http2.Connection(b.address)
+    for _ in range(40):
+        answer, text = c.ask(MASTER + "CreateSession")
+        check(answer, "no session: %r" % text)
+    c.close()
+    c = http2.Connection(b.address)
+    for _ in range(1000):
+        answer, text = c.ask(MASTER + "CreateSession")
+        check(answer is None and b"has 40 sessions already" in text, "%r" % text)
+    for i in range(40):
+        answer, text = c.ask(WORKER + "CreateWorkerSession", field(1, b"s%d" % i))
+    check(answer is None and b"sessions already" in text, "%r" % text)
+    answer, text = c.ask(MASTER + "Reset")
+    check(answer is not None, "%r" % text)
+    c.close()
+    b.step()
+    b.stop()
+
+
+@test
+def memory_that_is_not_there_is_refused(b):
+    b.serve("--memory", "16")
+    c = http2.Connection(b.address)
+    for n in range(900):  # each keeps what it was made of
+        answer, text = c.ask(MASTER + "CreateSession", field(99, b"x" * 15000))
+        if answer is None:
+            break
+    check(answer is None and b"no memory for" in text, "%d sessions; %r" % (n, text))
+    c.ask(MASTER + "Reset")
+    c.close()
+    b.step()
+    b.stop()
+
+
+def incarnation(b):
+    """What keys of values begin with."""
+    c = http2.Connection(b.address)
+    answer, _ = c.ask(WORKER + "GetStatus")
+    c.close()
+    at = answer.index(b"CPU", answer.index(b"device:CPU:0") + 12)
+    number = struct.unpack("<Q", re.search(rb"\x31(.{8})", answer[at:], re.S).group(1))[0]
+    return b"/job:worker/replica:0/task:0/device:CPU:0;%016x;/job:x;edge_1_a;0:0" % number
+
+
+@test
+def values_of_steps_that_are_none_leave_nothing_behind(b):
+    b.serve()
+    key = field(2, incarnation(b))
+    before = b.settled()
+    memory = b.memory()
+    for i in range(20):
+        s = connect(b, i)
+        s.sendall(http2.opening())
+        for k in range(500):
+            s.sendall(http2.call(2 * k + 1, WORKER + "RecvTensor", b"\x08" + varint(i * 1000 + k + 1) + key) +
+                      (frame(RST_STREAM, 0, 2 * k + 1, struct.pack(">I", 8)) if k % 2 else b""))
+        hang_up(s, i % 2)
+    b.step()
+    after = b.settle(before)
+    print("# 10,000 values: descriptors %d, then %d; memory %.1f MiB, then %.1f" %
+          (before, after, memory, b.memory()))
+    check(after <= before and b.memory() < memory + 24, "%d descriptors and %.1f MiB, %d and %.1f before" %
+          (after, b.memory(), before, memory))
     b.stop()
 
 
