@@ -27,6 +27,8 @@ typedef struct mf_rpc_call {
     void *state; /* the service's */
     int64_t deadline_ns; /* by mf_clock_ns(): nobody waits longer; INT64_MAX: none */
     atomic_bool gone; /* nobody waits any more */
+    const char *tasks; /* those that the caller's certificate speaks for, one a line; NULL: it names
+                          none, or there is none */
 } mf_rpc_call;
 
 typedef struct mf_rpc_service {

@@ -2,6 +2,7 @@
 /* request.c - a call comes: which method, what message, and what became of it. */
 #include "proto/wire.h"
 #include "server/master.h"
+#include "server/role.h"
 #include "server/worker.h"
 #include "tensor/quota.h"
 
@@ -136,11 +137,16 @@ void mf_request_done(mf_request *r, mf_status status)
 static void called(void *ctx, mf_rpc_call *call, const char *method, const void *data, size_t size)
 {
     mf_server *s = ctx;
-    mf_request *r = request_new(s, call);
+    mf_request *r;
     const mf_method *m;
     ProtobufCMessage *message;
-    mf_status st;
+    mf_status st = mf_role_check(&s->tasks, call->tasks, method);
 
+    if (st != MF_OK) {
+        s->rpc->answer(call, st, mf_error_message(), NULL, 0);
+        return;
+    }
+    r = request_new(s, call);
     if (!r) {
         s->rpc->answer(call, MF_RESOURCE_EXHAUSTED, "there is no memory for a request", NULL, 0);
         return;

@@ -5,7 +5,7 @@ descriptors back afterwards.
 
 Usage: floods.py PROGRAM [PATTERN] [--connections N]
 
-Prints TAP lines and, last, `N passed, N failed, N skipped`. 2000 connections of all kinds unless told.
+Prints TAP lines and, last, `N passed, N failed, N skipped`. 1000 connections of all kinds unless told.
 """
 import itertools
 import os
@@ -233,22 +233,23 @@ def connections_that_say_nothing_are_closed(b):
 
 
 @test
-def a_quota_holds_for_calls_that_nobody_waits_for(b):
+def calls_that_nobody_waits_for_leave_nothing_behind(b):
     b.serve("--memory", "64")
     before, memory = b.settled(), b.memory()
-    most = 0
-    many = kinds(b.random)["many open streams"]
-    for i in range(150):
+    most, many = 0, kinds(b.random)["many open streams"]
+    for i in range(100):
         s = connect(b, i)
         s.sendall(many)
-        hang_up(s, False)
+        hang_up(s, i % 2)
         most = max(most, b.memory())
     end = time.monotonic() + 60
     while b.descriptors() > before and time.monotonic() < end:
         most = max(most, b.memory())
     b.step()
-    print("# 45,000 calls with --memory 64: %.1f MiB, and %.1f before" % (most, memory))
-    check(most < memory + 4 * 64, "%.1f MiB, and %.1f before" % (most, memory))
+    b.settle(before)
+    time.sleep(3)
+    print("# 30,000 calls with --memory 64: memory %.1f MiB, %.1f meanwhile, then %.1f" % (memory, most, b.memory()))
+    check(b.memory() < memory + 64, "%.1f MiB, and %.1f before" % (b.memory(), memory))
     b.stop()
 
 
@@ -323,7 +324,7 @@ def values_of_steps_that_are_none_leave_nothing_behind(b):
 
 def main():
     options = harness.parser()
-    options.add_argument("--connections", type=int, default=2000)
+    options.add_argument("--connections", type=int, default=1000)
     harness.main(Bench, options)
 
 

@@ -51,8 +51,11 @@ def call(stream, method, body):
 class Connection:
     """Calls one after the other."""
 
-    def __init__(self, address, timeout=60):
+    def __init__(self, address, timeout=60, tls=None):
+        """tls: an ssl.SSLContext."""
         self.s = socket.create_connection(address, timeout)
+        if tls:
+            self.s = tls.wrap_socket(self.s, server_hostname="localhost")
         self.s.sendall(opening())
         self.stream = -1
         self.rest = b""

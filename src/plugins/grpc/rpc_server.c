@@ -67,6 +67,7 @@ struct incoming {
     bool has_bytes;
     grpc_slice message; /* of a status */
     int cancelled; /* gRPC's word */
+    char tasks[256]; /* of its certificate */
 
     pthread_mutex_t lock; /* all below */
     int refs; /* tags that are out, and the answer that is to be given */
@@ -269,6 +270,8 @@ static void on_accepted(incoming *c, bool ok, bool alone)
         refuse(c, st, mf_error_message());
         return;
     }
+    security_tasks(c->call, c->tasks, sizeof c->tasks);
+    c->base.tasks = c->tasks[0] != '\0' ? c->tasks : NULL;
     read_request(c);
 }
 
