@@ -98,7 +98,7 @@ static mf_status refuse(const call *k, mf_status status, const char *message)
 
     if (k->cancel && mf_cancel_is_raised(k->cancel))
         return MF_FAIL(MF_CANCELLED, "the call of the server at %s was cancelled", address);
-    if (status == MF_UNAVAILABLE || status == MF_DEADLINE_EXCEEDED)
+    if (status == MF_UNAVAILABLE || status == MF_DEADLINE_EXCEEDED || status == MF_UNAUTHENTICATED)
         return MF_FAIL(status, "asking the server at %s: %s", address, message);
     return MF_FAIL(status, "%s", message);
 }
