@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_of_master(const char *method)
+/* GetStatus says who a task is, as ListDevices does. */
+static bool is_for_clients(const char *method)
 {
     static const char service[] = "/tensorflow.MasterService/";
 
-    return strncmp(method, service, strlen(service)) == 0;
+    return strncmp(method, service, strlen(service)) == 0 ||
+           strcmp(method, "/tensorflow.WorkerService/GetStatus") == 0;
 }
 
 /* "worker 0" */
@@ -38,7 +40,7 @@ mf_status mf_role_check(const mf_server_tasks *tasks, const char *names, const c
         const bool is_client =
             len == strlen(MF_CERTIFICATE_CLIENT) && strncmp(at, MF_CERTIFICATE_CLIENT, len) == 0;
 
-        if ((is_client && is_of_master(method)) || is_task(tasks, at, len))
+        if ((is_client && is_for_clients(method)) || is_task(tasks, at, len))
             return MF_OK;
         at += len + (at[len] == '\n');
     }

@@ -6,7 +6,8 @@
 #include "server/tasks.h"
 
 /* names: of the caller's certificate (mf_rpc_call). NULL: nothing is known against it. A client may
- * call a master's methods, a task of the cluster all. PERMISSION_DENIED. */
+ * call a master's methods and ask a worker who it is, a task of the cluster may all.
+ * PERMISSION_DENIED. */
 MF_MUST mf_status mf_role_check(const mf_server_tasks *tasks, const char *names,
                                 const char *method);
 

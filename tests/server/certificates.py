@@ -17,7 +17,8 @@ import harness
 import http2
 from harness import check, test
 
-CREATE, STATUS = "/tensorflow.MasterService/CreateSession", "/tensorflow.WorkerService/GetStatus"
+CREATE, CLEAN = "/tensorflow.MasterService/CreateSession", "/tensorflow.WorkerService/CleanupAll"
+STATUS = "/tensorflow.WorkerService/GetStatus"
 GRAPH = """node { name: 'c' op: 'Const' attr { key: 'dtype' value { type: DT_FLOAT } } attr { key: 'value'
  value { tensor { dtype: DT_FLOAT tensor_shape { } float_val: 42 } } } }"""
 
@@ -101,7 +102,7 @@ def certificates_say_what_one_may_do(b):
     may = {"worker-0": (True, True), "client": (True, False), "trainer-0": (False, False),
            "worker-1": (False, False), "": (True, True)}
     for name, (master, worker) in may.items():
-        for method, allowed in ((CREATE, master), (STATUS, worker)):
+        for method, allowed in ((CREATE, master), (STATUS, master), (CLEAN, worker)):
             said = b.ask(method, os.path.join(tls, name))
             check(said == "OK" if allowed else "the caller's certificate is that of " + name.replace("-", " ") in said,
                   "%s as %s: %s" % (method, name or "any task", said))
