@@ -83,6 +83,7 @@ soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills,
 	@tests/train/soak.py build/meshflow --minutes $${SOAK_MINUTES:-10}
 	$(call build,release,meshflow-kills)
 	@build/release/meshflow-kills 500
+	@tests/server/floods.py build/meshflow --connections 100000
 	@tests/train/accuracy.py build/meshflow
 	@tests/train/accuracy.py build/meshflow --strategies
 

@@ -13,6 +13,7 @@
 #include <meshflow/status.h>
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,6 +32,8 @@ typedef struct mf_server_options {
     int n_allow_dirs;
     const char *tls_dir; /* what `meshflow cert` has made; NULL: MESHFLOW_TLS_CA and so on */
     bool insecure_any_peer; /* between hosts without TLS: whoever comes is let in */
+    int64_t memory; /* bytes that the process's tensors and requests may take together; 0: what the
+                       machine, or the control group, has */
 } mf_server_options;
 
 /* Listens from now on. options may be NULL. Fails: INVALID_ARGUMENT (what is wrong with the

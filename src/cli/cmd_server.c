@@ -51,11 +51,12 @@ static mf_status serve(mf_server *s)
 static mf_status server_run(mf_args *args)
 {
     const char *dir = mf_args_value(args, "allow-dir");
-    int64_t threads = 0;
+    int64_t threads = 0, memory = 0;
     mf_server *s;
     mf_status st;
 
     MF_TRY(mf_args_int(args, "threads", 0, 1024, &threads));
+    MF_TRY(mf_args_int(args, "memory", 16, INT64_C(1) << 40, &memory));
     block_signals();
     MF_TRY(mf_server_new(
         &(mf_server_options){ .cluster = mf_args_value(args, "cluster"),
@@ -65,7 +66,8 @@ static mf_status server_run(mf_args *args)
                               .allow_dirs = &dir,
                               .n_allow_dirs = dir ? 1 : 0,
                               .tls_dir = mf_args_value(args, "tls-dir"),
-                              .insecure_any_peer = mf_args_has(args, "insecure-any-peer") },
+                              .insecure_any_peer = mf_args_has(args, "insecure-any-peer"),
+                              .memory = memory << 20 },
         &s));
     st = serve(s);
     mf_server_free(s);
@@ -78,6 +80,8 @@ static const mf_option options[] = {
     { "job-name", "JOB", "which of them this is", 0, false },
     { "task-index", "N", "its number in the job; 0 unless told", 0, false },
     { "threads", "N", "threads; as many as there are cores unless told", 0, false },
+    { "memory", "MIB", "the most that tensors and requests may take; the machine's unless told", 0,
+      false },
     { "allow-dir", "DIR", "where graphs may read and write files; nowhere unless told", 0, false },
     { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },
     { "insecure-any-peer", NULL, "without TLS, let anybody in", 0, false },

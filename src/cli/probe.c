@@ -135,8 +135,11 @@ static void ask_status(const char *address, const mf_probe_options *o, mf_probe 
                             .reply = &tensorflow__get_status_response__descriptor,
                             .waits = true, /* for TLS, too */
                             .deadline_ns = start + o->timeout_ms * 1000000 };
-    mf_status st = arena ? mf_caller_new(address, &o->security, &c) : MF_NOMEM("a question");
+    const mf_rpc_kind *rpc;
+    mf_status st = arena ? mf_rpc_find(&rpc) : MF_NOMEM("a question");
 
+    if (st == MF_OK)
+        st = mf_caller_new(rpc, address, &o->security, &c);
     if (st == MF_OK)
         st = mf_caller_ask(c, &q, arena, &reply);
     if (st == MF_OK) {

@@ -3,7 +3,6 @@
 #include "client/caller.h"
 
 #include "base/cond.h"
-#include "comm/rpc.h"
 #include "proto/wire.h"
 
 #include <stdio.h>
@@ -35,7 +34,8 @@ typedef struct call {
 
 /* ---- opening ---- */
 
-mf_status mf_caller_new(const char *address, const mf_security *security, mf_caller **out)
+mf_status mf_caller_new(const mf_rpc_kind *rpc, const char *address, const mf_security *security,
+                        mf_caller **out)
 {
     mf_caller *c = mf_calloc(1, sizeof *c);
     mf_status st;
@@ -45,8 +45,9 @@ mf_status mf_caller_new(const char *address, const mf_security *security, mf_cal
         return MF_NOMEM("a connection");
     pthread_mutex_init(&c->lock, NULL);
     mf_cond_init(&c->changed);
+    c->rpc = rpc;
     c->address = mf_strdup(address);
-    st = c->address ? mf_rpc_find(&c->rpc) : MF_NOMEM("a connection");
+    st = c->address ? MF_OK : MF_NOMEM("a connection");
     if (st == MF_OK)
         st = c->rpc->connect(address, security, &c->channel);
     if (st != MF_OK) {
@@ -97,7 +98,7 @@ static mf_status refuse(const call *k, mf_status status, const char *message)
 
     if (k->cancel && mf_cancel_is_raised(k->cancel))
         return MF_FAIL(MF_CANCELLED, "the call of the server at %s was cancelled", address);
-    if (status == MF_UNAVAILABLE || status == MF_DEADLINE_EXCEEDED)
+    if (status == MF_UNAVAILABLE || status == MF_DEADLINE_EXCEEDED || status == MF_UNAUTHENTICATED)
         return MF_FAIL(status, "asking the server at %s: %s", address, message);
     return MF_FAIL(status, "%s", message);
 }

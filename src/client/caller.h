@@ -5,7 +5,7 @@
 
 #include "base/cancel.h"
 #include "base/mem.h"
-#include "comm/transport.h"
+#include "comm/rpc.h"
 
 #include <protobuf-c/protobuf-c.h>
 
@@ -22,7 +22,8 @@ typedef struct mf_question {
 } mf_question;
 
 /* address: "host:port". Connects when there is something to ask. */
-MF_MUST mf_status mf_caller_new(const char *address, const mf_security *security, mf_caller **out);
+MF_MUST mf_status mf_caller_new(const mf_rpc_kind *rpc, const char *address,
+                                const mf_security *security, mf_caller **out);
 /* Nothing is being asked any more. */
 void mf_caller_free(mf_caller *c);
 const char *mf_caller_address(const mf_caller *c);

@@ -16,20 +16,22 @@ mf_status mf_remote_connect(const mf_session_options *options, mf_caller **out)
 {
     const char *target = options->target, *address = target + strlen(scheme);
     mf_security security = { .insecure_any_peer = options->insecure_any_peer };
+    const mf_rpc_kind *rpc;
     char *memory = NULL;
-    mf_status st = MF_OK;
+    mf_status st;
 
     *out = NULL;
     if (strncmp(target, scheme, strlen(scheme)) != 0 || !strchr(address, ':') ||
         strpbrk(address, "/, "))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "there is no target '%s': a server's is grpc://host:port", target);
-    if (options->tls_dir)
+    st = mf_rpc_find(&rpc);
+    if (st == MF_OK && options->tls_dir)
         st = mf_security_from_dir(options->tls_dir, "client", &security, &memory);
     else
         mf_security_fill(&security);
     if (st == MF_OK)
-        st = mf_caller_new(address, &security, out);
+        st = mf_caller_new(rpc, address, &security, out);
     mf_free(memory);
     return st;
 }

@@ -30,5 +30,7 @@ typedef struct mf_certificates {
 /* How a certificate says for which task it speaks: a subject alternative name of this kind, with
  * what no URI may hold written as %20. */
 #define MF_CERTIFICATE_TASK "meshflow:task:"
+/* The name of those who are no task: they may ask for sessions, and serve nobody. */
+#define MF_CERTIFICATE_CLIENT "client"
 
 #endif

@@ -27,6 +27,8 @@ typedef struct mf_rpc_call {
     void *state; /* the service's */
     int64_t deadline_ns; /* by mf_clock_ns(): nobody waits longer; INT64_MAX: none */
     atomic_bool gone; /* nobody waits any more */
+    const char *tasks; /* those that the caller's certificate speaks for, one a line; NULL: it names
+                          none, or there is none */
 } mf_rpc_call;
 
 typedef struct mf_rpc_service {
@@ -43,6 +45,8 @@ typedef struct mf_rpc_server_options {
     const char *address; /* where to listen: "host:port"; port 0: any */
     mf_security security;
     size_t request_max; /* bytes; 0: 2 GiB less one */
+    size_t memory; /* bytes that are kept for connections and calls, about: beyond that connections
+                      are closed; 0: no limit */
     const mf_rpc_service *service;
     void *ctx;
 } mf_rpc_server_options;

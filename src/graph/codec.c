@@ -144,6 +144,12 @@ static mf_status decode_attr(mf_graph *g, const Tensorflow__AttrValue *v, mf_att
     }
 }
 
+/* What TensorFlow's optimizer notes for itself, with names of unknown dimensions: -2, -3 and on. */
+static bool is_a_note(const char *name)
+{
+    return strcmp(name, "_input_shapes") == 0;
+}
+
 mf_status mf_attrs_decode(mf_graph *g, Tensorflow__AttrEntry *const *entries, int n,
                           mf_named_attr **out, int *n_out)
 {
@@ -156,7 +162,7 @@ mf_status mf_attrs_decode(mf_graph *g, Tensorflow__AttrEntry *const *entries, in
         mf_status st;
 
         a->name = entries[i]->key;
-        if (!entries[i]->value)
+        if (!entries[i]->value || is_a_note(a->name))
             continue; /* a map entry without a value says nothing */
         st = decode_attr(g, entries[i]->value, &a->value);
         if (st != MF_OK) {

@@ -8,6 +8,7 @@
 #include "graph/codec.h"
 #include "runtime/session.h"
 #include "server/place.h"
+#include "tensor/quota.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -48,6 +49,7 @@ static void free_session(mf_client_session *s)
     mf_resources_free(s->resources);
     mf_resources_free(s->node_state);
     mf_free(s->task);
+    mf_quota_give_back(s->kept);
     pthread_mutex_destroy(&s->extending);
     mf_cancel_deinit(&s->closed);
     mf_free(s);
@@ -129,6 +131,17 @@ static mf_status make_session(mf_request *r, const Tensorflow__CreateSessionRequ
     return mf_cast_begin(&s->cast, s->handle, config->isolate_session_state, &r->cancel);
 }
 
+/* Those who are refused have cost little. */
+static mf_status check_sessions(mf_clients *m)
+{
+    int64_t n;
+
+    pthread_mutex_lock(&m->lock);
+    n = m->sessions.count;
+    pthread_mutex_unlock(&m->lock);
+    return mf_server_check_sessions(m->server, n);
+}
+
 static mf_status add_session(mf_clients *m, mf_client_session *s)
 {
     mf_status st;
@@ -142,10 +155,12 @@ static mf_status add_session(mf_clients *m, mf_client_session *s)
 static mf_status create(mf_request *r, const ProtobufCMessage *message)
 {
     mf_clients *m = r->server->clients;
-    mf_client_session *s = mf_calloc(1, sizeof *s);
     Tensorflow__CreateSessionResponse out = TENSORFLOW__CREATE_SESSION_RESPONSE__INIT;
+    mf_client_session *s;
     mf_status st;
 
+    MF_TRY(check_sessions(m));
+    s = mf_calloc(1, sizeof *s);
     if (!s)
         return MF_NOMEM("a session");
     s->clients = m;
@@ -153,6 +168,8 @@ static mf_status create(mf_request *r, const ProtobufCMessage *message)
     pthread_mutex_init(&s->extending, NULL);
     mf_cancel_init(&s->closed);
     st = make_session(r, (const Tensorflow__CreateSessionRequest *)message, s);
+    if (st == MF_OK)
+        st = mf_request_keep(r, &s->kept);
     if (st == MF_OK)
         st = add_session(m, s);
     if (st != MF_OK) {
@@ -170,7 +187,8 @@ static mf_status create(mf_request *r, const ProtobufCMessage *message)
 /* ---- extending ---- */
 
 /* All of it, or nothing. */
-static mf_status extend_graph(mf_client_session *s, const Tensorflow__GraphDef *more)
+static mf_status extend_graph(const mf_request *r, mf_client_session *s,
+                              const Tensorflow__GraphDef *more)
 {
     mf_graph *graph = NULL;
     int *task = NULL;
@@ -182,6 +200,8 @@ static mf_status extend_graph(mf_client_session *s, const Tensorflow__GraphDef *
         st = mf_graph_add_message(graph, more);
     if (st == MF_OK)
         st = place(s, graph, s->graph->n_nodes, &task);
+    if (st == MF_OK)
+        st = mf_request_keep(r, &s->kept);
     if (st == MF_OK)
         st = mf_session_extend(s->session, graph);
     if (st != MF_OK) {
@@ -197,8 +217,8 @@ static mf_status extend_graph(mf_client_session *s, const Tensorflow__GraphDef *
     return MF_OK;
 }
 
-static mf_status extend_session(mf_client_session *s, const Tensorflow__ExtendSessionRequest *q,
-                                int64_t *version)
+static mf_status extend_session(const mf_request *r, mf_client_session *s,
+                                const Tensorflow__ExtendSessionRequest *q, int64_t *version)
 {
     mf_status st = MF_OK;
 
@@ -207,7 +227,7 @@ static mf_status extend_session(mf_client_session *s, const Tensorflow__ExtendSe
         st = MF_FAIL(MF_ABORTED, "Current version is %lld but caller expected %lld.",
                      (long long)s->version, (long long)q->current_graph_version);
     else if (q->graph_def)
-        st = extend_graph(s, q->graph_def);
+        st = extend_graph(r, s, q->graph_def);
     *version = s->version;
     pthread_mutex_unlock(&s->extending);
     return st;
@@ -221,7 +241,7 @@ static mf_status extend(mf_request *r, const ProtobufCMessage *message)
     mf_status st;
 
     MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &s));
-    st = extend_session(s, q, &out.new_graph_version);
+    st = extend_session(r, s, q, &out.new_graph_version);
     mf_client_session_release(s);
     return st == MF_OK ? mf_request_reply(r, &out.base) : st;
 }

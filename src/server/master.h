@@ -33,6 +33,7 @@ typedef struct mf_client_session {
     mf_graph *graph;
     int *task; /* by node id */
     int64_t version; /* extensions so far */
+    int64_t kept; /* bytes that count as memory in use */
     mf_map layouts; /* by the names of a run */
     mf_map partials, callables; /* by handle */
     int64_t n_callables; /* ever made */

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 struct mf_peers {
+    const mf_rpc_kind *rpc;
     const mf_server_tasks *tasks;
     mf_security security;
     pthread_mutex_t lock;
@@ -18,13 +19,15 @@ static char *copy(const char *s)
     return s ? mf_strdup(s) : NULL;
 }
 
-mf_status mf_peers_new(const mf_server_tasks *tasks, const mf_security *security, mf_peers **out)
+mf_status mf_peers_new(const mf_rpc_kind *rpc, const mf_server_tasks *tasks,
+                       const mf_security *security, mf_peers **out)
 {
     mf_peers *p = mf_calloc(1, sizeof *p);
 
     *out = NULL;
     if (!p)
         return MF_NOMEM("tasks");
+    p->rpc = rpc;
     p->tasks = tasks;
     p->security = *security;
     p->security.ca = copy(security->ca);
@@ -61,7 +64,7 @@ mf_status mf_peers_caller(mf_peers *p, int task, mf_caller **out)
 
     pthread_mutex_lock(&p->lock);
     if (!p->callers[task])
-        st = mf_caller_new(p->tasks->all[task].address, &p->security, &p->callers[task]);
+        st = mf_caller_new(p->rpc, p->tasks->all[task].address, &p->security, &p->callers[task]);
     *out = p->callers[task];
     pthread_mutex_unlock(&p->lock);
     return st;

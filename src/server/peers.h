@@ -9,8 +9,8 @@
 typedef struct mf_peers mf_peers;
 
 /* tasks: must outlive it. security is copied. */
-MF_MUST mf_status mf_peers_new(const mf_server_tasks *tasks, const mf_security *security,
-                               mf_peers **out);
+MF_MUST mf_status mf_peers_new(const mf_rpc_kind *rpc, const mf_server_tasks *tasks,
+                               const mf_security *security, mf_peers **out);
 /* Cancels what is being asked, and waits until all is answered. */
 void mf_peers_free(mf_peers *p);
 /* How to ask a task, by its number; connects when it is asked. The peers' own. Thread: any. */

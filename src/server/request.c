@@ -2,7 +2,9 @@
 /* request.c - a call comes: which method, what message, and what became of it. */
 #include "proto/wire.h"
 #include "server/master.h"
+#include "server/role.h"
 #include "server/worker.h"
+#include "tensor/quota.h"
 
 #include <string.h>
 
@@ -35,6 +37,7 @@ static void request_unref(mf_request *r)
         return;
     mf_cancel_deinit(&r->cancel);
     mf_arena_free(r->arena);
+    mf_quota_give_back(r->charged);
     mf_buf_deinit(&r->reply);
     mf_free(r);
 }
@@ -66,6 +69,15 @@ mf_status mf_request_reply(mf_request *r, const ProtobufCMessage *message)
     return mf_wire_encode(message, &r->reply);
 }
 
+/* ---- memory ---- */
+
+mf_status mf_request_keep(const mf_request *r, int64_t *kept)
+{
+    MF_TRY(mf_quota_take(r->charged));
+    *kept += r->charged;
+    return MF_OK;
+}
+
 /* ---- the service ---- */
 
 static const mf_method *find(const char *name)
@@ -81,10 +93,23 @@ static const mf_method *find(const char *name)
     return NULL;
 }
 
+/* The bytes, and what they become, count as memory that is in use. */
+static mf_status charge(mf_request *r, size_t bytes)
+{
+    MF_TRY(mf_quota_take((int64_t)bytes));
+    r->charged += (int64_t)bytes;
+    return MF_OK;
+}
+
 static mf_status decode(mf_request *r, const mf_method *m, const void *data, size_t size,
                         ProtobufCMessage **out)
 {
-    const mf_status st = mf_wire_decode(m->message, data, size, NULL, r->arena, out);
+    const size_t usual = ((size_t)16 << 20) + 32 * size, room = (size_t)mf_quota_room();
+    const mf_wire_limits limits = { .max_alloc = usual < room ? usual : room };
+    mf_status st = mf_wire_decode(m->message, data, size, &limits, r->arena, out);
+
+    if (st == MF_OK)
+        st = charge(r, mf_arena_used(r->arena));
 
     return st == MF_INVALID_ARGUMENT
                ? MF_FAIL(MF_INTERNAL, "the request cannot be read: %s", mf_error_message())
@@ -99,6 +124,7 @@ static mf_status read_request(mf_request *r, const char *name, const void *data,
         return MF_FAIL(MF_UNIMPLEMENTED, "there is no method %s", name);
     if (!r->arena)
         return MF_NOMEM("a request");
+    MF_TRY(charge(r, size));
     return decode(r, *method, data, size, out);
 }
 
@@ -111,11 +137,16 @@ void mf_request_done(mf_request *r, mf_status status)
 static void called(void *ctx, mf_rpc_call *call, const char *method, const void *data, size_t size)
 {
     mf_server *s = ctx;
-    mf_request *r = request_new(s, call);
+    mf_request *r;
     const mf_method *m;
     ProtobufCMessage *message;
-    mf_status st;
+    mf_status st = mf_role_check(&s->tasks, call->tasks, method);
 
+    if (st != MF_OK) {
+        s->rpc->answer(call, st, mf_error_message(), NULL, 0);
+        return;
+    }
+    r = request_new(s, call);
     if (!r) {
         s->rpc->answer(call, MF_RESOURCE_EXHAUSTED, "there is no memory for a request", NULL, 0);
         return;

@@ -137,12 +137,17 @@ static void fetch_end(fetch *f, mf_status st, const mf_tensor *value)
 static void on_cancel(mf_cancel_hook *hook)
 {
     fetch *f = (fetch *)(void *)hook;
+    place *p;
     bool waits;
 
     pthread_mutex_lock(&f->room->lock);
-    waits = f->at != NULL;
-    if (waits)
+    p = f->at;
+    waits = p != NULL;
+    if (waits) {
         take_off(f);
+        if (!p->first)
+            remove_place(f->room, p);
+    }
     pthread_mutex_unlock(&f->room->lock);
     if (waits)
         fetch_end(f, MF_FAIL(MF_CANCELLED, "the step was cancelled"), NULL);
@@ -279,6 +284,14 @@ static void room_free(mf_room *room)
     mf_free(room);
 }
 
+/* Nothing has happened there that anybody who comes later should know. With the rooms' lock, and
+ * nobody in it. */
+static bool is_bare(const mf_room *room)
+{
+    return room->places.count == 0 && room->why.status == MF_OK &&
+           mf_map_find(&room->rooms->rooms, room->step) == room;
+}
+
 void mf_room_leave(mf_room *room)
 {
     mf_rooms *rooms = room->rooms;
@@ -286,6 +299,11 @@ void mf_room_leave(mf_room *room)
 
     pthread_mutex_lock(&rooms->lock);
     last = --room->refs == 0;
+    if (room->refs == 1 &&
+        is_bare(room)) { /* or whoever asks for steps that are none would fill us */
+        (void)mf_map_remove(&rooms->rooms, room->step);
+        last = true;
+    }
     pthread_mutex_unlock(&rooms->lock);
     if (last)
         room_free(room);

@@ -5,14 +5,19 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/mem.h"
+#include "base/param.h"
 #include "comm/transports.h"
 #include "server/master.h"
 #include "server/peers.h"
 #include "server/room.h"
 #include "server/worker.h"
+#include "tensor/buffer.h"
+#include "tensor/quota.h"
 
 #include <stdio.h>
 #include <string.h>
+
+MF_PARAM_INT(server_sessions, 1000, "sessions of clients, and of masters, that a server keeps");
 
 static mf_status copy_dirs(mf_server *s, const mf_server_options *o)
 {
@@ -38,10 +43,22 @@ void mf_server_clear(mf_server *s, const char *const *containers, int n)
         mf_resources_clear(s->resources, "");
 }
 
+mf_status mf_server_check_sessions(const mf_server *s, int64_t count)
+{
+    if (count < MF_PARAM(server_sessions))
+        return MF_OK;
+    return MF_FAIL(
+        MF_RESOURCE_EXHAUSTED,
+        "%s has %lld sessions already: close some, or all with Session.reset(), or raise "
+        "server_sessions",
+        mf_server_self(s)->name, (long long)count);
+}
+
 static mf_status listen_there(mf_server *s, const mf_server_options *o)
 {
     mf_rpc_server_options rpc = { .address = mf_server_self(s)->address,
                                   .service = &mf_server_service,
+                                  .memory = (size_t)mf_quota_room(),
                                   .ctx = s };
     char *memory = NULL, task[100];
     mf_status st = MF_OK;
@@ -53,7 +70,7 @@ static mf_status listen_there(mf_server *s, const mf_server_options *o)
     else
         mf_security_fill(&rpc.security);
     if (st == MF_OK)
-        st = mf_peers_new(&s->tasks, &rpc.security, &s->peers);
+        st = mf_peers_new(s->rpc, &s->tasks, &rpc.security, &s->peers);
     if (st == MF_OK)
         st = s->rpc->serve(&rpc, &s->listening);
     mf_free(memory);
@@ -64,7 +81,8 @@ static mf_status listen_there(mf_server *s, const mf_server_options *o)
 
 static mf_status open_all(mf_server *s, const mf_server_options *o)
 {
-    MF_TRY(mf_rpc_find(&s->rpc));
+    if (o->memory > 0)
+        mf_buffer_limit(o->memory);
     MF_TRY(mf_server_tasks_read(o->cluster, o->job_name, o->task_index, &s->tasks));
     MF_TRY(copy_dirs(s, o));
     MF_TRY(mf_pool_new(o->threads, &s->pool));
@@ -78,7 +96,7 @@ static mf_status open_all(mf_server *s, const mf_server_options *o)
     return listen_there(s, o);
 }
 
-mf_status mf_server_new(const mf_server_options *options, mf_server **out)
+mf_status mf_server_open(const mf_server_options *options, const mf_rpc_kind *rpc, mf_server **out)
 {
     const mf_server_options none = { 0 };
     mf_server *s = mf_calloc(1, sizeof *s);
@@ -88,6 +106,7 @@ mf_status mf_server_new(const mf_server_options *options, mf_server **out)
     *out = NULL;
     if (!s)
         return MF_NOMEM("a server");
+    s->rpc = rpc;
     pthread_mutex_init(&s->lock, NULL);
     mf_cond_init(&s->changed);
     st = open_all(s, options ? options : &none);
@@ -98,6 +117,15 @@ mf_status mf_server_new(const mf_server_options *options, mf_server **out)
     mf_error_save(st, &why);
     mf_server_free(s);
     return mf_error_restore(&why);
+}
+
+mf_status mf_server_new(const mf_server_options *options, mf_server **out)
+{
+    const mf_rpc_kind *rpc;
+
+    *out = NULL;
+    MF_TRY(mf_rpc_find(&rpc));
+    return mf_server_open(options, rpc, out);
 }
 
 const char *mf_server_target(const mf_server *server)

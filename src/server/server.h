@@ -46,6 +46,10 @@ static inline const mf_server_task *mf_server_self(const mf_server *s)
     return &s->tasks.all[s->tasks.self];
 }
 
+/* As mf_server_new(); what carries its calls is given. */
+MF_MUST mf_status mf_server_open(const mf_server_options *options, const mf_rpc_kind *rpc,
+                                 mf_server **out);
+
 /* ---- requests (request.c) ---- */
 
 /* A call that is being answered. */
@@ -55,6 +59,7 @@ typedef struct mf_request {
     mf_arena *arena; /* of its message, and of what the answer is made of */
     mf_cancel cancel; /* raised when nobody waits any more */
     mf_buf reply; /* the answer's bytes */
+    int64_t charged; /* bytes, as memory in use */
     int refs; /* guarded by the server's lock */
 } mf_request;
 
@@ -70,11 +75,16 @@ typedef struct mf_method {
 /* The service that all calls come to; ctx: the server. */
 extern const mf_rpc_service mf_server_service;
 
+/* What is made of the request stays: as many bytes as it has count on, which are added to *kept, to
+ * be given back (tensor/quota.h). RESOURCE_EXHAUSTED. */
+MF_MUST mf_status mf_request_keep(const mf_request *r, int64_t *kept);
 /* This is the answer. */
 MF_MUST mf_status mf_request_reply(mf_request *r, const ProtobufCMessage *answer);
 /* It is answered now, by the reply or by the thread's error; the request is gone after that. */
 void mf_request_done(mf_request *r, mf_status status);
 
+/* There are `count` sessions of a kind: may there be another one? RESOURCE_EXHAUSTED. */
+MF_MUST mf_status mf_server_check_sessions(const mf_server *s, int64_t count);
 /* Forget all that is kept in these containers; none: in the default one. */
 void mf_server_clear(mf_server *s, const char *const *containers, int n);
 

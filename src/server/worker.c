@@ -3,19 +3,24 @@
 #include "server/worker.h"
 
 #include "base/map.h"
+#include "base/param.h"
 #include "graph/codec.h"
 #include "runtime/session.h"
+#include "tensor/quota.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+MF_PARAM_INT(server_graphs, 2000, "parts of graphs that a server keeps for a session of a master");
 
 /* A master's session, on this task. */
 typedef struct worker_session {
     char *handle;
     mf_resources *resources; /* NULL: the server's */
     mf_resources *node_state; /* what nodes keep, for all graphs of the session */
-    int refs; /* graphs, and being found; guarded by the lock */
+    int refs; /* graphs, and being found; guarded by the lock, as is what follows */
+    int64_t graphs; /* that were added and are there */
 } worker_session;
 
 struct mf_worker_graph {
@@ -26,6 +31,7 @@ struct mf_worker_graph {
     const char **targets;
     int n_targets;
     mf_arena *arena; /* of targets */
+    int64_t kept; /* bytes that count as memory in use */
     int refs; /* guarded by the lock */
 };
 
@@ -86,6 +92,8 @@ static mf_status add_session(mf_workings *w, const char *handle, bool isolated)
     if (mf_map_find(&w->sessions, handle))
         st = MF_ALREADY_EXISTS;
     else
+        st = mf_server_check_sessions(w->server, w->sessions.count);
+    if (st == MF_OK)
         st = mf_map_set(&w->sessions, s->handle, s);
     pthread_mutex_unlock(&w->lock);
     if (st != MF_OK)
@@ -129,14 +137,18 @@ static void graph_free(mf_worker_graph *g)
     if (g->session)
         session_release(g->workings, g->session);
     mf_arena_free(g->arena);
+    mf_quota_give_back(g->kept);
     mf_free(g);
 }
 
 void mf_worker_graph_release(mf_worker_graph *g)
 {
-    mf_workings *w = g->workings;
+    mf_workings *w;
     bool last;
 
+    if (!g)
+        return;
+    w = g->workings;
     pthread_mutex_lock(&w->lock);
     last = --g->refs == 0;
     pthread_mutex_unlock(&w->lock);
@@ -206,7 +218,14 @@ static mf_status add_graph(mf_worker_graph *g)
 
     pthread_mutex_lock(&w->lock);
     (void)snprintf(g->handle, sizeof g->handle, "%016" PRIx64, ++w->made);
-    st = mf_map_set(&w->graphs, g->handle, g);
+    if (g->session->graphs >= MF_PARAM(server_graphs))
+        st = MF_FAIL(MF_RESOURCE_EXHAUSTED,
+                     "%s keeps %lld parts of graphs for this session already: run fewer kinds of "
+                     "steps, or raise server_graphs",
+                     mf_server_self(w->server)->name, (long long)g->session->graphs);
+    else
+        st = mf_map_set(&w->graphs, g->handle, g);
+    g->session->graphs += st == MF_OK;
     pthread_mutex_unlock(&w->lock);
     return st;
 }
@@ -228,6 +247,8 @@ static mf_status register_graph(mf_request *r, const ProtobufCMessage *message)
     if (st == MF_OK)
         st = read_graph(g, q->graph_def);
     if (st == MF_OK)
+        st = mf_request_keep(r, &g->kept);
+    if (st == MF_OK)
         st = add_graph(g);
     if (st != MF_OK) {
         graph_free(g);
@@ -237,6 +258,13 @@ static mf_status register_graph(mf_request *r, const ProtobufCMessage *message)
     return mf_request_reply(r, &out.base);
 }
 
+/* With the lock. */
+static void remove_graph(mf_workings *w, mf_worker_graph *g)
+{
+    (void)mf_map_remove(&w->graphs, g->handle);
+    g->session->graphs--;
+}
+
 static void forget_graph(mf_workings *w, const char *handle, const worker_session *of)
 {
     mf_worker_graph *g;
@@ -244,7 +272,7 @@ static void forget_graph(mf_workings *w, const char *handle, const worker_sessio
     pthread_mutex_lock(&w->lock);
     g = mf_map_find(&w->graphs, handle);
     if (g && g->session == of)
-        (void)mf_map_remove(&w->graphs, handle);
+        remove_graph(w, g);
     else
         g = NULL;
     pthread_mutex_unlock(&w->lock);
@@ -288,7 +316,7 @@ static void forget_graphs(mf_workings *w, const worker_session *s)
         pthread_mutex_lock(&w->lock);
         g = any_graph(w, s);
         if (g)
-            (void)mf_map_remove(&w->graphs, g->handle);
+            remove_graph(w, g);
         pthread_mutex_unlock(&w->lock);
         if (g) {
             mf_session_cancel(g->graph);

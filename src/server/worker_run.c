@@ -32,25 +32,19 @@ static mf_status put_sent(mf_meeting *m, const Tensorflow__RunGraphRequest *q)
     return MF_OK;
 }
 
-static mf_status run_part(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_meeting *m,
-                          mf_trace *trace)
+static mf_status run_part(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_worker_graph *g,
+                          mf_meeting *m, mf_trace *trace)
 {
-    const char *session = q->create_worker_session_called ? q->session_handle : "";
-    mf_worker_graph *g;
-    const char *const *targets;
     int n;
-    mf_status st;
+    const char *const *targets = mf_worker_graph_targets(g, &n);
 
-    MF_TRY(mf_workings_find(r->server->workings, session, q->graph_handle, &g));
-    targets = mf_worker_graph_targets(g, &n);
-    st = put_sent(m, q);
-    if (st == MF_OK && n > 0)
-        st = mf_session_run_with(
-            mf_worker_graph_session(g), NULL,
-            &(mf_run_with){ .until = &r->cancel, .rendezvous = &m->base, .trace = trace }, NULL,
-            NULL, 0, NULL, 0, targets, n, NULL);
-    mf_worker_graph_release(g);
-    return st;
+    MF_TRY(put_sent(m, q));
+    if (n == 0)
+        return MF_OK;
+    return mf_session_run_with(
+        mf_worker_graph_session(g), NULL,
+        &(mf_run_with){ .until = &r->cancel, .rendezvous = &m->base, .trace = trace }, NULL, NULL, 0,
+        NULL, 0, targets, n, NULL);
 }
 
 /* A value that the master wants with the answer. */
@@ -105,8 +99,8 @@ static mf_status put_wanted(mf_request *r, const Tensorflow__RunGraphRequest *q,
 }
 
 /* The master wants to know what was done, and when. */
-static mf_status run_noted(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_meeting *m,
-                           mf_buf *stats)
+static mf_status run_noted(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_worker_graph *g,
+                           mf_meeting *m, mf_buf *stats)
 {
     const mf_server *s = r->server;
     char device[MF_DEVICE_NAME];
@@ -114,9 +108,9 @@ static mf_status run_noted(mf_request *r, const Tensorflow__RunGraphRequest *q, 
     mf_status st;
 
     if (!q->exec_opts || !q->exec_opts->record_timeline)
-        return run_part(r, q, m, NULL);
+        return run_part(r, q, g, m, NULL);
     MF_TRY(mf_trace_new(&trace));
-    st = run_part(r, q, m, trace);
+    st = run_part(r, q, g, m, trace);
     (void)snprintf(device, sizeof device, "%.100s/device:CPU:0", mf_server_self(s)->name);
     if (st == MF_OK)
         st = mf_stats_encode(trace, device, stats);
@@ -143,6 +137,7 @@ mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message)
     const Tensorflow__RunGraphRequest *q = (const Tensorflow__RunGraphRequest *)message;
     Tensorflow__RunGraphResponse out = TENSORFLOW__RUN_GRAPH_RESPONSE__INIT;
     mf_tensor *values = MF_ARENA_ARRAY(r->arena, mf_tensor, (int64_t)q->n_recv_key + 1);
+    mf_worker_graph *g = NULL;
     mf_buf stats = { 0 };
     mf_meeting m;
     mf_status st = values ? MF_OK : MF_NOMEM("a step");
@@ -150,14 +145,22 @@ mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message)
     if (q->is_partial)
         st = MF_FAIL(MF_UNIMPLEMENTED, "partial runs of a part of a graph");
     if (st == MF_OK)
+        st = mf_workings_find(r->server->workings,
+                              q->create_worker_session_called ? q->session_handle : "",
+                              q->graph_handle, &g);
+    if (st == MF_OK)
         st = mf_meeting_begin(&m, r->server, q->step_id);
-    if (st != MF_OK)
-        return reply_error(r, q, st);
-    st = run_noted(r, q, &m, &stats);
+    if (st != MF_OK) {
+        st = reply_error(r, q, st);
+        mf_worker_graph_release(g);
+        return st;
+    }
+    st = run_noted(r, q, g, &m, &stats);
     out.step_stats = (ProtobufCBinaryData){ stats.len, (uint8_t *)stats.data };
     if (st == MF_OK)
         st = put_wanted(r, q, &m, values, &out);
     mf_meeting_end(&m, st);
+    mf_worker_graph_release(g);
     st = st == MF_OK ? mf_request_reply(r, &out.base) : reply_error(r, q, st);
     for (size_t i = 0; values && i < q->n_recv_key; i++)
         mf_tensor_clear(&values[i]);

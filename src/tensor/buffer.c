@@ -3,9 +3,11 @@
  * is wasted); a freed block waits in its class's list, up to buffer_cache_mib in all. */
 #include "tensor/buffer.h"
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/param.h"
 #include "tensor/dtype.h"
+#include "tensor/quota.h"
 #include "tensor/tensor.h"
 
 #include <pthread.h>
@@ -16,7 +18,7 @@ enum { MIN_SHIFT = 6, CLASSES = (48 - MIN_SHIFT) * 4, HEADER = 128 };
 
 MF_PARAM_INT(buffer_cache_mib, 512, "MiB of freed tensor memory kept for reuse");
 MF_PARAM_INT(buffer_limit_mib, 0,
-             "MiB that all tensors together may take; 0: the machine's memory");
+             "MiB that all tensors together may take; 0: the machine's, or the control group's");
 
 _Static_assert(sizeof(mf_buffer) <= HEADER, "the header stands in front of the data");
 
@@ -40,9 +42,13 @@ static int64_t memory_limit(void)
 
     if (v == 0) {
         const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+        mf_limits l;
 
         mf_params_load();
         v = pages > 0 && page > 0 ? pages * page : INT64_MAX;
+        mf_limits_get("", &l);
+        if (l.memory > 0 && l.memory < v)
+            v = l.memory;
         if (MF_PARAM(buffer_limit_mib) > 0)
             v = mib_to_bytes(MF_PARAM(buffer_limit_mib));
         atomic_store_explicit(&limit, v, memory_order_relaxed);
@@ -197,6 +203,29 @@ void mf_buffer_unref(mf_buffer *b)
     atomic_fetch_sub_explicit(&pool.live, (int64_t)b->bytes, memory_order_relaxed);
     if (!put_cached(b))
         free(b);
+}
+
+int64_t mf_quota_room(void)
+{
+    const int64_t left = memory_limit() - atomic_load_explicit(&pool.live, memory_order_relaxed);
+
+    return left > 0 ? left : 0;
+}
+
+mf_status mf_quota_take(int64_t bytes)
+{
+    if (bytes > mf_quota_room())
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED,
+                       "no memory for %lld bytes: %lld of the %lld that may be used are in use",
+                       (long long)bytes, (long long)atomic_load(&pool.live),
+                       (long long)memory_limit());
+    atomic_fetch_add_explicit(&pool.live, bytes, memory_order_relaxed);
+    return MF_OK;
+}
+
+void mf_quota_give_back(int64_t bytes)
+{
+    atomic_fetch_sub_explicit(&pool.live, bytes, memory_order_relaxed);
 }
 
 int64_t mf_buffer_live_bytes(void)

@@ -147,13 +147,15 @@ static mf_status add_names(X509 *x, const mf_certificate_options *o)
 static mf_status add_extensions(X509 *x, X509 *ca, const mf_certificate_options *o)
 {
     const bool is_ca = x == ca;
+    const bool is_client = o->task && strcmp(o->task, MF_CERTIFICATE_CLIENT) == 0;
 
     MF_TRY(add_extension(x, ca, NID_basic_constraints,
                          is_ca ? "critical,CA:TRUE,pathlen:0" : "critical,CA:FALSE"));
     MF_TRY(add_extension(x, ca, NID_key_usage,
                          is_ca ? "critical,keyCertSign,cRLSign" : "critical,digitalSignature"));
     if (!is_ca)
-        MF_TRY(add_extension(x, ca, NID_ext_key_usage, "serverAuth,clientAuth"));
+        MF_TRY(add_extension(x, ca, NID_ext_key_usage,
+                             is_client ? "clientAuth" : "serverAuth,clientAuth"));
     MF_TRY(add_extension(x, ca, NID_subject_key_identifier, "hash"));
     MF_TRY(add_extension(x, ca, NID_authority_key_identifier, "keyid"));
     return add_names(x, o);

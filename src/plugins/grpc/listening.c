@@ -34,7 +34,9 @@ mf_status listen_at(grpc_server *server, const mf_security *security, mf_endpoin
     int port = 0;
 
     MF_TRY(try_address(at, address));
-    st = security_open(security, &credentials, channels);
+    st = security_check_serves(security);
+    if (st == MF_OK)
+        st = security_open(security, &credentials, channels);
     if (st == MF_OK) {
         mf_endpoint_print(at, numbers);
         port = grpc_server_add_http2_port(server, numbers, credentials);

@@ -31,8 +31,11 @@ typedef struct rpc_peers {
 
 void rpc_peers_init(rpc_peers *p);
 void rpc_peers_deinit(rpc_peers *p);
-/* Without TLS: is it a process of our user on this host that calls? PERMISSION_DENIED. */
+/* Without TLS: is it a process of our user on this host that calls? PERMISSION_DENIED; UNAVAILABLE:
+ * it is gone. */
 MF_MUST mf_status rpc_peers_check(rpc_peers *p, const mf_security *security, grpc_call *call);
+/* Forget connections that have ended. */
+void rpc_peers_sweep(rpc_peers *p);
 
 /* ---- rpc_server.c ---- */
 

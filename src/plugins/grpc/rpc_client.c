@@ -76,18 +76,32 @@ static mf_status status_of(grpc_status_code code)
                                                                          : MF_UNKNOWN;
 }
 
+/* gRPC would try again, but that does not become better; NULL: it may. */
+static const char *hopeless(mf_status st, const char *message)
+{
+    if (st != MF_UNAVAILABLE)
+        return NULL;
+    if (strstr(message, "certificate verify failed"))
+        return "the certificate of the server is not of our authority, or not for that address, or "
+               "has expired";
+    if (strstr(message, "wrong version number"))
+        return "the server there does not speak TLS: start it with --tls-dir, or ask without";
+    return NULL;
+}
+
 static void hand_over(asked *a)
 {
     grpc_slice bytes = grpc_empty_slice();
-    char *message = grpc_slice_to_c_string(a->details);
+    char *details = grpc_slice_to_c_string(a->details);
     mf_status st = status_of(a->status);
+    const char *why = hopeless(st, details), *message = why ? why : details;
     const bool broken = st == MF_OK && !rpc_message_flatten(a->reply, &bytes);
 
-    st = broken ? MF_INTERNAL : st;
+    st = broken ? MF_INTERNAL : why ? MF_UNAUTHENTICATED : st;
     a->done(a->ctx, st, broken ? "the answer cannot be read" : message, GRPC_SLICE_START_PTR(bytes),
             GRPC_SLICE_LENGTH(bytes));
     grpc_slice_unref(bytes);
-    gpr_free(message);
+    gpr_free(details);
 }
 
 static void *take_completions(void *arg)

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rpc_peers.c - who calls? Finding the socket of a call and its owner takes a while, so it is done
- * once for a connection. A descriptor of the socket is kept beside the answer: as long as it is
- * connected with that address, nobody else can be there. */
+ * once for a connection, also if it is refused. A descriptor of the socket is kept beside the
+ * answer: as long as it is connected with that address, nobody else can be there. */
+#include "base/log.h"
 #include "base/mem.h"
 #include "plugins/grpc/rpc.h"
 
 #include <grpc/support/alloc.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 struct rpc_peer {
     char name[MF_ADDRESS_MAX]; /* gRPC's */
     int fd;
+    mf_status verdict;
+    char why[200]; /* it is refused */
 };
 
 void rpc_peers_init(rpc_peers *p)
@@ -35,6 +39,7 @@ static bool is_connected(int fd)
     return getpeername(fd, (struct sockaddr *)&at, &size) == 0;
 }
 
+/* With the lock. */
 static void sweep(rpc_peers *p)
 {
     for (int i = p->n - 1; i >= 0; i--) {
@@ -45,37 +50,60 @@ static void sweep(rpc_peers *p)
     }
 }
 
-static bool is_known(rpc_peers *p, const char *name)
+void rpc_peers_sweep(rpc_peers *p)
+{
+    pthread_mutex_lock(&p->lock);
+    sweep(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* False: nobody has looked at it yet. */
+static bool is_known(rpc_peers *p, const char *name, mf_status *verdict)
 {
     bool known = false;
 
     pthread_mutex_lock(&p->lock);
-    for (int i = 0; i < p->n && !known; i++)
-        known = strcmp(p->all[i].name, name) == 0 && is_connected(p->all[i].fd);
+    for (int i = 0; i < p->n && !known; i++) {
+        const struct rpc_peer *at = &p->all[i];
+
+        known = strcmp(at->name, name) == 0 && is_connected(at->fd);
+        if (known)
+            *verdict = at->verdict == MF_OK ? MF_OK : MF_FAIL(at->verdict, "%s", at->why);
+    }
     pthread_mutex_unlock(&p->lock);
     return known;
 }
 
+static bool make_room(rpc_peers *p)
+{
+    const int cap = p->cap > 0 ? 2 * p->cap : 16;
+    struct rpc_peer *all;
+
+    if (p->n < p->cap)
+        return true;
+    all = mf_calloc(cap, sizeof *all);
+    if (!all)
+        return false;
+    if (p->n > 0)
+        memcpy(all, p->all, (size_t)p->n * sizeof *all);
+    mf_free(p->all);
+    p->all = all;
+    p->cap = cap;
+    return true;
+}
+
 /* Takes the descriptor over. Where there is no memory it is looked for again next time. */
-static void remember(rpc_peers *p, const char *name, int fd)
+static void remember(rpc_peers *p, const char *name, int fd, mf_status verdict)
 {
     pthread_mutex_lock(&p->lock);
     sweep(p);
-    if (p->n == p->cap) {
-        const int cap = p->cap > 0 ? 2 * p->cap : 16;
-        struct rpc_peer *all = mf_calloc(cap, sizeof *all);
+    if (strlen(name) < MF_ADDRESS_MAX && make_room(p)) {
+        struct rpc_peer *at = &p->all[p->n++];
 
-        if (all && p->n > 0)
-            memcpy(all, p->all, (size_t)p->n * sizeof *all);
-        if (all) {
-            mf_free(p->all);
-            p->all = all;
-            p->cap = cap;
-        }
-    }
-    if (p->n < p->cap && strlen(name) < MF_ADDRESS_MAX) {
-        memcpy(p->all[p->n].name, name, strlen(name) + 1);
-        p->all[p->n++].fd = fd;
+        *at = (struct rpc_peer){ .fd = fd, .verdict = verdict };
+        memcpy(at->name, name, strlen(name) + 1);
+        if (verdict != MF_OK)
+            (void)snprintf(at->why, sizeof at->why, "%s", mf_error_message());
         fd = -1;
     }
     pthread_mutex_unlock(&p->lock);
@@ -92,22 +120,21 @@ static mf_status look(rpc_peers *p, const mf_security *security, grpc_call *call
     MF_TRY(socket_of_caller(call, &theirs, &ours, &fd));
     if (!security->insecure_any_peer || mf_endpoint_is_loopback(&theirs))
         st = mf_endpoint_check_owner(&theirs, &ours);
-    if (st == MF_OK)
-        remember(p, name, fd);
-    else
-        close(fd);
+    if (st != MF_OK)
+        MF_WARN("calls are refused: %s", mf_error_message());
+    remember(p, name, fd, st);
     return st;
 }
 
 mf_status rpc_peers_check(rpc_peers *p, const mf_security *security, grpc_call *call)
 {
-    mf_status st = MF_OK;
+    mf_status st;
     char *name;
 
     if (mf_security_has_tls(security)) /* whoever is not known to the authority comes nowhere */
         return MF_OK;
     name = grpc_call_get_peer(call);
-    if (!name || !is_known(p, name))
+    if (!name || !is_known(p, name, &st))
         st = look(p, security, call, name ? name : "");
     gpr_free(name);
     return st;

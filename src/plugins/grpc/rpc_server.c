@@ -13,6 +13,8 @@
 
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
+#include <grpc/support/time.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +22,7 @@ enum {
     OPEN_CALLS = 4, /* that gRPC may put a request into */
     MOST_THREADS = 1024, /* of which each may wait for something */
     SPARE_THREADS = 2, /* that stay when there is nothing to do */
+    TIDY_S = 1, /* so long nothing has come */
 };
 
 typedef struct incoming incoming;
@@ -34,7 +37,7 @@ struct mf_rpc_server {
     mf_security security; /* its strings are ours */
     const mf_rpc_service *service;
     void *ctx;
-    size_t request_max;
+    size_t request_max, memory;
     mf_endpoint at;
     char address[MF_ADDRESS_MAX];
     grpc_completion_queue *queue;
@@ -48,6 +51,7 @@ struct mf_rpc_server {
     int threads, idle;
     int calls; /* that are not freed */
     bool is_stopped;
+    bool is_untidy; /* something has come since it was tidied up */
 };
 
 struct incoming {
@@ -63,6 +67,7 @@ struct incoming {
     bool has_bytes;
     grpc_slice message; /* of a status */
     int cancelled; /* gRPC's word */
+    char tasks[256]; /* of its certificate */
 
     pthread_mutex_t lock; /* all below */
     int refs; /* tags that are out, and the answer that is to be given */
@@ -262,10 +267,11 @@ static void on_accepted(incoming *c, bool ok, bool alone)
     await_end(c);
     st = rpc_peers_check(&c->s->peers, &c->s->security, c->call);
     if (st != MF_OK) {
-        MF_WARN("a call was refused: %s", mf_error_message());
         refuse(c, st, mf_error_message());
         return;
     }
+    security_tasks(c->call, c->tasks, sizeof c->tasks);
+    c->base.tasks = c->tasks[0] != '\0' ? c->tasks : NULL;
     read_request(c);
 }
 
@@ -325,6 +331,7 @@ static bool leave_somebody(mf_rpc_server *s)
     bool missing, left;
 
     pthread_mutex_lock(&s->lock);
+    s->is_untidy = true;
     missing = --s->idle == 0 && s->threads < MOST_THREADS;
     s->threads += missing;
     s->idle += missing;
@@ -369,14 +376,51 @@ static void take_one(mf_rpc_server *s, rpc_tag *which, bool ok, bool alone)
     unref(c);
 }
 
+static bool is_untidy(mf_rpc_server *s)
+{
+    bool untidy;
+
+    pthread_mutex_lock(&s->lock);
+    untidy = s->is_untidy;
+    pthread_mutex_unlock(&s->lock);
+    return untidy;
+}
+
+/* After a flood: connections that have ended are let go, and memory goes back to the system, which
+ * the allocator would keep as it is spread over many threads. */
+static void tidy_up(mf_rpc_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->is_untidy = false;
+    pthread_mutex_unlock(&s->lock);
+    rpc_peers_sweep(&s->peers);
+    (void)malloc_trim(0);
+}
+
+static grpc_event next_event(mf_rpc_server *s)
+{
+    for (;;) {
+        const bool tidies = is_untidy(s);
+        const gpr_timespec until = tidies
+                                       ? gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                                      gpr_time_from_seconds(TIDY_S, GPR_TIMESPAN))
+                                       : gpr_inf_future(GPR_CLOCK_MONOTONIC);
+        const grpc_event e = grpc_completion_queue_next(s->queue, until, NULL);
+
+        if (e.type != GRPC_QUEUE_TIMEOUT)
+            return e;
+        if (is_untidy(s))
+            tidy_up(s);
+    }
+}
+
 /* Counted as idle by whoever has started it. */
 static void *take_completions(void *arg)
 {
     mf_rpc_server *s = arg;
 
     do {
-        const grpc_event e =
-            grpc_completion_queue_next(s->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+        const grpc_event e = next_event(s);
 
         if (e.type == GRPC_QUEUE_SHUTDOWN) {
             pthread_mutex_lock(&s->lock);
@@ -402,7 +446,11 @@ static char *copy(const char *s)
 
 static grpc_server *make_server(const mf_rpc_server *s)
 {
+    grpc_resource_quota *quota = grpc_resource_quota_create("meshflow server");
     const grpc_arg settings[] = {
+        { .type = GRPC_ARG_POINTER,
+          .key = (char *)GRPC_ARG_RESOURCE_QUOTA,
+          .value.pointer = { quota, grpc_resource_quota_arg_vtable() } },
         MF_GRPC_SETTING(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)s->request_max),
         MF_GRPC_SETTING(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, -1),
         MF_GRPC_SETTING(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 4 << 20),
@@ -421,8 +469,13 @@ static grpc_server *make_server(const mf_rpc_server *s)
         MF_GRPC_SETTING(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000),
     };
     const grpc_channel_args args = { MF_COUNT(settings), (grpc_arg *)(uintptr_t)settings };
+    grpc_server *server;
 
-    return grpc_server_create(&args, NULL);
+    if (s->memory > 0)
+        grpc_resource_quota_resize(quota, s->memory);
+    server = grpc_server_create(&args, NULL);
+    grpc_resource_quota_unref(quota);
+    return server;
 }
 
 static mf_status copy_options(mf_rpc_server *s, const mf_rpc_server_options *o)
@@ -430,6 +483,7 @@ static mf_status copy_options(mf_rpc_server *s, const mf_rpc_server_options *o)
     s->service = o->service;
     s->ctx = o->ctx;
     s->request_max = o->request_max > 0 && o->request_max < INT32_MAX ? o->request_max : INT32_MAX;
+    s->memory = o->memory;
     s->security = o->security;
     s->security.ca = copy(o->security.ca);
     s->security.cert = copy(o->security.cert);

@@ -115,6 +115,44 @@ static mf_status check_certificate(grpc_call *call, const char *hello)
     return MF_OK;
 }
 
+/* One more line: a URI's %20 is a space. What does not fit must not look like another name. */
+static void add_line(char *out, size_t size, const char *uri, size_t len)
+{
+    size_t n = strlen(out);
+
+    if (n + len + 2 > size) {
+        (void)snprintf(out, size, "?");
+        return;
+    }
+    if (n > 0)
+        out[n++] = '\n';
+    for (size_t i = 0; i < len; n++) {
+        const bool space = len - i >= 3 && strncmp(uri + i, "%20", 3) == 0;
+
+        out[n] = space ? ' ' : uri[i];
+        i += space ? 3 : 1;
+    }
+    out[n] = '\0';
+}
+
+void security_tasks(grpc_call *call, char *out, size_t size)
+{
+    const size_t head = strlen(MF_CERTIFICATE_TASK);
+    grpc_auth_context *who = grpc_call_auth_context(call);
+    grpc_auth_property_iterator at;
+    const grpc_auth_property *p;
+
+    out[0] = '\0';
+    if (!who)
+        return;
+    at = grpc_auth_context_find_properties_by_name(who, GRPC_X509_SAN_PROPERTY_NAME);
+    while ((p = grpc_auth_property_iterator_next(&at)) != NULL) {
+        if (p->value_length > head && strncmp(p->value, MF_CERTIFICATE_TASK, head) == 0)
+            add_line(out, size, p->value + head, p->value_length - head);
+    }
+    grpc_auth_context_release(who);
+}
+
 mf_status security_check_peer(stream *s, const char *hello)
 {
     mf_endpoint theirs, ours;

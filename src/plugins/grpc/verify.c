@@ -7,6 +7,8 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
+#include <stdio.h>
 
 /* All certificates of a PEM text; the first one, and the rest. */
 static STACK_OF(X509) * read_all(const char *pem)
@@ -60,6 +62,22 @@ static mf_status check_chain(const mf_security *s, STACK_OF(X509) * authorities,
     X509_STORE_free(store);
     ERR_clear_error();
     return st;
+}
+
+mf_status security_check_serves(const mf_security *s)
+{
+    FILE *f = s->cert ? fopen(s->cert, "re") : NULL;
+    X509 *x = f ? PEM_read_X509(f, NULL, NULL, NULL) : NULL;
+    const bool serves = !x || X509_check_purpose(x, X509_PURPOSE_SSL_SERVER, 0) == 1;
+
+    X509_free(x);
+    if (f)
+        (void)fclose(f);
+    ERR_clear_error();
+    if (!serves)
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "certificate '%s' is for clients only: nobody may listen with it", s->cert);
+    return MF_OK;
 }
 
 mf_status security_check_own(const mf_security *s, const char *ca, const char *cert,

@@ -159,6 +159,8 @@ MF_MUST mf_status security_open(const mf_security *s, grpc_server_credentials **
                                 grpc_channel_credentials **client);
 /* It is who it says it is: the task of its certificate or, without TLS, a process of our user. */
 MF_MUST mf_status security_check_peer(stream *s, const char *hello);
+/* The tasks that the caller's certificate speaks for, one a line; "": it names none. */
+void security_tasks(grpc_call *call, char *out, size_t size);
 
 /* ---- listening.c ---- */
 
@@ -169,6 +171,8 @@ MF_MUST mf_status listen_at(grpc_server *server, const mf_security *security, mf
 
 /* ---- verify.c ---- */
 
+/* It is no certificate of a client, which nobody may listen with. FAILED_PRECONDITION. */
+MF_MUST mf_status security_check_serves(const mf_security *s);
 /* Certificate, key and authority (their texts) fit together, now. */
 MF_MUST mf_status security_check_own(const mf_security *s, const char *ca, const char *cert,
                                      const char *key);

@@ -49,6 +49,17 @@ MF_TEST(graph_decode_names_an_unknown_input)
         "node { name: 'n' op: 'Relu' input: 'nope' attr { key: 'T' value { type: DT_FLOAT } } }");
 }
 
+/* TensorFlow's masters send what their optimizer has noted, dimensions of -6 included. */
+MF_TEST(graph_decode_leaves_out_notes_of_an_optimizer)
+{
+    mf_graph *g;
+
+    T_OK(mf_graph_new(&g));
+    T_OK(load(g, "node { name: 'n' op: 'NoOp' attr { key: '_input_shapes' "
+                 "value { list { shape { dim { size: -6 } } } } } }"));
+    mf_graph_free(g);
+}
+
 MF_TEST(graph_decode_refuses_two_nodes_of_one_name)
 {
     refuses(MF_INVALID_ARGUMENT, "Duplicate node name in graph: 'x'", X X);

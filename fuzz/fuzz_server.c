@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fuzz_server.c - requests of TensorFlow's MasterService and WorkerService, one after the other, to
+ * a cluster of two tasks in this process. All of what a server does with them is run: reading,
+ * graphs, placement, parts, steps, values between tasks.
+ *
+ *     call    which (1 byte: bits 0-4 a method, 5: do not wait for the answer, 6: the second task)
+ *             size (3 bytes, the lowest first)
+ *             the request
+ *
+ * In a request the text "@latest@session@" stands for the session that was made last. The tasks'
+ * incarnations, which keys of values have in them, are 1 and 2. A call that takes long is
+ * cancelled, and has to end then. */
+#include "base/clock.h"
+#include "proto/master.pb-c.h"
+#include "proto/wire.h"
+#include "rpc_inside.h"
+#include "server/server.h"
+#include "tensor/buffer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TASKS = 2,
+    HEAD = 4,
+    CALLS_MAX = 256,
+    PATIENCE_MS = 400,
+    MEMORY = 256 << 20,
+    HANDLE = 16, /* of a session: so many letters */
+};
+
+/* The corpus knows them by number: new ones go to the end. */
+static const char *const methods[] = {
+    "/tensorflow.MasterService/CreateSession",
+    "/tensorflow.MasterService/ExtendSession",
+    "/tensorflow.MasterService/PartialRunSetup",
+    "/tensorflow.MasterService/RunStep",
+    "/tensorflow.MasterService/CloseSession",
+    "/tensorflow.MasterService/ListDevices",
+    "/tensorflow.MasterService/Reset",
+    "/tensorflow.MasterService/MakeCallable",
+    "/tensorflow.MasterService/RunCallable",
+    "/tensorflow.MasterService/ReleaseCallable",
+    "/tensorflow.WorkerService/GetStatus",
+    "/tensorflow.WorkerService/CreateWorkerSession",
+    "/tensorflow.WorkerService/DeleteWorkerSession",
+    "/tensorflow.WorkerService/RegisterGraph",
+    "/tensorflow.WorkerService/DeregisterGraph",
+    "/tensorflow.WorkerService/RunGraph",
+    "/tensorflow.WorkerService/CleanupGraph",
+    "/tensorflow.WorkerService/CleanupAll",
+    "/tensorflow.WorkerService/RecvTensor",
+    "/tensorflow.WorkerService/MarkRecvFinished",
+    "/tensorflow.WorkerService/Logging",
+    "/tensorflow.WorkerService/Tracing",
+    "/tensorflow.WorkerService/CompleteGroup",
+    "/tensorflow.WorkerService/CompleteInstance",
+    "/tensorflow.WorkerService/GetStepSequence",
+    "/tensorflow.WorkerService/RecvBuf",
+};
+
+/* ---- answers ---- */
+
+typedef struct client {
+    mf_server *servers[TASKS];
+    mf_rpc_channel *channels[TASKS];
+    bool tells; /* how calls end, for a person */
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t changed;
+    int answered;
+    char session[HANDLE + 1];
+} client;
+
+typedef struct asked {
+    client *c;
+    const char *method;
+} asked;
+
+static void note_session(client *c, const void *data, size_t size)
+{
+    mf_arena *arena = mf_arena_new();
+    ProtobufCMessage *m;
+
+    MF_ASSERT(arena && mf_wire_decode(&tensorflow__create_session_response__descriptor, data, size,
+                                      NULL, arena, &m) == MF_OK);
+    (void)snprintf(c->session, sizeof c->session, "%s",
+                   ((Tensorflow__CreateSessionResponse *)m)->session_handle);
+    mf_arena_free(arena);
+}
+
+static void done(void *ctx, mf_status status, const char *message, const void *data, size_t size)
+{
+    asked *a = ctx;
+    client *c = a->c;
+
+    if (c->tells)
+        fprintf(stderr, "    %s: %s %.300s\n", strrchr(a->method, '/') + 1, mf_status_name(status),
+                message);
+    pthread_mutex_lock(&c->lock);
+    if (status == MF_OK && a->method == methods[0])
+        note_session(c, data, size);
+    c->answered++;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    free(a);
+}
+
+/* ---- questions ---- */
+
+static void name_session(const client *c, uint8_t *data, size_t size)
+{
+    const uint8_t *end = data + size;
+
+    while (c->session[0] != '\0' &&
+           (data = memmem(data, (size_t)(end - data), "@latest@session@", HANDLE)) != NULL)
+        memcpy(data, c->session, HANDLE);
+}
+
+static void ask(client *c, uint8_t which, const uint8_t *data, size_t size)
+{
+    uint8_t *copy = malloc(size + 1);
+    asked *a = malloc(sizeof *a);
+    const mf_rpc_part part = { .data = copy, .size = size };
+
+    MF_ASSERT(copy && a);
+    if (size > 0)
+        memcpy(copy, data, size);
+    name_session(c, copy, size);
+    *a = (asked){ c, methods[(which & 31) % MF_COUNT(methods)] };
+    (void)rpc_inside.ask(
+        c->channels[which >> 6 & 1],
+        &(mf_rpc_question){ .method = a->method,
+                            .parts = &part,
+                            .n_parts = 1,
+                            .deadline_ns = mf_clock_ns() + PATIENCE_MS * INT64_C(1000000),
+                            .done = done,
+                            .ctx = a });
+    free(copy);
+}
+
+static void await(client *c, int n)
+{
+    pthread_mutex_lock(&c->lock);
+    while (c->answered < n)
+        pthread_cond_wait(&c->changed, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void ask_all(client *c, const uint8_t *data, size_t size)
+{
+    int n = 0;
+
+    while (size >= HEAD && n < CALLS_MAX) {
+        const size_t told = (size_t)data[1] | (size_t)data[2] << 8 | (size_t)data[3] << 16;
+        const size_t len = told < size - HEAD ? told : size - HEAD;
+
+        ask(c, data[0], data + HEAD, len);
+        n++;
+        if (!(data[0] & 32))
+            await(c, n);
+        data += HEAD + len;
+        size -= HEAD + len;
+    }
+    await(c, n);
+}
+
+/* ---- the cluster ---- */
+
+static void open_servers(client *c)
+{
+    static const char *const jobs[TASKS] = { "worker", "ps" };
+
+    for (int i = 0; i < TASKS; i++) {
+        const mf_server_options o = { .cluster = "{\"worker\": [\"a:1\"], \"ps\": [\"b:1\"]}",
+                                      .job_name = jobs[i],
+                                      .threads = 2 };
+
+        MF_ASSERT(mf_server_open(&o, &rpc_inside, &c->servers[i]) == MF_OK);
+        c->servers[i]->incarnation = (uint64_t)i + 1;
+        MF_ASSERT(rpc_inside.connect(i == 0 ? "a:1" : "b:1", &(mf_security){ 0 },
+                                     &c->channels[i]) == MF_OK);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    client c = { .lock = PTHREAD_MUTEX_INITIALIZER,
+                 .changed = PTHREAD_COND_INITIALIZER,
+                 .tells = getenv("FUZZ_TELL") != NULL };
+
+    mf_buffer_limit(MEMORY);
+    open_servers(&c);
+    ask_all(&c, data, size);
+    for (int i = 0; i < TASKS; i++)
+        rpc_inside.disconnect(c.channels[i]);
+    for (int i = 0; i < TASKS; i++)
+        mf_server_free(c.servers[i]);
+    mf_buffer_trim();
+    return 0;
+}
