@@ -20,6 +20,7 @@
 
 enum {
     OPEN_CALLS = 4, /* that gRPC may put a request into */
+    MOST_CALLS = 8192, /* at a time, of all callers */
     MOST_THREADS = 1024, /* of which each may wait for something */
     SPARE_THREADS = 2, /* that stay when there is nothing to do */
     TIDY_S = 1, /* so long nothing has come */
@@ -249,6 +250,16 @@ static void await_end(incoming *c)
     (void)start(c, &op, 1, &c->closed);
 }
 
+static bool are_too_many(mf_rpc_server *s)
+{
+    bool too_many;
+
+    pthread_mutex_lock(&s->lock);
+    too_many = s->calls > MOST_CALLS;
+    pthread_mutex_unlock(&s->lock);
+    return too_many;
+}
+
 static void ask_for_call(mf_rpc_server *s);
 
 /* The reference that stands for the answer is the one that the call was made with. */
@@ -265,6 +276,10 @@ static void on_accepted(incoming *c, bool ok, bool alone)
     c->base.deadline_ns = deadline_of(c);
     c->method = grpc_slice_to_c_string(c->details.method);
     await_end(c);
+    if (are_too_many(c->s)) {
+        refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls wait here already");
+        return;
+    }
     st = rpc_peers_check(&c->s->peers, &c->s->security, c->call);
     if (st != MF_OK) {
         refuse(c, st, mf_error_message());
