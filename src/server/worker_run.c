@@ -43,8 +43,8 @@ static mf_status run_part(mf_request *r, const Tensorflow__RunGraphRequest *q, m
         return MF_OK;
     return mf_session_run_with(
         mf_worker_graph_session(g), NULL,
-        &(mf_run_with){ .until = &r->cancel, .rendezvous = &m->base, .trace = trace }, NULL, NULL, 0,
-        NULL, 0, targets, n, NULL);
+        &(mf_run_with){ .until = &r->cancel, .rendezvous = &m->base, .trace = trace }, NULL, NULL,
+        0, NULL, 0, targets, n, NULL);
 }
 
 /* A value that the master wants with the answer. */

@@ -23,7 +23,8 @@ enum {
     MOST_CALLS = 8192, /* at a time, of all callers */
     MOST_THREADS = 1024, /* of which each may wait for something */
     SPARE_THREADS = 2, /* that stay when there is nothing to do */
-    TIDY_S = 1, /* so long nothing has come */
+    IDLE_S = 1, /* so long nothing has come: it is tidied up */
+    TIDY_S = 10, /* at the latest, if something comes all the time */
 };
 
 typedef struct incoming incoming;
@@ -53,6 +54,7 @@ struct mf_rpc_server {
     int calls; /* that are not freed */
     bool is_stopped;
     bool is_untidy; /* something has come since it was tidied up */
+    int64_t tidied_ns; /* when that was */
 };
 
 struct incoming {
@@ -401,13 +403,26 @@ static bool is_untidy(mf_rpc_server *s)
     return untidy;
 }
 
-/* After a flood: connections that have ended are let go, and memory goes back to the system, which
- * the allocator would keep as it is spread over many threads. */
+/* Is it this thread's turn, as nothing has come for a while or it is long ago? */
+static bool takes_turn(mf_rpc_server *s, int64_t after_s)
+{
+    const int64_t now = mf_clock_ns();
+    bool turn;
+
+    pthread_mutex_lock(&s->lock);
+    turn = s->is_untidy && now - s->tidied_ns >= after_s * INT64_C(1000000000);
+    if (turn) {
+        s->is_untidy = false;
+        s->tidied_ns = now;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return turn;
+}
+
+/* In and after a flood: connections that have ended are let go, and memory goes back to the system,
+ * which the allocator would keep as it is spread over many threads. */
 static void tidy_up(mf_rpc_server *s)
 {
-    pthread_mutex_lock(&s->lock);
-    s->is_untidy = false;
-    pthread_mutex_unlock(&s->lock);
     rpc_peers_sweep(&s->peers);
     (void)malloc_trim(0);
 }
@@ -415,17 +430,15 @@ static void tidy_up(mf_rpc_server *s)
 static grpc_event next_event(mf_rpc_server *s)
 {
     for (;;) {
-        const bool tidies = is_untidy(s);
-        const gpr_timespec until = tidies
-                                       ? gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                                                      gpr_time_from_seconds(TIDY_S, GPR_TIMESPAN))
-                                       : gpr_inf_future(GPR_CLOCK_MONOTONIC);
+        const gpr_timespec soon =
+            gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(IDLE_S, GPR_TIMESPAN));
+        const gpr_timespec until = is_untidy(s) ? soon : gpr_inf_future(GPR_CLOCK_MONOTONIC);
         const grpc_event e = grpc_completion_queue_next(s->queue, until, NULL);
 
+        if (takes_turn(s, e.type == GRPC_QUEUE_TIMEOUT ? 0 : TIDY_S))
+            tidy_up(s);
         if (e.type != GRPC_QUEUE_TIMEOUT)
             return e;
-        if (is_untidy(s))
-            tidy_up(s);
     }
 }
 
