@@ -126,6 +126,7 @@ static mf_status add_task(mf_request *r, int task, mf_cast *c)
         c->attributes[task] = answer->device_attributes[0];
     }
     c->available[task] = true;
+    c->is_ours[task] = strncmp(c->attributes[task]->physical_device_desc, "Meshflow", 8) == 0;
     c->incarnations[task] = c->attributes[task]->incarnation;
     c->devices[task] = c->attributes[task]->name;
     return MF_OK;
@@ -139,10 +140,11 @@ mf_status mf_cast_gather(mf_request *r, char *const *filters, size_t n_filters, 
     if (!out->arena)
         return MF_NOMEM("tasks");
     out->available = MF_ARENA_ARRAY(out->arena, bool, t->n);
+    out->is_ours = MF_ARENA_ARRAY(out->arena, bool, t->n);
     out->incarnations = MF_ARENA_ARRAY(out->arena, uint64_t, t->n);
     out->devices = MF_ARENA_ARRAY(out->arena, const char *, t->n);
     out->attributes = MF_ARENA_ARRAY(out->arena, Tensorflow__DeviceAttributes *, t->n);
-    if (!out->available || !out->incarnations || !out->devices || !out->attributes)
+    if (!out->available || !out->is_ours || !out->incarnations || !out->devices || !out->attributes)
         return MF_NOMEM("tasks");
     for (int i = 0; i < t->n; i++) {
         bool let_in;

@@ -14,6 +14,7 @@ typedef struct mf_cast {
     uint64_t *incarnations;
     const char **devices; /* "/job:ps/replica:0/task:0/device:CPU:0" */
     Tensorflow__DeviceAttributes **attributes; /* NULL: it does not take part */
+    bool *is_ours; /* by task: it is one of Meshflow's */
     bool is_told; /* the others know of the session */
 } mf_cast;
 

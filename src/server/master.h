@@ -71,7 +71,10 @@ MF_MUST mf_status mf_master_parts(mf_client_session *s, const mf_run_names *name
 int64_t mf_master_new_step(void);
 MF_MUST mf_status mf_master_run_layout(mf_server *server, const char *session, const mf_layout *l,
                                        const mf_master_step *m);
-void mf_master_clean_up(mf_server *server, const mf_layout *l, int64_t id);
+void mf_master_clean_up(const mf_cast *cast, const mf_layout *l, int64_t id, bool well);
+/* How its runs are laid out; with its lock. */
+mf_layout_options mf_client_session_lay_out(const mf_client_session *s, mf_cancel *cancel,
+                                            bool gradual);
 
 /* ---- runs that feed and fetch step by step (master_partial.c) ---- */
 

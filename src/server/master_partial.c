@@ -54,7 +54,7 @@ static void partial_free(partial *p, const mf_cast *cast)
     if (p->has_thread)
         pthread_join(p->thread, NULL);
     if (p->layout) {
-        mf_master_clean_up(p->server, p->layout, p->id);
+        mf_master_clean_up(cast, p->layout, p->id, false);
         mf_layout_free(p->layout, cast, p->session);
     }
     if (p->room)
@@ -94,14 +94,7 @@ static mf_status read_setup(partial *p, const Tensorflow__PartialRunSetupRequest
 /* With the session's lock. */
 static mf_status start(partial *p, mf_client_session *s, mf_cancel *cancel)
 {
-    const mf_layout_options o = { .graph = s->graph,
-                                  .task = s->task,
-                                  .cast = &s->cast,
-                                  .session = s->handle,
-                                  .resources = s->resources,
-                                  .node_state = s->node_state,
-                                  .cancel = cancel,
-                                  .gradual = true };
+    const mf_layout_options o = mf_client_session_lay_out(s, cancel, true);
 
     MF_TRY(mf_layout_make(&p->names, &o, &p->layout));
     p->id = mf_master_new_step();

@@ -31,21 +31,27 @@ static mf_status key_of(const mf_run_names *n, mf_buf *out)
     return mf_buf_finish(out);
 }
 
+mf_layout_options mf_client_session_lay_out(const mf_client_session *s, mf_cancel *cancel,
+                                            bool gradual)
+{
+    return (mf_layout_options){ .graph = s->graph,
+                                .task = s->task,
+                                .cast = &s->cast,
+                                .session = s->handle,
+                                .resources = s->resources,
+                                .node_state = s->node_state,
+                                .cancel = cancel,
+                                .gradual = gradual };
+}
+
 /* With the session's lock. */
 static mf_status make_layout(mf_client_session *s, const mf_run_names *names, const char *key,
                              mf_cancel *cancel, mf_layout **out)
 {
-    const mf_layout_options o = { .graph = s->graph,
-                                  .task = s->task,
-                                  .cast = &s->cast,
-                                  .session = s->handle,
-                                  .resources = s->resources,
-                                  .node_state = s->node_state,
-                                  .cancel = cancel };
+    const mf_layout_options o = mf_client_session_lay_out(s, cancel, false);
     mf_layout *l;
 
     MF_TRY(mf_layout_make(names, &o, &l));
-    l->refs = 1;
     l->key = mf_strdup(key);
     if (!l->key || mf_map_set(&s->layouts, l->key, l) != MF_OK) {
         mf_layout_free(l, &s->cast, s->handle);
@@ -204,15 +210,19 @@ static void run_own(step *s, const mf_layout *l, const mf_master_step *m)
         note_failure(s, st, mf_server_self(s->server)->name);
 }
 
-void mf_master_clean_up(mf_server *server, const mf_layout *l, int64_t id)
+/* Tasks of ours forget a step that went well by themselves. */
+void mf_master_clean_up(const mf_cast *cast, const mf_layout *l, int64_t id, bool well)
 {
     Tensorflow__CleanupGraphRequest request = TENSORFLOW__CLEANUP_GRAPH_REQUEST__INIT;
 
     request.step_id = id;
-    mf_rooms_end(server->rooms, id);
-    for (int i = 0; i < l->n_parts; i++)
-        mf_server_tell(server, l->parts[i].task, "/tensorflow.WorkerService/CleanupGraph",
-                       &request.base, &tensorflow__cleanup_graph_response__descriptor);
+    mf_rooms_end(cast->server->rooms, id);
+    for (int i = 0; i < l->n_parts; i++) {
+        if (!well || !cast->is_ours[l->parts[i].task])
+            mf_server_tell(cast->server, l->parts[i].task,
+                           "/tensorflow.WorkerService/CleanupGraph", &request.base,
+                           &tensorflow__cleanup_graph_response__descriptor);
+    }
 }
 
 static void await_parts(step *s)
@@ -337,7 +347,7 @@ mf_status mf_master_step_run(mf_request *r, mf_client_session *s, const mf_maste
         st = find_layout(s, &m->names, &r->cancel, &l);
     if (st == MF_OK && l && l->own) {
         st = mf_master_run_layout(r->server, s->handle, l, &own);
-        mf_master_clean_up(r->server, l, own.id);
+        mf_master_clean_up(&s->cast, l, own.id, st == MF_OK);
     } else if (st == MF_OK) {
         st = run_here(r, s, m);
     }

@@ -105,7 +105,8 @@ def test_mistakes_are_named():
 def test_control_c_ends_join_and_the_process_frees_the_port():
     program = ("import meshflow; s = meshflow.Server.create_local_server(); print(s.target, flush=True); s.join()")
     p = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                         env=dict(os.environ, PYTHONPATH=PACKAGE))
+                         env=dict(os.environ, PYTHONPATH=PACKAGE),  # in the background it would be ignored:
+                         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     target = p.stdout.readline().strip()
     assert listens(target)
     p.send_signal(signal.SIGINT)
