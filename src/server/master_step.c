@@ -219,9 +219,8 @@ void mf_master_clean_up(const mf_cast *cast, const mf_layout *l, int64_t id, boo
     mf_rooms_end(cast->server->rooms, id);
     for (int i = 0; i < l->n_parts; i++) {
         if (!well || !cast->is_ours[l->parts[i].task])
-            mf_server_tell(cast->server, l->parts[i].task,
-                           "/tensorflow.WorkerService/CleanupGraph", &request.base,
-                           &tensorflow__cleanup_graph_response__descriptor);
+            mf_server_tell(cast->server, l->parts[i].task, "/tensorflow.WorkerService/CleanupGraph",
+                           &request.base, &tensorflow__cleanup_graph_response__descriptor);
     }
 }
 

@@ -78,7 +78,8 @@ MF_TEST(graph_decode_refuses_types_that_do_not_fit)
     refuses(MF_INVALID_ARGUMENT, "was passed float from x:0 incompatible with expected int32",
             X "node { name: 'n' op: 'Neg' input: 'x' attr { key: 'T' value { type: DT_INT32 } } }");
     refuses(MF_INVALID_ARGUMENT, "attr 'T' of string is not in the list of allowed values",
-            X "node { name: 'n' op: 'Neg' input: 'x' attr { key: 'T' value { type: DT_STRING } } }");
+            X
+            "node { name: 'n' op: 'Neg' input: 'x' attr { key: 'T' value { type: DT_STRING } } }");
     refuses(MF_INVALID_ARGUMENT, "Unknown input node 'y'",
             "node { name: 'n' op: 'Neg' input: 'y' attr { key: 'T' value { type: DT_STRING } } }");
 }
