@@ -39,6 +39,7 @@ part "codecs, longer" tests/train/codecs.py "$build/meshflow" --hosts
 part "status of hosts" tests/train/jobs.py "$build/meshflow" --hosts
 part "stalls of hosts" tests/train/hang.py "$build/meshflow" --hosts
 part "more of members" tests/train/members.py "$build/meshflow" --hosts
+part "groups, longer" tests/train/groups.py "$build/meshflow" --hosts
 part "partitions" tests/train/partition.py "$build/meshflow" --hosts
 part "more faults" tests/train/faults.py "$build/meshflow" --hosts
 echo "$passed passed, $failed failed, $skipped skipped"

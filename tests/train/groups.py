@@ -17,7 +17,7 @@ import time
 
 import harness
 import members
-from harness import check, test
+from harness import check, host_test, test
 
 harness.TESTS.clear() # those of members.py, whose bench is ours
 harness.HOST_TESTS.clear()
@@ -90,7 +90,7 @@ def workers_come_and_leave_and_groups_change_hands(b):
     b.audit(out)
 
 
-@test
+@host_test # not for hosts, but long
 def a_worker_that_is_stopped_is_done_without_and_comes_back(b):
     b.env["MESHFLOW_LEASE_MS"] = "1000"
     b.start_all(3, b.train(steps=800))
