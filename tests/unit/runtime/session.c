@@ -280,10 +280,10 @@ MF_TEST(runtime_ops_that_wait_hold_up_only_what_follows_them)
     q3 = queue(g, "q3");
     two = mf_scalar(g, MF_DTYPE_F32, 2);
     (void)mf_applyf(g, "Mul", MF_IN(take(g, q3), two), "name='last'");
-    (void)mf_applyf(g, "QueueEnqueueV2",
-                    MF_IN(q3, mf_applyf(g, "Mul", MF_IN(take(g, q2), two), NULL)), "name='put3'");
-    (void)mf_applyf(g, "QueueEnqueueV2",
-                    MF_IN(q2, mf_applyf(g, "Mul", MF_IN(take(g, q1), two), NULL)), "name='put2'");
+    (void)mf_applyf(g, "QueueEnqueueV2", MF_IN(q3, mf_apply(g, "Mul", MF_IN(take(g, q2), two))),
+                    "name='put3'");
+    (void)mf_applyf(g, "QueueEnqueueV2", MF_IN(q2, mf_apply(g, "Mul", MF_IN(take(g, q1), two))),
+                    "name='put2'");
     (void)mf_applyf(g, "QueueEnqueueV2", MF_IN(q1, two), "name='put1'");
     s = session_of(g, 1);
     T_OK(mf_session_run(s, &o, NULL, NULL, 0, &fetch, 1, targets, 3, &y));
