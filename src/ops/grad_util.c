@@ -56,3 +56,12 @@ mf_output mf_grad_scalar(mf_grad *g, mf_output like, double value)
 {
     return mf_scalar(g->graph, mf_grad_type(like), value);
 }
+
+mf_output mf_grad_batch_dims(mf_grad *g, mf_output shape)
+{
+    return mf_applyf(g->graph, "StridedSlice",
+                     MF_IN(shape, mf_ints(g->graph, (const int64_t[]){ 0 }, 1),
+                           mf_ints(g->graph, (const int64_t[]){ -2 }, 1),
+                           mf_ints(g->graph, (const int64_t[]){ 1 }, 1)),
+                     "begin_mask=1");
+}

@@ -17,6 +17,8 @@ void mf_grad_broadcast2(mf_grad *g, mf_output dx0, mf_output dx1);
 mf_output mf_grad_conj(mf_grad *g, mf_output x);
 /* A scalar constant of the type of `like`. */
 mf_output mf_grad_scalar(mf_grad *g, mf_output like, double value);
+/* All but the last two elements of a shape. */
+mf_output mf_grad_batch_dims(mf_grad *g, mf_output shape);
 /* Element type of an output. */
 static inline mf_dtype mf_grad_type(mf_output x)
 {

@@ -47,17 +47,27 @@ static int64_t known_least(int64_t m, int64_t n)
     return m == 0 || n == 0 ? 0 : m < 0 || n < 0 ? -1 : least(m, n);
 }
 
+/* Rows and columns of input 0's matrices; -1: not known. */
+static mf_status matrix_size(const mf_infer *in, bool *known, int64_t *m, int64_t *n)
+{
+    const mf_shape *a = &in->in[0];
+
+    MF_TRY(mf_infer_rank_at_least(in, 0, 2));
+    *known = a->rank >= 0;
+    *m = *known ? a->dims[a->rank - 2] : -1;
+    *n = *known ? a->dims[a->rank - 1] : -1;
+    return MF_OK;
+}
+
 static mf_status qr_infer(mf_infer *in)
 {
     const bool full = mf_node_bool(in->node, "full_matrices");
-    const mf_shape *a = &in->in[0];
     int64_t m, n;
+    bool known;
 
-    MF_TRY(mf_infer_rank_at_least(in, 0, 2));
-    if (a->rank < 0)
+    MF_TRY(matrix_size(in, &known, &m, &n));
+    if (!known)
         return MF_OK;
-    m = a->dims[a->rank - 2];
-    n = a->dims[a->rank - 1];
     set_out(in, 0, 2, m, full ? m : known_least(m, n));
     set_out(in, 1, 2, full ? m : known_least(m, n), n);
     return MF_OK;
@@ -67,14 +77,12 @@ static mf_status svd_infer(mf_infer *in)
 {
     const bool full = mf_node_bool(in->node, "full_matrices");
     const bool vectors = mf_node_bool(in->node, "compute_uv");
-    const mf_shape *a = &in->in[0];
     int64_t m, n;
+    bool known;
 
-    MF_TRY(mf_infer_rank_at_least(in, 0, 2));
-    if (a->rank < 0)
+    MF_TRY(matrix_size(in, &known, &m, &n));
+    if (!known)
         return MF_OK;
-    m = a->dims[a->rank - 2];
-    n = a->dims[a->rank - 1];
     set_out(in, 0, 1, known_least(m, n), 0);
     set_out(in, 1, vectors ? 2 : 1, vectors ? m : 0, full ? m : known_least(m, n));
     set_out(in, 2, vectors ? 2 : 1, vectors ? n : 0, full ? n : known_least(m, n));
@@ -84,14 +92,12 @@ static mf_status svd_infer(mf_infer *in)
 static mf_status eigen_infer(mf_infer *in)
 {
     const bool vectors = mf_node_bool(in->node, "compute_v");
-    const mf_shape *a = &in->in[0];
     int64_t m, n;
+    bool known;
 
-    MF_TRY(mf_infer_rank_at_least(in, 0, 2));
-    if (a->rank < 0)
+    MF_TRY(matrix_size(in, &known, &m, &n));
+    if (!known)
         return MF_OK;
-    m = a->dims[a->rank - 2];
-    n = a->dims[a->rank - 1];
     if (m >= 0 && n >= 0 && m != n)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "Input matrix must be square, got %" PRId64 " != %" PRId64, m, n);

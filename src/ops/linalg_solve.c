@@ -436,23 +436,14 @@ static mf_status solve_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* All but the last two elements of a shape. */
-static mf_output batch_dims(mf_grad *g, mf_output shape)
-{
-    return mf_applyf(g->graph, "StridedSlice",
-                     MF_IN(shape, mf_ints(g->graph, (const int64_t[]){ 0 }, 1),
-                           mf_ints(g->graph, (const int64_t[]){ -2 }, 1),
-                           mf_ints(g->graph, (const int64_t[]){ 1 }, 1)),
-                     "begin_mask=1");
-}
-
 static mf_status triangular_grad(mf_grad *g)
 {
     const bool adjoint = mf_node_bool(g->node, "adjoint"), lower = mf_node_bool(g->node, "lower");
     const mf_output all = mf_scalar(g->graph, MF_DTYPE_I64, -1);
     const mf_output none = mf_scalar(g->graph, MF_DTYPE_I64, 0);
     const mf_output sa = MF_G1("Shape", g->x[0]), sb = MF_G1("Shape", g->x[1]);
-    const mf_output axes = MF_G2("BroadcastGradientArgs", batch_dims(g, sa), batch_dims(g, sb));
+    const mf_output axes =
+        MF_G2("BroadcastGradientArgs", mf_grad_batch_dims(g, sa), mf_grad_batch_dims(g, sb));
     const mf_output db =
         mf_applyf(g->graph, "MatrixTriangularSolve", MF_IN(g->x[0], g->dy[0]),
                   "lower=%s adjoint=%s", lower ? "true" : "false", adjoint ? "false" : "true");

@@ -221,21 +221,12 @@ static mf_status batch_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* All but the last two elements of a shape. */
-static mf_output batch_dims(mf_grad *g, mf_output shape)
-{
-    return mf_applyf(g->graph, "StridedSlice",
-                     MF_IN(shape, mf_ints(g->graph, (const int64_t[]){ 0 }, 1),
-                           mf_ints(g->graph, (const int64_t[]){ -2 }, 1),
-                           mf_ints(g->graph, (const int64_t[]){ 1 }, 1)),
-                     "begin_mask=1");
-}
-
 /* The same, and what was repeated is summed. */
 static mf_status broadcast_batch_grad(mf_grad *g)
 {
     const mf_output sx = MF_G1("Shape", g->x[0]), sy = MF_G1("Shape", g->x[1]);
-    const mf_output axes = MF_G2("BroadcastGradientArgs", batch_dims(g, sx), batch_dims(g, sy));
+    const mf_output axes =
+        MF_G2("BroadcastGradientArgs", mf_grad_batch_dims(g, sx), mf_grad_batch_dims(g, sy));
 
     MF_TRY(batch_grad(g));
     g->dx[0] = MF_G2("Reshape", MF_G2("Sum", g->dx[0], axes), sx);
