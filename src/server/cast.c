@@ -9,7 +9,6 @@
 #include "proto/worker.pb-c.h"
 #include "server/peers.h"
 
-#include <stdio.h>
 #include <string.h>
 
 MF_PARAM_INT(server_wait_s, 600, "how long a session waits for tasks that are not there yet");
@@ -43,25 +42,19 @@ mf_status mf_server_ask(mf_server *s, int task, const mf_question *q, mf_arena *
                         ProtobufCMessage **out)
 {
     mf_caller *caller;
-    char before[200];
     mf_status st = mf_peers_caller(s->peers, task, &caller);
 
     if (st == MF_OK)
         st = mf_caller_ask(caller, q, arena, out);
-    if (st != MF_OK) {
-        (void)snprintf(before, sizeof before, "From %.150s:\n", s->tasks.all[task].name);
-        (void)mf_error_wrap(st, before, "");
-    }
-    return st;
+    return st == MF_OK ? MF_OK : mf_server_task_failed(&s->tasks.all[task], st);
 }
 
 /* ---- who takes part ---- */
 
 static mf_status is_let_in(const mf_server_task *t, char *const *filters, size_t n, bool *out)
 {
-    mf_device_name self = { .type = "CPU", .replica = 0, .task = t->index, .index = 0 };
+    const mf_device_name self = mf_server_task_device(t);
 
-    (void)snprintf(self.job, sizeof self.job, "%s", t->job);
     *out = n == 0;
     for (size_t i = 0; i < n && !*out; i++) {
         mf_device_name filter;

@@ -5,22 +5,18 @@
 
 #include <meshflow/version.h>
 
-#include <stdio.h>
-
 mf_status mf_server_device(const mf_server *s, mf_arena *arena,
                            struct Tensorflow__DeviceAttributes **out)
 {
     Tensorflow__DeviceAttributes *d = MF_ARENA_NEW(arena, Tensorflow__DeviceAttributes);
     Tensorflow__DeviceLocality *near = MF_ARENA_NEW(arena, Tensorflow__DeviceLocality);
-    char *name = MF_ARENA_ARRAY(arena, char, MF_DEVICE_NAME);
 
     *out = d;
-    if (!d || !near || !name)
+    if (!d || !near)
         return MF_NOMEM("a device");
     tensorflow__device_attributes__init(d);
     tensorflow__device_locality__init(near);
-    (void)snprintf(name, MF_DEVICE_NAME, "%.100s/device:CPU:0", mf_server_self(s)->name);
-    d->name = name;
+    d->name = (char *)(uintptr_t)mf_server_self(s)->device;
     d->device_type = (char *)(uintptr_t) "CPU";
     d->memory_limit = 256 << 20; /* TensorFlow's own word for "some" */
     d->locality = near;

@@ -63,7 +63,7 @@ typedef struct mf_master_step {
 MF_MUST mf_status mf_master_step_run(mf_request *r, mf_client_session *s,
                                      const mf_master_step *step);
 
-/* The parts that a run lies in, as bytes of GraphDefs in the arena. */
+/* The parts that a run lies in, as bytes of GraphDefs in the arena (master_parts.c). */
 MF_MUST mf_status mf_master_parts(mf_client_session *s, const mf_run_names *names, mf_arena *arena,
                                   ProtobufCBinaryData **out, size_t *n);
 

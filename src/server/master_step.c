@@ -3,18 +3,12 @@
  * first to fail ends it for all. */
 #include "base/clock.h"
 #include "base/cond.h"
-#include "graph/codec.h"
-#include "proto/wire.h"
 #include "proto/worker.pb-c.h"
 #include "runtime/session.h"
 #include "server/master.h"
 #include "server/meeting.h"
-#include "server/partition.h"
 #include "server/peers.h"
 #include "server/stats.h"
-
-#include <stdio.h>
-#include <string.h>
 
 /* ---- how it lies on them ---- */
 
@@ -101,18 +95,13 @@ typedef struct step {
 
 typedef struct part {
     step *step;
-    const char *task; /* its name */
+    const mf_server_task *task;
 } part;
 
 /* The thread's error, of this task. */
-static void note_failure(step *s, mf_status st, const char *task)
+static void note_failure(step *s, mf_status st, const mf_server_task *task)
 {
-    char before[200];
-
-    if (strncmp(mf_error_message(), "From ", 5) != 0) {
-        (void)snprintf(before, sizeof before, "From %.150s:\n", task);
-        (void)mf_error_wrap(st, before, "");
-    }
+    st = mf_server_task_failed(task, st);
     pthread_mutex_lock(&s->lock);
     if (s->why.status == MF_OK || (s->why.status == MF_CANCELLED && st != MF_CANCELLED))
         mf_error_save(st, &s->why);
@@ -154,7 +143,7 @@ static void start_part(step *s, const mf_layout_part *l, const char *session, in
     mf_caller *caller;
     mf_status st;
 
-    *p = (part){ s, s->server->tasks.all[l->task].name };
+    *p = (part){ s, &s->server->tasks.all[l->task] };
     request.session_handle = (char *)(uintptr_t)session;
     request.create_worker_session_called = true;
     request.graph_handle = l->graph;
@@ -176,38 +165,47 @@ static void start_part(step *s, const mf_layout_part *l, const char *session, in
 /* Appends what was noted, if there is something. */
 static mf_status add_stats(const mf_server *server, mf_trace *trace, mf_buf *out)
 {
-    char device[MF_DEVICE_NAME];
+    return trace ? mf_stats_encode(trace, mf_server_self(server)->device, out) : MF_OK;
+}
 
-    (void)snprintf(device, sizeof device, "%.100s/device:CPU:0", mf_server_self(server)->name);
-    return trace ? mf_stats_encode(trace, device, out) : MF_OK;
+static mf_status run_at(mf_meeting *meeting, const mf_layout *l, const mf_master_step *m,
+                        mf_trace *trace)
+{
+    const int n_feeds = m->feeds ? l->n_feeds : 0, n_fetches = m->results ? l->n_fetches : 0;
+
+    if (n_fetches + l->n_targets == 0)
+        return MF_OK;
+    return mf_session_run_with(l->own, &(mf_run_options){ .timeout_ms = m->timeout_ms },
+                               &(mf_run_with){ m->cancel, &meeting->base, trace }, l->feeds,
+                               m->feeds, n_feeds, l->fetches, n_fetches, l->targets, l->n_targets,
+                               m->results);
+}
+
+static mf_status meet_and_run(step *s, const mf_layout *l, const mf_master_step *m, mf_trace *trace)
+{
+    mf_meeting meeting;
+    mf_status st;
+
+    MF_TRY(mf_meeting_begin(&meeting, s->server, s->id));
+    st = run_at(&meeting, l, m, trace);
+    mf_meeting_end(&meeting, st);
+    MF_TRY(st);
+    pthread_mutex_lock(&s->lock);
+    st = add_stats(s->server, trace, s->stats);
+    pthread_mutex_unlock(&s->lock);
+    return st;
 }
 
 static void run_own(step *s, const mf_layout *l, const mf_master_step *m)
 {
-    mf_meeting meeting;
     mf_trace *trace = NULL;
-    mf_status st = mf_meeting_begin(&meeting, s->server, s->id);
+    mf_status st = s->stats ? mf_trace_new(&trace) : MF_OK;
 
-    if (st == MF_OK && s->stats)
-        st = mf_trace_new(&trace);
-    if (st == MF_OK) {
-        const int n_feeds = m->feeds ? l->n_feeds : 0, n_fetches = m->results ? l->n_fetches : 0;
-
-        if (n_fetches + l->n_targets > 0)
-            st = mf_session_run_with(l->own, &(mf_run_options){ .timeout_ms = m->timeout_ms },
-                                     &(mf_run_with){ s->cancel, &meeting.base, trace }, l->feeds,
-                                     m->feeds, n_feeds, l->fetches, n_fetches, l->targets,
-                                     l->n_targets, m->results);
-        mf_meeting_end(&meeting, st);
-    }
-    if (st == MF_OK) {
-        pthread_mutex_lock(&s->lock);
-        st = add_stats(s->server, trace, s->stats);
-        pthread_mutex_unlock(&s->lock);
-    }
+    if (st == MF_OK)
+        st = meet_and_run(s, l, m, trace);
     mf_trace_free(trace);
     if (st != MF_OK)
-        note_failure(s, st, mf_server_self(s->server)->name);
+        note_failure(s, st, mf_server_self(s->server));
 }
 
 /* Tasks of ours forget a step that went well by themselves. */
@@ -271,63 +269,6 @@ static mf_status run_here(mf_request *r, mf_client_session *session, const mf_ma
     return st;
 }
 
-/* ---- what it lies in ---- */
-
-static mf_status encode_part(const mf_graph *graph, mf_arena *arena, ProtobufCBinaryData *out)
-{
-    Tensorflow__GraphDef *def;
-    mf_buf bytes = { 0 };
-    mf_status st = mf_graph_encode_message(graph, arena, &def);
-
-    if (st == MF_OK)
-        st = mf_wire_encode(&def->base, &bytes);
-    out->len = bytes.len;
-    out->data = st == MF_OK ? mf_arena_alloc(arena, (int64_t)bytes.len + 1, 1) : NULL;
-    if (out->data && bytes.len > 0)
-        memcpy(out->data, bytes.data, bytes.len);
-    mf_buf_deinit(&bytes);
-    MF_TRY(st);
-    return out->data ? MF_OK : MF_NOMEM("a graph");
-}
-
-static mf_status encode_parts(const mf_partition *p, mf_arena *arena, ProtobufCBinaryData **out,
-                              size_t *n)
-{
-    *n = 0;
-    *out = MF_ARENA_ARRAY(arena, ProtobufCBinaryData, p->n_tasks);
-    if (!*out)
-        return MF_NOMEM("graphs");
-    for (int i = 0; i < p->n_tasks; i++) {
-        if (p->parts[i])
-            MF_TRY(encode_part(p->parts[i], arena, &(*out)[(*n)++]));
-    }
-    return MF_OK;
-}
-
-mf_status mf_master_parts(mf_client_session *s, const mf_run_names *names, mf_arena *arena,
-                          ProtobufCBinaryData **out, size_t *n)
-{
-    const mf_server_tasks *t = &s->cast.server->tasks;
-    const mf_partition_options o = { .task = s->task,
-                                     .n_tasks = t->n,
-                                     .self = t->self,
-                                     .devices = s->cast.devices,
-                                     .incarnations = s->cast.incarnations };
-    mf_partition p = { 0 };
-    mf_signature sig;
-    mf_status st;
-
-    pthread_mutex_lock(&s->extending);
-    st = mf_signature_find(s->graph, names, arena, &sig);
-    if (st == MF_OK)
-        st = mf_partition_make(s->graph, &sig, &o, &p);
-    pthread_mutex_unlock(&s->extending);
-    if (st == MF_OK)
-        st = encode_parts(&p, arena, out, n);
-    mf_partition_deinit(&p);
-    return st;
-}
-
 int64_t mf_master_new_step(void)
 {
     return (int64_t)(mf_random_seed() >> 8 | UINT64_C(1) << 56); /* as TensorFlow's look */
@@ -335,7 +276,6 @@ int64_t mf_master_new_step(void)
 
 mf_status mf_master_step_run(mf_request *r, mf_client_session *s, const mf_master_step *m)
 {
-    char before[200];
     mf_master_step own = *m;
     mf_layout *l = NULL;
     mf_status st = MF_OK;
@@ -350,9 +290,5 @@ mf_status mf_master_step_run(mf_request *r, mf_client_session *s, const mf_maste
     } else if (st == MF_OK) {
         st = run_here(r, s, m);
     }
-    if (st != MF_OK && strncmp(mf_error_message(), "From ", 5) != 0) {
-        (void)snprintf(before, sizeof before, "From %.150s:\n", mf_server_self(r->server)->name);
-        (void)mf_error_wrap(st, before, "");
-    }
-    return st;
+    return st == MF_OK ? MF_OK : mf_server_task_failed(mf_server_self(r->server), st);
 }

@@ -135,17 +135,9 @@ static mf_status hear_all(placing *p)
 
 /* ---- deciding ---- */
 
-static mf_device_name device_of(const mf_server_task *t)
-{
-    mf_device_name d = { .type = "CPU", .replica = 0, .task = t->index, .index = 0 };
-
-    (void)strncpy(d.job, t->job, sizeof d.job - 1);
-    return d;
-}
-
 static bool fits(const placing *p, int task, mf_device_name wanted)
 {
-    const mf_device_name d = device_of(&p->o->tasks->all[task]);
+    const mf_device_name d = mf_server_task_device(&p->o->tasks->all[task]);
 
     if (p->o->soft) {
         wanted.type[0] = '\0';
@@ -175,8 +167,7 @@ static mf_status refuse(const placing *p, const mf_node *n)
 
     for (int i = 0; i < p->o->tasks->n; i++) {
         if (p->o->available[i])
-            mf_buf_printf(&there, "%s%s/device:CPU:0", there.len > 0 ? ", " : "",
-                          p->o->tasks->all[i].name);
+            mf_buf_printf(&there, "%s%s", there.len > 0 ? ", " : "", p->o->tasks->all[i].device);
     }
     MF_TRY(mf_buf_finish(&there));
     st = MF_FAIL(MF_INVALID_ARGUMENT,
@@ -215,7 +206,7 @@ static mf_status decide(placing *p, int *task, int64_t n_placed)
     for (int64_t i = n_placed; i < p->graph->n_nodes; i++) {
         const mf_node *from = metadata_of(p->graph->nodes[i]);
 
-        if (from && p->groups[i].parent == (int)i && from->id < p->graph->n_nodes)
+        if (from && p->groups[i].parent == (int)i)
             task[i] = task[from->id];
     }
     return MF_OK;

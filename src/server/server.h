@@ -19,8 +19,6 @@ struct mf_peers;
 struct mf_rooms;
 struct mf_workings;
 
-enum { MF_DEVICE_NAME = 128 };
-
 struct mf_server {
     const mf_rpc_kind *rpc;
     mf_rpc_server *listening;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_MAX = 1 << 20, INDEX_MAX = 65535, NAME_MAX_BYTES = 64 };
+enum { TEXT_MAX = 1 << 20, INDEX_MAX = 65535, NAME_MAX_BYTES = MF_DEVICE_JOB_MAX - 1 };
 
 /* ---- adding ---- */
 
@@ -30,9 +30,10 @@ static mf_status add(mf_server_tasks *t, const char *job, int64_t index, const j
     *task = (mf_server_task){ .job = mf_arena_strdup(t->arena, job),
                               .index = (int)index,
                               .address = mf_arena_strdup(t->arena, at),
-                              .name = mf_arena_strdup(t->arena, name) };
+                              .name = mf_arena_strdup(t->arena, name),
+                              .device = mf_arena_printf(t->arena, "%s/device:CPU:0", name) };
     t->n++;
-    return task->job && task->address && task->name ? MF_OK : MF_NOMEM("tasks");
+    return task->job && task->address && task->name && task->device ? MF_OK : MF_NOMEM("tasks");
 }
 
 static bool is_job_name(const char *name)
@@ -197,4 +198,22 @@ int mf_server_tasks_find(const mf_server_tasks *t, const char *job, int index)
             return i;
     }
     return -1;
+}
+
+mf_device_name mf_server_task_device(const mf_server_task *t)
+{
+    mf_device_name d = { .type = "CPU", .replica = 0, .task = t->index, .index = 0 };
+
+    (void)snprintf(d.job, sizeof d.job, "%s", t->job);
+    return d;
+}
+
+mf_status mf_server_task_failed(const mf_server_task *t, mf_status st)
+{
+    char before[200];
+
+    if (strncmp(mf_error_message(), "From ", 5) == 0)
+        return st;
+    (void)snprintf(before, sizeof before, "From %.150s:\n", t->name);
+    return mf_error_wrap(st, before, "");
 }

@@ -5,12 +5,14 @@
 #define MF_SERVER_TASKS_H
 
 #include "base/mem.h"
+#include "graph/device_name.h"
 
 typedef struct mf_server_task {
     const char *job;
     int index;
     const char *address;
     const char *name; /* "/job:worker/replica:0/task:0" */
+    const char *device; /* the same, and "/device:CPU:0" */
 } mf_server_task;
 
 typedef struct mf_server_tasks {
@@ -30,6 +32,10 @@ MF_MUST mf_status mf_server_tasks_read(const char *text, const char *job, const 
 /* The same for somebody who is none of them: self is -1. */
 MF_MUST mf_status mf_server_tasks_list(const char *text, mf_server_tasks *out);
 void mf_server_tasks_deinit(mf_server_tasks *t);
+/* Its device, in parts. */
+mf_device_name mf_server_task_device(const mf_server_task *t);
+/* The thread's error is this task's: "From /job:...:" stands before it, unless it does already. */
+mf_status mf_server_task_failed(const mf_server_task *t, mf_status st);
 /* -1: there is none. */
 int mf_server_tasks_find(const mf_server_tasks *t, const char *job, int index);
 

@@ -102,8 +102,6 @@ static mf_status put_wanted(mf_request *r, const Tensorflow__RunGraphRequest *q,
 static mf_status run_noted(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_worker_graph *g,
                            mf_meeting *m, mf_buf *stats)
 {
-    const mf_server *s = r->server;
-    char device[MF_DEVICE_NAME];
     mf_trace *trace;
     mf_status st;
 
@@ -111,9 +109,8 @@ static mf_status run_noted(mf_request *r, const Tensorflow__RunGraphRequest *q, 
         return run_part(r, q, g, m, NULL);
     MF_TRY(mf_trace_new(&trace));
     st = run_part(r, q, g, m, trace);
-    (void)snprintf(device, sizeof device, "%.100s/device:CPU:0", mf_server_self(s)->name);
     if (st == MF_OK)
-        st = mf_stats_encode(trace, device, stats);
+        st = mf_stats_encode(trace, mf_server_self(r->server)->device, stats);
     mf_trace_free(trace);
     return st;
 }

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* master_parts.c - the graphs that a run lies in, for those who want to see them (RunMetadata).
+ * They are cut again: nobody keeps them. */
+#include "graph/codec.h"
+#include "proto/wire.h"
+#include "server/master.h"
+#include "server/partition.h"
+
+#include <string.h>
+
+static mf_status encode_part(const mf_graph *graph, mf_arena *arena, ProtobufCBinaryData *out)
+{
+    Tensorflow__GraphDef *def;
+    mf_buf bytes = { 0 };
+    mf_status st = mf_graph_encode_message(graph, arena, &def);
+
+    if (st == MF_OK)
+        st = mf_wire_encode(&def->base, &bytes);
+    out->len = bytes.len;
+    out->data = st == MF_OK ? mf_arena_alloc(arena, (int64_t)bytes.len + 1, 1) : NULL;
+    if (out->data && bytes.len > 0)
+        memcpy(out->data, bytes.data, bytes.len);
+    mf_buf_deinit(&bytes);
+    MF_TRY(st);
+    return out->data ? MF_OK : MF_NOMEM("a graph");
+}
+
+static mf_status encode_parts(const mf_partition *p, mf_arena *arena, ProtobufCBinaryData **out,
+                              size_t *n)
+{
+    *n = 0;
+    *out = MF_ARENA_ARRAY(arena, ProtobufCBinaryData, p->n_tasks);
+    if (!*out)
+        return MF_NOMEM("graphs");
+    for (int i = 0; i < p->n_tasks; i++) {
+        if (p->parts[i])
+            MF_TRY(encode_part(p->parts[i], arena, &(*out)[(*n)++]));
+    }
+    return MF_OK;
+}
+
+mf_status mf_master_parts(mf_client_session *s, const mf_run_names *names, mf_arena *arena,
+                          ProtobufCBinaryData **out, size_t *n)
+{
+    const mf_server_tasks *t = &s->cast.server->tasks;
+    const mf_partition_options o = { .task = s->task,
+                                     .n_tasks = t->n,
+                                     .self = t->self,
+                                     .devices = s->cast.devices,
+                                     .incarnations = s->cast.incarnations };
+    mf_partition p = { 0 };
+    mf_signature sig;
+    mf_status st;
+
+    pthread_mutex_lock(&s->extending);
+    st = mf_signature_find(s->graph, names, arena, &sig);
+    if (st == MF_OK)
+        st = mf_partition_make(s->graph, &sig, &o, &p);
+    pthread_mutex_unlock(&s->extending);
+    if (st == MF_OK)
+        st = encode_parts(&p, arena, out, n);
+    mf_partition_deinit(&p);
+    return st;
+}
