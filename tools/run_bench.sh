@@ -35,6 +35,10 @@ if [[ servers == *${1:-}* ]]; then
     echo "# parameter servers, against TensorFlow's"
     bench/servers.py
 fi
+if [[ wire == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
+    echo "# servers on TensorFlow's wire, against TensorFlow's"
+    build/venv/bin/python bench/wire.py
+fi
 if [[ recovery == *${1:-}* ]]; then
     tools/make_peer_venv.sh torch || echo "# without PyTorch: it could not be installed"
     echo "# a worker is killed, against torchrun; what being ready for it costs"

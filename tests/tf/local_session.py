@@ -7,9 +7,9 @@ Usage: local_session.py --serve    a line of JSON each, [HOW, PROGRAM, TARGET, C
                                    in a child, answers with its status. Importing TensorFlow takes longer
                                    than most programs. HOW: whose sessions it gets, "here" (ours, of this
                                    process), "remote" (ours) or "theirs".
-       local_session.py --tasks    a line of JSON each, {"cluster": {job: [address, ...]}, "jobs": [...]}:
-                                   answers when a server of TensorFlow's runs for each task of
-                                   these jobs, and earlier ones are ended; or
+       local_session.py --tasks    a line of JSON each, {"cluster": {job: [address, ...]}, "tasks": [[job, index], ...]}:
+                                   answers when a server of TensorFlow's runs for each of these
+                                   tasks, and earlier ones are ended; or
                                    [job, index]: that one is ended."""
 import json
 import os
@@ -196,15 +196,14 @@ def end(pid):
     os.waitpid(pid, 0)
 
 
-def start_tasks(cluster, jobs):
-    """{(job, index): pid} of these jobs, when all of them listen."""
+def start_tasks(cluster, tasks):
+    """{(job, index): pid}, when all of them listen."""
     running, (ready, told) = {}, os.pipe()
-    for job in jobs:
-        for index in range(len(cluster[job])):
-            pid = os.fork()
-            if pid == 0:
-                serve_task(cluster, job, index, told)
-            running[job, index] = pid
+    for job, index in tasks:
+        pid = os.fork()
+        if pid == 0:
+            serve_task(cluster, job, index, told)
+        running[job, index] = pid
     for _ in running:
         os.read(ready, 1)
     return running
@@ -219,7 +218,7 @@ def serve_tasks():
         else:
             for pid in running.values():
                 end(pid)
-            running = start_tasks(asked["cluster"], asked["jobs"])
+            running = start_tasks(asked["cluster"], asked["tasks"])
         print("ready", flush=True)
 
 

@@ -27,10 +27,10 @@ class Runner:
     def __init__(self):
         self.process = self.tasks = None
 
-    def start_tasks(self, cluster, jobs=None):
+    def start_tasks(self, cluster, tasks=None):
         """The addresses of servers of TensorFlow's; jobs: {name: number}."""
         self.tasks = self.tasks or Tasks()
-        self.tasks.start(cluster, jobs)
+        self.tasks.start(cluster, tasks)
 
     def run(self, path, cluster, scratch, target="grpc://127.0.0.1:1", how="here"):
         """(exit status or None after too long, stdout, stderr)"""
@@ -149,14 +149,18 @@ def first_worker(cluster):
     return "grpc://" + (cluster.get("worker") or cluster["local"])[0]
 
 
-class Servers:
-    """`meshflow server` for each task of these jobs (None: of all)."""
+def tasks_of(cluster):
+    return [(job, i) for job in cluster for i in range(len(cluster[job]))]
 
-    def __init__(self, cluster, scratch, jobs=None):
+
+class Servers:
+    """`meshflow server` for each of these tasks (None: of all)."""
+
+    def __init__(self, cluster, scratch, tasks=None):
         self.processes = [
             subprocess.Popen([os.environ["MESHFLOW"], "server", "--cluster", json.dumps(cluster), "--job_name", job,
                               "--task_index", str(i), "--allow-dir", scratch], stdout=subprocess.PIPE, text=True)
-            for job in jobs or cluster for i in range(len(cluster[job]))]
+            for job, i in tasks or tasks_of(cluster)]
         for p in self.processes:
             p.stdout.readline()
 
@@ -186,11 +190,14 @@ def run_served(runner, path, cluster, scratch):
     return ended or status, out, err
 
 
-# Programs at clusters in which these jobs are ours, and the others TensorFlow's.
-MIXED = {"23_ps_async_lockstep, our parameter servers": ["ps"],
-         "23_ps_async_lockstep, our workers": ["worker"],
-         "25_sync_replicas, our parameter servers": ["ps"],
-         "25_sync_replicas, our workers": ["worker"]}
+# Programs at clusters in which these tasks are ours, and the others TensorFlow's.
+PS, WORKERS = [("ps", 0)], [("worker", 0), ("worker", 1)]
+MIXED = {"23_ps_async_lockstep, our parameter server": PS,
+         "23_ps_async_lockstep, our workers": WORKERS,
+         "25_sync_replicas, our parameter server": PS,
+         "25_sync_replicas, our workers": WORKERS,
+         "68_cross_task_while, our first worker": WORKERS[:1],
+         "68_cross_task_while, our second worker": WORKERS[1:]}
 
 
 def mixed(name, runner):
@@ -198,7 +205,7 @@ def mixed(name, runner):
     def way(runner, path, cluster, scratch):
         ours = MIXED[name]
         cluster = free_cluster(sizes(cluster))
-        runner.start_tasks(cluster, [job for job in cluster if job not in ours])
+        runner.start_tasks(cluster, [t for t in tasks_of(cluster) if t not in ours])
         servers = Servers(cluster, scratch, ours)
         try:
             return runner.run(path, cluster, scratch, first_worker(cluster), "theirs")
@@ -227,9 +234,9 @@ class Tasks:
         self.start(cluster)
         return cluster
 
-    def start(self, cluster, jobs=None):
-        """Tasks of these jobs (None: all) of {job: addresses}."""
-        self.say({"cluster": cluster, "jobs": jobs or list(cluster)})
+    def start(self, cluster, tasks=None):
+        """These tasks (None: all) of {job: addresses}."""
+        self.say({"cluster": cluster, "tasks": tasks_of(cluster) if tasks is None else tasks})
 
     def say(self, what):
         self.process.stdin.write(json.dumps(what) + "\n")

@@ -30,6 +30,10 @@ def host_test(fn):
     return fn
 
 
+class Skipped(Exception):
+    """Says what is missing for a test."""
+
+
 class Failed(Exception):
     pass
 
@@ -201,7 +205,7 @@ def parser():
 def main(bench, options=None):
     """Run the tests whose names have the pattern; bench: makes a bench of the options."""
     args = (options or parser()).parse_args()
-    passed = failed = 0
+    passed = failed = skipped = 0
     for fn in HOST_TESTS if args.hosts else TESTS:
         if args.pattern not in fn.__name__ or fn.__module__ != "__main__": # of a suite that is a part of this
             continue
@@ -209,12 +213,15 @@ def main(bench, options=None):
         try:
             fn(b)
             passed += 1
-            print("ok %d - %s" % (passed + failed, fn.__name__), flush=True)
+            print("ok %d - %s" % (passed + failed + skipped, fn.__name__), flush=True)
+        except Skipped as e:
+            skipped += 1
+            print("ok %d - %s # SKIP %s" % (passed + failed + skipped, fn.__name__, e), flush=True)
         except (Failed, subprocess.TimeoutExpired) as e:
             failed += 1
-            print("not ok %d - %s" % (passed + failed, fn.__name__))
+            print("not ok %d - %s" % (passed + failed + skipped, fn.__name__))
             print("#   " + str(e).replace("\n", "\n#   "), flush=True)
         finally:
             b.close()
-    print("%d passed, %d failed, 0 skipped" % (passed, failed))
+    print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
     sys.exit(failed != 0)

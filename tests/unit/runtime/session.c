@@ -292,6 +292,30 @@ MF_TEST(runtime_ops_that_wait_hold_up_only_what_follows_them)
     mf_session_free(s);
 }
 
+/* As TensorFlow's clients expect: see compile/late_reads.c. */
+MF_TEST(runtime_what_was_read_of_a_reference_is_the_variable)
+{
+    const char *init = "init", *fetch = "later:0";
+    mf_output v, read, added, later;
+    mf_tensor *y = NULL;
+    mf_session *s;
+    mf_graph *g;
+
+    T_OK(mf_graph_new(&g));
+    v = mf_applyf(g, "VariableV2", MF_NO_IN, "shape=shape[] dtype=float name='v'");
+    (void)mf_applyf(g, "Assign", MF_IN(v, mf_scalar(g, MF_DTYPE_F32, 1)), "name='init'");
+    read = mf_applyf(g, "Identity", MF_IN(v), "name='read'");
+    added = mf_applyf(g, "AssignAdd", MF_IN(v, mf_scalar(g, MF_DTYPE_F32, 4)), "name='added'");
+    later = mf_applyf(g, "Mul", MF_IN(read, mf_scalar(g, MF_DTYPE_F32, 2)), "name='later'");
+    mf_control(g, later.node, added.node);
+    s = session_of(g, 1);
+    T_OK(mf_session_run(s, NULL, NULL, NULL, 0, NULL, 0, &init, 1, NULL));
+    T_OK(mf_session_run(s, NULL, NULL, NULL, 0, &fetch, 1, NULL, 0, &y));
+    T_EQ_F(value(y), 10);
+    mf_tensor_free(y);
+    mf_session_free(s);
+}
+
 typedef struct taker {
     mf_session *session;
     mf_status status;
