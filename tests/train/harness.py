@@ -187,7 +187,7 @@ def write_images(folder, n, side):
     for i in range(n):
         where = os.path.join(folder, "class%d" % (i % 2))
         os.makedirs(where, exist_ok=True)
-        rows = b"".join(b"\0" + rng.randbytes(3 * side) for _ in range(side))
+        rows = b"".join(b"\4" + bytes(rng.choices(range(16), k=3 * side)) for _ in range(side))
         head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
         with open(os.path.join(where, "%d.png" % i), "wb") as f:
             f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) +

@@ -179,17 +179,24 @@ def clocks_that_differ_are_aligned(b):
 def threads_go_where_they_are_needed_and_weights_stay(b):
     folder = os.path.join(b.dir, "images")
     write_images(folder, 32, 160)
-    slow = ["train", "--model", "mlp units=[2]", "--data", folder, "--test", folder, "--batch", "8",
-            "--steps", "400", "--quiet", "--no-test", "--json",
-            "--cache", "off"]
+    slow = ["train", "--model", "mlp units=[2]", "--data", folder, "--batch", "8", "--shards", "1",
+            "--quiet", "--no-test", "--json", "--cache", "off"]
     b.env["MESHFLOW_THREADS"] = "3"
     b.env["MESHFLOW_FEEDING_MS"] = "50"
-    want = b.sha(b.start(*slow, "--input-threads", "1"))
-    p = b.start(*slow, "--name", "input")
-    b.wait(lambda: b.tasks("input").get("worker 0", {}).get("input_threads", 0) > 1, "more input")
-    t = b.tasks("input")["worker 0"]
-    check(t["threads"] + t["input_threads"] == 4, str(t))
-    check(b.sha(p) == want, "weights differ")
+    p = b.start(*slow, "--steps", "1000000", "--name", "input")
+    seen = []
+
+    def more_input():
+        seen.append(b.tasks("input").get("worker 0", {}))
+        return seen[-1].get("input_threads", 0) > 1
+
+    b.wait(more_input, "more input")
+    check(seen[-1]["threads"] + seen[-1]["input_threads"] == 4, str(seen[-1]))
+    p.send_signal(signal.SIGTERM)
+    out, err = p.communicate(timeout=120)
+    moved = json.loads(out)
+    want = b.sha(b.start(*slow, "--steps", str(moved["steps"]), "--input-threads", "1"))
+    check(moved["weights_sha256"] == want, "weights differ: " + out + err)
     b.start(*b.train("--name", "compute", model="fashion-cnn"))
     b.wait_step("compute", 60)
 
