@@ -89,7 +89,7 @@ static void note_session(client *c, const void *data, size_t size)
     mf_arena_free(arena);
 }
 
-static void done(void *ctx, mf_status status, const char *message, const void *data, size_t size)
+static void done(void *ctx, mf_status status, const char *message, mf_part *parts, int n)
 {
     asked *a = ctx;
     client *c = a->c;
@@ -98,8 +98,8 @@ static void done(void *ctx, mf_status status, const char *message, const void *d
         fprintf(stderr, "    %s: %s %.300s\n", strrchr(a->method, '/') + 1, mf_status_name(status),
                 message);
     pthread_mutex_lock(&c->lock);
-    if (status == MF_OK && a->method == methods[0])
-        note_session(c, data, size);
+    if (status == MF_OK && n == 1 && a->method == methods[0])
+        note_session(c, parts->data, parts->size);
     c->answered++;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
@@ -121,7 +121,7 @@ static void ask(client *c, uint8_t which, const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size + 1);
     asked *a = malloc(sizeof *a);
-    const mf_rpc_part part = { .data = copy, .size = size };
+    const mf_part part = { .data = copy, .size = size };
 
     MF_ASSERT(copy && a);
     if (size > 0)

@@ -157,7 +157,7 @@ static void start_watching(void)
 /* ---- answering ---- */
 
 static void inside_answer(mf_rpc_call *call, mf_status status, const char *message,
-                          const mf_rpc_part *parts, int n_parts)
+                          const mf_part *parts, int n_parts)
 {
     inside *c = (inside *)call;
     uint8_t *bytes = NULL;
@@ -169,9 +169,8 @@ static void inside_answer(mf_rpc_call *call, mf_status status, const char *messa
         if (parts[i].size > 0)
             memcpy(bytes + size, parts[i].data, parts[i].size);
         size += parts[i].size;
-        if (parts[i].release)
-            parts[i].release(parts[i].ctx);
     }
+    mf_parts_release(parts, n_parts);
     pthread_mutex_lock(&net.lock);
     MF_ASSERT(!c->is_answered);
     c->is_answered = true;
@@ -179,7 +178,8 @@ static void inside_answer(mf_rpc_call *call, mf_status status, const char *messa
     if (c->cancelled_ns > 0 && status == MF_OK)
         status = MF_CANCELLED;
     pthread_mutex_unlock(&net.lock);
-    c->q.done(c->q.ctx, status, message ? message : "", bytes, size);
+    c->q.done(c->q.ctx, status, message ? message : "", &(mf_part){ .data = bytes, .size = size },
+              status == MF_OK);
     free(bytes);
     pthread_mutex_lock(&net.lock);
     unref(c);
@@ -222,6 +222,7 @@ static void *inside_ask(mf_rpc_channel *channel, const mf_rpc_question *q)
     pthread_t thread;
 
     MF_ASSERT(c);
+    c->base.kind = &rpc_inside;
     c->base.deadline_ns = q->deadline_ns;
     c->channel = channel;
     (void)snprintf(c->method, sizeof c->method, "%s", q->method);

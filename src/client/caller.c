@@ -22,9 +22,10 @@ typedef struct call {
     mf_caller *caller;
     mf_cancel *cancel;
     const ProtobufCMessageDescriptor *reply;
-    mf_arena *arena;
+    mf_arena *arena; /* NULL: the answer is not read */
     bool owns_arena;
     mf_answer_fn *done;
+    mf_answer_parts_fn *done_parts; /* instead */
     void *ctx;
     /* guarded by the caller's lock: */
     void *asked; /* for cancelling */
@@ -75,6 +76,11 @@ const char *mf_caller_address(const mf_caller *c)
     return c->address;
 }
 
+bool mf_caller_reaches(const mf_caller *c)
+{
+    return c->rpc->reaches && c->rpc->reaches(c->channel);
+}
+
 /* ---- the answer ---- */
 
 static void unref(call *k)
@@ -103,20 +109,39 @@ static mf_status refuse(const call *k, mf_status status, const char *message)
     return MF_FAIL(status, "%s", message);
 }
 
-static mf_status read_answer(const call *k, const void *data, size_t size, ProtobufCMessage **out)
+static mf_status decode(const call *k, const mf_part *parts, int n, ProtobufCMessage **out)
 {
-    const mf_status st = mf_wire_decode(k->reply, data, size, NULL, k->arena, out);
+    mf_buf bytes = { 0 };
+    mf_status st;
 
-    return st == MF_OK ? MF_OK
-                       : MF_FAIL(MF_INTERNAL, "the answer of the server at %s cannot be read: %s",
-                                 k->caller->address, mf_error_message());
+    if (n == 1)
+        return mf_wire_decode(k->reply, parts->data, parts->size, NULL, k->arena, out);
+    for (int i = 0; i < n; i++)
+        mf_buf_bytes(&bytes, parts[i].data, parts[i].size);
+    st = mf_buf_finish(&bytes);
+    if (st == MF_OK)
+        st = mf_wire_decode(k->reply, bytes.data, bytes.len, NULL, k->arena, out);
+    mf_buf_deinit(&bytes);
+    return st;
 }
 
-static void answered(void *ctx, mf_status status, const char *message, const void *data,
-                     size_t size)
+static void read_answer(const call *k, mf_status st, const mf_part *parts, int n)
+{
+    ProtobufCMessage *reply = NULL;
+
+    if (st == MF_OK) {
+        st = decode(k, parts, n, &reply);
+        if (st != MF_OK)
+            st = MF_FAIL(MF_INTERNAL, "the answer of the server at %s cannot be read: %s",
+                         k->caller->address, mf_error_message());
+    }
+    mf_parts_release(parts, n);
+    k->done(k->ctx, st, reply);
+}
+
+static void answered(void *ctx, mf_status status, const char *message, mf_part *parts, int n)
 {
     call *k = ctx;
-    ProtobufCMessage *reply = NULL;
     bool hooked;
 
     pthread_mutex_lock(&k->caller->lock);
@@ -125,8 +150,12 @@ static void answered(void *ctx, mf_status status, const char *message, const voi
     pthread_mutex_unlock(&k->caller->lock);
     if (hooked)
         (void)mf_cancel_remove(k->cancel, &k->hook);
-    status = status == MF_OK ? read_answer(k, data, size, &reply) : refuse(k, status, message);
-    k->done(k->ctx, status, reply);
+    if (status != MF_OK)
+        status = refuse(k, status, message);
+    if (k->done_parts)
+        k->done_parts(k->ctx, status, parts, n);
+    else
+        read_answer(k, status, parts, n);
     unref(k);
 }
 
@@ -175,17 +204,27 @@ static mf_status make_call(mf_caller *c, const mf_question *q, mf_arena *arena, 
                  .caller = c,
                  .cancel = q->cancel,
                  .reply = q->reply,
-                 .arena = arena ? arena : mf_arena_new(),
-                 .owns_arena = !arena,
+                 .arena = arena,
                  .refs = 2 };
+    return MF_OK;
+}
+
+/* Of a call that reads its answer. */
+static mf_status find_arena(call *k)
+{
+    if (k->arena)
+        return MF_OK;
+    k->arena = mf_arena_new();
+    k->owns_arena = true;
     return k->arena ? MF_OK : MF_NOMEM("a call");
 }
 
-void mf_caller_start(mf_caller *c, const mf_question *q, mf_arena *arena, mf_answer_fn *done,
-                     void *ctx)
+/* done or parts is NULL. */
+static void start_call(mf_caller *c, const mf_question *q, mf_arena *arena, mf_answer_fn *done,
+                       mf_answer_parts_fn *done_parts, void *ctx)
 {
     mf_buf bytes = { 0 };
-    mf_rpc_part part;
+    mf_part part;
     mf_rpc_question question = { .method = q->method,
                                  .parts = &part,
                                  .n_parts = 1,
@@ -195,6 +234,8 @@ void mf_caller_start(mf_caller *c, const mf_question *q, mf_arena *arena, mf_ans
     call *k;
     mf_status st = make_call(c, q, arena, &k);
 
+    if (st == MF_OK && done)
+        st = find_arena(k);
     if (st == MF_OK)
         st = mf_wire_encode(q->message, &bytes);
     if (st != MF_OK) {
@@ -202,18 +243,33 @@ void mf_caller_start(mf_caller *c, const mf_question *q, mf_arena *arena, mf_ans
         if (k && k->owns_arena)
             mf_arena_free(k->arena);
         mf_free(k);
-        done(ctx, st, NULL);
+        if (done)
+            done(ctx, st, NULL);
+        else
+            done_parts(ctx, st, NULL, 0);
         return;
     }
     k->done = done;
+    k->done_parts = done_parts;
     k->ctx = ctx;
     question.ctx = k;
-    part = (mf_rpc_part){ .data = bytes.data,
-                          .size = bytes.len,
-                          .release = bytes.data ? release_bytes : NULL,
-                          .ctx = bytes.data };
+    part = (mf_part){ .data = bytes.data,
+                      .size = bytes.len,
+                      .release = bytes.data ? release_bytes : NULL,
+                      .ctx = bytes.data };
     make_cancellable(k, c->rpc->ask(c->channel, &question));
     unref(k);
+}
+
+void mf_caller_start(mf_caller *c, const mf_question *q, mf_arena *arena, mf_answer_fn *done,
+                     void *ctx)
+{
+    start_call(c, q, arena, done, NULL, ctx);
+}
+
+void mf_caller_start_parts(mf_caller *c, const mf_question *q, mf_answer_parts_fn *done, void *ctx)
+{
+    start_call(c, q, NULL, NULL, done, ctx);
 }
 
 /* ---- waiting for it ---- */

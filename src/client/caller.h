@@ -27,6 +27,8 @@ MF_MUST mf_status mf_caller_new(const mf_rpc_kind *rpc, const char *address,
 /* Nothing is being asked any more. */
 void mf_caller_free(mf_caller *c);
 const char *mf_caller_address(const mf_caller *c);
+/* Somebody listens there now; false where that cannot be said. Thread: any. */
+bool mf_caller_reaches(const mf_caller *c);
 
 /* The answer, or why there is none: then the thread's error is set. reply: until it returns, unless
  * the arena was given. Thread: any; it must not wait for another answer. */
@@ -35,6 +37,10 @@ typedef void mf_answer_fn(void *ctx, mf_status status, ProtobufCMessage *reply);
  * until done() is called. arena: where the reply goes; NULL: one of its own. Thread: any. */
 void mf_caller_start(mf_caller *c, const mf_question *q, mf_arena *arena, mf_answer_fn *done,
                      void *ctx);
+
+/* The same; the answer is not read: done() takes over its parts. q->reply is not needed. */
+typedef void mf_answer_parts_fn(void *ctx, mf_status status, mf_part *parts, int n);
+void mf_caller_start_parts(mf_caller *c, const mf_question *q, mf_answer_parts_fn *done, void *ctx);
 
 /* The same, and waits. Owns: *out lives in the arena. Fails with the server's status and words;
  * without an answer, with UNAVAILABLE, DEADLINE_EXCEEDED or CANCELLED. Thread: any, several at a

@@ -1,29 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rpc.h - calls by name between processes: one request, one answer. TensorFlow's services are made
- * of these. What carries them is a plugin's (`grpc`); mf_rpc_find() opens it.
+ * of these. What carries them is a plugin's (`grpc`); mf_rpc_find() opens it. Tasks of one host and
+ * user have a shorter way (local_rpc.h).
  *
- * Requests and answers are bytes. Statuses are gRPC's numbers, as mf_status is everywhere. */
+ * Requests and answers are bytes, in parts: those that have a release are sent without a copy,
+ * others are copied. Statuses are gRPC's numbers, as mf_status is everywhere. */
 #ifndef MF_COMM_RPC_H
 #define MF_COMM_RPC_H
 
+#include "base/part.h"
 #include "comm/transport.h"
 
 #include <stdatomic.h>
-
-/* A piece of a message, sent without a copy: it must stay as it is until release(ctx) is called.
- * release NULL: it is copied. */
-typedef struct mf_rpc_part {
-    const void *data;
-    size_t size;
-    void (*release)(void *ctx);
-    void *ctx;
-} mf_rpc_part;
 
 /* ---- those who are called ---- */
 
 typedef struct mf_rpc_server mf_rpc_server;
 /* A call that has come and is not answered yet. */
 typedef struct mf_rpc_call {
+    const struct mf_rpc_kind *kind; /* what it came by: to answer it */
     void *state; /* the service's */
     int64_t deadline_ns; /* by mf_clock_ns(): nobody waits longer; INT64_MAX: none */
     atomic_bool gone; /* nobody waits any more */
@@ -54,16 +49,18 @@ typedef struct mf_rpc_server_options {
 /* ---- those who call ---- */
 
 typedef struct mf_rpc_channel mf_rpc_channel;
+typedef void mf_rpc_done_fn(void *ctx, mf_status status, const char *message, mf_part *parts,
+                            int n_parts);
 
 typedef struct mf_rpc_question {
     const char *method; /* "/tensorflow.MasterService/RunStep" */
-    const mf_rpc_part *parts;
+    const mf_part *parts;
     int n_parts;
     int64_t deadline_ns; /* INT64_MAX: none */
     bool waits; /* until somebody listens there; else that is UNAVAILABLE at once */
-    /* The answer, or why there is none. data: until it returns. Thread: one of the channel's, that
-     * must not wait for another answer. */
-    void (*done)(void *ctx, mf_status status, const char *message, const void *data, size_t size);
+    /* The answer, or why there is none. Whoever is asked takes its parts over: those with a release
+     * are to be released. Thread: one of the channel's, that must not wait for another answer. */
+    mf_rpc_done_fn *done;
     void *ctx;
 } mf_rpc_question;
 
@@ -73,14 +70,16 @@ typedef struct mf_rpc_kind {
     /* "host:port", as it was given, with the port that it has. */
     const char *(*address)(const mf_rpc_server *s);
     /* The answer: MF_OK and its parts, or why there is none. */
-    void (*answer)(mf_rpc_call *call, mf_status status, const char *message,
-                   const mf_rpc_part *parts, int n_parts);
+    void (*answer)(mf_rpc_call *call, mf_status status, const char *message, const mf_part *parts,
+                   int n_parts);
     /* Nobody is listened to any more; waits until all calls are answered, which it cancels, and
      * frees. The port is free then. */
     void (*stop)(mf_rpc_server *s);
 
     /* Connects when there is something to ask. */
     mf_status (*connect)(const char *address, const mf_security *security, mf_rpc_channel **out);
+    /* Somebody listens there now; NULL: it cannot be said. Thread: any. */
+    bool (*reaches)(mf_rpc_channel *c);
     /* Thread: any. Returns what cancel() needs, valid until done() has been called. */
     void *(*ask)(mf_rpc_channel *c, const mf_rpc_question *q);
     /* done() is called soon, with CANCELLED, unless it was already. */

@@ -132,15 +132,21 @@ static mf_status check_value_count(const draft *d, size_t values)
 
 /* ---- plain types ---- */
 
+static mf_status check_content(const draft *d, size_t len)
+{
+    int64_t bytes;
+
+    if (mf_mul_i64(d->count, (int64_t)mf_dtype_size(d->dtype), &bytes) && (uint64_t)bytes == len)
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT, "%zu bytes of content for %lld elements of type %s", len,
+                   (long long)d->count, mf_dtype_name(d->dtype));
+}
+
 static mf_status decode_content(const draft *d, mf_tensor *out)
 {
     const ProtobufCBinaryData content = d->proto->tensor_content;
-    int64_t bytes;
 
-    if (!mf_mul_i64(d->count, (int64_t)mf_dtype_size(d->dtype), &bytes) ||
-        (uint64_t)bytes != content.len)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%zu bytes of content for %lld elements of type %s",
-                       content.len, (long long)d->count, mf_dtype_name(d->dtype));
+    MF_TRY(check_content(d, content.len));
     MF_TRY(mf_tensor_alloc(out, d->dtype, &d->shape));
     memcpy(out->data, content.data, content.len);
     if (d->dtype == MF_DTYPE_BOOL) {
@@ -287,18 +293,50 @@ static mf_status check_dtype(int32_t number)
     return MF_OK;
 }
 
+/* left: bytes that it may still take. */
+static mf_status begin(const Tensorflow__TensorProto *proto, size_t max_bytes, draft *d,
+                       size_t *left)
+{
+    *d = (draft){ .proto = proto,
+                  .dtype = (mf_dtype)proto->dtype,
+                  .max_bytes = max_bytes > 0 ? max_bytes : SIZE_MAX };
+    *left = d->max_bytes;
+    MF_TRY(check_dtype(proto->dtype));
+    MF_TRY(mf_shape_decode(proto->tensor_shape, &d->shape));
+    MF_TRY(mf_shape_count(&d->shape, &d->count));
+    return check_room(d, d->count, mf_dtype_cell(d->dtype), left);
+}
+
+static bool can_stay(const mf_part *part)
+{
+    return part && part->release && (uintptr_t)part->data % MF_BUFFER_ALIGN == 0;
+}
+
+mf_status mf_tensor_decode_apart(const Tensorflow__TensorProto *proto, size_t bytes,
+                                 size_t max_bytes, const mf_part *stays, mf_tensor *out)
+{
+    size_t left;
+    draft d;
+
+    MF_TRY(begin(proto, max_bytes, &d, &left));
+    MF_TRY(check_content(&d, bytes));
+    if (!can_stay(stays))
+        return mf_tensor_alloc(out, d.dtype, &d.shape);
+    MF_TRY(mf_buffer_borrow(stays, &out->buffer));
+    out->dtype = d.dtype;
+    out->shape = d.shape;
+    out->count = d.count;
+    out->data = out->buffer->data;
+    return MF_OK;
+}
+
 mf_status mf_tensor_decode(const Tensorflow__TensorProto *proto, size_t max_bytes, mf_tensor *out)
 {
-    draft d = { .proto = proto,
-                .dtype = (mf_dtype)proto->dtype,
-                .max_bytes = max_bytes > 0 ? max_bytes : SIZE_MAX };
-    size_t left = d.max_bytes;
+    size_t left;
     mf_status st;
+    draft d;
 
-    MF_TRY(check_dtype(proto->dtype));
-    MF_TRY(mf_shape_decode(proto->tensor_shape, &d.shape));
-    MF_TRY(mf_shape_count(&d.shape, &d.count));
-    MF_TRY(check_room(&d, d.count, mf_dtype_cell(d.dtype), &left));
+    MF_TRY(begin(proto, max_bytes, &d, &left));
     if (d.dtype == MF_DTYPE_STRING)
         st = proto->tensor_content.len > 0 ? decode_string_content(&d, left, out)
                                            : decode_string_values(&d, left, out);

@@ -29,6 +29,12 @@ MF_MUST mf_status mf_shape_encode(const mf_shape *shape, mf_arena *arena,
 MF_MUST mf_status mf_tensor_decode(const Tensorflow__TensorProto *proto, size_t max_bytes,
                                    mf_tensor *out);
 
+/* The same for a message whose content, of so many bytes, lies elsewhere; of plain types but bool.
+ * Where `stays` can be the elements as it is, the tensor takes it over: its buffer is read-only
+ * then; else the elements are the caller's to fill. stays: may be NULL. */
+MF_MUST mf_status mf_tensor_decode_apart(const Tensorflow__TensorProto *proto, size_t bytes,
+                                         size_t max_bytes, const mf_part *stays, mf_tensor *out);
+
 /* Plain types go into tensor_content, strings into string_val; the elements are borrowed from the
  * tensor, so it must outlive *out, which lives in the arena.
  * Fails: UNIMPLEMENTED (resource, variant), RESOURCE_EXHAUSTED. */

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "graph/device_name.h"
-#include "proto/tensor_codec.h"
+#include "proto/tensor_message.h"
 #include "proto/worker.pb-c.h"
 #include "server/peers.h"
 
@@ -36,19 +36,14 @@ static void fetched(void *ctx, mf_status st, const mf_tensor *value)
     give(ctx, st, value);
 }
 
-static void received(void *ctx, mf_status st, ProtobufCMessage *reply)
+static void received(void *ctx, mf_status st, mf_part *parts, int n)
 {
-    static const Tensorflow__TensorProto none = TENSORFLOW__TENSOR_PROTO__INIT;
-    const Tensorflow__RecvTensorResponse *answer = (const Tensorflow__RecvTensorResponse *)reply;
     mf_tensor value = { 0 };
+    bool dead = false;
 
-    if (st == MF_OK && answer->is_dead) {
-        give(ctx, MF_OK, NULL);
-        return;
-    }
     if (st == MF_OK)
-        st = mf_tensor_decode(answer->tensor ? answer->tensor : &none, VALUE_MAX, &value);
-    give(ctx, st, &value);
+        st = mf_tensor_message_read(parts, n, VALUE_MAX, &value, &dead);
+    give(ctx, st, dead ? NULL : &value);
     mf_tensor_clear(&value);
 }
 
@@ -57,7 +52,6 @@ static void ask(const mf_meeting *m, int task, const char *key, mf_kernel *k)
     Tensorflow__RecvTensorRequest request = TENSORFLOW__RECV_TENSOR_REQUEST__INIT;
     const mf_question q = { .method = "/tensorflow.WorkerService/RecvTensor",
                             .message = &request.base,
-                            .reply = &tensorflow__recv_tensor_response__descriptor,
                             .cancel = k->step->cancel };
     mf_caller *caller;
     const mf_status st = mf_peers_caller(m->server->peers, task, &caller);
@@ -69,7 +63,7 @@ static void ask(const mf_meeting *m, int task, const char *key, mf_kernel *k)
     request.step_id = m->step;
     request.rendezvous_key = (char *)(uintptr_t)key;
     request.request_id = (int64_t)(mf_random_seed() | 1);
-    mf_caller_start(caller, &q, NULL, received, k);
+    mf_caller_start_parts(caller, &q, received, k);
 }
 
 /* Whose it is stands before the first ';'. */

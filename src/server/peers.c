@@ -3,6 +3,8 @@
 #include "server/peers.h"
 
 #include "base/mem.h"
+#include "base/param.h"
+#include "comm/local_rpc.h"
 
 #include <pthread.h>
 
@@ -11,8 +13,17 @@ struct mf_peers {
     const mf_server_tasks *tasks;
     mf_security security;
     pthread_mutex_t lock;
+    bool local; /* tasks of this host have a way of their own */
     mf_caller **callers; /* by task; NULL: nobody has asked it; guarded by lock */
+    mf_caller **near; /* the same, for those of this host */
 };
+
+MF_PARAM_INT(server_local, 1, "tasks of one host and user call each other without gRPC: 1, or 0");
+
+bool mf_server_is_local(const mf_security *security)
+{
+    return MF_PARAM(server_local) != 0 && !security->ca;
+}
 
 static char *copy(const char *s)
 {
@@ -33,10 +44,12 @@ mf_status mf_peers_new(const mf_rpc_kind *rpc, const mf_server_tasks *tasks,
     p->security.ca = copy(security->ca);
     p->security.cert = copy(security->cert);
     p->security.key = copy(security->key);
+    p->local = mf_server_is_local(security);
     p->callers = mf_calloc(tasks->n, sizeof(mf_caller *));
+    p->near = mf_calloc(tasks->n, sizeof(mf_caller *));
     pthread_mutex_init(&p->lock, NULL);
-    if (!p->callers || !p->security.ca != !security->ca || !p->security.cert != !security->cert ||
-        !p->security.key != !security->key) {
+    if (!p->callers || !p->near || !p->security.ca != !security->ca ||
+        !p->security.cert != !security->cert || !p->security.key != !security->key) {
         mf_peers_free(p);
         return MF_NOMEM("tasks");
     }
@@ -48,9 +61,12 @@ void mf_peers_free(mf_peers *p)
 {
     if (!p)
         return;
-    for (int i = 0; p->callers && i < p->tasks->n; i++)
+    for (int i = 0; p->callers && p->near && i < p->tasks->n; i++) {
         mf_caller_free(p->callers[i]);
+        mf_caller_free(p->near[i]);
+    }
     mf_free(p->callers);
+    mf_free(p->near);
     mf_free((char *)(uintptr_t)p->security.ca);
     mf_free((char *)(uintptr_t)p->security.cert);
     mf_free((char *)(uintptr_t)p->security.key);
@@ -58,14 +74,28 @@ void mf_peers_free(mf_peers *p)
     mf_free(p);
 }
 
+/* With the lock. */
+static mf_status find(mf_peers *p, mf_caller **callers, const mf_rpc_kind *rpc, int task,
+                      mf_caller **out)
+{
+    mf_status st = MF_OK;
+
+    if (!callers[task])
+        st = mf_caller_new(rpc, p->tasks->all[task].address, &p->security, &callers[task]);
+    *out = callers[task];
+    return st;
+}
+
 mf_status mf_peers_caller(mf_peers *p, int task, mf_caller **out)
 {
     mf_status st = MF_OK;
 
+    *out = NULL;
     pthread_mutex_lock(&p->lock);
-    if (!p->callers[task])
-        st = mf_caller_new(p->rpc, p->tasks->all[task].address, &p->security, &p->callers[task]);
-    *out = p->callers[task];
+    if (p->local)
+        st = find(p, p->near, &mf_rpc_local, task, out);
+    if (st == MF_OK && (!*out || !mf_caller_reaches(*out)))
+        st = find(p, p->callers, p->rpc, task, out);
     pthread_mutex_unlock(&p->lock);
     return st;
 }

@@ -8,6 +8,10 @@
 
 typedef struct mf_peers mf_peers;
 
+/* Do tasks of one host and user have a way of their own (comm/local_rpc.h)? Not where certificates
+ * say who may do what. */
+bool mf_server_is_local(const mf_security *security);
+
 /* tasks: must outlive it. security is copied. */
 MF_MUST mf_status mf_peers_new(const mf_rpc_kind *rpc, const mf_server_tasks *tasks,
                                const mf_security *security, mf_peers **out);

@@ -39,6 +39,7 @@ static void request_unref(mf_request *r)
     mf_arena_free(r->arena);
     mf_quota_give_back(r->charged);
     mf_buf_deinit(&r->reply);
+    mf_parts_release(&r->content, 1);
     mf_free(r);
 }
 
@@ -50,18 +51,23 @@ static void release_bytes(void *bytes)
 /* The bytes go with it. */
 static void answer(mf_request *r, mf_status st)
 {
-    const mf_rpc_part part = { .data = r->reply.data,
-                               .size = r->reply.len,
-                               .release = r->reply.data ? release_bytes : NULL,
-                               .ctx = r->reply.data };
+    const mf_part parts[2] = { { .data = r->reply.data,
+                                 .size = r->reply.len,
+                                 .release = r->reply.data ? release_bytes : NULL,
+                                 .ctx = r->reply.data },
+                               r->content };
     mf_server *s = r->server;
+    int n = 0;
 
     pthread_mutex_lock(&s->lock);
     r->call->state = NULL;
     pthread_mutex_unlock(&s->lock);
-    if (st == MF_OK)
+    if (st == MF_OK) {
+        n = r->content.data ? 2 : 1;
         r->reply = (mf_buf){ 0 };
-    s->rpc->answer(r->call, st, st == MF_OK ? NULL : mf_error_message(), &part, st == MF_OK);
+        r->content = (mf_part){ 0 };
+    }
+    r->call->kind->answer(r->call, st, st == MF_OK ? NULL : mf_error_message(), parts, n);
 }
 
 mf_status mf_request_reply(mf_request *r, const ProtobufCMessage *message)
@@ -143,12 +149,13 @@ static void called(void *ctx, mf_rpc_call *call, const char *method, const void 
     mf_status st = mf_role_check(&s->tasks, call->tasks, method);
 
     if (st != MF_OK) {
-        s->rpc->answer(call, st, mf_error_message(), NULL, 0);
+        call->kind->answer(call, st, mf_error_message(), NULL, 0);
         return;
     }
     r = request_new(s, call);
     if (!r) {
-        s->rpc->answer(call, MF_RESOURCE_EXHAUSTED, "there is no memory for a request", NULL, 0);
+        call->kind->answer(call, MF_RESOURCE_EXHAUSTED, "there is no memory for a request", NULL,
+                           0);
         return;
     }
     st = read_request(r, method, data, size, &m, &message);

@@ -4,8 +4,10 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/param.h"
+#include "comm/local_rpc.h"
 #include "comm/transports.h"
 #include "server/master.h"
 #include "server/peers.h"
@@ -54,6 +56,14 @@ mf_status mf_server_check_sessions(const mf_server *s, int64_t count)
         mf_server_self(s)->name, (long long)count);
 }
 
+/* Whoever cannot come this way comes the other. */
+static void listen_near(mf_server *s, const mf_rpc_server_options *rpc)
+{
+    mf_region_open();
+    if (mf_rpc_local.serve(rpc, &s->near) != MF_OK)
+        MF_INFO("tasks of this host call by gRPC: %s", mf_error_message());
+}
+
 static mf_status listen_there(mf_server *s, const mf_server_options *o)
 {
     mf_rpc_server_options rpc = { .address = mf_server_self(s)->address,
@@ -73,6 +83,8 @@ static mf_status listen_there(mf_server *s, const mf_server_options *o)
         st = mf_peers_new(s->rpc, &s->tasks, &rpc.security, &s->peers);
     if (st == MF_OK)
         st = s->rpc->serve(&rpc, &s->listening);
+    if (st == MF_OK && mf_server_is_local(&rpc.security))
+        listen_near(s, &rpc);
     mf_free(memory);
     MF_TRY(st);
     (void)snprintf(s->target, sizeof s->target, "grpc://%s", s->rpc->address(s->listening));
@@ -153,6 +165,8 @@ void mf_server_free(mf_server *server)
 {
     if (!server)
         return;
+    if (server->near)
+        mf_rpc_local.stop(server->near);
     if (server->listening)
         server->rpc->stop(server->listening);
     if (server->clients)

@@ -22,6 +22,7 @@ struct mf_workings;
 struct mf_server {
     const mf_rpc_kind *rpc;
     mf_rpc_server *listening;
+    mf_rpc_server *near; /* for tasks of this host; NULL: there is no such way */
     mf_server_tasks tasks;
     char target[300];
     uint64_t incarnation; /* of this process's devices */
@@ -57,6 +58,7 @@ typedef struct mf_request {
     mf_arena *arena; /* of its message, and of what the answer is made of */
     mf_cancel cancel; /* raised when nobody waits any more */
     mf_buf reply; /* the answer's bytes */
+    mf_part content; /* that follow them; data NULL: none */
     int64_t charged; /* bytes, as memory in use */
     int refs; /* guarded by the server's lock */
 } mf_request;

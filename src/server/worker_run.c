@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* worker_run.c - RunGraph: this task's part of a step; RecvTensor: what others need of it. */
-#include "proto/tensor_codec.h"
+#include "proto/tensor_message.h"
 #include "proto/wire.h"
 #include "runtime/session.h"
 #include "server/meeting.h"
@@ -173,23 +173,13 @@ mf_status mf_worker_cleanup_graph(mf_request *r, const ProtobufCMessage *message
 
 /* ---- RecvTensor ---- */
 
-static mf_status encode(mf_request *r, const mf_tensor *value)
-{
-    Tensorflow__RecvTensorResponse out = TENSORFLOW__RECV_TENSOR_RESPONSE__INIT;
-
-    out.is_dead = !value;
-    if (value)
-        MF_TRY(mf_tensor_encode(value, r->arena, &out.tensor));
-    return mf_request_reply(r, &out.base);
-}
-
 /* Errors of the step are told by whoever runs it: here they only mean that nothing will come. */
 static void found(void *ctx, mf_status st, const mf_tensor *value)
 {
     mf_request *r = ctx;
 
     if (st == MF_OK)
-        st = encode(r, value);
+        st = mf_tensor_message_make(value, r->arena, &r->reply, &r->content);
     else
         st = MF_FAIL(MF_CANCELLED, "%s has ended the step: %s", mf_server_self(r->server)->name,
                      mf_error_message());

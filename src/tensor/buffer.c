@@ -56,6 +56,13 @@ static int64_t memory_limit(void)
     return v;
 }
 
+int64_t mf_quota_room(void)
+{
+    const int64_t left = memory_limit() - atomic_load_explicit(&pool.live, memory_order_relaxed);
+
+    return left > 0 ? left : 0;
+}
+
 void mf_buffer_limit(int64_t bytes)
 {
     atomic_store(&limit, bytes > 0 ? bytes : 0);
@@ -93,6 +100,12 @@ static mf_buffer *take_cached(int size_class)
     return b;
 }
 
+static void give_back(mf_buffer *b)
+{
+    if (!mf_region_give(b, HEADER + b->bytes))
+        free(b);
+}
+
 static mf_buffer *take_fresh(int size_class)
 {
     const size_t bytes = class_bytes(size_class);
@@ -100,7 +113,8 @@ static mf_buffer *take_fresh(int size_class)
     mf_buffer *b;
 
     atomic_fetch_add_explicit(&pool.heap_calls, 1, memory_order_relaxed);
-    if (posix_memalign(&block, MF_BUFFER_ALIGN, HEADER + bytes) != 0)
+    block = mf_region_take(HEADER + bytes);
+    if (!block && posix_memalign(&block, MF_BUFFER_ALIGN, HEADER + bytes) != 0)
         return NULL;
     b = block;
     *b = (mf_buffer){ .size_class = size_class, .bytes = bytes, .data = (char *)block + HEADER };
@@ -119,7 +133,7 @@ mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out)
                        "OOM when allocating tensor with %lld elements of type %s", (long long)count,
                        mf_dtype_name(dtype));
     size_class = class_of((size_t)bytes);
-    if (atomic_load_explicit(&pool.live, memory_order_relaxed) + bytes > memory_limit())
+    if (bytes > mf_quota_room())
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "OOM when allocating tensor of %lld bytes: %lld are in use already",
                        (long long)bytes, (long long)atomic_load(&pool.live));
@@ -154,6 +168,32 @@ mf_status mf_buffer_wrap(void *data, size_t bytes, void (*release)(void *, void 
                       .ctx = ctx };
     atomic_store(&b->refs, 1);
     return MF_OK;
+}
+
+static void release_part(void *data, void *ctx)
+{
+    const mf_part *part = ctx;
+
+    (void)data;
+    part->release(part->ctx);
+    mf_free(ctx);
+}
+
+mf_status mf_buffer_borrow(const mf_part *part, mf_buffer **out)
+{
+    mf_part *kept = mf_calloc(1, sizeof *kept);
+    mf_status st;
+
+    *out = NULL;
+    if (!kept)
+        return MF_NOMEM("a buffer");
+    *kept = *part;
+    st = mf_buffer_wrap((void *)(uintptr_t)part->data, part->size, release_part, kept, out);
+    if (st != MF_OK)
+        mf_free(kept);
+    else
+        (*out)->read_only = true;
+    return st;
 }
 
 static void release_elements(mf_buffer *b)
@@ -202,14 +242,7 @@ void mf_buffer_unref(mf_buffer *b)
         release_elements(b);
     atomic_fetch_sub_explicit(&pool.live, (int64_t)b->bytes, memory_order_relaxed);
     if (!put_cached(b))
-        free(b);
-}
-
-int64_t mf_quota_room(void)
-{
-    const int64_t left = memory_limit() - atomic_load_explicit(&pool.live, memory_order_relaxed);
-
-    return left > 0 ? left : 0;
+        give_back(b);
 }
 
 mf_status mf_quota_take(int64_t bytes)
@@ -257,7 +290,7 @@ void mf_buffer_trim(void)
     while (all) {
         mf_buffer *next = all->next_free;
 
-        free(all);
+        give_back(all);
         all = next;
     }
 }

@@ -7,6 +7,7 @@
 #define MF_TENSOR_BUFFER_H
 
 #include "base/status.h"
+#include "tensor/region.h"
 
 #include <meshflow/tensor.h>
 
@@ -18,6 +19,7 @@ typedef struct mf_buffer {
     atomic_int refs;
     mf_dtype dtype; /* of the elements, when they need releasing */
     int size_class; /* of a pooled block; -1: caller's memory */
+    bool read_only; /* caller's memory that must not be written */
     size_t bytes; /* usable */
     void *data;
     void (*release)(void *data, void *ctx); /* caller's memory only */
@@ -30,6 +32,8 @@ typedef struct mf_buffer {
 MF_MUST mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out);
 MF_MUST mf_status mf_buffer_wrap(void *data, size_t bytes, void (*release)(void *, void *),
                                  void *ctx, mf_buffer **out);
+/* The part's bytes, which nobody writes. It is released with the last reference. */
+MF_MUST mf_status mf_buffer_borrow(const mf_part *part, mf_buffer **out);
 
 static inline mf_buffer *mf_buffer_ref(mf_buffer *b)
 {
@@ -42,6 +46,13 @@ void mf_buffer_unref(mf_buffer *b);
 /* Only this reference exists, so its holder may write. */
 static inline bool mf_buffer_is_sole(const mf_buffer *b)
 {
+    if (b->read_only)
+        return false;
+    if (atomic_load_explicit(&b->refs, memory_order_acquire) == 1)
+        return true;
+    if (atomic_load_explicit(&mf_region_lent, memory_order_relaxed) == 0)
+        return false;
+    mf_region_settle(); /* another process may have had it */
     return atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
 }
 

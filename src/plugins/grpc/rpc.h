@@ -16,9 +16,11 @@
 
 /* The parts one behind the other; theirs to release. NULL: there is no memory, and all are
  * released. */
-grpc_byte_buffer *rpc_message_make(const mf_rpc_part *parts, int n);
+grpc_byte_buffer *rpc_message_make(const mf_part *parts, int n);
 /* Its bytes in one piece, which the slice keeps. False: it cannot be read. */
 bool rpc_message_flatten(grpc_byte_buffer *message, grpc_slice *out);
+/* Its bytes as they came, there as long as the message. Owns: mf_free(*out), also on failure. */
+bool rpc_message_parts(grpc_byte_buffer *message, mf_part **out, int *n);
 
 /* ---- rpc_peers.c ---- */
 
@@ -41,7 +43,7 @@ void rpc_peers_sweep(rpc_peers *p);
 
 MF_MUST mf_status rpc_serve(const mf_rpc_server_options *o, mf_rpc_server **out);
 const char *rpc_address(const mf_rpc_server *s);
-void rpc_answer(mf_rpc_call *call, mf_status status, const char *message, const mf_rpc_part *parts,
+void rpc_answer(mf_rpc_call *call, mf_status status, const char *message, const mf_part *parts,
                 int n_parts);
 void rpc_stop(mf_rpc_server *s);
 

@@ -30,7 +30,7 @@ struct asked {
     mf_rpc_channel *c;
     asked *next;
     grpc_call *call;
-    void (*done)(void *ctx, mf_status status, const char *message, const void *data, size_t size);
+    mf_rpc_done_fn *done;
     void *ctx;
     grpc_byte_buffer *request, *reply;
     grpc_metadata_array initial, trailing;
@@ -91,16 +91,18 @@ static const char *hopeless(mf_status st, const char *message)
 
 static void hand_over(asked *a)
 {
-    grpc_slice bytes = grpc_empty_slice();
     char *details = grpc_slice_to_c_string(a->details);
     mf_status st = status_of(a->status);
     const char *why = hopeless(st, details), *message = why ? why : details;
-    const bool broken = st == MF_OK && !rpc_message_flatten(a->reply, &bytes);
+    mf_part *parts = NULL;
+    int n = 0;
 
-    st = broken ? MF_INTERNAL : why ? MF_UNAUTHENTICATED : st;
-    a->done(a->ctx, st, broken ? "the answer cannot be read" : message, GRPC_SLICE_START_PTR(bytes),
-            GRPC_SLICE_LENGTH(bytes));
-    grpc_slice_unref(bytes);
+    if (st == MF_OK && !rpc_message_parts(a->reply, &parts, &n)) {
+        st = MF_INTERNAL;
+        message = "the answer cannot be read";
+    }
+    a->done(a->ctx, why ? MF_UNAUTHENTICATED : st, message, parts, n);
+    mf_free(parts);
     gpr_free(details);
 }
 

@@ -6,28 +6,20 @@
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/slice.h>
 
-static grpc_slice slice_of(const mf_rpc_part *p)
+static grpc_slice slice_of(const mf_part *p)
 {
     if (!p->release)
         return grpc_slice_from_copied_buffer(p->data, p->size);
     return grpc_slice_new_with_user_data((void *)(uintptr_t)p->data, p->size, p->release, p->ctx);
 }
 
-static void release_all(const mf_rpc_part *parts, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if (parts[i].release)
-            parts[i].release(parts[i].ctx);
-    }
-}
-
-grpc_byte_buffer *rpc_message_make(const mf_rpc_part *parts, int n)
+grpc_byte_buffer *rpc_message_make(const mf_part *parts, int n)
 {
     grpc_slice *slices = mf_calloc(n > 0 ? n : 1, sizeof *slices);
     grpc_byte_buffer *message;
 
     if (!slices) {
-        release_all(parts, n);
+        mf_parts_release(parts, n);
         return NULL;
     }
     for (int i = 0; i < n; i++)
@@ -47,5 +39,35 @@ bool rpc_message_flatten(grpc_byte_buffer *message, grpc_slice *out)
         return false;
     *out = grpc_byte_buffer_reader_readall(&reader);
     grpc_byte_buffer_reader_destroy(&reader);
+    return true;
+}
+
+/* How many slices; the first `room` of them into parts. -1: it cannot be read. */
+static int slices_of(grpc_byte_buffer *message, mf_part *parts, int room)
+{
+    grpc_byte_buffer_reader reader;
+    grpc_slice *slice;
+    int n = 0;
+
+    if (!message || !grpc_byte_buffer_reader_init(&reader, message))
+        return -1;
+    for (; grpc_byte_buffer_reader_peek(&reader, &slice); n++) {
+        if (n < room)
+            parts[n] = (mf_part){ .data = GRPC_SLICE_START_PTR(*slice),
+                                  .size = GRPC_SLICE_LENGTH(*slice) };
+    }
+    grpc_byte_buffer_reader_destroy(&reader);
+    return n;
+}
+
+bool rpc_message_parts(grpc_byte_buffer *message, mf_part **out, int *n)
+{
+    *n = slices_of(message, NULL, 0);
+    *out = *n >= 0 ? mf_calloc(*n + 1, sizeof **out) : NULL;
+    if (!*out) {
+        *n = 0;
+        return false;
+    }
+    (void)slices_of(message, *out, *n);
     return true;
 }

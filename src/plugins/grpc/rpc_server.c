@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rpc_server.c - calls that come, one request each.
  *
- * Threads take completions from one queue and do what follows themselves, the service's work
- * included, so that a small request never waits for another thread to wake up. Whoever gets
- * something to do sees to it first that somebody is left to take the next one. */
+ * A crew (base/crew.h) takes completions from one queue and does what follows, the service's work
+ * included. */
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/crew.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/race.h"
+#include "plugins/grpc/plugin.h"
 #include "plugins/grpc/rpc.h"
 
 #include <grpc/slice.h>
@@ -46,11 +47,11 @@ struct mf_rpc_server {
     grpc_server *server;
     rpc_peers peers;
     rpc_tag stopped;
-    bool runs; /* there are threads */
+    mf_crew crew;
+    bool runs; /* there is a crew */
 
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
-    int threads, idle;
     int calls; /* that are not freed */
     bool is_stopped;
     bool is_untidy; /* something has come since it was tidied up */
@@ -142,7 +143,7 @@ static void on_sent(incoming *c, bool ok, bool alone)
     unref(c); /* it is answered */
 }
 
-void rpc_answer(mf_rpc_call *call, mf_status status, const char *message, const mf_rpc_part *parts,
+void rpc_answer(mf_rpc_call *call, mf_status status, const char *message, const mf_part *parts,
                 int n_parts)
 {
     incoming *c = (incoming *)call;
@@ -275,6 +276,7 @@ static void on_accepted(incoming *c, bool ok, bool alone)
         return;
     }
     ask_for_call(c->s);
+    c->base.kind = &mf_rpc_grpc;
     c->base.deadline_ns = deadline_of(c);
     c->method = grpc_slice_to_c_string(c->details.method);
     await_end(c);
@@ -329,53 +331,6 @@ static void ask_for_call(mf_rpc_server *s)
 }
 
 /* ---- threads ---- */
-
-static void *take_completions(void *arg);
-
-static bool start_thread(mf_rpc_server *s)
-{
-    pthread_t thread;
-
-    if (pthread_create(&thread, NULL, take_completions, s) != 0)
-        return false;
-    pthread_detach(thread);
-    return true;
-}
-
-/* This thread has something to do. False: there is none for what comes next. */
-static bool leave_somebody(mf_rpc_server *s)
-{
-    bool missing, left;
-
-    pthread_mutex_lock(&s->lock);
-    s->is_untidy = true;
-    missing = --s->idle == 0 && s->threads < MOST_THREADS;
-    s->threads += missing;
-    s->idle += missing;
-    left = s->idle > 0;
-    pthread_mutex_unlock(&s->lock);
-    if (!missing || start_thread(s))
-        return left;
-    pthread_mutex_lock(&s->lock);
-    s->threads--;
-    left = --s->idle > 0;
-    pthread_mutex_unlock(&s->lock);
-    return left;
-}
-
-/* It has done it: is it still needed? */
-static bool stay(mf_rpc_server *s)
-{
-    bool needed;
-
-    pthread_mutex_lock(&s->lock);
-    needed = s->idle < SPARE_THREADS;
-    s->idle += needed;
-    s->threads -= !needed;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-    return needed;
-}
 
 static void take_one(mf_rpc_server *s, rpc_tag *which, bool ok, bool alone)
 {
@@ -442,27 +397,24 @@ static grpc_event next_event(mf_rpc_server *s)
     }
 }
 
-/* Counted as idle by whoever has started it. */
-static void *take_completions(void *arg)
+static void live(void *ctx)
 {
-    mf_rpc_server *s = arg;
+    mf_rpc_server *s = ctx;
 
     do {
         const grpc_event e = next_event(s);
 
         if (e.type == GRPC_QUEUE_SHUTDOWN) {
-            pthread_mutex_lock(&s->lock);
-            s->idle--;
-            s->threads--;
-            pthread_cond_broadcast(&s->changed);
-            pthread_mutex_unlock(&s->lock);
-            return NULL;
+            mf_crew_ends(&s->crew);
+            return;
         }
-        const bool alone = !leave_somebody(s);
+        const bool alone = !mf_crew_takes(&s->crew);
 
+        pthread_mutex_lock(&s->lock);
+        s->is_untidy = true;
+        pthread_mutex_unlock(&s->lock);
         take_one(s, e.tag, e.success != 0, alone);
-    } while (stay(s));
-    return NULL;
+    } while (mf_crew_stays(&s->crew));
 }
 
 /* ---- opening and closing ---- */
@@ -538,9 +490,8 @@ static mf_status open_all(mf_rpc_server *s, const mf_rpc_server_options *o)
     if (channels)
         grpc_channel_credentials_release(channels);
     MF_TRY(st);
-    s->threads = s->idle = 1;
-    if (!start_thread(s))
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
+    s->crew = (mf_crew){ .most = MOST_THREADS, .spare = SPARE_THREADS, .live = live, .ctx = s };
+    MF_TRY(mf_crew_start(&s->crew));
     s->runs = true;
     grpc_server_start(s->server);
     for (int i = 0; i < OPEN_CALLS; i++)
@@ -552,15 +503,6 @@ static void wait_until_unused(mf_rpc_server *s)
 {
     pthread_mutex_lock(&s->lock);
     while (s->calls > 0 || !s->is_stopped)
-        pthread_cond_wait(&s->changed, &s->lock);
-    pthread_mutex_unlock(&s->lock);
-}
-
-static void end_threads(mf_rpc_server *s)
-{
-    grpc_completion_queue_shutdown(s->queue);
-    pthread_mutex_lock(&s->lock);
-    while (s->threads > 0)
         pthread_cond_wait(&s->changed, &s->lock);
     pthread_mutex_unlock(&s->lock);
 }
@@ -584,7 +526,8 @@ void rpc_stop(mf_rpc_server *s)
     }
     if (ran) {
         wait_until_unused(s);
-        end_threads(s);
+        grpc_completion_queue_shutdown(s->queue);
+        mf_crew_join(&s->crew);
     } else if (s->queue) {
         drain(s);
     }

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rpc.c - calls by name, over the plugin `grpc`. */
-#include "comm/rpc.h"
-
 #include "base/clock.h"
 #include "base/cond.h"
+#include "comm/local_rpc.h"
 #include "mf_test.h"
+#include "proto/tensor_message.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- a service: "/echo" says it again, "/fail" fails, "/wait" waits until it is cancelled ---- */
 
@@ -35,8 +38,8 @@ static void called(void *ctx, mf_rpc_call *call, const char *method, const void 
     echo *e = ctx;
 
     if (strcmp(method, "/echo") == 0) {
-        const mf_rpc_part parts[] = { { .data = head, .size = strlen(head), release, e },
-                                      { .data = data, .size = size } };
+        const mf_part parts[] = { { .data = head, .size = strlen(head), release, e },
+                                  { .data = data, .size = size } };
 
         e->rpc->answer(call, MF_OK, NULL, parts, 2);
     } else if (strcmp(method, "/wait") == 0) {
@@ -65,17 +68,35 @@ static void cancelled(void *ctx, mf_rpc_call *call)
 
 static const mf_rpc_service service = { called, cancelled };
 
-static mf_rpc_server *serve(echo *e, const char *address)
+static mf_rpc_server *serve_by(const mf_rpc_kind *rpc, echo *e, const char *address)
 {
     mf_rpc_server *s = NULL;
+    char own[64];
+
+    (void)snprintf(own, sizeof own, "test-%ld", (long)getpid());
+    if (rpc == &mf_rpc_local)
+        address = own;
 
     memset(e, 0, sizeof *e);
     pthread_mutex_init(&e->lock, NULL);
     mf_cond_init(&e->changed);
-    T_OK(mf_rpc_find(&e->rpc));
+    e->rpc = rpc;
     T_OK(e->rpc->serve(
         &(mf_rpc_server_options){ .address = address, .service = &service, .ctx = e }, &s));
     return s;
+}
+
+static const mf_rpc_kind *grpc(void)
+{
+    const mf_rpc_kind *rpc = NULL;
+
+    T_OK(mf_rpc_find(&rpc));
+    return rpc;
+}
+
+static mf_rpc_server *serve(echo *e, const char *address)
+{
+    return serve_by(grpc(), e, address);
 }
 
 /* ---- those who ask ---- */
@@ -89,17 +110,21 @@ typedef struct answer {
     size_t size;
 } answer;
 
-static void take(void *ctx, mf_status status, const char *message, const void *data, size_t size)
+static void take(void *ctx, mf_status status, const char *message, mf_part *parts, int n)
 {
     answer *a = ctx;
+    size_t at = 0;
 
     pthread_mutex_lock(&a->lock);
     a->status = status;
-    a->size = size;
-    a->text = malloc(size + strlen(message) + 1);
-    if (size > 0)
-        memcpy(a->text, data, size);
-    memcpy(a->text + size, message, strlen(message) + 1);
+    a->size = mf_parts_size(parts, n);
+    a->text = malloc(a->size + strlen(message) + 1);
+    for (int i = 0; i < n; at += parts[i++].size) {
+        if (parts[i].size > 0)
+            memcpy(a->text + at, parts[i].data, parts[i].size);
+    }
+    mf_parts_release(parts, n);
+    memcpy(a->text + at, message, strlen(message) + 1);
     a->done = true;
     pthread_cond_broadcast(&a->changed);
     pthread_mutex_unlock(&a->lock);
@@ -108,7 +133,7 @@ static void take(void *ctx, mf_status status, const char *message, const void *d
 static void *ask(const mf_rpc_kind *rpc, mf_rpc_channel *c, const char *method, const char *text,
                  size_t size, int64_t timeout_ms, bool waits, answer *a)
 {
-    const mf_rpc_part part = { .data = text, .size = size };
+    const mf_part part = { .data = text, .size = size };
 
     memset(a, 0, sizeof *a);
     pthread_mutex_init(&a->lock, NULL);
@@ -132,10 +157,10 @@ static void await(answer *a)
     pthread_mutex_unlock(&a->lock);
 }
 
-MF_TEST(comm_rpc_a_call_is_answered)
+static void check_answers(const mf_rpc_kind *rpc)
 {
     echo e;
-    mf_rpc_server *s = serve(&e, "127.0.0.1:0");
+    mf_rpc_server *s = serve_by(rpc, &e, "127.0.0.1:0");
     mf_rpc_channel *c;
     answer a;
 
@@ -157,12 +182,22 @@ MF_TEST(comm_rpc_a_call_is_answered)
     T_EQ(e.released, 3);
 }
 
-MF_TEST(comm_rpc_large_messages_pass)
+MF_TEST(comm_rpc_a_call_is_answered)
+{
+    check_answers(grpc());
+}
+
+MF_TEST(comm_rpc_on_one_host_a_call_is_answered)
+{
+    check_answers(&mf_rpc_local);
+}
+
+static void check_large(const mf_rpc_kind *rpc)
 {
     enum { SIZE = 24 << 20 };
     char *large = malloc(SIZE);
     echo e;
-    mf_rpc_server *s = serve(&e, "127.0.0.1:0");
+    mf_rpc_server *s = serve_by(rpc, &e, "127.0.0.1:0");
     mf_rpc_channel *c;
     answer a;
 
@@ -179,10 +214,20 @@ MF_TEST(comm_rpc_large_messages_pass)
     e.rpc->stop(s);
 }
 
-MF_TEST(comm_rpc_a_deadline_and_a_caller_who_gives_up_cancel)
+MF_TEST(comm_rpc_large_messages_pass)
+{
+    check_large(grpc());
+}
+
+MF_TEST(comm_rpc_on_one_host_large_messages_pass)
+{
+    check_large(&mf_rpc_local);
+}
+
+static void check_cancelling(const mf_rpc_kind *rpc)
 {
     echo e;
-    mf_rpc_server *s = serve(&e, "127.0.0.1:0");
+    mf_rpc_server *s = serve_by(rpc, &e, "127.0.0.1:0");
     mf_rpc_channel *c;
     answer a;
     void *asked;
@@ -206,11 +251,21 @@ MF_TEST(comm_rpc_a_deadline_and_a_caller_who_gives_up_cancel)
     T_EQ(e.cancelled, 2);
 }
 
-MF_TEST(comm_rpc_many_may_wait_while_others_are_answered)
+MF_TEST(comm_rpc_a_deadline_and_a_caller_who_gives_up_cancel)
+{
+    check_cancelling(grpc());
+}
+
+MF_TEST(comm_rpc_on_one_host_a_deadline_and_a_caller_who_gives_up_cancel)
+{
+    check_cancelling(&mf_rpc_local);
+}
+
+static void check_waiting(const mf_rpc_kind *rpc)
 {
     enum { N = 40 };
     echo e;
-    mf_rpc_server *s = serve(&e, "127.0.0.1:0");
+    mf_rpc_server *s = serve_by(rpc, &e, "127.0.0.1:0");
     answer waiting[N], a;
     mf_rpc_channel *c;
 
@@ -232,6 +287,16 @@ MF_TEST(comm_rpc_many_may_wait_while_others_are_answered)
         free(waiting[i].text);
     }
     e.rpc->disconnect(c);
+}
+
+MF_TEST(comm_rpc_many_may_wait_while_others_are_answered)
+{
+    check_waiting(grpc());
+}
+
+MF_TEST(comm_rpc_on_one_host_many_may_wait_while_others_are_answered)
+{
+    check_waiting(&mf_rpc_local);
 }
 
 MF_TEST(comm_rpc_nobody_there_is_said_at_once_or_waited_for)
@@ -269,4 +334,132 @@ MF_TEST(comm_rpc_other_hosts_need_tls)
     T_FAILS(
         MF_FAILED_PRECONDITION, "would let anybody on the network in",
         rpc->serve(&(mf_rpc_server_options){ .address = "0.0.0.0:0", .service = &service }, &s));
+}
+
+/* ---- memory that both see ---- */
+
+static void lend(void *ctx, mf_rpc_call *call, const char *method, const void *data, size_t size)
+{
+    const mf_tensor *lent = ctx;
+    mf_buf head = { 0 };
+    mf_arena *arena = mf_arena_new();
+    mf_part parts[2];
+
+    (void)method;
+    (void)data;
+    (void)size;
+    T_OK(mf_tensor_message_make(lent, arena, &head, &parts[1]));
+    parts[0] = (mf_part){ .data = head.data, .size = head.len };
+    mf_rpc_local.answer(call, MF_OK, NULL, parts, 2);
+    mf_buf_deinit(&head);
+    mf_arena_free(arena);
+}
+
+typedef struct got {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done;
+    mf_tensor value;
+} got;
+
+static void get(void *ctx, mf_status status, const char *message, mf_part *parts, int n)
+{
+    got *g = ctx;
+    bool dead;
+
+    (void)message;
+    T_EQ(status, MF_OK);
+    T_OK(mf_tensor_message_read(parts, n, 0, &g->value, &dead));
+    pthread_mutex_lock(&g->lock);
+    g->done = true;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void fetch(mf_rpc_channel *c, got *g)
+{
+    *g = (got){ .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+    (void)mf_rpc_local.ask(
+        c, &(mf_rpc_question){ .method = "/get", .deadline_ns = INT64_MAX, .done = get, .ctx = g });
+    pthread_mutex_lock(&g->lock);
+    while (!g->done)
+        pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
+MF_TEST(comm_rpc_on_one_host_tensors_are_lent_and_given_back)
+{
+    static const mf_rpc_service lending = { lend, cancelled };
+    const mf_shape shape = { .rank = 1, .dims = { 100000 } };
+    mf_tensor value = { 0 };
+    mf_rpc_channel *c;
+    mf_rpc_server *s;
+    char address[64];
+    got a, b;
+
+    mf_region_open();
+    T_OK(mf_tensor_alloc(&value, MF_DTYPE_F32, &shape));
+    for (int i = 0; i < 100000; i++)
+        ((float *)value.data)[i] = (float)i;
+    (void)snprintf(address, sizeof address, "test-%ld", (long)getpid());
+    T_OK(mf_rpc_local.serve(
+        &(mf_rpc_server_options){ .address = address, .service = &lending, .ctx = &value }, &s));
+    T_OK(mf_rpc_local.connect(address, &(mf_security){ 0 }, &c));
+    T_TRUE(mf_rpc_local.reaches(c));
+    fetch(c, &a);
+    fetch(c, &b);
+    T_TRUE(a.value.buffer->read_only && !mf_buffer_is_sole(a.value.buffer));
+    T_TRUE(!mf_buffer_is_sole(value.buffer));
+    T_EQ(memcmp(a.value.data, value.data, 400000), 0);
+    mf_tensor_clear(&a.value);
+    T_TRUE(!mf_buffer_is_sole(value.buffer)); /* one has it still */
+    mf_rpc_local.disconnect(c);
+    mf_rpc_local.stop(s);
+    T_TRUE(!mf_buffer_is_sole(value.buffer)); /* whoever is connected or not */
+    T_EQ(((const float *)b.value.data)[99999], 99999.0F);
+    mf_tensor_clear(&b.value);
+    T_TRUE(mf_buffer_is_sole(value.buffer));
+    T_EQ(atomic_load(&mf_region_lent), 0);
+    mf_tensor_clear(&value);
+}
+
+MF_TEST(comm_rpc_on_one_host_the_dead_have_given_back_everything)
+{
+    static const mf_rpc_service lending = { lend, cancelled };
+    const mf_shape shape = { .rank = 1, .dims = { 100000 } };
+    mf_tensor value = { 0 };
+    mf_rpc_server *s;
+    char address[64];
+    int ready[2];
+    char byte;
+    pid_t pid;
+
+    T_EQ(pipe(ready), 0);
+    (void)snprintf(address, sizeof address, "test-%ld", (long)getpid());
+    pid = fork();
+    if (pid == 0) { /* borrows, and is killed */
+        mf_rpc_channel *c;
+        got a;
+
+        T_OK(mf_rpc_local.connect(address, &(mf_security){ 0 }, &c));
+        while (!mf_rpc_local.reaches(c))
+            (void)usleep(1000);
+        fetch(c, &a);
+        T_EQ(write(ready[1], "", 1), 1);
+        for (;;)
+            (void)pause();
+    }
+    mf_region_open();
+    T_OK(mf_tensor_alloc(&value, MF_DTYPE_F32, &shape));
+    memset(value.data, 0, 400000);
+    T_OK(mf_rpc_local.serve(
+        &(mf_rpc_server_options){ .address = address, .service = &lending, .ctx = &value }, &s));
+    T_EQ(read(ready[0], &byte, 1), 1);
+    T_TRUE(!mf_buffer_is_sole(value.buffer));
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, 0);
+    while (!mf_buffer_is_sole(value.buffer)) /* for ever, if it is not given back */
+        (void)usleep(1000);
+    mf_rpc_local.stop(s);
+    mf_tensor_clear(&value);
 }

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* local_rpc.h - calls (rpc.h) between processes of one host and user: over a Unix socket, and large
+ * parts of answers not at all, when they lie in memory that both can see (tensor/region.h).
+ *
+ * Below: what both ends share. A message is a frame, then a text, then bytes. */
+#ifndef MF_COMM_LOCAL_RPC_H
+#define MF_COMM_LOCAL_RPC_H
+
+#include "comm/rpc.h"
+#include "tensor/region.h"
+
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+extern const mf_rpc_kind mf_rpc_local;
+
+enum { MF_LOCAL_RPC_MAGIC = 0x4d466c31 };
+
+typedef enum mf_local_kind {
+    MF_LOCAL_HELLO = 1, /* first, in both directions, with a file: the words of what is lent; the
+                           region, if there is one */
+    MF_LOCAL_ASK, /* text: the method */
+    MF_LOCAL_CANCEL,
+    MF_LOCAL_ANSWER, /* text: the message of a status; what is lent follows its bytes */
+} mf_local_kind;
+
+typedef struct mf_local_frame {
+    uint32_t magic, kind, status;
+    uint32_t text; /* bytes */
+    uint64_t id, size;
+    int64_t left_ns; /* of a question: until nobody waits any more; INT64_MAX: never */
+    uint64_t lent_at, lent_size; /* in the region; 0, 0: nothing */
+    uint64_t slot; /* of the words */
+} mf_local_frame;
+
+/* One end of a connection. */
+typedef struct mf_local_line {
+    int fd;
+    pthread_mutex_t writing;
+    char *in; /* bytes that have come: [from, to) */
+    size_t from, to;
+    int came; /* a file that has come; -1: none */
+} mf_local_line;
+
+MF_MUST mf_status mf_local_line_init(mf_local_line *l, int fd);
+void mf_local_line_deinit(mf_local_line *l);
+/* All or nothing: on failure the connection is shut. file: goes with it; -1: none. Thread: any. */
+MF_MUST mf_status mf_local_line_send(mf_local_line *l, const mf_local_frame *frame,
+                                     const char *text, const mf_part *parts, int n, int file);
+/* Waits for a whole frame; then its text and bytes: NUL after the text, at *text; bytes at *data.
+ * Owns: *text is to be freed by mf_free(), *data goes with it. UNAVAILABLE: the other end is gone,
+ * or does not speak our tongue. */
+MF_MUST mf_status mf_local_line_read(mf_local_line *l, mf_local_frame *frame, char **text,
+                                     const void **data);
+/* There is more than was read: no need to wait for it. */
+bool mf_local_line_has_more(const mf_local_line *l);
+/* The file that came, mapped; NULL: none has, or it cannot be. at least `size` bytes are needed;
+ * *size: how large it is. */
+void *mf_local_line_map(mf_local_line *l, bool writable, size_t *size);
+
+/* The two halves of the kind. */
+MF_MUST mf_status mf_local_rpc_serve(const mf_rpc_server_options *o, mf_rpc_server **out);
+const char *mf_local_rpc_address(const mf_rpc_server *s);
+void mf_local_rpc_answer(mf_rpc_call *call, mf_status status, const char *message,
+                         const mf_part *parts, int n_parts);
+void mf_local_rpc_stop(mf_rpc_server *s);
+/* The name of the socket of the server at this address. 0: it is too long. */
+socklen_t mf_local_rpc_name(const char *address, struct sockaddr_un *out);
+
+#endif

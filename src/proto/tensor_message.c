@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tensor_message.c - see tensor_message.h. Messages that are not what we would write, but right
+ * (fields in another order, twice, elements that are no bytes) are read in one piece. */
+#include "proto/tensor_message.h"
+
+#include "proto/wire.h"
+#include "proto/worker.pb-c.h"
+
+#include <string.h>
+
+enum {
+    APART = 4096, /* bytes of content that are worth it */
+    TENSOR = 1 << 3 | 2, /* tags: of the tensor in the answer, of its content */
+    CONTENT = 4 << 3 | 2,
+};
+
+/* ---- writing ---- */
+
+static void put_varint(mf_buf *out, uint64_t v)
+{
+    uint8_t bytes[10];
+    size_t n = 0;
+
+    do {
+        bytes[n++] = (uint8_t)((v & 0x7f) | (v > 0x7f ? 0x80 : 0));
+        v >>= 7;
+    } while (v > 0);
+    mf_buf_bytes(out, bytes, n);
+}
+
+static size_t varint_size(uint64_t v)
+{
+    size_t n = 1;
+
+    for (; v > 0x7f; v >>= 7)
+        n++;
+    return n;
+}
+
+static void drop(void *ctx)
+{
+    mf_tensor *t = ctx;
+
+    mf_tensor_clear(t);
+    mf_free(t);
+}
+
+static mf_status keep(const mf_tensor *value, mf_part *out)
+{
+    mf_tensor *kept = mf_calloc(1, sizeof *kept);
+
+    if (!kept)
+        return MF_NOMEM("a tensor");
+    mf_tensor_set(kept, value);
+    *out = (mf_part){ .data = kept->data,
+                      .size = (size_t)kept->count * mf_dtype_size(kept->dtype),
+                      .release = drop,
+                      .ctx = kept };
+    return MF_OK;
+}
+
+/* All of it but the content, which has to be its end. */
+static mf_status put_head(Tensorflow__TensorProto *tensor, mf_buf *out)
+{
+    const size_t bytes = tensor->tensor_content.len;
+    mf_buf inner = { 0 };
+    mf_status st;
+
+    tensor->tensor_content = (ProtobufCBinaryData){ 0 };
+    st = mf_wire_encode(&tensor->base, &inner);
+    put_varint(out, TENSOR);
+    put_varint(out, inner.len + 1 + varint_size(bytes) + bytes);
+    mf_buf_bytes(out, inner.data, inner.len);
+    put_varint(out, CONTENT);
+    put_varint(out, bytes);
+    mf_buf_deinit(&inner);
+    return st == MF_OK ? mf_buf_finish(out) : st;
+}
+
+mf_status mf_tensor_message_make(const mf_tensor *value, mf_arena *arena, mf_buf *head,
+                                 mf_part *content)
+{
+    Tensorflow__RecvTensorResponse out = TENSORFLOW__RECV_TENSOR_RESPONSE__INIT;
+
+    *content = (mf_part){ 0 };
+    out.is_dead = !value;
+    if (value)
+        MF_TRY(mf_tensor_encode(value, arena, &out.tensor));
+    if (!value || out.tensor->tensor_content.len < APART)
+        return mf_wire_encode(&out.base, head);
+    if (out.tensor->tensor_content.len > INT32_MAX - APART)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED,
+                       "a value of %zu bytes is too large for a message: cut it",
+                       out.tensor->tensor_content.len);
+    MF_TRY(put_head(out.tensor, head));
+    return keep(value, content);
+}
+
+/* ---- reading ---- */
+
+/* A place in the message. */
+typedef struct cursor {
+    const mf_part *parts;
+    int n, i;
+    size_t at; /* in parts[i] */
+    size_t pos; /* in the whole */
+} cursor;
+
+static bool next_byte(cursor *c, uint8_t *out)
+{
+    while (c->i < c->n && c->at == c->parts[c->i].size) {
+        c->i++;
+        c->at = 0;
+    }
+    if (c->i == c->n)
+        return false;
+    *out = ((const uint8_t *)c->parts[c->i].data)[c->at++];
+    c->pos++;
+    return true;
+}
+
+static bool next_varint(cursor *c, uint64_t *out)
+{
+    uint8_t byte = 0x80;
+
+    *out = 0;
+    for (int shift = 0; shift < 64 && byte & 0x80; shift += 7) {
+        if (!next_byte(c, &byte))
+            return false;
+        *out |= (uint64_t)(byte & 0x7f) << shift;
+    }
+    return !(byte & 0x80);
+}
+
+static bool skip(cursor *c, uint64_t bytes)
+{
+    if (bytes > INT32_MAX)
+        return false;
+    c->pos += bytes;
+    while (c->i < c->n && bytes >= c->parts[c->i].size - c->at) {
+        bytes -= c->parts[c->i].size - c->at;
+        c->i++;
+        c->at = 0;
+    }
+    if (c->i < c->n) {
+        c->at += bytes;
+        return true;
+    }
+    return bytes == 0;
+}
+
+static bool skip_value(cursor *c, uint64_t tag)
+{
+    uint64_t v;
+
+    switch (tag & 7) {
+    case 0:
+        return next_varint(c, &v);
+    case 1:
+        return skip(c, 8);
+    case 2:
+        return next_varint(c, &v) && skip(c, v);
+    case 5:
+        return skip(c, 4);
+    default:
+        return false;
+    }
+}
+
+/* Where the fields stand, in bytes from the beginning. */
+typedef struct places {
+    size_t tensor, body, end; /* the tensor's tag, its bytes, what follows it; 0, 0, 0: none */
+    size_t content, bytes, bytes_end; /* in it: the content's tag, its bytes, what follows */
+} places;
+
+/* False: it has to be read in one piece. */
+static bool find_in_tensor(cursor *c, places *p)
+{
+    while (c->pos < p->end) {
+        const size_t from = c->pos;
+        uint64_t tag, len;
+
+        if (!next_varint(c, &tag))
+            return false;
+        if (tag != CONTENT) {
+            if (!skip_value(c, tag))
+                return false;
+            continue;
+        }
+        if (p->bytes_end > 0 || !next_varint(c, &len) || len > p->end - c->pos)
+            return false;
+        *p = (places){ p->tensor, p->body, p->end, from, c->pos, c->pos + len };
+        if (!skip(c, len))
+            return false;
+    }
+    return c->pos == p->end;
+}
+
+static bool find_content(const mf_part *parts, int n, places *p)
+{
+    const size_t total = mf_parts_size(parts, n);
+    cursor c = { .parts = parts, .n = n };
+
+    *p = (places){ 0 };
+    while (c.pos < total) {
+        const size_t from = c.pos;
+        uint64_t tag, len;
+
+        if (!next_varint(&c, &tag))
+            return false;
+        if (tag != TENSOR) {
+            if (!skip_value(&c, tag))
+                return false;
+            continue;
+        }
+        if (p->end > 0 || !next_varint(&c, &len) || len > total - c.pos)
+            return false;
+        *p = (places){ .tensor = from, .body = c.pos, .end = c.pos + len };
+        if (!find_in_tensor(&c, p))
+            return false;
+    }
+    return p->bytes_end > 0 && p->bytes_end - p->bytes >= APART;
+}
+
+static void append(const mf_part *parts, int n, size_t from, size_t to, mf_buf *out)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < n && at < to; at += parts[i++].size) {
+        const size_t a = from > at ? from - at : 0;
+        const size_t b = to - at < parts[i].size ? to - at : parts[i].size;
+
+        if (a < b)
+            mf_buf_bytes(out, (const char *)parts[i].data + a, b - a);
+    }
+}
+
+static mf_status decode(mf_buf *bytes, mf_arena *arena, Tensorflow__RecvTensorResponse **out)
+{
+    ProtobufCMessage *m;
+
+    MF_TRY(mf_buf_finish(bytes));
+    MF_TRY(mf_wire_decode(&tensorflow__recv_tensor_response__descriptor, bytes->data, bytes->len,
+                          NULL, arena, &m));
+    *out = (Tensorflow__RecvTensorResponse *)m;
+    return MF_OK;
+}
+
+static mf_status read_whole(const mf_part *parts, int n, mf_arena *arena, size_t max_bytes,
+                            mf_tensor *out, bool *dead)
+{
+    static const Tensorflow__TensorProto none = TENSORFLOW__TENSOR_PROTO__INIT;
+    Tensorflow__RecvTensorResponse *m = NULL;
+    mf_buf bytes = { 0 };
+    mf_status st;
+
+    append(parts, n, 0, SIZE_MAX, &bytes);
+    st = decode(&bytes, arena, &m);
+    *dead = st == MF_OK && m->is_dead;
+    if (st == MF_OK && !*dead)
+        st = mf_tensor_decode(m->tensor ? m->tensor : &none, max_bytes, out);
+    mf_buf_deinit(&bytes);
+    return st;
+}
+
+/* The message without the content. */
+static mf_status read_head(const mf_part *parts, int n, const places *p, mf_arena *arena,
+                           Tensorflow__RecvTensorResponse **out)
+{
+    mf_buf bytes = { 0 };
+    mf_status st;
+
+    append(parts, n, 0, p->tensor, &bytes);
+    put_varint(&bytes, TENSOR);
+    put_varint(&bytes, p->end - p->body - (p->bytes_end - p->content));
+    append(parts, n, p->body, p->content, &bytes);
+    append(parts, n, p->bytes_end, SIZE_MAX, &bytes);
+    st = decode(&bytes, arena, out);
+    mf_buf_deinit(&bytes);
+    return st;
+}
+
+/* The part that is the content, and nothing else; NULL: there is none. */
+static mf_part *part_of(mf_part *parts, int n, const places *p)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < n && at <= p->bytes; at += parts[i++].size) {
+        if (at == p->bytes && parts[i].size == p->bytes_end - p->bytes)
+            return &parts[i];
+    }
+    return NULL;
+}
+
+static void gather(const mf_part *parts, int n, const places *p, char *out)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < n && at < p->bytes_end; at += parts[i++].size) {
+        const size_t a = p->bytes > at ? p->bytes - at : 0;
+        const size_t b = p->bytes_end - at < parts[i].size ? p->bytes_end - at : parts[i].size;
+
+        if (a < b) {
+            memcpy(out, (const char *)parts[i].data + a, b - a);
+            out += b - a;
+        }
+    }
+}
+
+/* *apart false: it has to be read in one piece. */
+static mf_status read_apart(mf_part *parts, int n, const places *p, mf_arena *arena,
+                            size_t max_bytes, mf_tensor *out, bool *apart)
+{
+    mf_part *stays = part_of(parts, n, p);
+    Tensorflow__RecvTensorResponse *m;
+
+    MF_TRY(read_head(parts, n, p, arena, &m));
+    *apart = m->tensor && !m->is_dead && m->tensor->dtype != MF_DTYPE_STRING &&
+             m->tensor->dtype != MF_DTYPE_BOOL;
+    if (!*apart)
+        return MF_OK;
+    MF_TRY(mf_tensor_decode_apart(m->tensor, p->bytes_end - p->bytes, max_bytes, stays, out));
+    if (out->buffer->read_only)
+        stays->release = NULL; /* it is the tensor's */
+    else
+        gather(parts, n, p, out->data);
+    return MF_OK;
+}
+
+static mf_status read_parts(mf_part *parts, int n, size_t max_bytes, mf_tensor *out, bool *dead)
+{
+    mf_arena *arena = mf_arena_new();
+    bool apart = false;
+    mf_status st = MF_OK;
+    places p;
+
+    *dead = false;
+    if (!arena)
+        return MF_NOMEM("a tensor");
+    if (find_content(parts, n, &p))
+        st = read_apart(parts, n, &p, arena, max_bytes, out, &apart);
+    if (st == MF_OK && !apart)
+        st = read_whole(parts, n, arena, max_bytes, out, dead);
+    mf_arena_free(arena);
+    return st;
+}
+
+mf_status mf_tensor_message_read(mf_part *parts, int n, size_t max_bytes, mf_tensor *out,
+                                 bool *dead)
+{
+    const mf_status st = read_parts(parts, n, max_bytes, out, dead);
+
+    mf_parts_release(parts, n);
+    return st;
+}
