@@ -106,7 +106,7 @@ static void end_async(mf_kernel *k, mf_status status, bool dead)
     mf_frames_done(&run->frames, a->what, a->out, dead, run->failed);
     a->next = run->idle_async;
     run->idle_async = a;
-    if (run->frames.q_len > 0)
+    if (run->frames.q_len > 0 && !(run->caller_waits && run->runners == 0))
         submit_runner(run);
     check_finished(run);
     pthread_mutex_unlock(&run->lock);
@@ -176,8 +176,8 @@ static void work(mf_runner *r)
 
         if (what.item < 0)
             return;
-        if (run->frames.q_len > 0)
-            submit_runner(run);
+        if (run->frames.q_len > 0 && run->program->items[what.item].kind != MF_ITEM_ASYNC)
+            submit_runner(run); /* those that wait only take a moment to begin */
         step_item(r, what);
         if (run->frames.out_of_memory && !run->failed)
             fail(run, MF_NOMEM("a run"), NULL);
@@ -244,11 +244,14 @@ static void wait_finished(mf_run_state *run, mf_runner *r)
             work(r);
             continue;
         }
+        run->caller_waits = true;
         if (deadline == 0 || run->failed) {
             pthread_cond_wait(&run->finished, &run->lock);
+            run->caller_waits = false;
             continue;
         }
         (void)mf_cond_wait_until(&run->finished, &run->lock, deadline);
+        run->caller_waits = false;
         if (mf_clock_ns() >= deadline && !run->failed &&
             (run->frames.outstanding > 0 || run->runners > 0))
             fail(run, MF_FAIL(MF_DEADLINE_EXCEEDED, "the run did not end in time"), NULL);

@@ -207,7 +207,13 @@ static void push(mf_frames *f, int item, mf_iteration *it)
         f->q_cap = cap;
         f->q_head = 0;
     }
-    f->queue[(f->q_head + f->q_len++) % f->q_cap] = (mf_ready){ item, it };
+    if (f->program->items[item].kind == MF_ITEM_ASYNC) { /* what waits begins to wait first */
+        f->q_head = (f->q_head + f->q_cap - 1) % f->q_cap;
+        f->queue[f->q_head] = (mf_ready){ item, it };
+        f->q_len++;
+    } else {
+        f->queue[(f->q_head + f->q_len++) % f->q_cap] = (mf_ready){ item, it };
+    }
     it->outstanding++;
     f->outstanding++;
 }

@@ -42,6 +42,7 @@ struct mf_run_state {
     mf_runner *idle_runners; /* guarded by lock */
     mf_async *idle_async; /* guarded by lock */
     int runners; /* submitted or working, the caller not counted; guarded by lock */
+    bool caller_waits; /* it takes what becomes ready, if nobody else does; guarded by lock */
     int max_runners;
     mf_error error; /* first failure; guarded by lock */
     bool failed;
