@@ -248,16 +248,18 @@ static mf_status take_frame(line *l)
     return st;
 }
 
-/* Something has come; else it is time to look at deadlines, and at what was cancelled. */
-static bool await_something(line *l)
+/* has_come: a frame; is_late: it is time to look at deadlines, and at what was cancelled. */
+static void await_something(line *l, bool *has_come, bool *is_late)
 {
     struct pollfd p[2] = { { .fd = l->base.fd, .events = POLLIN },
                            { .fd = l->wake, .events = POLLIN } };
     int64_t nearest;
     uint64_t count;
 
-    if (mf_local_line_has_more(&l->base))
-        return true;
+    *has_come = mf_local_line_has_more(&l->base);
+    *is_late = false;
+    if (*has_come)
+        return;
     pthread_mutex_lock(&l->channel->lock);
     nearest = l->nearest_ns;
     pthread_mutex_unlock(&l->channel->lock);
@@ -268,9 +270,10 @@ static bool await_something(line *l)
     } else {
         (void)poll(p, 2, -1);
     }
+    *has_come = p[0].revents != 0;
+    *is_late = !*has_come || p[1].revents || mf_clock_ns() >= nearest;
     if (p[1].revents && read(l->wake, &count, sizeof count) < 0)
         MF_WARN("%s", strerror(errno));
-    return p[0].revents != 0;
 }
 
 static bool is_closing(line *l)
@@ -315,9 +318,12 @@ static void *take_answers(void *arg)
     mf_status st = MF_OK;
 
     while (st == MF_OK && !is_closing(l)) {
-        if (await_something(l))
+        bool has_come, is_late;
+
+        await_something(l, &has_come, &is_late);
+        if (has_come)
             st = take_frame(l);
-        else
+        if (is_late)
             end_late(l);
     }
     if (st == MF_OK)

@@ -318,7 +318,7 @@ static void accept_line(mf_rpc_server *s)
     const int fd = accept4(s->listening, NULL, NULL, SOCK_CLOEXEC);
     line *l;
 
-    if (fd < 0)
+    if (fd < 0) /* another thread was quicker */
         return;
     l = mf_calloc(1, sizeof *l);
     if (!l || mf_local_check_user(fd) != MF_OK || mf_local_line_init(&l->base, fd) != MF_OK) {
@@ -377,7 +377,7 @@ static mf_status listen_there(mf_rpc_server *s)
 
     if (size == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s is too long for a socket's name", s->address);
-    s->listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    s->listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s->listening < 0 || bind(s->listening, (const struct sockaddr *)&name, size) != 0 ||
         listen(s->listening, 64) != 0)
         return MF_FAIL(MF_UNAVAILABLE, "listening on this host for %s: %s", s->address,
