@@ -5,6 +5,7 @@
 #include "base/crew.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/race.h"
 #include "comm/local_rpc.h"
 #include "comm/local_socket.h"
 
@@ -95,6 +96,7 @@ static void await_frame(line *l)
 
     if (mf_local_line_has_more(&l->base))
         e.events |= EPOLLOUT; /* which it is at once */
+    mf_race_give(l);
     if (epoll_ctl(l->server->epoll, EPOLL_CTL_MOD, l->base.fd, &e) != 0)
         MF_WARN("a connection is lost: %s", strerror(errno));
 }
@@ -294,8 +296,10 @@ static void take_frame(line *l, bool alone)
     mf_local_frame f;
     const void *data;
     char *text = NULL;
-    mf_status st = mf_local_line_read(&l->base, &f, &text, &data);
+    mf_status st;
 
+    mf_race_take(l);
+    st = mf_local_line_read(&l->base, &f, &text, &data);
     if (st == MF_OK && f.kind == MF_LOCAL_ASK && l->is_greeted) {
         ask(l, &f, text, data, alone);
         return;
@@ -337,6 +341,7 @@ static void accept_line(mf_rpc_server *s)
         l->next->previous = l;
     s->lines = l;
     pthread_mutex_unlock(&s->lock);
+    mf_race_give(l);
     if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd,
                   &(struct epoll_event){ .events = EPOLLIN | EPOLLONESHOT, .data.ptr = l }) != 0)
         hang_up(l);
