@@ -93,10 +93,10 @@ suite "members" tests/train/members.py build/release/meshflow
 suite "groups" tests/train/groups.py build/release/meshflow
 suite "partitions" tests/train/partition.py build/release/meshflow
 suite "faults" tests/train/faults.py build/release/meshflow
-# The asan preset is the clang build, too: one compilation serves both. Tests and benchmarks are left
-# to `make check`, which runs them so.
-suite "clang" one "clang compiles without warnings, with sanitizers" build asan meshflow fuzzers &&
-    suite "fuzz corpora" tools/replay_fuzz.sh build/asan
+# One compilation serves both: the warnings of clang, and corpora under sanitizers. Tests and
+# benchmarks are left to `make check`, which runs them so.
+suite "clang" one "clang compiles without warnings, with sanitizers" build replay meshflow fuzzers &&
+    suite "fuzz corpora" tools/replay_fuzz.sh build/replay
 suite "install" tests/install/run.sh build/release
 suite "TensorFlow" tools/run_tf_tests.sh
 sum_up
