@@ -59,8 +59,11 @@ mf_status mf_server_check_sessions(const mf_server *s, int64_t count)
 /* Whoever cannot come this way comes the other. */
 static void listen_near(mf_server *s, const mf_rpc_server_options *rpc)
 {
+    mf_rpc_server_options near = *rpc;
+
+    near.address = s->rpc->address(s->listening);
     mf_region_open();
-    if (mf_rpc_local.serve(rpc, &s->near) != MF_OK)
+    if (mf_rpc_local.serve(&near, &s->near) != MF_OK)
         MF_INFO("tasks of this host call by gRPC: %s", mf_error_message());
 }
 

@@ -145,5 +145,29 @@ def another_user_is_refused(b):
     check(len(re.findall("calls are refused", said)) == 3, "not said once for each: " + said)
 
 
+NEAR = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.settimeout(60)
+s.connect("\\0meshflow-0-rpc-" + sys.argv[1])
+try:
+    s.sendall(bytes.fromhex("316c464d01000000") + bytes(56))  # a greeting
+    print(len(s.recv(64)))
+except (BrokenPipeError, ConnectionResetError):
+    print(0)
+"""
+
+
+@test
+def another_user_is_refused_by_the_short_way_of_this_host(b):
+    if os.geteuid() != 0:
+        raise harness.Skipped("it takes root to be somebody else")
+    b.serve()
+    for user, greeted in (65534, 0), (0, 64):
+        r = subprocess.run([sys.executable, "-c", NEAR, "%s:%d" % b.address], user=user, capture_output=True, text=True,
+                           timeout=120)
+        check(r.stdout == "%d\n" % greeted, "user %d: %s%s" % (user, r.stdout, r.stderr))
+
+
 if __name__ == "__main__":
     harness.main(Bench)
