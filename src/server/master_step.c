@@ -285,8 +285,12 @@ mf_status mf_master_step_run(mf_request *r, mf_client_session *s, const mf_maste
     if (mf_cast_is_several(&s->cast))
         st = find_layout(s, &m->names, &r->cancel, &l);
     if (st == MF_OK && l && l->own) {
+        mf_error why;
+
         st = mf_master_run_layout(r->server, s->handle, l, &own);
+        mf_error_save(st, &why);
         mf_master_clean_up(&s->cast, l, own.id, st == MF_OK);
+        (void)mf_error_restore(&why);
     } else if (st == MF_OK) {
         st = run_here(r, s, m);
     }
