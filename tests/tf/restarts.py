@@ -288,7 +288,7 @@ def worker_session(tf, cluster, index, hooks, scaffold=None):
             manager._recovery_wait_secs = 0.2
             return manager
     return tf.train.MonitoredSession(
-        Patient(scaffold, cluster.target("worker", index), filters(tf, index), SECONDS), hooks, stop_grace_period_secs=5)
+        Patient(scaffold, cluster.target("worker", index), filters(tf, index), SECONDS), hooks, stop_grace_period_secs=1)
 
 
 def filters(tf, index):
@@ -313,7 +313,7 @@ class Client(threading.Thread):
             return worker_session(tf, cluster, self.index, hooks)
         return tf.train.MonitoredTrainingSession(
             cluster.target(), checkpoint_dir=cluster.scratch + "/ckpt", save_checkpoint_steps=2, hooks=hooks,
-            config=filters(tf, 0), stop_grace_period_secs=5)
+            config=filters(tf, 0), stop_grace_period_secs=1)
 
     def count(self):
         client = self
@@ -344,11 +344,12 @@ class Client(threading.Thread):
 def two_clients(tf, cluster, tasks, last, synchronous):
     """These tasks are restarted while both train. Yields what is wrong."""
     clients = [Client(tf, cluster, i, last, synchronous) for i in range(2)]
-    for n, task in enumerate(tasks):
-        until(lambda: any(not c.is_alive() for c in clients) or min(c.seen for c in clients) >= 5 * (n + 1))
-        cluster.restart(*task, pause=0.3)
-        before = [c.sessions for c in clients]
-        until(lambda: any(not c.is_alive() for c in clients) or all(c.sessions > b for c, b in zip(clients, before)))
+    for n, (job, index) in enumerate(tasks):
+        until(lambda: min(c.seen for c in clients) >= 5 * (n + 1) or not all(c.is_alive() for c in clients))
+        before = sum(c.sessions for c in clients)
+        cluster.restart(job, index, pause=0.3)
+        lost = 2 if job == "ps" else 1
+        until(lambda: sum(c.sessions for c in clients) >= before + lost or not all(c.is_alive() for c in clients))
     for c in clients:
         c.join(SECONDS)
         if c.error or c.is_alive():
@@ -380,6 +381,11 @@ def two_asynchronous_clients_go_on_after_the_parameter_server_was_restarted(tf, 
 @check_of(PS_AND_TWO)
 def two_synchronous_clients_go_on_after_the_parameter_server_was_restarted(tf, cluster):
     yield from two_clients(tf, cluster, [("ps", 0)], 20, True)
+
+
+@check_of(PS_AND_TWO, long=True)
+def two_asynchronous_clients_go_on_after_every_server_was_restarted(tf, cluster):
+    yield from two_clients(tf, cluster, [("worker", 1), ("ps", 0), ("worker", 0)], 400, False)
 
 
 # ---- a check in a process of its own ----
