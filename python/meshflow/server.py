@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import json
+import os
 import threading
 
 from meshflow._library import ServerOptions, check, lib
@@ -46,15 +47,23 @@ def _threads(config):
     return max(int(getattr(config, "intra_op_parallelism_threads", 0) or 0), 0)
 
 
+def _dirs(given):
+    """A program whose import alone is changed cannot name them."""
+    if given is None:
+        given = [d for d in os.environ.get("MESHFLOW_ALLOW_DIR", "").split(os.pathsep) if d]
+    return list(given)
+
+
 class Server:
     """One task of a cluster, in this process.
 
     server_or_cluster_def, job_name, task_index, protocol, config and start are as tf.compat.v1.train.Server takes
-    them; the others are what <meshflow/server.h> has more: folders that graphs may read and write files in,
-    certificates as `meshflow cert` makes them, and whether to do without between hosts."""
+    them; the others are what <meshflow/server.h> has more: folders that graphs may read and write files in (unless
+    told, those of MESHFLOW_ALLOW_DIR, with ':' between them), certificates as `meshflow cert` makes them, and whether
+    to do without between hosts."""
 
     def __init__(self, server_or_cluster_def, job_name=None, task_index=None, protocol=None, config=None,
-                 start=True, *, allow_dirs=(), tls_dir=None, insecure_any_peer=False):
+                 start=True, *, allow_dirs=None, tls_dir=None, insecure_any_peer=False):
         spec = server_or_cluster_def
         if hasattr(spec, "cluster"):  # a ServerDef
             job_name = spec.job_name if job_name is None else job_name
@@ -67,7 +76,7 @@ class Server:
         self._cluster = _cluster(spec)
         self._job, self._index = job_name, task_index
         self._threads = _threads(config)
-        self._allow_dirs, self._tls_dir, self._insecure = list(allow_dirs), tls_dir, insecure_any_peer
+        self._allow_dirs, self._tls_dir, self._insecure = _dirs(allow_dirs), tls_dir, insecure_any_peer
         self._server = self._target = self._ended = None
         self._lock = threading.Lock()
         if start:
