@@ -164,8 +164,8 @@ def the_second_first(programs, path):
     servers, worker = servers_for(programs, path, 2)
     second = programs.start(*worker(1))
     await_words(second[1], 2)
-    chief = programs.start(*worker(0))
-    said = both(programs.said_by(*second), programs.said_by(*chief))
+    chief = programs.said(*worker(0))
+    said = both(chief, programs.said_by(*second), programs.said(*worker(0)))
     for pid in servers:
         programs.ask(kill=pid)
     return said

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Document 001, 4: the SessionManager is how a client meets the master. The worker is there first and waits, in vain at
 # first; the chief makes the session, a Coordinator its threads stop, and a QueueRunner fills the queue that it trains
-# from. Then the worker goes on, and the chief's session is recovered from what it has saved.
+# from. Then the worker goes on. A chief that is started again begins with what the first one has saved.
 # argv: cluster job index folder
 import json
 import sys
@@ -62,12 +62,7 @@ if index > 0:
         print(json.dumps({"losses": fit(sess), "step": int(sess.run(step))}))
 else:
     with manager.prepare_session(server.target, init_op=init, saver=saver, checkpoint_dir=folder, config=config) as sess:
-        print(json.dumps({"losses": fit(sess)}), flush=True)
-        saver.save(sess, folder + "/model", global_step=STEPS)
+        begun = int(sess.run(step))
+        print(json.dumps({"begun at": begun, "losses": fit(sess)}))
+        saver.save(sess, folder + "/model", global_step=step)
         sess.run(done)
-        while sess.run(step) < 2 * STEPS:
-            time.sleep(0.1)
-    tf.Session.reset(server.target)
-    sess, recovered = manager.recover_session(server.target, saver, folder, config=config)
-    with sess:
-        print(json.dumps({"recovered": recovered, "step": int(sess.run(step))}))
