@@ -28,8 +28,9 @@ with tf.device(tf.train.replica_device_setter(worker_device=worker, cluster=spec
     loss = tf.reduce_mean(tf.square(tf.matmul(features, w) + b - labels))
     train = tf.train.AdamOptimizer(0.1).minimize(loss, global_step=step)
 
+rates = "%s/rates%d" % (folder, index)
 config = tf.ConfigProto(device_filters=["/job:ps", worker])
-hooks = [tf.train.StopAtStepHook(num_steps=6), tf.train.StepCounterHook(every_n_steps=2, output_dir=folder),
+hooks = [tf.train.StopAtStepHook(num_steps=6), tf.train.StepCounterHook(every_n_steps=2, output_dir=rates),
          tf.train.NanTensorHook(loss)]
 losses = []
 with tf.train.MonitoredTrainingSession(server.target, is_chief=index == 0, checkpoint_dir=folder, hooks=hooks,
@@ -41,5 +42,5 @@ tf.summary.FileWriterCache.clear()  # closes the events' file
 saved = tf.train.load_checkpoint(folder)
 print(json.dumps({"losses": losses, "devices": [w.device, b.device, loss.device], "w": saved.get_tensor("w").tolist(),
                   "saved at": int(saved.get_tensor("global_step")),
-                  "rates": sum(v.tag == "global_step/sec" for f in tf.gfile.Glob(folder + "/events*")
+                  "rates": sum(v.tag == "global_step/sec" for f in tf.gfile.Glob(rates + "/*")
                                for e in tf.train.summary_iterator(f) for v in e.summary.value)}))
