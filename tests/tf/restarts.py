@@ -220,6 +220,22 @@ def a_master_that_is_restarted_has_lost_its_sessions_and_no_weights(tf, cluster)
         yield from differ("weights", sess.run(model.w), weights_after(2))
 
 
+@check_of(PS_AND_WORKER)
+def sessions_of_masters_that_were_killed_do_not_pile_up(tf, cluster):
+    model = Model(tf, cluster)
+    cluster.kill("ps", 0)
+    os.environ["MESHFLOW_SERVER_SESSIONS"] = "3"  # one of them is everybody's
+    cluster.start("ps", 0)
+    for _ in range(4):
+        sess = tf.Session(cluster.target(), config=limited(tf))
+        sess.run(tf.global_variables_initializer())
+        sess.run(model.train, model.feed)
+        cluster.restart("worker", 0)
+    with tf.Session(cluster.target(), config=limited(tf)) as sess:
+        sess.run(model.train, model.feed)
+        yield from differ("weights", sess.run(model.w), weights_after(2))
+
+
 # ---- monitored sessions ----
 
 class Disturb:
