@@ -5,6 +5,7 @@ they do.
 Usage: restarts.py NAME CLUSTER SCRATCH    one of the checks, in a process of its own (run.py starts them)."""
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -204,6 +205,28 @@ def a_step_that_waits_ends_with_the_server_it_waits_for(tf, cluster):
         cluster.restart("ps", 0)
         thread.join()
         yield from expect("a step that waited", ended[0], "UnavailableError")
+
+
+@check_of({"ps": 2, "worker": 1})
+def a_new_run_does_not_wait_for_a_server_that_stands_still_and_is_not_its_own(tf, cluster):
+    values = []
+    for i in range(2):
+        with tf.device("/job:ps/task:%d" % i):
+            values.append(tf.constant(i + 1.) * tf.random.uniform([], 1, 1.1))
+    ended = []
+    with tf.Session(cluster.target(), config=limited(tf)) as sess:
+        sess.run(values)
+        stands = cluster.running["ps", 1]
+        stands.send_signal(signal.SIGSTOP)
+        thread = threading.Thread(target=lambda: ended.append(sess.run(values[1])))
+        thread.start()
+        time.sleep(0.5)
+        if not 1 <= sess.run(values[0]) < 1.1 or ended:
+            yield "a run of the other one: %s" % ended
+        stands.send_signal(signal.SIGCONT)
+        thread.join(SECONDS)
+        if not ended or not 2 <= ended[0] < 2.2:
+            yield "a run of the one that stood still: %s" % ended
 
 
 @check_of(PS_AND_WORKER)
