@@ -79,6 +79,7 @@ suite "test runner" tests/runner/selftest.sh build/release/meshflow-tests-red
 suite "unit tests" build/release/meshflow-tests
 suite "program" tests/cli/run.sh build/release/meshflow
 suite "floods" tests/server/floods.py build/release/meshflow garbage # the others: make soak
+suite "clusters of servers" tests/server/clusters.py build/release/meshflow
 suite "certificates of servers" tests/server/certificates.py build/release/meshflow
 suite "Python package" tests/python/run.py build/release
 suite "training" tests/train/run.py build/release/meshflow

@@ -10,6 +10,7 @@
 #include <meshflow/hooks.h>
 #include <meshflow/model.h>
 #include <meshflow/monitored.h>
+#include <meshflow/server.h>
 #include <meshflow/session.h>
 #include <meshflow/status.h>
 #include <meshflow/strategy.h>

@@ -48,6 +48,33 @@ MF_API void mf_server_stop(mf_server *server);
 /* Ends all steps, frees the port. */
 MF_API void mf_server_free(mf_server *server);
 
+/* ---- several tasks in one process ----
+ *
+ *     mf_local_cluster *c;
+ *     mf_local_cluster_new("worker=2,ps=1", NULL, &c);
+ *     mf_session_new(graph, &(mf_session_options){
+ *                               .target = mf_local_cluster_target(c, "worker", 0) }, &session);
+ */
+typedef struct mf_local_cluster mf_local_cluster;
+
+/* jobs: "worker=2,ps=1", how many tasks of which job: a whole cluster
+ * (tf.test.create_local_cluster), at free ports of the loopback. NULL: those tasks of
+ * options->cluster that are on this host; the others are elsewhere (a hybrid cluster). Each has its
+ * own threads and variables; job_name and task_index of the options are not looked at. options may
+ * be NULL if jobs is not. Fails: as mf_server_new(); INVALID_ARGUMENT if no task is on this host.
+ */
+MF_API MF_MUST mf_status mf_local_cluster_new(const char *jobs, const mf_server_options *options,
+                                              mf_local_cluster **out);
+/* All tasks, {"worker": ["127.0.0.1:34567", ...], ...}: for clients, and for tasks elsewhere. */
+MF_API const char *mf_local_cluster_spec(const mf_local_cluster *cluster);
+/* "grpc://host:port"; NULL: it is not here. */
+MF_API const char *mf_local_cluster_target(const mf_local_cluster *cluster, const char *job,
+                                           int index);
+/* As those of a server, for all of them. */
+MF_API void mf_local_cluster_join(mf_local_cluster *cluster);
+MF_API void mf_local_cluster_stop(mf_local_cluster *cluster);
+MF_API void mf_local_cluster_free(mf_local_cluster *cluster);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,7 +9,7 @@
 
 There is nothing to compile and TensorFlow is not needed: it is libmeshflow through ctypes."""
 from meshflow._library import Error, version
-from meshflow.server import Server
+from meshflow.server import LocalCluster, Server, create_local_cluster, local_cluster
 
-__all__ = ["Error", "Server", "__version__"]
+__all__ = ["Error", "LocalCluster", "Server", "create_local_cluster", "local_cluster", "__version__"]
 __version__ = version()

@@ -40,7 +40,11 @@ lib = _open()
 lib.mf_server_new.argtypes = [ctypes.POINTER(ServerOptions), ctypes.POINTER(ctypes.c_void_p)]
 lib.mf_server_target.argtypes = [ctypes.c_void_p]
 lib.mf_server_target.restype = ctypes.c_char_p
-for _name in ("mf_server_join", "mf_server_stop", "mf_server_free"):
+lib.mf_local_cluster_new.argtypes = [ctypes.c_char_p, ctypes.POINTER(ServerOptions), ctypes.POINTER(ctypes.c_void_p)]
+lib.mf_local_cluster_spec.argtypes = [ctypes.c_void_p]
+lib.mf_local_cluster_spec.restype = ctypes.c_char_p
+for _name in ("mf_server_join", "mf_server_stop", "mf_server_free", "mf_local_cluster_join", "mf_local_cluster_stop",
+              "mf_local_cluster_free"):
     getattr(lib, _name).argtypes = [ctypes.c_void_p]
     getattr(lib, _name).restype = None
 lib.mf_error_message.restype = ctypes.c_char_p

@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import json
+import os
 import threading
 
 from meshflow._library import ServerOptions, check, lib
@@ -46,15 +47,77 @@ def _threads(config):
     return max(int(getattr(config, "intra_op_parallelism_threads", 0) or 0), 0)
 
 
-class Server:
+def _dirs(given):
+    """A program whose import alone is changed cannot name them."""
+    if given is None:
+        given = [d for d in os.environ.get("MESHFLOW_ALLOW_DIR", "").split(os.pathsep) if d]
+    return list(given)
+
+
+class _Running:
+    """What runs in this process from start() to stop(): the names of its functions, and how it is made."""
+
+    def __init__(self, kind, config, allow_dirs, tls_dir, insecure_any_peer):
+        self._join, self._stop, self._free = (getattr(lib, "mf_%s_%s" % (kind, what)) for what in ("join", "stop", "free"))
+        self._threads = _threads(config)
+        self._allow_dirs, self._tls_dir, self._insecure = _dirs(allow_dirs), tls_dir, insecure_any_peer
+        self._handle = self._ended = None
+        self._lock = threading.Lock()
+
+    def _options(self, **more):
+        dirs = (ctypes.c_char_p * max(1, len(self._allow_dirs)))(*[str(d).encode() for d in self._allow_dirs])
+        return ServerOptions(threads=self._threads, allow_dirs=dirs, n_allow_dirs=len(self._allow_dirs),
+                             tls_dir=None if self._tls_dir is None else str(self._tls_dir).encode(),
+                             insecure_any_peer=self._insecure, **more)
+
+    def start(self):
+        """Listen. What runs is left as it is."""
+        with self._lock:
+            if self._handle:
+                return
+            handle = ctypes.c_void_p()
+            self._make(handle)
+            self._handle = handle
+            self._ended = threading.Thread(target=self._join, args=(handle,), daemon=True)
+            self._ended.start()
+            _running.add(self)
+
+    def join(self):
+        """Wait until it is stopped. (A signal is noticed meanwhile.)"""
+        if self._ended is None:
+            raise RuntimeError("it does not run: call start() first")
+        while self._ended.is_alive():
+            self._ended.join(0.2)
+
+    def stop(self):
+        """End all steps and free the ports. What does not run stays as it is."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+            if handle is None:
+                return
+            self._stop(handle)
+            self._ended.join()
+            self._free(handle)
+            _running.discard(self)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+class Server(_Running):
     """One task of a cluster, in this process.
 
     server_or_cluster_def, job_name, task_index, protocol, config and start are as tf.compat.v1.train.Server takes
-    them; the others are what <meshflow/server.h> has more: folders that graphs may read and write files in,
-    certificates as `meshflow cert` makes them, and whether to do without between hosts."""
+    them; the others are what <meshflow/server.h> has more: folders that graphs may read and write files in (unless
+    told, those of MESHFLOW_ALLOW_DIR, with ':' between them), certificates as `meshflow cert` makes them, and whether
+    to do without between hosts."""
 
     def __init__(self, server_or_cluster_def, job_name=None, task_index=None, protocol=None, config=None,
-                 start=True, *, allow_dirs=(), tls_dir=None, insecure_any_peer=False):
+                 start=True, *, allow_dirs=None, tls_dir=None, insecure_any_peer=False):
         spec = server_or_cluster_def
         if hasattr(spec, "cluster"):  # a ServerDef
             job_name = spec.job_name if job_name is None else job_name
@@ -64,12 +127,10 @@ class Server:
             spec = spec.cluster
         if protocol not in (None, "grpc"):
             raise ValueError("protocol %r: a server speaks grpc" % protocol)
+        super().__init__("server", config, allow_dirs, tls_dir, insecure_any_peer)
         self._cluster = _cluster(spec)
         self._job, self._index = job_name, task_index
-        self._threads = _threads(config)
-        self._allow_dirs, self._tls_dir, self._insecure = list(allow_dirs), tls_dir, insecure_any_peer
-        self._server = self._target = self._ended = None
-        self._lock = threading.Lock()
+        self._target = None
         if start:
             self.start()
 
@@ -78,26 +139,12 @@ class Server:
         """A cluster of this process alone, at any free port of the loopback."""
         return Server({"localhost": ["localhost:0"]}, protocol="grpc", config=config, start=start)
 
-    def start(self):
-        """Listen. A server that runs is left as it is."""
-        with self._lock:
-            if self._server:
-                return
-            dirs = (ctypes.c_char_p * max(1, len(self._allow_dirs)))(*[str(d).encode() for d in self._allow_dirs])
-            options = ServerOptions(
-                cluster=json.dumps(self._cluster).encode(),
-                job_name=None if self._job is None else _text(self._job).encode(),
-                task_index=None if self._index is None else str(int(self._index)).encode(),
-                threads=self._threads, allow_dirs=dirs, n_allow_dirs=len(self._allow_dirs),
-                tls_dir=None if self._tls_dir is None else str(self._tls_dir).encode(),
-                insecure_any_peer=self._insecure)
-            server = ctypes.c_void_p()
-            check(lib.mf_server_new(ctypes.byref(options), ctypes.byref(server)))
-            self._target = lib.mf_server_target(server).decode()
-            self._server = server
-            self._ended = threading.Thread(target=lib.mf_server_join, args=(server,), daemon=True)
-            self._ended.start()
-            _running.add(self)
+    def _make(self, handle):
+        options = self._options(cluster=json.dumps(self._cluster).encode(),
+                                job_name=None if self._job is None else _text(self._job).encode(),
+                                task_index=None if self._index is None else str(int(self._index)).encode())
+        check(lib.mf_server_new(ctypes.byref(options), ctypes.byref(handle)))
+        self._target = lib.mf_server_target(handle).decode()
 
     @property
     def target(self):
@@ -106,27 +153,44 @@ class Server:
             raise RuntimeError("the server has no target yet: call start() first")
         return self._target
 
-    def join(self):
-        """Wait until the server is stopped. (A signal is noticed meanwhile.)"""
-        if self._ended is None:
-            raise RuntimeError("the server does not run: call start() first")
-        while self._ended.is_alive():
-            self._ended.join(0.2)
 
-    def stop(self):
-        """End all steps and free the port. A server that does not run stays as it is."""
-        with self._lock:
-            server, self._server = self._server, None
-            if server is None:
-                return
-            lib.mf_server_stop(server)
-            self._ended.join()
-            lib.mf_server_free(server)
-            _running.discard(self)
+class LocalCluster(_Running):
+    """Several tasks in this process: see local_cluster()."""
 
-    def __enter__(self):
+    def __init__(self, jobs, config=None, allow_dirs=None, tls_dir=None, insecure_any_peer=False):
+        super().__init__("local_cluster", config, allow_dirs, tls_dir, insecure_any_peer)
+        self._jobs = ",".join("%s=%d" % (job, n) for job, n in jobs.items() if n)
+        self.spec = None  # {job: ["host:port", ...]}, for tf.train.ClusterSpec()
         self.start()
-        return self
 
-    def __exit__(self, *_):
-        self.stop()
+    def _make(self, handle):
+        check(lib.mf_local_cluster_new(self._jobs.encode(), ctypes.byref(self._options()), ctypes.byref(handle)))
+        self.spec = json.loads(lib.mf_local_cluster_spec(handle))
+
+    def target(self, job="worker", index=0):
+        """"grpc://host:port", for tf.compat.v1.Session()."""
+        return "grpc://" + self.spec[job][index]
+
+
+def local_cluster(config=None, allow_dirs=None, **jobs):
+    """A whole cluster in this process, at free ports of the loopback:
+
+        with meshflow.local_cluster(worker=2, ps=1) as cluster:
+            with tf.compat.v1.Session(cluster.target("worker", 0)) as sess:"""
+    return LocalCluster(jobs, config, allow_dirs)
+
+
+class _LocalTask:
+    """What tf.test.create_local_cluster() gives for a task; all of them end together."""
+
+    def __init__(self, cluster, job, index):
+        self._cluster, self.target = cluster, cluster.target(job, index)
+        self.join, self.stop = cluster.join, cluster.stop
+
+
+def create_local_cluster(num_workers, num_ps, protocol="grpc", worker_config=None, ps_config=None):
+    """tf.test.create_local_cluster(): (workers, parameter servers), each with a `target`."""
+    if protocol != "grpc":
+        raise ValueError("protocol %r: a server speaks grpc" % protocol)
+    cluster = local_cluster(worker_config or ps_config, worker=num_workers, ps=num_ps)
+    return tuple([_LocalTask(cluster, job, i) for i in range(n)] for job, n in (("worker", num_workers), ("ps", num_ps)))

@@ -18,7 +18,7 @@ typedef struct job {
     mf_feeds feeds;
     mf_restore restore;
     mf_fetches fetches;
-    mf_strings dirs;
+    mf_strings dirs, filters;
     mf_tensor **results;
     int64_t *ns; /* duration of each repetition */
     int64_t repeat, timeout_ms, threads;
@@ -58,6 +58,16 @@ static mf_status check_targets(job *j)
                                   "what to run with --target NODE");
 }
 
+static mf_status read_filters(job *j)
+{
+    const char *filter;
+    int64_t at = 0;
+
+    while ((filter = mf_args_next(j->args, "device-filter", &at)) != NULL)
+        MF_TRY(mf_strings_add(&j->filters, mf_strdup(filter)));
+    return MF_OK;
+}
+
 static mf_status read_args(job *j)
 {
     j->repeat = 1;
@@ -72,6 +82,7 @@ static mf_status read_args(job *j)
     j->ns = mf_calloc(j->repeat, sizeof *j->ns);
     if (!j->results || !j->ns)
         return MF_NOMEM("results");
+    MF_TRY(read_filters(j));
     return mf_fetches_dirs(j->args, &j->fetches, &j->dirs);
 }
 
@@ -138,6 +149,8 @@ static mf_status run_session(job *j)
         .allow_dirs = (const char *const *)j->dirs.s,
         .n_allow_dirs = (int)j->dirs.n,
         .target = next_target(j, &(int64_t){ 0 }, true),
+        .device_filters = (const char *const *)j->filters.s,
+        .n_device_filters = (int)j->filters.n,
         .tls_dir = mf_args_value(j->args, "tls-dir"),
         .insecure_any_peer = mf_args_has(j->args, "insecure-any-peer"),
     };
@@ -241,6 +254,7 @@ static mf_status graph_run(mf_args *args)
     mf_free(j.ns);
     mf_fetches_deinit(&j.fetches);
     mf_strings_deinit(&j.dirs);
+    mf_strings_deinit(&j.filters);
     mf_feeds_deinit(&j.feeds);
     mf_restore_deinit(&j.restore);
     mf_graph_free(j.graph);
@@ -256,6 +270,10 @@ static const mf_option options[] = {
     { "target", "NODE",
       "run this node, before the fetches and in a run of its own; or grpc://HOST:PORT: run "
       "everything on the server there, of Meshflow or TensorFlow",
+      0, true },
+    { "device-filter", "DEVICE",
+      "on a server: of the cluster's tasks use those only (/job:ps, /job:worker/task:0), and wait "
+      "for no other",
       0, true },
     { "restore", "CHECKPOINT",
       "first set the graph's variables from this TensorFlow checkpoint, the beginning of "

@@ -2,6 +2,7 @@
 /* cmd_server.c - `meshflow server`: a task that serves TensorFlow's clients. */
 #include "base/log.h"
 #include "cli/command.h"
+#include "server/tasks.h"
 
 #include <meshflow/server.h>
 
@@ -9,9 +10,16 @@
 #include <signal.h>
 #include <stdlib.h>
 
+/* What runs: one task, or several. */
+typedef struct served {
+    mf_server *one;
+    mf_local_cluster *several;
+} served;
+
 /* Signals come here, so that no thread is interrupted by them. */
 static void *await_signal(void *arg)
 {
+    const served *s = arg;
     sigset_t set;
     int which;
 
@@ -20,7 +28,10 @@ static void *await_signal(void *arg)
     sigaddset(&set, SIGTERM);
     while (sigwait(&set, &which) != 0)
         ;
-    mf_server_stop(arg);
+    if (s->several)
+        mf_local_cluster_stop(s->several);
+    else
+        mf_server_stop(s->one);
     return NULL;
 }
 
@@ -34,43 +45,89 @@ static void block_signals(void)
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-static mf_status serve(mf_server *s)
+/* A line for each task that is here, and one for all there are. */
+static mf_status describe_several(const mf_local_cluster *c, mf_buf *out)
+{
+    const char *spec = mf_local_cluster_spec(c);
+    mf_server_tasks tasks;
+    mf_status st = mf_server_tasks_list(spec, &tasks);
+
+    for (int i = 0; st == MF_OK && i < tasks.n; i++) {
+        const mf_server_task *t = &tasks.all[i];
+        const char *target = mf_local_cluster_target(c, t->job, t->index);
+
+        if (target)
+            mf_buf_printf(out, "serving /job:%s/task:%d at %s\n", t->job, t->index, target);
+    }
+    mf_server_tasks_deinit(&tasks);
+    mf_buf_printf(out, "cluster %s\n", spec);
+    return st;
+}
+
+static mf_status serve(served *s)
 {
     pthread_t thread;
     mf_buf out = { 0 };
 
+    if (s->several)
+        MF_TRY(describe_several(s->several, &out));
+    else
+        mf_buf_printf(&out, "serving at %s\n", mf_server_target(s->one));
     if (pthread_create(&thread, NULL, await_signal, s) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     pthread_detach(thread);
-    mf_buf_printf(&out, "serving at %s\n", mf_server_target(s));
     MF_TRY(mf_cli_print(&out));
-    mf_server_join(s);
+    if (s->several)
+        mf_local_cluster_join(s->several);
+    else
+        mf_server_join(s->one);
+    return MF_OK;
+}
+
+/* Those that name other tasks. */
+static mf_status check_options(mf_args *args)
+{
+    const char *local = mf_args_value(args, "local");
+    const bool here = mf_args_has(args, "here");
+
+    if (local && (here || mf_args_value(args, "cluster")))
+        return mf_args_wrong(args, "--local makes a cluster of its own: leave out --%s",
+                             here ? "here" : "cluster");
+    if ((local || here) && (mf_args_value(args, "job-name") || mf_args_value(args, "task-index")))
+        return mf_args_wrong(args,
+                             "--%s starts several tasks: leave out --job-name and "
+                             "--task-index",
+                             local ? "local" : "here");
     return MF_OK;
 }
 
 static mf_status server_run(mf_args *args)
 {
-    const char *dir = mf_args_value(args, "allow-dir");
+    const char *dir = mf_args_value(args, "allow-dir"), *local = mf_args_value(args, "local");
     int64_t threads = 0, memory = 0;
-    mf_server *s;
+    mf_server_options o = { .cluster = mf_args_value(args, "cluster"),
+                            .job_name = mf_args_value(args, "job-name"),
+                            .task_index = mf_args_value(args, "task-index"),
+                            .allow_dirs = &dir,
+                            .n_allow_dirs = dir ? 1 : 0,
+                            .tls_dir = mf_args_value(args, "tls-dir"),
+                            .insecure_any_peer = mf_args_has(args, "insecure-any-peer") };
+    served s = { 0 };
     mf_status st;
 
     MF_TRY(mf_args_int(args, "threads", 0, 1024, &threads));
     MF_TRY(mf_args_int(args, "memory", 16, INT64_C(1) << 40, &memory));
+    MF_TRY(check_options(args));
+    o.threads = (int)threads;
+    o.memory = memory << 20;
     block_signals();
-    MF_TRY(mf_server_new(
-        &(mf_server_options){ .cluster = mf_args_value(args, "cluster"),
-                              .job_name = mf_args_value(args, "job-name"),
-                              .task_index = mf_args_value(args, "task-index"),
-                              .threads = (int)threads,
-                              .allow_dirs = &dir,
-                              .n_allow_dirs = dir ? 1 : 0,
-                              .tls_dir = mf_args_value(args, "tls-dir"),
-                              .insecure_any_peer = mf_args_has(args, "insecure-any-peer"),
-                              .memory = memory << 20 },
-        &s));
-    st = serve(s);
-    mf_server_free(s);
+    if (local || mf_args_has(args, "here"))
+        MF_TRY(mf_local_cluster_new(local, &o, &s.several));
+    else
+        MF_TRY(mf_server_new(&o, &s.one));
+    st = serve(&s);
+    mf_local_cluster_free(s.several);
+    mf_server_free(s.one);
     return st;
 }
 
@@ -79,6 +136,9 @@ static const mf_option options[] = {
       0, false },
     { "job-name", "JOB", "which of them this is", 0, false },
     { "task-index", "N", "its number in the job; 0 unless told", 0, false },
+    { "here", NULL, "all tasks of the cluster that are on this host, in this process", 0, false },
+    { "local", "JOBS", "a cluster in this process, at free ports of the loopback: worker=2,ps=1", 0,
+      false },
     { "threads", "N", "threads; as many as there are cores unless told", 0, false },
     { "memory", "MIB", "the most that tensors and requests may take; the machine's unless told", 0,
       false },
@@ -96,7 +156,7 @@ const mf_command mf_command_server = {
         "Runs until SIGINT or SIGTERM. tf.compat.v1.Session(\"grpc://HOST:PORT\") runs its graphs "
         "here. Variables and queues outlive sessions.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow server",
+    .examples = (const char *const[]){ "meshflow server", "meshflow server --local worker=2,ps=1",
                                        "meshflow server --cluster "
                                        "'{\"worker\": [\"localhost:2222\"]}' --job_name worker",
                                        NULL },

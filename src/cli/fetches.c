@@ -11,8 +11,7 @@ enum { JSON_VALUES = 1000 }; /* elements of a tensor that --json still lists */
 
 /* ---- lists of strings ---- */
 
-/* Takes `s`; NULL means that there was no memory for it. */
-static mf_status add_string(mf_strings *list, char *s)
+mf_status mf_strings_add(mf_strings *list, char *s)
 {
     mf_status st =
         s ? mf_grow(&list->s, &list->cap, list->n + 1, sizeof *list->s) : MF_NOMEM("arguments");
@@ -48,7 +47,7 @@ static mf_status add_fetch(mf_args *args, mf_graph *graph, const char *what, con
         if (strcmp(f->names.s[*at], name) == 0)
             return MF_OK;
     }
-    return add_string(&f->names, mf_strdup(name));
+    return mf_strings_add(&f->names, mf_strdup(name));
 }
 
 mf_status mf_fetches_read(mf_args *args, mf_graph *graph, mf_fetches *f)
@@ -85,23 +84,23 @@ mf_status mf_fetches_dirs(mf_args *args, const mf_fetches *f, mf_strings *out)
     const char *value;
     int64_t at = 0;
 
-    MF_TRY(add_string(out, mf_strdup(".")));
-    MF_TRY(add_string(out, mf_path_dir(args->words[0])));
+    MF_TRY(mf_strings_add(out, mf_strdup(".")));
+    MF_TRY(mf_strings_add(out, mf_path_dir(args->words[0])));
     value = mf_args_value(args, "restore");
     if (value)
-        MF_TRY(add_string(out, mf_path_dir(value)));
+        MF_TRY(mf_strings_add(out, mf_path_dir(value)));
     while ((value = mf_args_next(args, "allow-dir", &at)) != NULL)
-        MF_TRY(add_string(out, mf_strdup(value)));
+        MF_TRY(mf_strings_add(out, mf_strdup(value)));
     for (at = 0; (value = mf_args_next(args, "feed", &at)) != NULL;) {
         const char *given = strchr(value, '=');
         char *path = given ? mf_feed_path(given + 1) : NULL;
         char *dir = path ? mf_path_dir(path) : mf_strdup(".");
 
         mf_free(path);
-        MF_TRY(add_string(out, dir));
+        MF_TRY(mf_strings_add(out, dir));
     }
     for (int64_t i = 0; i < f->n_saves; i++)
-        MF_TRY(add_string(out, mf_path_dir(f->saves[i].path)));
+        MF_TRY(mf_strings_add(out, mf_path_dir(f->saves[i].path)));
     return MF_OK;
 }
 

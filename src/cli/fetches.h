@@ -10,6 +10,8 @@ typedef struct mf_strings {
     int64_t n, cap;
 } mf_strings;
 
+/* Takes it, also when that fails. NULL: there was no memory for it. */
+MF_MUST mf_status mf_strings_add(mf_strings *list, char *s);
 void mf_strings_deinit(mf_strings *list);
 
 typedef struct mf_save {

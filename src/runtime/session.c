@@ -358,11 +358,14 @@ static mf_status compile(local *s, const mf_run_names *n, const mf_tensor *const
     return MF_OK;
 }
 
-/* Make room by dropping the entry that was used longest ago and is not running. */
-static void cache_evict(local *s)
+/* There are more than `max`: drop the entry that was used longest ago and is not running. While all
+ * are, there may be more. */
+static void cache_evict(local *s, int64_t max)
 {
     int64_t oldest = -1;
 
+    if (s->n_cache <= max)
+        return;
     for (int64_t i = 0; i < s->n_cache; i++) {
         if (s->cache[i]->users == 0 &&
             (oldest < 0 || s->cache[i]->used_at < s->cache[oldest]->used_at))
@@ -374,15 +377,14 @@ static void cache_evict(local *s)
     s->cache[oldest] = s->cache[--s->n_cache];
 }
 
+static int64_t cache_max(void)
+{
+    return MF_PARAM(session_cache_runs) > 0 ? MF_PARAM(session_cache_runs) : 1;
+}
+
 static mf_status cache_add(local *s, compiled *c)
 {
-    const int64_t max = MF_PARAM(session_cache_runs) > 0 ? MF_PARAM(session_cache_runs) : 1;
-
-    if (s->n_cache >= max)
-        cache_evict(s);
-    if (s->n_cache >= max)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "more than %lld different runs at the same time",
-                       (long long)max);
+    cache_evict(s, cache_max() - 1);
     MF_TRY(mf_grow(&s->cache, &s->cap_cache, s->n_cache + 1, sizeof(compiled *)));
     s->cache[s->n_cache++] = c;
     return MF_OK;
@@ -495,6 +497,7 @@ static mf_status local_run(mf_session *session, const mf_run_options *options,
         st = run_compiled(s, c, run.cancel, options, with, feeds, values);
         pthread_mutex_lock(&s->lock);
         c->users--;
+        cache_evict(s, cache_max());
         pthread_mutex_unlock(&s->lock);
         mf_runs_end(&s->runs, &run);
     }

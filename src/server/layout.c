@@ -166,6 +166,5 @@ void mf_layout_free(mf_layout *l, const mf_cast *cast, const char *session)
     }
     mf_session_free(l->own);
     mf_arena_free(l->arena);
-    mf_free(l->key);
     mf_free(l);
 }

@@ -16,7 +16,6 @@ typedef struct mf_layout_part {
 } mf_layout_part;
 
 typedef struct mf_layout {
-    char *key; /* of its names */
     mf_arena *arena;
     struct mf_session *own; /* the part done here; NULL: all of it is, by the session */
     const char **feeds, **fetches; /* their names in `own`, or keys, as they were asked for */

@@ -3,6 +3,7 @@
 #include "server/master.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "graph/codec.h"
@@ -45,11 +46,11 @@ static void free_session(mf_client_session *s)
     mf_cast_end(&s->cast, s->handle);
     mf_cast_deinit(&s->cast);
     mf_session_free(s->session);
-    mf_graph_free(s->graph);
+    mf_placed_unref(s->placed);
     mf_resources_free(s->resources);
     mf_resources_free(s->node_state);
-    mf_free(s->task);
     mf_quota_give_back(s->kept);
+    pthread_cond_destroy(&s->laid_out);
     pthread_mutex_destroy(&s->extending);
     mf_cancel_deinit(&s->closed);
     mf_free(s);
@@ -84,24 +85,49 @@ static void close_session(mf_clients *m, const char *handle)
 
 /* ---- making ---- */
 
-static mf_status place(mf_client_session *s, const mf_graph *graph, int64_t n_placed, int **out)
+/* Takes the graph, also when it fails. What was placed before stays where it is. */
+static mf_status place(mf_client_session *s, mf_graph *graph, const mf_placed *before,
+                       mf_placed **out)
 {
     const mf_place_options o = { .tasks = &s->clients->server->tasks,
                                  .available = s->cast.available,
                                  .soft = s->soft };
-    int *task = mf_calloc(graph->n_nodes, sizeof *task);
-    mf_status st = task ? MF_OK : MF_NOMEM("a graph");
+    const int64_t n_before = before ? before->graph->n_nodes : 0;
+    mf_placed *p = mf_calloc(1, sizeof *p);
+    mf_status st = MF_OK;
 
-    if (st == MF_OK && n_placed > 0)
-        memcpy(task, s->task, (size_t)n_placed * sizeof *task);
+    if (!p) {
+        mf_graph_free(graph);
+        return MF_NOMEM("a graph");
+    }
+    *p = (mf_placed){ graph, mf_calloc(graph->n_nodes, sizeof(int)), 1 };
+    if (!p->task)
+        st = MF_NOMEM("a graph");
+    if (st == MF_OK && n_before > 0)
+        memcpy(p->task, before->task, (size_t)n_before * sizeof(int));
     if (st == MF_OK)
-        st = mf_place(graph, &o, task, n_placed);
+        st = mf_place(graph, &o, p->task, n_before);
     if (st != MF_OK) {
-        mf_free(task);
+        mf_placed_unref(p);
         return st;
     }
-    *out = task;
+    *out = p;
     return MF_OK;
+}
+
+/* What there is, and more. Owns: *out. */
+static mf_status read_graph(const Tensorflow__GraphDef *more, const mf_graph *before,
+                            mf_graph **out)
+{
+    mf_status st = mf_graph_new(out);
+
+    if (st == MF_OK && before)
+        st = mf_graph_merge(*out, before);
+    if (st == MF_OK && more)
+        st = mf_graph_add_message(*out, more);
+    if (st != MF_OK)
+        mf_graph_free(*out);
+    return st;
 }
 
 static mf_status make_session(mf_request *r, const Tensorflow__CreateSessionRequest *q,
@@ -113,20 +139,24 @@ static mf_status make_session(mf_request *r, const Tensorflow__CreateSessionRequ
     const mf_session_options o = { .allow_dirs = (const char *const *)server->allow_dirs,
                                    .n_allow_dirs = server->n_allow_dirs };
     mf_session_shared shared = { .pool = server->pool };
+    mf_graph *graph;
+    mf_status st;
 
     s->soft = config->allow_soft_placement;
     s->timeout_ms = config->operation_timeout_in_ms;
-    MF_TRY(mf_graph_new(&s->graph));
-    if (q->graph_def)
-        MF_TRY(mf_graph_add_message(s->graph, q->graph_def));
-    MF_TRY(mf_cast_gather(r, config->device_filters, config->n_device_filters, &s->cast));
-    MF_TRY(place(s, s->graph, 0, &s->task));
+    MF_TRY(read_graph(q->graph_def, NULL, &graph));
+    st = mf_cast_gather(r, config->device_filters, config->n_device_filters, &s->cast);
+    if (st != MF_OK) {
+        mf_graph_free(graph);
+        return st;
+    }
+    MF_TRY(place(s, graph, NULL, &s->placed));
     MF_TRY(mf_resources_new(&s->node_state));
     if (config->isolate_session_state)
         MF_TRY(mf_resources_new(&s->resources));
     shared.resources = s->resources ? s->resources : server->resources;
     shared.node_state = s->node_state;
-    MF_TRY(mf_session_new_shared(s->graph, &o, &shared, &s->session));
+    MF_TRY(mf_session_new_shared(s->placed->graph, &o, &shared, &s->session));
     (void)snprintf(s->handle, sizeof s->handle, "%016" PRIx64, mf_random_seed());
     return mf_cast_begin(&s->cast, s->handle, config->isolate_session_state, &r->cancel);
 }
@@ -166,6 +196,7 @@ static mf_status create(mf_request *r, const ProtobufCMessage *message)
     s->clients = m;
     s->refs = 2; /* of those that can be found, and ours */
     pthread_mutex_init(&s->extending, NULL);
+    mf_cond_init(&s->laid_out);
     mf_cancel_init(&s->closed);
     st = make_session(r, (const Tensorflow__CreateSessionRequest *)message, s);
     if (st == MF_OK)
@@ -190,29 +221,21 @@ static mf_status create(mf_request *r, const ProtobufCMessage *message)
 static mf_status extend_graph(const mf_request *r, mf_client_session *s,
                               const Tensorflow__GraphDef *more)
 {
-    mf_graph *graph = NULL;
-    int *task = NULL;
-    mf_status st = mf_graph_new(&graph);
+    mf_graph *graph;
+    mf_placed *placed;
+    mf_status st;
 
-    if (st == MF_OK)
-        st = mf_graph_merge(graph, s->graph);
-    if (st == MF_OK)
-        st = mf_graph_add_message(graph, more);
-    if (st == MF_OK)
-        st = place(s, graph, s->graph->n_nodes, &task);
-    if (st == MF_OK)
-        st = mf_request_keep(r, &s->kept);
+    MF_TRY(read_graph(more, s->placed->graph, &graph));
+    MF_TRY(place(s, graph, s->placed, &placed));
+    st = mf_request_keep(r, &s->kept);
     if (st == MF_OK)
         st = mf_session_extend(s->session, graph);
     if (st != MF_OK) {
-        mf_graph_free(graph);
-        mf_free(task);
+        mf_placed_unref(placed);
         return st;
     }
-    mf_graph_free(s->graph);
-    mf_free(s->task);
-    s->task = task;
-    s->graph = graph;
+    mf_placed_unref(s->placed);
+    s->placed = placed;
     s->version++;
     return MF_OK;
 }

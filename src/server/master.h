@@ -17,6 +17,21 @@ extern const mf_method mf_master_methods[];
 
 /* ---- sessions (master.c) ---- */
 
+/* A graph and where its nodes are. It never changes: another one takes its place. */
+typedef struct mf_placed {
+    mf_graph *graph;
+    int *task; /* by node id */
+    int refs; /* guarded by the session's lock */
+} mf_placed;
+
+/* A layout that is kept for the steps to come. */
+typedef struct mf_kept_layout {
+    char *key; /* of its names */
+    mf_layout *layout; /* NULL: it is being made; guarded by the session's lock, as is all below */
+    int users;
+    int64_t used_at;
+} mf_kept_layout;
+
 typedef struct mf_client_session {
     mf_clients *clients;
     char handle[17];
@@ -30,11 +45,12 @@ typedef struct mf_client_session {
     int refs; /* guarded by the clients' lock */
 
     pthread_mutex_t extending; /* all below */
-    mf_graph *graph;
-    int *task; /* by node id */
+    mf_placed *placed;
     int64_t version; /* extensions so far */
     int64_t kept; /* bytes that count as memory in use */
     mf_map layouts; /* by the names of a run */
+    int64_t layout_clock; /* uses of them so far */
+    pthread_cond_t laid_out; /* one of them was made, or could not be */
     mf_map partials, callables; /* by handle */
     int64_t n_callables; /* ever made */
 } mf_client_session;
@@ -72,9 +88,22 @@ int64_t mf_master_new_step(void);
 MF_MUST mf_status mf_master_run_layout(mf_server *server, const char *session, const mf_layout *l,
                                        const mf_master_step *m);
 void mf_master_clean_up(const mf_cast *cast, const mf_layout *l, int64_t id, bool well);
-/* How its runs are laid out; with its lock. */
-mf_layout_options mf_client_session_lay_out(const mf_client_session *s, mf_cancel *cancel,
-                                            bool gradual);
+
+/* ---- layouts (master_layouts.c) ---- */
+
+/* With the session's lock. */
+mf_placed *mf_placed_ref(mf_placed *p);
+void mf_placed_unref(mf_placed *p);
+/* How its runs are laid out. */
+mf_layout_options mf_client_session_lay_out(const mf_client_session *s, const mf_placed *placed,
+                                            mf_cancel *cancel, bool gradual);
+/* How this run lies on the tasks, made unless it was before. Owns: mf_client_session_done_with().
+ */
+MF_MUST mf_status mf_client_session_layout(mf_client_session *s, const mf_run_names *names,
+                                           mf_cancel *cancel, mf_kept_layout **out);
+void mf_client_session_done_with(mf_client_session *s, mf_kept_layout *k);
+/* Nobody uses them. */
+void mf_client_session_free_layouts(mf_client_session *s);
 
 /* ---- runs that feed and fetch step by step (master_partial.c) ---- */
 
@@ -91,8 +120,5 @@ MF_MUST mf_status mf_master_make_callable(mf_request *r, const ProtobufCMessage 
 MF_MUST mf_status mf_master_run_callable(mf_request *r, const ProtobufCMessage *message);
 MF_MUST mf_status mf_master_release_callable(mf_request *r, const ProtobufCMessage *message);
 void mf_client_session_free_callables(mf_client_session *s);
-
-/* Forgets how runs lay on tasks. */
-void mf_client_session_free_layouts(mf_client_session *s);
 
 #endif

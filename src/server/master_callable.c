@@ -74,7 +74,8 @@ static mf_status add(mf_client_session *s, callable *c, mf_arena *arena, int64_t
     mf_status st;
 
     pthread_mutex_lock(&s->extending);
-    st = mf_signature_find(s->graph, &c->names, arena, &sig); /* now, not at the first run */
+    st =
+        mf_signature_find(s->placed->graph, &c->names, arena, &sig); /* now, not at the first run */
     *handle = st == MF_OK ? s->n_callables++ : 0;
     (void)snprintf(c->handle, sizeof c->handle, "%" PRId64, *handle);
     if (st == MF_OK)

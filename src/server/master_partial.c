@@ -94,7 +94,7 @@ static mf_status read_setup(partial *p, const Tensorflow__PartialRunSetupRequest
 /* With the session's lock. */
 static mf_status start(partial *p, mf_client_session *s, mf_cancel *cancel)
 {
-    const mf_layout_options o = mf_client_session_lay_out(s, cancel, true);
+    const mf_layout_options o = mf_client_session_lay_out(s, s->placed, cancel, true);
 
     MF_TRY(mf_layout_make(&p->names, &o, &p->layout));
     p->id = mf_master_new_step();
@@ -232,7 +232,7 @@ static mf_status claim(partial *p, const mf_client_session *session, const mf_ru
     MF_TRY(check_names(p, n));
     for (int i = 0; i < n->n_feeds; i++)
         p->fed[index_of(p->names.feeds, p->names.n_feeds, n->feeds[i])] = true;
-    MF_TRY(check_fed(p, session->graph, n, arena));
+    MF_TRY(check_fed(p, session->placed->graph, n, arena));
     for (int i = 0; i < n->n_fetches; i++)
         p->fetched[index_of(p->names.fetches, p->names.n_fetches, n->fetches[i])] = true;
     return MF_OK;

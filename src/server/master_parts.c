@@ -43,19 +43,19 @@ mf_status mf_master_parts(mf_client_session *s, const mf_run_names *names, mf_ar
                           ProtobufCBinaryData **out, size_t *n)
 {
     const mf_server_tasks *t = &s->cast.server->tasks;
-    const mf_partition_options o = { .task = s->task,
-                                     .n_tasks = t->n,
-                                     .self = t->self,
-                                     .devices = s->cast.devices,
-                                     .incarnations = s->cast.incarnations };
+    mf_partition_options o = { .n_tasks = t->n,
+                               .self = t->self,
+                               .devices = s->cast.devices,
+                               .incarnations = s->cast.incarnations };
     mf_partition p = { 0 };
     mf_signature sig;
     mf_status st;
 
     pthread_mutex_lock(&s->extending);
-    st = mf_signature_find(s->graph, names, arena, &sig);
+    o.task = s->placed->task;
+    st = mf_signature_find(s->placed->graph, names, arena, &sig);
     if (st == MF_OK)
-        st = mf_partition_make(s->graph, &sig, &o, &p);
+        st = mf_partition_make(s->placed->graph, &sig, &o, &p);
     pthread_mutex_unlock(&s->extending);
     if (st == MF_OK)
         st = encode_parts(&p, arena, out, n);

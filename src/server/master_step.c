@@ -10,76 +10,6 @@
 #include "server/peers.h"
 #include "server/stats.h"
 
-/* ---- how it lies on them ---- */
-
-static mf_status key_of(const mf_run_names *n, mf_buf *out)
-{
-    for (int i = 0; i < n->n_feeds; i++)
-        mf_buf_printf(out, "%s\n", n->feeds[i]);
-    mf_buf_str(out, ">\n");
-    for (int i = 0; i < n->n_fetches; i++)
-        mf_buf_printf(out, "%s\n", n->fetches[i]);
-    mf_buf_str(out, "!\n");
-    for (int i = 0; i < n->n_targets; i++)
-        mf_buf_printf(out, "%s\n", n->targets[i]);
-    return mf_buf_finish(out);
-}
-
-mf_layout_options mf_client_session_lay_out(const mf_client_session *s, mf_cancel *cancel,
-                                            bool gradual)
-{
-    return (mf_layout_options){ .graph = s->graph,
-                                .task = s->task,
-                                .cast = &s->cast,
-                                .session = s->handle,
-                                .resources = s->resources,
-                                .node_state = s->node_state,
-                                .cancel = cancel,
-                                .gradual = gradual };
-}
-
-/* With the session's lock. */
-static mf_status make_layout(mf_client_session *s, const mf_run_names *names, const char *key,
-                             mf_cancel *cancel, mf_layout **out)
-{
-    const mf_layout_options o = mf_client_session_lay_out(s, cancel, false);
-    mf_layout *l;
-
-    MF_TRY(mf_layout_make(names, &o, &l));
-    l->key = mf_strdup(key);
-    if (!l->key || mf_map_set(&s->layouts, l->key, l) != MF_OK) {
-        mf_layout_free(l, &s->cast, s->handle);
-        return MF_NOMEM("a graph");
-    }
-    *out = l;
-    return MF_OK;
-}
-
-static mf_status find_layout(mf_client_session *s, const mf_run_names *names, mf_cancel *cancel,
-                             mf_layout **out)
-{
-    mf_buf key = { 0 };
-    mf_status st = key_of(names, &key);
-
-    pthread_mutex_lock(&s->extending);
-    *out = st == MF_OK ? mf_map_find(&s->layouts, key.data) : NULL;
-    if (st == MF_OK && !*out)
-        st = make_layout(s, names, key.data, cancel, out);
-    pthread_mutex_unlock(&s->extending);
-    mf_buf_deinit(&key);
-    return st;
-}
-
-void mf_client_session_free_layouts(mf_client_session *s)
-{
-    mf_map_entry *e;
-    int64_t it = 0;
-
-    while ((e = mf_map_next(&s->layouts, &it)) != NULL)
-        mf_layout_free(e->value, &s->cast, s->handle);
-    mf_map_deinit(&s->layouts);
-}
-
 /* ---- a step that is under way ---- */
 
 typedef struct step {
@@ -277,18 +207,25 @@ int64_t mf_master_new_step(void)
 mf_status mf_master_step_run(mf_request *r, mf_client_session *s, const mf_master_step *m)
 {
     mf_master_step own = *m;
+    mf_kept_layout *kept = NULL;
     mf_layout *l = NULL;
     mf_status st = MF_OK;
 
     own.id = mf_master_new_step();
     own.cancel = &r->cancel;
     if (mf_cast_is_several(&s->cast))
-        st = find_layout(s, &m->names, &r->cancel, &l);
+        st = mf_client_session_layout(s, &m->names, &r->cancel, &kept);
+    l = kept ? kept->layout : NULL;
     if (st == MF_OK && l && l->own) {
+        mf_error why;
+
         st = mf_master_run_layout(r->server, s->handle, l, &own);
+        mf_error_save(st, &why);
         mf_master_clean_up(&s->cast, l, own.id, st == MF_OK);
+        (void)mf_error_restore(&why);
     } else if (st == MF_OK) {
         st = run_here(r, s, m);
     }
+    mf_client_session_done_with(s, kept);
     return st == MF_OK ? MF_OK : mf_server_task_failed(mf_server_self(r->server), st);
 }

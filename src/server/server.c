@@ -86,11 +86,15 @@ static mf_status listen_there(mf_server *s, const mf_server_options *o)
         st = mf_peers_new(s->rpc, &s->tasks, &rpc.security, &s->peers);
     if (st == MF_OK)
         st = s->rpc->serve(&rpc, &s->listening);
-    if (st == MF_OK && mf_server_is_local(&rpc.security))
+    if (st == MF_OK)
+        st = mf_server_tasks_move(&s->tasks, s->tasks.self, s->rpc->address(s->listening));
+    if (st == MF_OK && mf_server_is_local(&rpc.security)) {
+        rpc.address = mf_server_self(s)->address;
         listen_near(s, &rpc);
+    }
     mf_free(memory);
     MF_TRY(st);
-    (void)snprintf(s->target, sizeof s->target, "grpc://%s", s->rpc->address(s->listening));
+    (void)snprintf(s->target, sizeof s->target, "grpc://%s", mf_server_self(s)->address);
     return MF_OK;
 }
 

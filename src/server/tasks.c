@@ -191,6 +191,16 @@ void mf_server_tasks_deinit(mf_server_tasks *t)
     *t = (mf_server_tasks){ 0 };
 }
 
+mf_status mf_server_tasks_move(mf_server_tasks *t, int task, const char *address)
+{
+    const char *copy = mf_arena_strdup(t->arena, address);
+
+    if (!copy)
+        return MF_NOMEM("tasks");
+    t->all[task].address = copy;
+    return MF_OK;
+}
+
 int mf_server_tasks_find(const mf_server_tasks *t, const char *job, int index)
 {
     for (int i = 0; i < t->n; i++) {

@@ -17,6 +17,8 @@ MF_PARAM_INT(server_graphs, 2000, "parts of graphs that a server keeps for a ses
 /* A master's session, on this task. */
 typedef struct worker_session {
     char *handle;
+    char *master; /* "/job:worker/replica:0/task:0"; "": it did not say */
+    int64_t incarnation; /* of that process */
     mf_resources *resources; /* NULL: the server's */
     mf_resources *node_state; /* what nodes keep, for all graphs of the session */
     int refs; /* graphs, and being found; guarded by the lock, as is what follows */
@@ -49,6 +51,7 @@ static void session_free(worker_session *s)
     mf_resources_free(s->resources);
     mf_resources_free(s->node_state);
     mf_free(s->handle);
+    mf_free(s->master);
     mf_free(s);
 }
 
@@ -63,7 +66,7 @@ static void session_release(mf_workings *w, worker_session *s)
         session_free(s);
 }
 
-static mf_status session_new(const char *handle, bool isolated, worker_session **out)
+static mf_status session_new(const Tensorflow__CreateWorkerSessionRequest *q, worker_session **out)
 {
     worker_session *s = mf_calloc(1, sizeof *s);
 
@@ -71,9 +74,11 @@ static mf_status session_new(const char *handle, bool isolated, worker_session *
     if (!s)
         return MF_NOMEM("a session");
     s->refs = 1;
-    s->handle = mf_strdup(handle);
-    if (!s->handle || mf_resources_new(&s->node_state) != MF_OK ||
-        (isolated && mf_resources_new(&s->resources) != MF_OK)) {
+    s->handle = mf_strdup(q->session_handle);
+    s->master = mf_strdup(q->master_task);
+    s->incarnation = q->master_incarnation;
+    if (!s->handle || !s->master || mf_resources_new(&s->node_state) != MF_OK ||
+        (q->isolate_session_state && mf_resources_new(&s->resources) != MF_OK)) {
         session_free(s);
         return MF_NOMEM("a session");
     }
@@ -82,14 +87,14 @@ static mf_status session_new(const char *handle, bool isolated, worker_session *
 }
 
 /* A second one of the same name is the first: a master that got no answer asks again. */
-static mf_status add_session(mf_workings *w, const char *handle, bool isolated)
+static mf_status add_session(mf_workings *w, const Tensorflow__CreateWorkerSessionRequest *q)
 {
     worker_session *s;
     mf_status st = MF_OK;
 
-    MF_TRY(session_new(handle, isolated, &s));
+    MF_TRY(session_new(q, &s));
     pthread_mutex_lock(&w->lock);
-    if (mf_map_find(&w->sessions, handle))
+    if (mf_map_find(&w->sessions, q->session_handle))
         st = MF_ALREADY_EXISTS;
     else
         st = mf_server_check_sessions(w->server, w->sessions.count);
@@ -117,16 +122,6 @@ static mf_status find_session(mf_workings *w, const char *handle, worker_session
                        "restarted.",
                        handle, mf_server_self(w->server)->name);
     return MF_OK;
-}
-
-static mf_status create_session(mf_request *r, const ProtobufCMessage *message)
-{
-    const Tensorflow__CreateWorkerSessionRequest *q =
-        (const Tensorflow__CreateWorkerSessionRequest *)message;
-
-    if (q->session_handle[0] == '\0')
-        return MF_OK;
-    return add_session(r->server->workings, q->session_handle, q->isolate_session_state);
 }
 
 /* ---- graphs ---- */
@@ -325,6 +320,15 @@ static void forget_graphs(mf_workings *w, const worker_session *s)
     } while (g);
 }
 
+/* ---- sessions begin and end ---- */
+
+/* It is found no more: its steps end. */
+static void end_session(mf_workings *w, worker_session *s)
+{
+    forget_graphs(w, s);
+    session_release(w, s);
+}
+
 static mf_status delete_session(mf_request *r, const ProtobufCMessage *message)
 {
     const Tensorflow__DeleteWorkerSessionRequest *q =
@@ -336,11 +340,49 @@ static mf_status delete_session(mf_request *r, const ProtobufCMessage *message)
     if (q->session_handle[0] != '\0') /* which is everybody's */
         s = mf_map_remove(&w->sessions, q->session_handle);
     pthread_mutex_unlock(&w->lock);
-    if (!s)
-        return MF_OK;
-    forget_graphs(w, s);
-    session_release(w, s);
+    if (s)
+        end_session(w, s);
     return MF_OK;
+}
+
+/* One that is taken out; NULL: none. */
+static worker_session *take_orphan(mf_workings *w, const char *master, int64_t incarnation)
+{
+    worker_session *found = NULL;
+    mf_map_entry *e;
+    int64_t it = 0;
+
+    pthread_mutex_lock(&w->lock);
+    while (!found && (e = mf_map_next(&w->sessions, &it)) != NULL) {
+        worker_session *s = e->value;
+
+        if (s->incarnation != incarnation && strcmp(s->master, master) == 0)
+            found = mf_map_remove(&w->sessions, s->handle);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return found;
+}
+
+/* This master is another process by now: nobody will ever end the sessions of the last one. */
+static void end_orphans(mf_workings *w, const char *master, int64_t incarnation)
+{
+    worker_session *s;
+
+    if (master[0] == '\0' || incarnation == 0)
+        return;
+    while ((s = take_orphan(w, master, incarnation)) != NULL)
+        end_session(w, s);
+}
+
+static mf_status create_session(mf_request *r, const ProtobufCMessage *message)
+{
+    const Tensorflow__CreateWorkerSessionRequest *q =
+        (const Tensorflow__CreateWorkerSessionRequest *)message;
+
+    if (q->session_handle[0] == '\0')
+        return MF_OK;
+    end_orphans(r->server->workings, q->master_task, q->master_incarnation);
+    return add_session(r->server->workings, q);
 }
 
 /* ---- the task ---- */
@@ -377,6 +419,8 @@ static mf_status nothing(mf_request *r, const ProtobufCMessage *message)
 
 mf_status mf_workings_new(mf_server *server, mf_workings **out)
 {
+    static const Tensorflow__CreateWorkerSessionRequest none =
+        TENSORFLOW__CREATE_WORKER_SESSION_REQUEST__INIT;
     mf_workings *w = mf_calloc(1, sizeof *w);
     mf_status st;
 
@@ -385,7 +429,7 @@ mf_status mf_workings_new(mf_server *server, mf_workings **out)
         return MF_NOMEM("a server");
     w->server = server;
     pthread_mutex_init(&w->lock, NULL);
-    st = add_session(w, "", false); /* of masters that make none */
+    st = add_session(w, &none); /* of masters that make none */
     if (st != MF_OK) {
         mf_workings_free(w);
         *out = NULL;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { VALUE_MAX = INT32_MAX }; /* bytes of one */
 
@@ -129,6 +130,14 @@ static mf_status reply_error(mf_request *r, const Tensorflow__RunGraphRequest *q
     return mf_request_reply(r, &out.base);
 }
 
+/* This task does not know of the session: it was restarted. A master of TensorFlow's that hears it
+ * before its own part has been refused its values ends that part, and may tell its client that the
+ * step was CANCELLED, which no client recovers from. So they are refused first. */
+static void let_values_be_refused(void)
+{
+    (void)nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+}
+
 mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message)
 {
     const Tensorflow__RunGraphRequest *q = (const Tensorflow__RunGraphRequest *)message;
@@ -147,6 +156,8 @@ mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message)
                               q->graph_handle, &g);
     if (st == MF_OK)
         st = mf_meeting_begin(&m, r->server, q->step_id);
+    if (st == MF_ABORTED)
+        let_values_be_refused();
     if (st != MF_OK) {
         st = reply_error(r, q, st);
         mf_worker_graph_release(g);
@@ -173,16 +184,13 @@ mf_status mf_worker_cleanup_graph(mf_request *r, const ProtobufCMessage *message
 
 /* ---- RecvTensor ---- */
 
-/* Errors of the step are told by whoever runs it: here they only mean that nothing will come. */
+/* What has ended the step here ends it there: the master may hear of it from either first. */
 static void found(void *ctx, mf_status st, const mf_tensor *value)
 {
     mf_request *r = ctx;
 
-    if (st == MF_OK)
-        st = mf_tensor_message_make(value, r->arena, &r->reply, &r->content);
-    else
-        st = MF_FAIL(MF_CANCELLED, "%s has ended the step: %s", mf_server_self(r->server)->name,
-                     mf_error_message());
+    st = st == MF_OK ? mf_tensor_message_make(value, r->arena, &r->reply, &r->content)
+                     : mf_server_task_failed(mf_server_self(r->server), st);
     mf_request_done(r, st);
 }
 

@@ -34,6 +34,27 @@ wrong "servers and a strategy" "give one of them" -- \
 fails "servers that are no target" "a server's is grpc://host:port" -- \
     train --model wide-deep --data synthetic-ctr --target localhost:1 --quiet
 
+# ---- a cluster in one process: its weights are those of one process, too
+"$program" server --local worker=2,ps=1 >several 2>log &
+several=$!
+for _ in $(seq 100); do
+    grep -q '^cluster ' several && break
+    sleep 0.1
+done
+check "three tasks of one process" test "$(grep -c '^serving /job:.*/task:. at grpc://127.0.0.1:' several)" = 3
+train_there --shards 2 >alone
+train_there --shards 2 --target "$(sed -n 's,^serving /job:worker/task:1 at ,,p' several)" >there_too
+check "a cluster in one process gives the same weights" test -s alone -a "$(cat alone)" = "$(cat there_too)"
+ok "a cluster in one process is drawn" "graph cluster {" "worker" "ps" -- \
+    topo --dot --cluster "$(sed -n 's/^cluster //p' several)"
+kill "$several"
+check "a cluster in one process ends well" wait "$several"
+wrong "a cluster of its own and another" "leave out --cluster" -- server --local worker=1 --cluster '{}'
+wrong "several tasks and one" "leave out --job-name" -- server --here --job-name worker
+fails "a cluster of nothing" "as worker=2,ps=1" -- server --local worker
+fails "no task is here" "none of the cluster's 1 tasks is on this host" -- \
+    server --here --cluster '{"worker": ["192.0.2.7:2222"]}'
+
 # ---- doctor, topo: what is there and what is not
 address=${target#grpc://}
 ok "doctor of this host" "plugin" "disk" "no cluster was looked at" -- doctor

@@ -36,6 +36,7 @@ part "training under Slurm" tests/engines/slurm.sh "$build"
 part "training on hosts" tests/engines/train_hosts.sh "$build"
 part "parameter servers on hosts" tests/train/servers.py "$build/meshflow" --hosts
 part "codecs, longer" tests/train/codecs.py "$build/meshflow" --hosts
+part "clusters of servers on hosts" tests/server/clusters.py "$build/meshflow" --hosts
 part "status of hosts" tests/train/jobs.py "$build/meshflow" --hosts
 part "stalls of hosts" tests/train/hang.py "$build/meshflow" --hosts
 part "more of members" tests/train/members.py "$build/meshflow" --hosts

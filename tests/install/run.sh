@@ -61,6 +61,13 @@ closures()
 }
 
 # shellcheck disable=SC2046
+standalone()
+{
+    gcc -Wall -Wextra -Werror ../../examples/standalone.c -o "$work/standalone" $(flags --cflags --libs) &&
+        [ "$(LD_LIBRARY_PATH=$at/lib "$work/standalone")" = 4 ]
+}
+
+# shellcheck disable=SC2046
 static_by_pkg_config()
 {
     gcc ../../examples/regression.c -o "$work/static" $(flags --cflags) \
@@ -90,6 +97,7 @@ check "install into a directory" install_and_move
 check "pkg-config, shared library" shared_by_pkg_config
 check "the five steps in C, in at most 60 lines" five_steps
 check "closures go to workers and results come back" closures
+check "a cluster runs in one process" standalone
 check "pkg-config, static library" static_by_pkg_config
 check "CMake package" cmake_package
 check "the shared library exports mf_ names only" only_our_names

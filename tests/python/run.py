@@ -95,6 +95,41 @@ def test_join_ends_when_another_thread_stops_it():
     s.join()
 
 
+def test_a_cluster_of_this_process_listens_until_it_is_stopped():
+    with meshflow.local_cluster(worker=2, ps=1) as c:
+        assert {job: len(tasks) for job, tasks in c.spec.items()} == {"worker": 2, "ps": 1}
+        targets = [c.target("worker", 0), c.target("worker", 1), c.target("ps")]
+        assert len(set(targets)) == 3 and all(listens(t) for t in targets)
+    assert not any(listens(t) for t in targets)
+    c.join()
+    c.start()
+    assert listens(c.target())
+    c.stop()
+
+
+def test_a_local_cluster_is_made_as_TensorFlows_is():
+    workers, ps = meshflow.create_local_cluster(num_workers=2, num_ps=1)
+    assert len(workers) == 2 and len(ps) == 1 and all(listens(s.target) for s in workers + ps)
+    ps[0].stop()
+    assert not any(listens(s.target) for s in workers + ps)
+
+
+def test_a_local_cluster_without_tasks_is_refused():
+    try:
+        meshflow.local_cluster(worker=0)
+    except meshflow.Error as e:
+        assert e.name == "INVALID_ARGUMENT" and "worker=2,ps=1" in str(e), e
+    else:
+        raise AssertionError("nothing failed")
+
+
+def test_files_are_allowed_by_the_environment():
+    program = ("import meshflow; s = meshflow.Server.create_local_server(); print(s._allow_dirs)")
+    p = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
+                       env=dict(os.environ, PYTHONPATH=PACKAGE, MESHFLOW_ALLOW_DIR="/tmp:/var/tmp"))
+    assert p.stdout == "['/tmp', '/var/tmp']\n", p.stdout
+
+
 def test_mistakes_are_named():
     refused(meshflow.Error, "no task 7 of job 'worker'", {"worker": ["localhost:0"]}, "worker", 7)
     refused(meshflow.Error, "which of the 2 tasks", {"worker": ["localhost:0"], "ps": ["localhost:0"]})

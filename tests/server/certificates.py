@@ -157,7 +157,10 @@ def greet(address, user):
             s.settimeout(60)
             s.connect("\0meshflow-0-rpc-%s:%d" % address)
             s.sendall(bytes.fromhex("316c464d") + b"\1" + bytes(59))
-            os.write(w, b"%d" % len(s.recv(64, socket.MSG_WAITALL)))
+            got = s.recv(64)
+            while 0 < len(got) < 64:
+                got += s.recv(64 - len(got))
+            os.write(w, b"%d" % len(got))
         except (BrokenPipeError, ConnectionResetError):
             os.write(w, b"0")
         finally:

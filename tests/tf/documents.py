@@ -59,7 +59,8 @@ class Programs:
         package = os.path.join(HERE, "..", "..", "python")
         self.folder, self.n = folder, 0
         self.process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, start_new_session=True, env=dict(os.environ, PYTHONPATH=package))
+                                        text=True, start_new_session=True,
+                                        env=dict(os.environ, PYTHONPATH=package, MESHFLOW_ALLOW_DIR=folder))
 
     def ask(self, **what):
         self.process.stdin.write(json.dumps(what) + "\n")
@@ -74,7 +75,9 @@ class Programs:
 
     def said(self, *argv):
         """What a program prints as JSON, line by line; or how it ended."""
-        pid, out = self.start(*argv)
+        return self.said_by(*self.start(*argv))
+
+    def said_by(self, pid, out):
         status = self.ask(wait=pid)
         with open(out, encoding="utf-8") as f:
             lines = [json.loads(line) for line in f if line.startswith("{")]
@@ -111,9 +114,13 @@ def alone(programs, path):
     return programs.said(path, free_address())
 
 
-def await_word(out):
+def await_words(out, lines=1):
     end = time.time() + SECONDS
-    while not (os.path.exists(out) and os.path.getsize(out)) and time.time() < end:
+    while time.time() < end:
+        if os.path.exists(out):
+            with open(out, encoding="utf-8") as f:
+                if f.read().count("\n") >= lines:
+                    return
         time.sleep(0.05)
 
 
@@ -122,14 +129,50 @@ def machines(programs, path):
     tasks = [programs.start(path, json.dumps(cluster), job, str(i))
              for job, i in (("ps", 0), ("ps", 1), ("worker", 1))]
     for _, out in tasks:
-        await_word(out)
+        await_words(out)
     said = programs.said(path, json.dumps(cluster), "worker", "0")
     for pid, _ in tasks:
         programs.ask(kill=pid)
     return said
 
 
-WAYS = {"004_standalone": alone, "004_multi_machine": machines}
+def servers_for(programs, path, workers):
+    """Starts two parameter servers. Returns their pids, and a worker's arguments by its index."""
+    cluster = {"ps": [free_address(), free_address()], "worker": [free_address() for _ in range(workers)]}
+    folder = tempfile.mkdtemp(dir=programs.folder)
+    tasks = [programs.start(path, json.dumps(cluster), "ps", str(i), folder) for i in range(2)]
+    for _, out in tasks:
+        await_words(out)
+    return [pid for pid, _ in tasks], lambda i: (path, json.dumps(cluster), "worker", str(i), folder)
+
+
+def both(*said):
+    """What several programs said, or how the first of them ended that did not end well."""
+    return next((s for s in said if isinstance(s, str)), [line for s in said for line in s])
+
+
+def one_after_the_other(programs, path):
+    servers, worker = servers_for(programs, path, 2)
+    said = both(*[programs.said(*worker(i)) for i in range(2)])
+    for pid in servers:
+        programs.ask(kill=pid)
+    return said
+
+
+def the_second_first(programs, path):
+    """It is there before the chief, and has something to say by itself."""
+    servers, worker = servers_for(programs, path, 2)
+    second = programs.start(*worker(1))
+    await_words(second[1], 2)
+    chief = programs.said(*worker(0))
+    said = both(chief, programs.said_by(*second), programs.said(*worker(0)))
+    for pid in servers:
+        programs.ask(kill=pid)
+    return said
+
+
+WAYS = {"001_monitored_training": one_after_the_other, "001_session_manager": the_second_first,
+        "004_standalone": alone, "004_multi_machine": machines}
 NAMES = list(WAYS)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Meshflow against TensorFlow: signatures, ops, gradients, layers, training, its loop, checkpoints, data files, what clients read, clusters, graphs, programs.
+"""Meshflow against TensorFlow: signatures, ops, gradients, layers, training, its loop, checkpoints, data files, what clients read, clusters, restarts, graphs, programs.
 
 Usage: run.py [--soak] [--seed N] [--filter TEXT] [--jobs N] [--table FILE]
 
@@ -35,6 +35,7 @@ import loop  # noqa: E402
 import oplist  # noqa: E402
 import programs  # noqa: E402
 import reading  # noqa: E402
+import restarts  # noqa: E402
 import training  # noqa: E402
 
 SILENCE_SECONDS = 180  # without a word from a worker: it hangs
@@ -131,6 +132,7 @@ def units(args):
     out += [dict(kind="devices", name=n) for n in devices.NAMES]
     out += [dict(kind="document", name=n) for n in documents.NAMES]
     out += [dict(kind="client", name=n) for n in client.NAMES]
+    out += [dict(kind="restart", name=n) for n in restarts.names(args.soak)]
     out += [dict(kind="graphs", name=str(i), count=args.graphs_per_unit)
             for i in range(args.graphs // args.graphs_per_unit)]
     out += [dict(kind="program", name=n) for n in programs.applicable(args.soak)]
@@ -147,7 +149,7 @@ def title(unit, r):
             "graphs": "random graphs %s", "model": "as Keras: %s", "training": "training: %s",
             "data": "data files: %s", "checkpoint": "checkpoints: %s", "loop": "loop: %s", "cluster": "cluster: %s",
             "client": "client: %s", "composed": "composed: %s", "devices": "devices: %s",
-            "document": "document %s",
+            "document": "document %s", "restart": "restarts: %s",
             "control": "gradients through control flow: %s", "reading": "reading: %s", "program": "program %s",
             "served": "served program %s", "mixed": "mixed cluster %s", "remote": "program at TensorFlow's servers %s"}[unit["kind"]] % unit["name"]
     if unit["kind"] in ("op", "gradient", "graphs"):
@@ -190,6 +192,8 @@ def work(todo, tally):
             result = programs.mixed(unit["name"], runner)
         elif unit["kind"] == "remote":
             result = programs.remote(unit["name"], runner)
+        elif unit["kind"] == "restart":
+            result = restarts.check(unit["name"], runner)
         else:
             result = worker.do(unit)
         tally.add(unit, result)

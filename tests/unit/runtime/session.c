@@ -2,6 +2,7 @@
 /* session.c - running graphs: loops, branches, waiting, cancelling, many runs at once. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/param.h"
 #include "graph/graph.h"
 #include "mf_test.h"
 #include "tensor/tensor.h"
@@ -318,6 +319,7 @@ MF_TEST(runtime_what_was_read_of_a_reference_is_the_variable)
 
 typedef struct taker {
     mf_session *session;
+    const char *take; /* NULL: "take:0" */
     mf_status status;
     float got;
 } taker;
@@ -327,7 +329,7 @@ static void *take_one(void *arg)
     taker *t = arg;
     mf_tensor *y = NULL;
 
-    t->status = run1(t->session, NULL, NULL, "take:0", &y);
+    t->status = run1(t->session, NULL, NULL, t->take ? t->take : "take:0", &y);
     if (t->status == MF_OK)
         t->got = value(y);
     mf_tensor_free(y);
@@ -349,6 +351,36 @@ MF_TEST(runtime_waiting_runs_hold_no_thread_of_the_pool)
     for (int i = 0; i < 6; i++)
         T_OK(mf_session_run(s, NULL, NULL, NULL, 0, NULL, 0, &put, 1, NULL));
     for (int i = 0; i < 6; i++) {
+        pthread_join(ids[i], NULL);
+        T_EQ(takers[i].status, MF_OK);
+        T_EQ_F(takers[i].got, 7);
+    }
+    mf_session_free(s);
+}
+
+/* Which is more than a session keeps when nobody uses them. */
+MF_TEST(runtime_any_number_of_different_runs_may_wait_at_the_same_time)
+{
+    static const char *const takes[] = { "take0", "take1", "take2", "take3", "take4" };
+    mf_graph *g = waiting_graph();
+    const mf_output q = { mf_graph_find(g, "q"), 0 };
+    const char *put = "put";
+    taker takers[5];
+    pthread_t ids[5];
+    mf_session *s;
+
+    for (int i = 0; i < 5; i++)
+        (void)mf_applyf(g, "QueueDequeueV2", MF_IN(q), "component_types=[float] name='take%d'", i);
+    s = session_of(g, 1);
+    T_OK(mf_param_set("session_cache_runs=2"));
+    for (int i = 0; i < 5; i++) {
+        takers[i] = (taker){ .session = s, .take = takes[i] };
+        pthread_create(&ids[i], NULL, take_one, &takers[i]);
+    }
+    usleep(50000);
+    for (int i = 0; i < 5; i++)
+        T_OK(mf_session_run(s, NULL, NULL, NULL, 0, NULL, 0, &put, 1, NULL));
+    for (int i = 0; i < 5; i++) {
         pthread_join(ids[i], NULL);
         T_EQ(takers[i].status, MF_OK);
         T_EQ_F(takers[i].got, 7);

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* master_layouts.c - how the runs of a session lie on its tasks: made when they are first asked
+ * for, used by all their steps, forgotten when there are too many. */
+#include "base/param.h"
+#include "server/master.h"
+
+MF_PARAM_INT(server_layouts, 500,
+             "different runs of a session that stay laid out on its tasks, the latest used ones");
+
+/* ---- the graph as it is now; with the session's lock ---- */
+
+mf_placed *mf_placed_ref(mf_placed *p)
+{
+    p->refs++;
+    return p;
+}
+
+void mf_placed_unref(mf_placed *p)
+{
+    if (!p || --p->refs > 0)
+        return;
+    mf_graph_free(p->graph);
+    mf_free(p->task);
+    mf_free(p);
+}
+
+mf_layout_options mf_client_session_lay_out(const mf_client_session *s, const mf_placed *placed,
+                                            mf_cancel *cancel, bool gradual)
+{
+    return (mf_layout_options){ .graph = placed->graph,
+                                .task = placed->task,
+                                .cast = &s->cast,
+                                .session = s->handle,
+                                .resources = s->resources,
+                                .node_state = s->node_state,
+                                .cancel = cancel,
+                                .gradual = gradual };
+}
+
+/* ---- those that are kept ---- */
+
+static mf_status key_of(const mf_run_names *n, mf_buf *out)
+{
+    for (int i = 0; i < n->n_feeds; i++)
+        mf_buf_printf(out, "%s\n", n->feeds[i]);
+    mf_buf_str(out, ">\n");
+    for (int i = 0; i < n->n_fetches; i++)
+        mf_buf_printf(out, "%s\n", n->fetches[i]);
+    mf_buf_str(out, "!\n");
+    for (int i = 0; i < n->n_targets; i++)
+        mf_buf_printf(out, "%s\n", n->targets[i]);
+    return mf_buf_finish(out);
+}
+
+/* Nobody finds it any more. NULL: none. */
+static void forget(mf_client_session *s, mf_kept_layout *k)
+{
+    if (!k)
+        return;
+    if (k->layout)
+        mf_layout_free(k->layout, &s->cast, s->handle);
+    mf_free(k->key);
+    mf_free(k);
+}
+
+/* One that is to be forgotten, if there are too many: the one that was used longest ago and is not
+ * in use. While all are, there may be more. With the session's lock. */
+static mf_kept_layout *take_spare(mf_client_session *s)
+{
+    mf_kept_layout *oldest = NULL;
+    mf_map_entry *e;
+    int64_t it = 0;
+
+    if (s->layouts.count <= MF_PARAM(server_layouts))
+        return NULL;
+    while ((e = mf_map_next(&s->layouts, &it)) != NULL) {
+        mf_kept_layout *k = e->value;
+
+        if (k->users == 0 && (!oldest || k->used_at < oldest->used_at))
+            oldest = k;
+    }
+    if (oldest)
+        (void)mf_map_remove(&s->layouts, oldest->key);
+    return oldest;
+}
+
+/* ---- making one ---- */
+
+/* It can be found from now on, so that it is made once. With the session's lock. */
+static mf_status announce(mf_client_session *s, const char *key, mf_kept_layout **out)
+{
+    mf_kept_layout *k = mf_calloc(1, sizeof *k);
+
+    *out = k;
+    if (k)
+        k->key = mf_strdup(key);
+    if (k && k->key && mf_map_set(&s->layouts, k->key, k) == MF_OK) {
+        k->users = 1;
+        return MF_OK;
+    }
+    forget(s, k);
+    return MF_NOMEM("a graph");
+}
+
+/* With the session's lock, which it lets go of meanwhile: other runs go on. */
+static mf_status make(mf_client_session *s, const mf_run_names *names, mf_cancel *cancel,
+                      mf_kept_layout *k)
+{
+    mf_placed *placed = mf_placed_ref(s->placed);
+    const mf_layout_options o = mf_client_session_lay_out(s, placed, cancel, false);
+    mf_layout *layout;
+    mf_status st;
+
+    pthread_mutex_unlock(&s->extending);
+    st = mf_layout_make(names, &o, &layout);
+    pthread_mutex_lock(&s->extending);
+    mf_placed_unref(placed);
+    k->layout = layout;
+    if (st != MF_OK)
+        (void)mf_map_remove(&s->layouts, k->key);
+    pthread_cond_broadcast(&s->laid_out);
+    return st;
+}
+
+/* With the session's lock. */
+static mf_status find_or_make(mf_client_session *s, const mf_run_names *names, const char *key,
+                              mf_cancel *cancel, mf_kept_layout **out)
+{
+    mf_status st;
+
+    while ((*out = mf_map_find(&s->layouts, key)) != NULL && !(*out)->layout)
+        pthread_cond_wait(&s->laid_out, &s->extending); /* somebody makes it */
+    if (*out) {
+        (*out)->users++;
+        return MF_OK;
+    }
+    MF_TRY(announce(s, key, out));
+    st = make(s, names, cancel, *out);
+    if (st != MF_OK) {
+        mf_error why;
+
+        mf_error_save(st, &why);
+        forget(s, *out);
+        return mf_error_restore(&why);
+    }
+    return MF_OK;
+}
+
+mf_status mf_client_session_layout(mf_client_session *s, const mf_run_names *names,
+                                   mf_cancel *cancel, mf_kept_layout **out)
+{
+    mf_kept_layout *spare = NULL;
+    mf_buf key = { 0 };
+    mf_status st = key_of(names, &key);
+
+    *out = NULL;
+    pthread_mutex_lock(&s->extending);
+    if (st == MF_OK)
+        st = find_or_make(s, names, key.data, cancel, out);
+    if (st == MF_OK) {
+        (*out)->used_at = ++s->layout_clock;
+        spare = take_spare(s);
+    }
+    pthread_mutex_unlock(&s->extending);
+    forget(s, spare);
+    mf_buf_deinit(&key);
+    return st;
+}
+
+void mf_client_session_done_with(mf_client_session *s, mf_kept_layout *k)
+{
+    mf_kept_layout *spare;
+
+    if (!k)
+        return;
+    pthread_mutex_lock(&s->extending);
+    k->users--;
+    spare = take_spare(s);
+    pthread_mutex_unlock(&s->extending);
+    forget(s, spare);
+}
+
+void mf_client_session_free_layouts(mf_client_session *s)
+{
+    mf_map_entry *e;
+    int64_t it = 0;
+
+    while ((e = mf_map_next(&s->layouts, &it)) != NULL)
+        forget(s, e->value);
+    mf_map_deinit(&s->layouts);
+}

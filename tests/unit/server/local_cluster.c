@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* local_cluster.c - clusters in one process. */
+#include "mf_test.h"
+
+#include <meshflow/server.h>
+#include <meshflow/session.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static mf_local_cluster *cluster_of(const char *jobs)
+{
+    mf_local_cluster *c;
+
+    T_OK(mf_local_cluster_new(jobs, &(mf_server_options){ .threads = 2 }, &c));
+    return c;
+}
+
+/* v: on the parameter server, add: v += 1; y: v * 2, computed by a worker. */
+static mf_graph *spread_graph(void)
+{
+    mf_graph *g;
+    mf_output v, one;
+
+    T_OK(mf_graph_new(&g));
+    v = mf_applyf(g, "VarHandleOp", MF_NO_IN,
+                  "dtype=float shape=shape[] name='v' shared_name='v' device='/job:ps/task:0'");
+    one = mf_scalar(g, MF_DTYPE_F32, 1);
+    (void)mf_applyf(g, "AssignVariableOp", MF_IN(v, one), "name='set'");
+    (void)mf_applyf(g, "AssignAddVariableOp", MF_IN(v, one), "name='add'");
+    (void)mf_applyf(g, "Mul",
+                    MF_IN(mf_applyf(g, "ReadVariableOp", MF_IN(v), "dtype=float name='value'"),
+                          mf_scalar(g, MF_DTYPE_F32, 2)),
+                    "name='y' device='/job:worker/task:1'");
+    T_OK(mf_graph_status(g));
+    return g;
+}
+
+static mf_session *session_at(const mf_local_cluster *c, int worker, const mf_graph *g)
+{
+    mf_session *s;
+
+    T_OK(mf_session_new(
+        g, &(mf_session_options){ .target = mf_local_cluster_target(c, "worker", worker) }, &s));
+    return s;
+}
+
+static void do_target(mf_session *s, const char *target)
+{
+    T_OK(mf_session_run(s, NULL, NULL, NULL, 0, NULL, 0, &target, 1, NULL));
+}
+
+static float fetch_y(mf_session *s)
+{
+    static const char *const y = "y";
+    mf_tensor *t = NULL;
+    float value;
+
+    T_OK(mf_session_run(s, NULL, NULL, NULL, 0, &y, 1, NULL, 0, &t));
+    value = *(const float *)mf_tensor_data(t);
+    mf_tensor_free(t);
+    return value;
+}
+
+MF_TEST(local_cluster_runs_a_graph_on_three_tasks_of_one_process)
+{
+    mf_local_cluster *c = cluster_of("worker=2,ps=1");
+    mf_graph *g = spread_graph();
+    mf_session *s = session_at(c, 0, g);
+
+    do_target(s, "set");
+    do_target(s, "add");
+    T_EQ_F(fetch_y(s), 4);
+    mf_session_free(s);
+    mf_graph_free(g);
+    mf_local_cluster_free(c);
+}
+
+MF_TEST(local_cluster_has_a_master_in_every_task)
+{
+    mf_local_cluster *c = cluster_of("ps=1,worker=3");
+    mf_graph *g = spread_graph();
+    mf_session *s[3];
+
+    for (int i = 0; i < 3; i++)
+        s[i] = session_at(c, i, g);
+    do_target(s[0], "set");
+    for (int i = 0; i < 3; i++)
+        do_target(s[i], "add");
+    for (int i = 0; i < 3; i++)
+        T_EQ_F(fetch_y(s[i]), 8);
+    for (int i = 0; i < 3; i++)
+        mf_session_free(s[i]);
+    mf_graph_free(g);
+    mf_local_cluster_free(c);
+}
+
+MF_TEST(local_cluster_tells_where_its_tasks_are)
+{
+    mf_local_cluster *c = cluster_of("worker=2,evaluator=1");
+    const char *first = mf_local_cluster_target(c, "worker", 0);
+    char spec[300];
+
+    (void)snprintf(spec, sizeof spec, "{\"worker\": [\"%s\", \"%s\"], \"evaluator\": [\"%s\"]}",
+                   first + 7, mf_local_cluster_target(c, "worker", 1) + 7,
+                   mf_local_cluster_target(c, "evaluator", 0) + 7);
+    T_STREQ(mf_local_cluster_spec(c), spec);
+    T_TRUE(strncmp(first, "grpc://127.0.0.1:", 17) == 0 && atoi(first + 17) > 0);
+    T_TRUE(!mf_local_cluster_target(c, "worker", 2) && !mf_local_cluster_target(c, "ps", 0));
+    mf_local_cluster_free(c);
+}
+
+MF_TEST(local_cluster_is_the_part_of_a_cluster_that_is_on_this_host)
+{
+    mf_local_cluster *c;
+
+    T_OK(mf_local_cluster_new(
+        NULL,
+        &(mf_server_options){ .cluster = "{\"core\": [\"192.0.2.7:2222\", \"127.0.0.1:0\"],"
+                                         " \"worker\": {\"3\": \"localhost:0\"}}" },
+        &c));
+    T_TRUE(!mf_local_cluster_target(c, "core", 0));
+    T_TRUE(mf_local_cluster_target(c, "core", 1) && mf_local_cluster_target(c, "worker", 3));
+    T_TRUE(strstr(mf_local_cluster_spec(c), "[\"192.0.2.7:2222\", \"127.0.0.1:") != NULL);
+    T_TRUE(strstr(mf_local_cluster_spec(c), "\"worker\": {\"3\": \"localhost:") != NULL);
+    mf_local_cluster_free(c);
+}
+
+MF_TEST(local_cluster_says_what_is_wrong)
+{
+    static const char *const wrong[] = { "",          "worker", "worker=",   "worker=0",
+                                         "worker=2,", "=2",     "worker=2 ", "worker=1001" };
+    mf_local_cluster *c;
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        T_FAILS(MF_INVALID_ARGUMENT, i == 5 ? "is no name of a job" : "as worker=2,ps=1",
+                mf_local_cluster_new(wrong[i], NULL, &c));
+    T_FAILS(MF_INVALID_ARGUMENT, "is no JSON", mf_local_cluster_new("a=1,a=1", NULL, &c));
+    T_FAILS(MF_INVALID_ARGUMENT, "none of the cluster's 2 tasks is on this host",
+            mf_local_cluster_new(
+                NULL,
+                &(mf_server_options){
+                    .cluster = "{\"worker\": [\"192.0.2.7:1\", \"no.such.host.invalid:1\"]}" },
+                &c));
+    T_TRUE(!c);
+}
+
+static void *stop_it(void *c)
+{
+    mf_local_cluster_stop(c);
+    return NULL;
+}
+
+MF_TEST(local_cluster_is_joined_until_it_is_stopped)
+{
+    mf_local_cluster *c = cluster_of("worker=2");
+    pthread_t thread;
+
+    T_TRUE(pthread_create(&thread, NULL, stop_it, c) == 0);
+    mf_local_cluster_join(c);
+    (void)pthread_join(thread, NULL);
+    mf_local_cluster_free(c);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sessions.c - clients' sessions on several tasks of one process. */
+#include "base/param.h"
+#include "mf_test.h"
+
+#include <meshflow/server.h>
+#include <meshflow/session.h>
+
+#include <pthread.h>
+#include <stdio.h>
+
+enum { RUNS = 60 };
+
+/* y0, y1, ...: twice a variable of task 0, computed by task 1, and as much more as the number says. */
+static mf_graph *many_runs(void)
+{
+    mf_graph *g;
+    mf_output v, two;
+
+    T_OK(mf_graph_new(&g));
+    v = mf_applyf(g, "VarHandleOp", MF_NO_IN,
+                  "dtype=float shape=shape[] name='v' shared_name='v' device='/job:worker/task:0'");
+    two = mf_scalar(g, MF_DTYPE_F32, 2);
+    (void)mf_applyf(g, "AssignVariableOp", MF_IN(v, two), "name='set'");
+    v = mf_applyf(g, "ReadVariableOp", MF_IN(v), "dtype=float");
+    v = mf_applyf(g, "Mul", MF_IN(v, two), "device='/job:worker/task:1'");
+    for (int i = 0; i < RUNS; i++)
+        (void)mf_applyf(g, "Add", MF_IN(v, mf_scalar(g, MF_DTYPE_F32, i)),
+                        "name='y%d' device='/job:worker/task:1'", i);
+    T_OK(mf_graph_status(g));
+    return g;
+}
+
+typedef struct client {
+    mf_local_cluster *cluster;
+    mf_session *session;
+} client;
+
+static void client_begin(client *c, mf_graph *g)
+{
+    const char *set = "set";
+
+    T_OK(mf_local_cluster_new("worker=2", &(mf_server_options){ .threads = 2 }, &c->cluster));
+    T_OK(mf_session_new(
+        g, &(mf_session_options){ .target = mf_local_cluster_target(c->cluster, "worker", 0) },
+        &c->session));
+    T_OK(mf_session_run(c->session, NULL, NULL, NULL, 0, NULL, 0, &set, 1, NULL));
+}
+
+static void client_end(client *c, mf_graph *g)
+{
+    mf_session_free(c->session);
+    mf_local_cluster_free(c->cluster);
+    mf_graph_free(g);
+}
+
+static void run_each(mf_session *s, int first, int step)
+{
+    mf_tensor *t = NULL;
+
+    for (int i = first; i < RUNS; i += step) {
+        char name[16];
+        const char *fetch = name;
+
+        (void)snprintf(name, sizeof name, "y%d", i);
+        T_OK(mf_session_run(s, NULL, NULL, NULL, 0, &fetch, 1, NULL, 0, &t));
+        T_EQ_F(*(const float *)mf_tensor_data(t), 4 + i);
+    }
+    mf_tensor_free(t);
+}
+
+MF_TEST(server_session_forgets_the_runs_that_were_used_longest_ago)
+{
+    mf_graph *g = many_runs();
+    client c;
+
+    T_OK(mf_param_set("server_layouts=3"));
+    T_OK(mf_param_set("server_graphs=20")); /* of a session, on another task */
+    client_begin(&c, g);
+    run_each(c.session, 0, 1);
+    run_each(c.session, 0, 1); /* laid out again */
+    client_end(&c, g);
+}
+
+static void *run_all(void *session)
+{
+    run_each(session, 0, 1);
+    return NULL;
+}
+
+MF_TEST(server_session_lays_out_many_runs_at_once)
+{
+    mf_graph *g = many_runs();
+    pthread_t threads[4];
+    client c;
+
+    T_OK(mf_param_set("server_layouts=10"));
+    client_begin(&c, g);
+    for (int i = 0; i < 4; i++)
+        T_TRUE(pthread_create(&threads[i], NULL, run_all, c.session) == 0);
+    for (int i = 0; i < 4; i++)
+        (void)pthread_join(threads[i], NULL);
+    client_end(&c, g);
+}
