@@ -2,8 +2,10 @@
 /* cmd_graph_run.c - `meshflow graph run`: one session; first each target in its own run, then the
  * fetches together, as often as asked. */
 #include "base/clock.h"
+#include "cli/critical_path.h"
 #include "cli/fetches.h"
 #include "cli/restore.h"
+#include "runtime/session.h"
 
 #include <meshflow/session.h>
 
@@ -21,6 +23,8 @@ typedef struct job {
     mf_strings dirs, filters;
     mf_tensor **results;
     int64_t *ns; /* duration of each repetition */
+    mf_trace *trace; /* of the last run; NULL: nobody wants to know */
+    mf_critical_path path;
     int64_t repeat, timeout_ms, threads;
 } job;
 
@@ -88,38 +92,44 @@ static mf_status read_args(job *j)
 
 /* ---- running ---- */
 
-static mf_status run_once(job *j, const char *target, const char *trace)
+/* last: it is the one to be looked at. */
+static mf_status run_once(job *j, const char *target, bool last)
 {
-    const mf_run_options options = { .timeout_ms = j->timeout_ms, .trace_path = trace };
+    const char *path = mf_args_value(j->args, "trace");
+    const bool chain = last && mf_args_has(j->args, "critical-path");
+    const mf_run_options options = { .timeout_ms = j->timeout_ms,
+                                     .trace_path = last && !chain ? path : NULL };
 
-    return mf_session_run(j->session, &options, (const char *const *)j->feeds.names,
-                          (const mf_tensor *const *)j->feeds.values, (int)j->feeds.n,
-                          (const char *const *)j->fetches.names.s,
-                          target ? 0 : (int)j->fetches.names.n, &target, target ? 1 : 0,
-                          j->results);
+    if (chain)
+        MF_TRY(mf_trace_new(&j->trace));
+    MF_TRY(mf_session_run_with(
+        j->session, &options, &(mf_run_with){ .trace = j->trace },
+        (const char *const *)j->feeds.names, (const mf_tensor *const *)j->feeds.values,
+        (int)j->feeds.n, (const char *const *)j->fetches.names.s,
+        target ? 0 : (int)j->fetches.names.n, &target, target ? 1 : 0, j->results));
+    if (chain && path)
+        MF_TRY(mf_trace_write(j->trace, path));
+    return chain ? mf_critical_path_find(j->graph, j->trace, &j->path) : MF_OK;
 }
 
 static mf_status run_targets(job *j)
 {
-    const char *trace = j->fetches.names.n == 0 ? mf_args_value(j->args, "trace") : NULL;
     const char *name, *next;
     int64_t at = 0;
 
     for (name = next_target(j, &at, false); name; name = next) {
         next = next_target(j, &at, false);
-        MF_TRY(run_once(j, name, next ? NULL : trace));
+        MF_TRY(run_once(j, name, !next && j->fetches.names.n == 0));
     }
     return MF_OK;
 }
 
 static mf_status run_fetches(job *j)
 {
-    const char *trace = mf_args_value(j->args, "trace");
-
     for (int64_t i = 0; j->fetches.names.n > 0 && i < j->repeat; i++) {
         const int64_t start = mf_clock_ns();
 
-        MF_TRY(run_once(j, NULL, i == j->repeat - 1 ? trace : NULL));
+        MF_TRY(run_once(j, NULL, i == j->repeat - 1));
         j->ns[i] = mf_clock_ns() - start;
     }
     return MF_OK;
@@ -192,6 +202,8 @@ static void print_text(job *j, mf_buf *out)
     const int64_t first = j->ns[0];
 
     mf_fetches_text(&j->fetches, j->results, out);
+    if (j->trace)
+        mf_critical_path_text(&j->path, out);
     if (j->repeat == 1 || j->fetches.names.n == 0)
         return;
     qsort(j->ns, (size_t)j->repeat, sizeof *j->ns, by_value);
@@ -207,6 +219,10 @@ static void print_json(job *j, mf_buf *out)
     qsort(j->ns, (size_t)j->repeat, sizeof *j->ns, by_value);
     mf_buf_str(out, "{\"fetches\":");
     mf_fetches_json(&j->fetches, j->results, out);
+    if (j->trace) {
+        mf_buf_str(out, ",\"critical_path\":");
+        mf_critical_path_json(&j->path, out);
+    }
     mf_buf_printf(out, ",\"runs\":%lld,\"seconds\":%.9f,\"first_seconds\":%.9f}\n",
                   (long long)(j->fetches.names.n > 0 ? j->repeat : 0), median_seconds(j),
                   (double)first / 1e9);
@@ -252,6 +268,8 @@ static mf_status graph_run(mf_args *args)
         mf_tensor_free(j.results[i]);
     mf_free(j.results);
     mf_free(j.ns);
+    mf_critical_path_deinit(&j.path);
+    mf_trace_free(j.trace);
     mf_fetches_deinit(&j.fetches);
     mf_strings_deinit(&j.dirs);
     mf_strings_deinit(&j.filters);
@@ -285,6 +303,9 @@ static const mf_option options[] = {
       false },
     { "timeout", "MS", "milliseconds that each run may take", 0, false },
     { "trace", "FILE", "write when each node of the last run ran, for chrome://tracing", 0, false },
+    { "critical-path", NULL,
+      "tell which chain of nodes, each needing the one before, took longest in the last run", 0,
+      false },
     { "repeat", "N", "run the fetches N times and print the times; the last results count", 0,
       false },
     { "allow-dir", "DIR", "let the graph's ops read and write files in DIR as well", 0, true },
@@ -293,7 +314,7 @@ static const mf_option options[] = {
     { "insecure-any-peer", NULL, "without TLS, believe whoever answers", 0, false },
     { "json", NULL,
       "print one object on the last line: fetches (name, dtype, shape, values, crc32), runs, "
-      "seconds (median), first_seconds (with compiling); or error (code, message)",
+      "seconds (median), first_seconds (with compiling), critical_path; or error (code, message)",
       0, false },
     { 0 },
 };

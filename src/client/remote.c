@@ -252,7 +252,7 @@ static mf_status remote_run(mf_session *session, const mf_run_options *options,
     mf_run run;
     mf_status st;
 
-    if (options && options->trace_path)
+    if ((options && options->trace_path) || with->trace)
         return MF_FAIL(MF_UNIMPLEMENTED, "a run on a server (%s) cannot be traced",
                        mf_caller_address(r->caller));
     mf_runs_begin(&r->runs, with->until, &run);

@@ -112,6 +112,10 @@ check "the trace is json" python3 -c "import json; assert json.load(open('trace.
 ok "targets run first, in order" "loss:0 float[]" "1." -- \
     graph run "$train" --target init --target train --target train --fetch loss
 ok "targets alone" -- graph run "$train" --target init
+ok "the critical path" "critical path: 2 nodes of 2 executions" "MatMul  product" "AddV2  y" -- \
+    graph run "$hello" --feed x=x.npy --fetch y --critical-path --disable fuse
+ok "the critical path, and a trace" '"critical_path":{"seconds":' '"name":"product","op":"MatMul"' -- \
+    graph run "$hello" --feed x=x.npy --fetch y --critical-path --json --trace t.json
 ok "parameters" -- graph run "$hello" --feed x=x.npy --fetch y --param pool_spin_rounds=0 --param session_cache_runs=0
 # a checkpoint of w = 4, written by the graph's own ops
 strings() # NAME TEXT SHAPE: a constant

@@ -11,7 +11,8 @@
 
 enum { RUNS = 60 };
 
-/* y0, y1, ...: twice a variable of task 0, computed by task 1, and as much more as the number says. */
+/* y0, y1, ...: twice a variable of task 0, computed by task 1, and as much more as the number says.
+ */
 static mf_graph *many_runs(void)
 {
     mf_graph *g;
