@@ -5,6 +5,7 @@ they do.
 Usage: restarts.py NAME CLUSTER SCRATCH    one of the checks, in a process of its own (run.py starts them)."""
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -340,7 +341,7 @@ class Client(threading.Thread):
     def __init__(self, tf, cluster, index, last, synchronous):
         super().__init__(daemon=True)
         self.tf, self.cluster, self.index, self.last, self.synchronous = tf, cluster, index, last, synchronous
-        self.seen, self.sessions, self.error = 0, 0, None
+        self.seen, self.runs, self.sessions, self.error = 0, 0, 0, None
         self.start()
 
     def session(self, model):
@@ -375,6 +376,7 @@ class Client(threading.Thread):
                 with self.session(model) as sess:
                     while not sess.should_stop():
                         self.seen = sess.run([model.step, model.train], model.feed)[0]
+                        self.runs += 1
                         time.sleep(0.02)
         except Exception as e:  # pylint: disable=broad-except
             self.error = e
@@ -425,6 +427,23 @@ def two_synchronous_clients_go_on_after_the_parameter_server_was_restarted(tf, c
 @check_of(PS_AND_TWO, long=True)
 def two_asynchronous_clients_go_on_after_every_server_was_restarted(tf, cluster):
     yield from two_clients(tf, cluster, [("worker", 1), ("ps", 0), ("worker", 0)], 400, False)
+
+
+@check_of({"ps": 2, "worker": 2}, long=True)
+def two_asynchronous_clients_go_on_whatever_is_killed_again_and_again(tf, cluster):
+    rng = random.Random(7)
+    clients = [Client(tf, cluster, i, 100000000, False) for i in range(2)]
+    for n in range(20):
+        until(lambda: all(c.runs > 0 for c in clients))
+        time.sleep(rng.random())
+        task = rng.choice(sorted(cluster.running))
+        cluster.restart(*task, pause=rng.choice((0, 0, 1.5)))
+        before = [c.runs for c in clients]
+        until(lambda: all(c.runs > b + 3 for c, b in zip(clients, before)))
+        for c, b in zip(clients, before):
+            if c.error or c.runs <= b + 3:
+                yield "after kill %d, of %s: client %d: %r" % (n, task, c.index, c.error or "it hangs")
+                return
 
 
 # ---- a check in a process of its own ----
