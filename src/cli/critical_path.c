@@ -87,8 +87,8 @@ static mf_status write_down(const mf_node *last, const chain *chains, mf_critica
 
     for (const mf_node *node = last; node; node = chains[node->id].before)
         n += chains[node->id].own > 0;
-    out->nodes = mf_calloc(n, sizeof *out->nodes);
-    if (!out->nodes && n > 0)
+    out->nodes = mf_calloc(n + 1, sizeof *out->nodes);
+    if (!out->nodes)
         return MF_NOMEM("a critical path");
     out->n = n;
     out->ns = last ? chains[last->id].until : 0;
