@@ -94,9 +94,9 @@ void mf_master_clean_up(const mf_cast *cast, const mf_layout *l, int64_t id, boo
 /* With the session's lock. */
 mf_placed *mf_placed_ref(mf_placed *p);
 void mf_placed_unref(mf_placed *p);
-/* How its runs are laid out. */
-mf_layout_options mf_client_session_lay_out(const mf_client_session *s, const mf_placed *placed,
-                                            mf_cancel *cancel, bool gradual);
+/* The same, which it lets go of meanwhile: other runs go on. */
+MF_MUST mf_status mf_client_session_make_layout(mf_client_session *s, const mf_run_names *names,
+                                                mf_cancel *cancel, bool gradual, mf_layout **out);
 /* How this run lies on the tasks, made unless it was before. Owns: mf_client_session_done_with().
  */
 MF_MUST mf_status mf_client_session_layout(mf_client_session *s, const mf_run_names *names,

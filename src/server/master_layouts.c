@@ -24,19 +24,6 @@ void mf_placed_unref(mf_placed *p)
     mf_free(p);
 }
 
-mf_layout_options mf_client_session_lay_out(const mf_client_session *s, const mf_placed *placed,
-                                            mf_cancel *cancel, bool gradual)
-{
-    return (mf_layout_options){ .graph = placed->graph,
-                                .task = placed->task,
-                                .cast = &s->cast,
-                                .session = s->handle,
-                                .resources = s->resources,
-                                .node_state = s->node_state,
-                                .cancel = cancel,
-                                .gradual = gradual };
-}
-
 /* ---- those that are kept ---- */
 
 static mf_status key_of(const mf_run_names *n, mf_buf *out)
@@ -102,48 +89,96 @@ static mf_status announce(mf_client_session *s, const char *key, mf_kept_layout 
     return MF_NOMEM("a graph");
 }
 
-/* With the session's lock, which it lets go of meanwhile: other runs go on. */
-static mf_status make(mf_client_session *s, const mf_run_names *names, mf_cancel *cancel,
-                      mf_kept_layout *k)
+mf_status mf_client_session_make_layout(mf_client_session *s, const mf_run_names *names,
+                                        mf_cancel *cancel, bool gradual, mf_layout **out)
 {
     mf_placed *placed = mf_placed_ref(s->placed);
-    const mf_layout_options o = mf_client_session_lay_out(s, placed, cancel, false);
-    mf_layout *layout;
+    const mf_layout_options o = { .graph = placed->graph,
+                                  .task = placed->task,
+                                  .cast = &s->cast,
+                                  .session = s->handle,
+                                  .resources = s->resources,
+                                  .node_state = s->node_state,
+                                  .cancel = cancel,
+                                  .gradual = gradual };
     mf_status st;
 
     pthread_mutex_unlock(&s->extending);
-    st = mf_layout_make(names, &o, &layout);
+    st = mf_layout_make(names, &o, out);
     pthread_mutex_lock(&s->extending);
     mf_placed_unref(placed);
-    k->layout = layout;
-    if (st != MF_OK)
-        (void)mf_map_remove(&s->layouts, k->key);
-    pthread_cond_broadcast(&s->laid_out);
     return st;
 }
 
 /* With the session's lock. */
-static mf_status find_or_make(mf_client_session *s, const mf_run_names *names, const char *key,
-                              mf_cancel *cancel, mf_kept_layout **out)
+static mf_status make(mf_client_session *s, const mf_run_names *names, const char *key,
+                      mf_cancel *cancel, mf_kept_layout **out)
 {
+    mf_layout *layout;
+    mf_kept_layout *k;
+    mf_error why;
     mf_status st;
 
-    while ((*out = mf_map_find(&s->layouts, key)) != NULL && !(*out)->layout)
-        pthread_cond_wait(&s->laid_out, &s->extending); /* somebody makes it */
-    if (*out) {
-        (*out)->users++;
+    MF_TRY(announce(s, key, &k));
+    st = mf_client_session_make_layout(s, names, cancel, false, &layout);
+    k->layout = layout; /* with the lock again */
+    pthread_cond_broadcast(&s->laid_out);
+    if (st == MF_OK) {
+        *out = k;
         return MF_OK;
     }
-    MF_TRY(announce(s, key, out));
-    st = make(s, names, cancel, *out);
-    if (st != MF_OK) {
-        mf_error why;
+    mf_error_save(st, &why);
+    (void)mf_map_remove(&s->layouts, k->key);
+    forget(s, k);
+    return mf_error_restore(&why);
+}
 
-        mf_error_save(st, &why);
-        forget(s, *out);
-        return mf_error_restore(&why);
-    }
-    return MF_OK;
+/* ---- finding one ---- */
+
+/* NULL: it is not there, or not yet. With the session's lock. */
+static mf_kept_layout *find_made(const mf_client_session *s, const char *key)
+{
+    mf_kept_layout *k = mf_map_find(&s->layouts, key);
+
+    if (!k || !k->layout)
+        return NULL;
+    k->users++;
+    return k;
+}
+
+/* Ends a wait for somebody who makes one. */
+typedef struct waker {
+    mf_cancel_hook hook; /* first */
+    mf_client_session *session;
+} waker;
+
+static void wake(mf_cancel_hook *hook)
+{
+    mf_client_session *s = ((waker *)(void *)hook)->session;
+
+    pthread_mutex_lock(&s->extending);
+    pthread_cond_broadcast(&s->laid_out);
+    pthread_mutex_unlock(&s->extending);
+}
+
+static mf_status await_or_make(mf_client_session *s, const mf_run_names *names, const char *key,
+                               mf_cancel *cancel, mf_kept_layout **out)
+{
+    waker w = { .hook.fn = wake, .session = s };
+    const bool hooked = mf_cancel_add(cancel, &w.hook);
+    mf_status st = MF_OK;
+
+    pthread_mutex_lock(&s->extending);
+    while ((*out = find_made(s, key)) == NULL && mf_map_find(&s->layouts, key) &&
+           !mf_cancel_is_raised(cancel))
+        pthread_cond_wait(&s->laid_out, &s->extending);
+    if (!*out)
+        st = mf_cancel_is_raised(cancel) ? MF_FAIL(MF_CANCELLED, "the step was cancelled")
+                                         : make(s, names, key, cancel, out);
+    pthread_mutex_unlock(&s->extending);
+    if (hooked)
+        (void)mf_cancel_remove(cancel, &w.hook);
+    return st;
 }
 
 mf_status mf_client_session_layout(mf_client_session *s, const mf_run_names *names,
@@ -154,15 +189,20 @@ mf_status mf_client_session_layout(mf_client_session *s, const mf_run_names *nam
     mf_status st = key_of(names, &key);
 
     *out = NULL;
-    pthread_mutex_lock(&s->extending);
-    if (st == MF_OK)
-        st = find_or_make(s, names, key.data, cancel, out);
     if (st == MF_OK) {
+        pthread_mutex_lock(&s->extending);
+        *out = find_made(s, key.data);
+        pthread_mutex_unlock(&s->extending);
+    }
+    if (st == MF_OK && !*out)
+        st = await_or_make(s, names, key.data, cancel, out);
+    if (st == MF_OK) {
+        pthread_mutex_lock(&s->extending);
         (*out)->used_at = ++s->layout_clock;
         spare = take_spare(s);
+        pthread_mutex_unlock(&s->extending);
+        forget(s, spare);
     }
-    pthread_mutex_unlock(&s->extending);
-    forget(s, spare);
     mf_buf_deinit(&key);
     return st;
 }

@@ -94,9 +94,7 @@ static mf_status read_setup(partial *p, const Tensorflow__PartialRunSetupRequest
 /* With the session's lock. */
 static mf_status start(partial *p, mf_client_session *s, mf_cancel *cancel)
 {
-    const mf_layout_options o = mf_client_session_lay_out(s, s->placed, cancel, true);
-
-    MF_TRY(mf_layout_make(&p->names, &o, &p->layout));
+    MF_TRY(mf_client_session_make_layout(s, &p->names, cancel, true, &p->layout));
     p->id = mf_master_new_step();
     MF_TRY(mf_rooms_enter(p->server->rooms, p->id, &p->room));
     (void)snprintf(p->handle, sizeof p->handle, "%016" PRIx64, (uint64_t)p->id);
