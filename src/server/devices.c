@@ -25,3 +25,22 @@ mf_status mf_server_device(const mf_server *s, mf_arena *arena,
     d->xla_global_id = -1;
     return MF_OK;
 }
+
+mf_status mf_server_leader(const mf_server *s, const struct Tensorflow__ConfigProto *config,
+                           int *out)
+{
+    const char *name =
+        config && config->experimental ? config->experimental->collective_group_leader : "";
+    mf_device_name leader;
+
+    *out = 0;
+    if (name[0] == '\0')
+        return MF_OK;
+    MF_TRY(mf_device_name_parse(name, &leader));
+    *out = mf_server_tasks_find(&s->tasks, leader.job, leader.task);
+    if (*out < 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "collective_group_leader is '%.200s', which is no task of this cluster",
+                       name);
+    return MF_OK;
+}

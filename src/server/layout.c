@@ -16,6 +16,8 @@ static mf_status register_part(mf_layout *l, const mf_layout_options *o, int tas
                                const mf_graph *graph)
 {
     Tensorflow__RegisterGraphRequest request = TENSORFLOW__REGISTER_GRAPH_REQUEST__INIT;
+    Tensorflow__ConfigExperimental more = TENSORFLOW__CONFIG_EXPERIMENTAL__INIT;
+    Tensorflow__ConfigProto config = TENSORFLOW__CONFIG_PROTO__INIT;
     const mf_question q = { .method = "/tensorflow.WorkerService/RegisterGraph",
                             .message = &request.base,
                             .reply = &tensorflow__register_graph_response__descriptor,
@@ -26,6 +28,10 @@ static mf_status register_part(mf_layout *l, const mf_layout_options *o, int tas
 
     request.session_handle = (char *)(uintptr_t)o->session;
     request.create_worker_session_called = true;
+    request.collective_graph_key = l->collectives.key;
+    more.collective_group_leader = (char *)(uintptr_t)o->cast->server->tasks.all[o->leader].name;
+    config.experimental = &more;
+    request.config_proto = &config;
     if (st == MF_OK)
         st = mf_graph_encode_message(graph, arena, &request.graph_def);
     if (st == MF_OK)
@@ -126,6 +132,8 @@ static mf_status cut(mf_layout *l, const mf_run_names *names, const mf_layout_op
     MF_TRY(mf_signature_find(o->graph, names, l->arena, &sig));
     st = mf_partition_make(o->graph, &sig, &po, &p);
     if (st == MF_OK)
+        st = mf_collectives_find(p.parts, p.n_tasks, &l->collectives);
+    if (st == MF_OK)
         st = make_parts(l, o, &p);
     mf_partition_deinit(&p);
     return st;
@@ -140,6 +148,7 @@ mf_status mf_layout_make(const mf_run_names *names, const mf_layout_options *o, 
     *out = NULL;
     if (!l)
         return MF_NOMEM("a graph");
+    l->leader = o->leader;
     l->arena = mf_arena_new();
     st = l->arena ? cut(l, names, o) : MF_NOMEM("a graph");
     if (st == MF_OK) {

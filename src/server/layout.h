@@ -6,6 +6,7 @@
 
 #include "compile/compile.h"
 #include "server/cast.h"
+#include "server/sequence.h"
 
 struct mf_session;
 
@@ -23,6 +24,8 @@ typedef struct mf_layout {
     int n_feeds, n_fetches, n_targets;
     mf_layout_part *parts;
     int n_parts;
+    mf_collectives collectives;
+    int leader; /* of their groups: a task */
 } mf_layout;
 
 typedef struct mf_layout_options {
@@ -33,6 +36,7 @@ typedef struct mf_layout_options {
     mf_resources *resources, *node_state; /* of the own part; NULL: the server's */
     mf_cancel *cancel;
     bool gradual; /* see mf_partition_options */
+    int leader; /* of groups: a task */
 } mf_layout_options;
 
 /* Owns: mf_layout_free(). Other tasks have their graphs afterwards. */

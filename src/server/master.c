@@ -130,6 +130,16 @@ static mf_status read_graph(const Tensorflow__GraphDef *more, const mf_graph *be
     return st;
 }
 
+/* A run of some of the graph may have others elsewhere. */
+static mf_status find_collectives(mf_client_session *s, mf_graph *graph)
+{
+    mf_collectives found;
+
+    MF_TRY(mf_collectives_find(&graph, 1, &found));
+    s->collects = found.key != 0;
+    return MF_OK;
+}
+
 static mf_status make_session(mf_request *r, const Tensorflow__CreateSessionRequest *q,
                               mf_client_session *s)
 {
@@ -144,6 +154,7 @@ static mf_status make_session(mf_request *r, const Tensorflow__CreateSessionRequ
 
     s->soft = config->allow_soft_placement;
     s->timeout_ms = config->operation_timeout_in_ms;
+    MF_TRY(mf_server_leader(server, config, &s->leader));
     MF_TRY(read_graph(q->graph_def, NULL, &graph));
     st = mf_cast_gather(r, config->device_filters, config->n_device_filters, &s->cast);
     if (st != MF_OK) {
@@ -151,6 +162,7 @@ static mf_status make_session(mf_request *r, const Tensorflow__CreateSessionRequ
         return st;
     }
     MF_TRY(place(s, graph, NULL, &s->placed));
+    MF_TRY(find_collectives(s, graph));
     MF_TRY(mf_resources_new(&s->node_state));
     if (config->isolate_session_state)
         MF_TRY(mf_resources_new(&s->resources));
@@ -237,7 +249,7 @@ static mf_status extend_graph(const mf_request *r, mf_client_session *s,
     mf_placed_unref(s->placed);
     s->placed = placed;
     s->version++;
-    return MF_OK;
+    return find_collectives(s, graph);
 }
 
 static mf_status extend_session(const mf_request *r, mf_client_session *s,

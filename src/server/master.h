@@ -37,10 +37,12 @@ typedef struct mf_client_session {
     char handle[17];
     mf_cast cast;
     bool soft; /* placement */
+    int leader; /* of groups: a task */
     int64_t timeout_ms; /* of all runs that have no other; 0: none */
     mf_resources *resources; /* of a session that shares nothing; NULL: the server's */
     mf_resources *node_state;
     struct mf_session *session; /* of the whole graph: what is done here alone */
+    atomic_bool collects; /* there are collectives in its graph */
     mf_cancel closed; /* raised for good: what has not begun yet shall not */
     int refs; /* guarded by the clients' lock */
 
@@ -69,6 +71,7 @@ typedef struct mf_master_step {
     const mf_tensor *const *feeds; /* NULL: they come by the room */
     mf_tensor **results; /* NULL: they go by the room */
     int64_t timeout_ms; /* 0: none */
+    int64_t collectives; /* the key of their steps; 0: it follows from them */
     mf_buf *stats; /* what all did is appended, as StepStats; NULL: nobody wants to know */
     /* mf_master_step_run() sets these: */
     int64_t id;

@@ -100,7 +100,8 @@ mf_status mf_client_session_make_layout(mf_client_session *s, const mf_run_names
                                   .resources = s->resources,
                                   .node_state = s->node_state,
                                   .cancel = cancel,
-                                  .gradual = gradual };
+                                  .gradual = gradual,
+                                  .leader = s->leader };
     mf_status st;
 
     pthread_mutex_unlock(&s->extending);

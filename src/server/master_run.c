@@ -75,6 +75,9 @@ static mf_status run(mf_request *r, mf_client_session *session, step *s)
                                  .feeds = s->fed,
                                  .results = s->results,
                                  .stats = s->is_noted ? &s->stats : NULL,
+                                 .collectives = q->options && q->options->experimental
+                                                    ? q->options->experimental->collective_graph_key
+                                                    : 0,
                                  .timeout_ms = timeout };
 
     if (q->partial_run_handle[0] != '\0')

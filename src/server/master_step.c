@@ -117,6 +117,7 @@ static mf_status meet_and_run(step *s, const mf_layout *l, const mf_master_step 
     mf_status st;
 
     MF_TRY(mf_meeting_begin(&meeting, s->server, s->id));
+    meeting.leader = l->leader;
     st = run_at(&meeting, l, m, trace);
     mf_meeting_end(&meeting, st);
     MF_TRY(st);
@@ -138,13 +139,15 @@ static void run_own(step *s, const mf_layout *l, const mf_master_step *m)
         note_failure(s, st, mf_server_self(s->server));
 }
 
-/* Tasks of ours forget a step that went well by themselves. */
+/* Tasks of ours forget a step that went well by themselves; this one, too, those that
+ * other masters take part in: their tasks may not have fetched all yet. */
 void mf_master_clean_up(const mf_cast *cast, const mf_layout *l, int64_t id, bool well)
 {
     Tensorflow__CleanupGraphRequest request = TENSORFLOW__CLEANUP_GRAPH_REQUEST__INIT;
 
     request.step_id = id;
-    mf_rooms_end(cast->server->rooms, id);
+    if (!well || !l->collectives.is_shared)
+        mf_rooms_end(cast->server->rooms, id);
     for (int i = 0; i < l->n_parts; i++) {
         if (!well || !cast->is_ours[l->parts[i].task])
             mf_server_tell(cast->server, l->parts[i].task, "/tensorflow.WorkerService/CleanupGraph",
@@ -182,21 +185,70 @@ mf_status mf_master_run_layout(mf_server *server, const char *session, const mf_
     return s.why.status == MF_OK ? MF_OK : mf_error_restore(&s.why);
 }
 
-static mf_status run_here(mf_request *r, mf_client_session *session, const mf_master_step *m)
+/* All of it here, by the session. rendezvous: NULL: with nobody. */
+static mf_status run_with(mf_request *r, mf_client_session *session, const mf_master_step *m,
+                          mf_rendezvous *rendezvous)
 {
     const mf_run_names *n = &m->names;
     mf_trace *trace = NULL;
     mf_status st = m->stats ? mf_trace_new(&trace) : MF_OK;
 
     if (st == MF_OK)
-        st = mf_session_run_with(session->session, &(mf_run_options){ .timeout_ms = m->timeout_ms },
-                                 &(mf_run_with){ .until = &r->cancel, .trace = trace }, n->feeds,
-                                 m->feeds, n->n_feeds, n->fetches, n->n_fetches, n->targets,
-                                 n->n_targets, m->results);
+        st = mf_session_run_with(
+            session->session, &(mf_run_options){ .timeout_ms = m->timeout_ms },
+            &(mf_run_with){ .until = &r->cancel, .rendezvous = rendezvous, .trace = trace },
+            n->feeds, m->feeds, n->n_feeds, n->fetches, n->n_fetches, n->targets, n->n_targets,
+            m->results);
     if (st == MF_OK)
         st = add_stats(r->server, trace, m->stats);
     mf_trace_free(trace);
     return st;
+}
+
+static mf_status run_here(mf_request *r, mf_client_session *session, const mf_master_step *m,
+                          const mf_layout *l)
+{
+    mf_meeting meeting;
+    mf_status st;
+
+    if (!l || l->collectives.key == 0)
+        return run_with(r, session, m, NULL);
+    MF_TRY(mf_meeting_begin(&meeting, r->server, m->id));
+    meeting.leader = l->leader;
+    st = run_with(r, session, m, &meeting.base);
+    mf_meeting_end(&meeting, st);
+    return st;
+}
+
+static mf_status run_laid_out(mf_request *r, mf_client_session *s, const mf_master_step *m,
+                              const mf_layout *l)
+{
+    mf_status st;
+    mf_error why;
+
+    if (!l || !l->own)
+        return run_here(r, s, m, l);
+    st = mf_master_run_layout(r->server, s->handle, l, m);
+    mf_error_save(st, &why);
+    mf_master_clean_up(&s->cast, l, m->id, st == MF_OK);
+    return st == MF_OK ? MF_OK : mf_error_restore(&why);
+}
+
+/* Other masters take part in it: it has the number that it has there. */
+static mf_status run_shared(mf_request *r, mf_client_session *s, mf_master_step *m,
+                            const mf_layout *l)
+{
+    const mf_sequence q = { .server = r->server,
+                            .leader = l->leader,
+                            .key = m->collectives != 0 ? m->collectives : l->collectives.key };
+    mf_status st;
+    mf_error why;
+
+    MF_TRY(mf_sequence_begin(&q, &r->cancel, &m->id));
+    st = run_laid_out(r, s, m, l);
+    mf_error_save(st, &why);
+    mf_sequence_end(&q, m->id, st == MF_OK);
+    return st == MF_OK ? MF_OK : mf_error_restore(&why);
 }
 
 int64_t mf_master_new_step(void)
@@ -213,19 +265,12 @@ mf_status mf_master_step_run(mf_request *r, mf_client_session *s, const mf_maste
 
     own.id = mf_master_new_step();
     own.cancel = &r->cancel;
-    if (mf_cast_is_several(&s->cast))
+    if (mf_cast_is_several(&s->cast) || s->collects)
         st = mf_client_session_layout(s, &m->names, &r->cancel, &kept);
     l = kept ? kept->layout : NULL;
-    if (st == MF_OK && l && l->own) {
-        mf_error why;
-
-        st = mf_master_run_layout(r->server, s->handle, l, &own);
-        mf_error_save(st, &why);
-        mf_master_clean_up(&s->cast, l, own.id, st == MF_OK);
-        (void)mf_error_restore(&why);
-    } else if (st == MF_OK) {
-        st = run_here(r, s, m);
-    }
+    if (st == MF_OK)
+        st =
+            l && l->collectives.is_shared ? run_shared(r, s, &own, l) : run_laid_out(r, s, &own, l);
     mf_client_session_done_with(s, kept);
     return st == MF_OK ? MF_OK : mf_server_task_failed(mf_server_self(r->server), st);
 }

@@ -6,8 +6,10 @@
 #include "graph/device_name.h"
 #include "proto/tensor_message.h"
 #include "proto/worker.pb-c.h"
+#include "server/collective.h"
 #include "server/peers.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { VALUE_MAX = INT32_MAX }; /* bytes of one */
@@ -36,6 +38,15 @@ static void fetched(void *ctx, mf_status st, const mf_tensor *value)
     give(ctx, st, value);
 }
 
+/* Who does not answer. What another task says of itself names it already. */
+static mf_status name_source(const mf_kernel *k, mf_status st)
+{
+    char before[MF_DEVICE_NAME_MAX + 2];
+
+    (void)snprintf(before, sizeof before, "%.190s: ", mf_node_string(k->node, "send_device"));
+    return strncmp(mf_error_message(), "From ", 5) == 0 ? st : mf_error_wrap(st, before, "");
+}
+
 static void received(void *ctx, mf_status st, mf_part *parts, int n)
 {
     mf_tensor value = { 0 };
@@ -43,6 +54,8 @@ static void received(void *ctx, mf_status st, mf_part *parts, int n)
 
     if (st == MF_OK)
         st = mf_tensor_message_read(parts, n, VALUE_MAX, &value, &dead);
+    if (st != MF_OK)
+        st = name_source(ctx, st);
     give(ctx, st, dead ? NULL : &value);
     mf_tensor_clear(&value);
 }
@@ -100,7 +113,12 @@ static void meeting_recv(mf_rendezvous *r, const char *key, mf_kernel *k)
         ask(m, task, key, k);
 }
 
-static const mf_rendezvous_kind KIND = { meeting_send, meeting_recv };
+static void meeting_collect(mf_rendezvous *r, mf_collect *c, const mf_shape *shape, mf_kernel *k)
+{
+    mf_collective_start((const mf_meeting *)r, c, shape, k);
+}
+
+static const mf_rendezvous_kind KIND = { meeting_send, meeting_recv, meeting_collect };
 
 mf_status mf_meeting_begin(mf_meeting *m, mf_server *server, int64_t step)
 {

@@ -13,6 +13,7 @@ typedef struct mf_meeting {
     mf_server *server;
     int64_t step;
     mf_room *room;
+    int leader; /* of groups: a task; the first one, unless somebody says otherwise */
 } mf_meeting;
 
 /* CANCELLED: the step is over. */

@@ -9,9 +9,11 @@
 #include "base/param.h"
 #include "comm/local_rpc.h"
 #include "comm/transports.h"
+#include "server/groups.h"
 #include "server/master.h"
 #include "server/peers.h"
 #include "server/room.h"
+#include "server/sequence.h"
 #include "server/worker.h"
 #include "tensor/buffer.h"
 #include "tensor/quota.h"
@@ -110,6 +112,8 @@ static mf_status open_all(mf_server *s, const mf_server_options *o)
         s->incarnation = mf_random_seed();
     while (s->incarnation == 0);
     MF_TRY(mf_rooms_new(&s->rooms));
+    MF_TRY(mf_groups_new(&s->tasks, &s->groups));
+    MF_TRY(mf_sequences_new(&s->sequences));
     MF_TRY(mf_workings_new(s, &s->workings));
     MF_TRY(mf_clients_new(s, &s->clients));
     return listen_there(s, o);
@@ -180,6 +184,8 @@ void mf_server_free(mf_server *server)
         mf_clients_free(server->clients);
     mf_workings_free(server->workings);
     mf_peers_free(server->peers);
+    mf_groups_free(server->groups);
+    mf_sequences_free(server->sequences);
     mf_rooms_free(server->rooms);
     mf_resources_free(server->resources);
     mf_pool_free(server->pool);

@@ -15,8 +15,10 @@
 #include <protobuf-c/protobuf-c.h>
 
 struct mf_clients;
+struct mf_groups;
 struct mf_peers;
 struct mf_rooms;
+struct mf_sequences;
 struct mf_workings;
 
 struct mf_server {
@@ -31,6 +33,8 @@ struct mf_server {
     char **allow_dirs;
     int n_allow_dirs;
     struct mf_rooms *rooms; /* of steps */
+    struct mf_groups *groups; /* that this task leads */
+    struct mf_sequences *sequences; /* numbers of steps */
     struct mf_peers *peers;
     struct mf_workings *workings;
     struct mf_clients *clients;
@@ -89,6 +93,12 @@ MF_MUST mf_status mf_server_check_sessions(const mf_server *s, int64_t count);
 void mf_server_clear(mf_server *s, const char *const *containers, int n);
 
 /* ---- devices (devices.c) ---- */
+
+struct Tensorflow__ConfigProto;
+/* The task that leads groups: the one that the configuration names, else the first. config: may be
+ * NULL. INVALID_ARGUMENT: there is no such task. */
+MF_MUST mf_status mf_server_leader(const mf_server *s, const struct Tensorflow__ConfigProto *config,
+                                   int *out);
 
 struct Tensorflow__DeviceAttributes;
 /* This process's, in the arena. */

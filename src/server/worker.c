@@ -6,6 +6,9 @@
 #include "base/param.h"
 #include "graph/codec.h"
 #include "runtime/session.h"
+#include "server/collective.h"
+#include "server/groups.h"
+#include "server/sequence.h"
 #include "tensor/quota.h"
 
 #include <inttypes.h>
@@ -34,6 +37,7 @@ struct mf_worker_graph {
     int n_targets;
     mf_arena *arena; /* of targets */
     int64_t kept; /* bytes that count as memory in use */
+    int leader; /* of groups: a task */
     int refs; /* guarded by the lock */
 };
 
@@ -156,6 +160,11 @@ struct mf_session *mf_worker_graph_session(const mf_worker_graph *g)
     return g->graph;
 }
 
+int mf_worker_graph_leader(const mf_worker_graph *g)
+{
+    return g->leader;
+}
+
 const char *const *mf_worker_graph_targets(const mf_worker_graph *g, int *n)
 {
     *n = g->n_targets;
@@ -239,6 +248,8 @@ static mf_status register_graph(mf_request *r, const ProtobufCMessage *message)
     st = g->arena ? MF_OK : MF_NOMEM("a graph");
     if (st == MF_OK)
         st = find_session(w, q->create_worker_session_called ? q->session_handle : "", &g->session);
+    if (st == MF_OK)
+        st = mf_server_leader(r->server, q->config_proto, &g->leader);
     if (st == MF_OK)
         st = read_graph(g, q->graph_def);
     if (st == MF_OK)
@@ -469,6 +480,10 @@ const mf_method mf_worker_methods[] = {
     METHOD("CleanupGraph", cleanup_graph, .run = mf_worker_cleanup_graph),
     METHOD("CleanupAll", cleanup_all, .run = cleanup_all),
     METHOD("RecvTensor", recv_tensor, .start = mf_worker_recv_tensor),
+    METHOD("RecvBuf", recv_buf, .start = mf_collective_recv_buf),
+    METHOD("CompleteGroup", complete_group, .start = mf_groups_group_called),
+    METHOD("CompleteInstance", complete_instance, .start = mf_groups_instance_called),
+    METHOD("GetStepSequence", get_step_sequence, .run = mf_sequence_called),
     METHOD("MarkRecvFinished", mark_recv_finished, .run = nothing),
     METHOD("Logging", logging, .run = nothing),
     METHOD("Tracing", tracing, .run = nothing),

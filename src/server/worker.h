@@ -25,6 +25,8 @@ MF_MUST mf_status mf_workings_find(mf_workings *w, const char *session, const ch
                                    mf_worker_graph **out);
 void mf_worker_graph_release(mf_worker_graph *g);
 struct mf_session *mf_worker_graph_session(const mf_worker_graph *g);
+/* The task that leads its groups. */
+int mf_worker_graph_leader(const mf_worker_graph *g);
 /* What has to be run: all nodes that nobody else needs. */
 const char *const *mf_worker_graph_targets(const mf_worker_graph *g, int *n);
 

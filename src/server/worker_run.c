@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* worker_run.c - RunGraph: this task's part of a step; RecvTensor: what others need of it. */
+#include "base/clock.h"
 #include "proto/tensor_message.h"
 #include "proto/wire.h"
 #include "runtime/session.h"
@@ -33,17 +34,30 @@ static mf_status put_sent(mf_meeting *m, const Tensorflow__RunGraphRequest *q)
     return MF_OK;
 }
 
+/* Milliseconds until the master gives up, so that whoever waits can say for whom; 0: it does not.
+ */
+static int64_t time_left(const mf_request *r)
+{
+    const int64_t ms = (r->call->deadline_ns - mf_clock_ns()) / 1000000;
+
+    if (r->call->deadline_ns == INT64_MAX)
+        return 0;
+    return ms < 1 ? 1 : ms;
+}
+
 static mf_status run_part(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_worker_graph *g,
                           mf_meeting *m, mf_trace *trace)
 {
     int n;
     const char *const *targets = mf_worker_graph_targets(g, &n);
 
+    const mf_run_options options = { .timeout_ms = time_left(r) };
+
     MF_TRY(put_sent(m, q));
     if (n == 0)
         return MF_OK;
     return mf_session_run_with(
-        mf_worker_graph_session(g), NULL,
+        mf_worker_graph_session(g), &options,
         &(mf_run_with){ .until = &r->cancel, .rendezvous = &m->base, .trace = trace }, NULL, NULL,
         0, NULL, 0, targets, n, NULL);
 }
@@ -163,6 +177,7 @@ mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message)
         mf_worker_graph_release(g);
         return st;
     }
+    m.leader = mf_worker_graph_leader(g);
     st = run_noted(r, q, g, &m, &stats);
     out.step_stats = (ProtobufCBinaryData){ stats.len, (uint8_t *)stats.data };
     if (st == MF_OK)

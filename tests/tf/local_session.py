@@ -184,7 +184,10 @@ def serve_task(cluster, job, index, ready):
     """Never returns."""
     import tensorflow as tf
     try:
-        server = tf.distribute.Server(cluster, job_name=job, task_index=index)
+        config = tf.compat.v1.ConfigProto()
+        if len(cluster.get("worker", [])) > 1:  # TensorFlow has to know it when it starts
+            config.experimental.collective_group_leader = "/job:worker/replica:0/task:0"
+        server = tf.distribute.Server(cluster, job_name=job, task_index=index, config=config)
         os.write(ready, b"1")
         server.join()
     finally:

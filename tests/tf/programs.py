@@ -69,8 +69,6 @@ def _read(folder, name):
 # Programs that only the long sweep runs by themselves; servers get them, too.
 LONG = {"04_reductions", "08_variables_ref", "09_variables_resource", "11_random_seeded", "30_cnn_train",
         "34_faster_rcnn_ops", "42_control_flow_v2", "44_queues", "48_embedding_sparse"}
-# What servers do not answer yet, and what is missing.
-NOT_SERVED = {"28_collective_allreduce": "collectives between tasks"}
 
 
 def everything():
@@ -86,7 +84,7 @@ def at_theirs(soak=False):
 
 
 def served(soak=False):
-    return sorted(everything() - set(NOT_SERVED)) if soak else SERVED
+    return sorted(everything()) if soak else SERVED
 
 
 
@@ -99,15 +97,16 @@ NOT_APPLICABLE = {
     "23_ps_async_lockstep": SHARED,
     "24_ps_async_threads": SHARED,
     "25_sync_replicas": SHARED,
+    "27_collective_masters": "collectives between two tasks",
     "28_collective_allreduce": "collectives between two tasks",
     "50_partial_run": "partial runs",
     "53_raw_master_rpc": "gRPC without a client",
     "54_run_metadata": "RunMetadata",
 }
 # Programs that a server of ours answers, with TensorFlow's own sessions.
-SERVED = ["10_extend_and_sessions", "22_seed004_multimachine", "25_sync_replicas", "46_tfdata", "50_partial_run",
-          "52_errors", "53_raw_master_rpc", "54_run_metadata", "57_monitored_session", "68_cross_task_while",
-          "70_concurrent_steps"]
+SERVED = ["10_extend_and_sessions", "22_seed004_multimachine", "25_sync_replicas", "27_collective_masters",
+          "28_collective_allreduce", "46_tfdata", "50_partial_run", "52_errors", "53_raw_master_rpc",
+          "54_run_metadata", "57_monitored_session", "68_cross_task_while", "70_concurrent_steps"]
 # Answers of programs that a session without devices cannot give.
 NEEDS_PLACEMENT = {"52_errors": ["bad_device", "no_gpu", "unreachable"]}
 # A client of ours says UNAVAILABLE, and why, where TensorFlow's only says that time is up.
@@ -196,6 +195,10 @@ MIXED = {"23_ps_async_lockstep, our parameter server": PS,
          "23_ps_async_lockstep, our workers": WORKERS,
          "25_sync_replicas, our parameter server": PS,
          "25_sync_replicas, our workers": WORKERS,
+         "27_collective_masters, our first worker": WORKERS[:1],
+         "27_collective_masters, our second worker": WORKERS[1:],
+         "28_collective_allreduce, our first worker": WORKERS[:1],
+         "28_collective_allreduce, our second worker": WORKERS[1:],
          "68_cross_task_while, our first worker": WORKERS[:1],
          "68_cross_task_while, our second worker": WORKERS[1:]}
 

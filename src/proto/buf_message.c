@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* buf_message.c - see buf_message.h. What we would write is known by its beginning; all else is
+ * read as a message. */
+#include "proto/buf_message.h"
+
+#include "base/mem.h"
+#include "proto/wire.h"
+#include "proto/worker.pb-c.h"
+
+#include <string.h>
+
+#define TYPE "type.googleapis.com/tensorflow.RecvBufRespExtra"
+
+enum {
+    APART = 4096, /* bytes of content that are worth it */
+    ALIGN = 16,
+    EXTRA = 4 << 3 | 2, /* tags: of the extra in the answer, */
+    TYPE_URL = 1 << 3 | 2, /* of what is in it, */
+    VALUE = 2 << 3 | 2,
+    CONTENT = 1 << 3 | 2, /* and of the bytes */
+};
+
+/* ---- writing ---- */
+
+static void put_varint(mf_buf *out, uint64_t v)
+{
+    uint8_t bytes[10];
+    size_t n = 0;
+
+    do {
+        bytes[n++] = (uint8_t)((v & 0x7f) | (v > 0x7f ? 0x80 : 0));
+        v >>= 7;
+    } while (v > 0);
+    mf_buf_bytes(out, bytes, n);
+}
+
+static size_t varint_size(uint64_t v)
+{
+    size_t n = 1;
+
+    for (; v > 0x7f; v >>= 7)
+        n++;
+    return n;
+}
+
+/* All but the bytes, which have to be its end. */
+static mf_status put_head(size_t bytes, mf_buf *out)
+{
+    const size_t value = 1 + varint_size(bytes) + bytes, type = strlen(TYPE);
+
+    put_varint(out, EXTRA);
+    put_varint(out, 1 + varint_size(type) + type + 1 + varint_size(value) + value);
+    put_varint(out, TYPE_URL);
+    put_varint(out, type);
+    mf_buf_bytes(out, TYPE, type);
+    put_varint(out, VALUE);
+    put_varint(out, value);
+    put_varint(out, CONTENT);
+    put_varint(out, bytes);
+    return mf_buf_finish(out);
+}
+
+static void drop(void *ctx)
+{
+    mf_tensor *t = ctx;
+
+    mf_tensor_clear(t);
+    mf_free(t);
+}
+
+mf_status mf_buf_message_make(const mf_tensor *value, mf_buf *head, mf_part *content)
+{
+    const size_t bytes = (size_t)value->count * mf_dtype_cell(value->dtype);
+    mf_tensor *kept;
+
+    *content = (mf_part){ 0 };
+    if (bytes > INT32_MAX - APART)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED,
+                       "a piece of %zu bytes is too large for a message: cut the value", bytes);
+    MF_TRY(put_head(bytes, head));
+    if (bytes < APART) {
+        mf_buf_bytes(head, value->data, bytes);
+        return mf_buf_finish(head);
+    }
+    kept = mf_calloc(1, sizeof *kept);
+    if (!kept)
+        return MF_NOMEM("a tensor");
+    mf_tensor_set(kept, value);
+    *content = (mf_part){ .data = kept->data, .size = bytes, .release = drop, .ctx = kept };
+    return MF_OK;
+}
+
+/* ---- reading ---- */
+
+/* Bytes from a place in the message on, to memory. */
+static void gather(const mf_part *parts, int n, size_t from, size_t size, char *out)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < n && size > 0; at += parts[i++].size) {
+        const size_t a = from > at ? from - at : 0;
+        const size_t here = a < parts[i].size ? parts[i].size - a : 0;
+        const size_t some = here < size ? here : size;
+
+        if (some > 0)
+            memcpy(out, (const char *)parts[i].data + a, some);
+        out += some;
+        from += some;
+        size -= some;
+    }
+}
+
+static void drop_buffer(void *ctx)
+{
+    mf_buffer_unref(ctx);
+}
+
+static mf_status copy_out(const mf_part *parts, int n, size_t from, size_t bytes, mf_part *out)
+{
+    mf_buffer *b;
+
+    MF_TRY(mf_buffer_new(MF_DTYPE_U8, (int64_t)bytes, &b));
+    gather(parts, n, from, bytes, b->data);
+    *out = (mf_part){ .data = b->data, .size = bytes, .release = drop_buffer, .ctx = b };
+    return MF_OK;
+}
+
+/* The part that the content ends, if all of it is there and may stay; NULL: none. */
+static mf_part *find_part(mf_part *parts, int n, size_t bytes)
+{
+    mf_part *last = n > 0 ? &parts[n - 1] : NULL;
+
+    if (!last || !last->release || last->size < bytes || bytes < APART ||
+        ((uintptr_t)last->data + last->size - bytes) % ALIGN != 0)
+        return NULL;
+    return last;
+}
+
+static mf_status is_ours(const mf_part *parts, int n, size_t bytes, size_t *from, bool *out)
+{
+    mf_buf head = { 0 }, begins = { 0 };
+    mf_status st = put_head(bytes, &head);
+    char *room = NULL;
+
+    *out = st == MF_OK && mf_parts_size(parts, n) == head.len + bytes;
+    if (*out)
+        room = mf_buf_room(&begins, head.len);
+    if (room) {
+        gather(parts, n, 0, head.len, room);
+        *out = memcmp(room, head.data, head.len) == 0;
+    }
+    if (st == MF_OK && *out && !room)
+        st = MF_NOMEM("a message");
+    *from = head.len;
+    mf_buf_deinit(&head);
+    mf_buf_deinit(&begins);
+    return st;
+}
+
+/* As a message, from whomever. */
+static mf_status read_message(const Tensorflow__RecvBufResponse *m, size_t bytes, mf_part *out)
+{
+    const Tensorflow__RecvBufContent *c = m->transport_options ? m->transport_options->value : NULL;
+    const size_t n = c ? c->n_tensor_content : 0;
+    mf_part *parts = mf_calloc((int64_t)n, sizeof *parts);
+    mf_status st;
+
+    if (!parts && n > 0)
+        return MF_NOMEM("a message");
+    for (size_t i = 0; i < n; i++)
+        parts[i] = (mf_part){ .data = c->tensor_content[i].data, .size = c->tensor_content[i].len };
+    if (mf_parts_size(parts, (int)n) == bytes)
+        st = copy_out(parts, (int)n, 0, bytes, out);
+    else
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "%zu bytes have come instead of %zu",
+                     mf_parts_size(parts, (int)n), bytes);
+    mf_free(parts);
+    return st;
+}
+
+static mf_status read_whole(const mf_part *parts, int n, size_t bytes, mf_part *out)
+{
+    const size_t total = mf_parts_size(parts, n);
+    mf_arena *arena = mf_arena_new();
+    ProtobufCMessage *m = NULL;
+    mf_part whole = { 0 };
+    mf_status st = arena ? copy_out(parts, n, 0, total, &whole) : MF_NOMEM("a message");
+
+    if (st == MF_OK)
+        st = mf_wire_decode(&tensorflow__recv_buf_response__descriptor, whole.data, total, NULL,
+                            arena, &m);
+    if (st == MF_OK)
+        st = read_message((const Tensorflow__RecvBufResponse *)m, bytes, out);
+    mf_parts_release(&whole, 1);
+    mf_arena_free(arena);
+    return st;
+}
+
+static mf_status read_parts(mf_part *parts, int n, size_t bytes, mf_part *out)
+{
+    mf_part *stays;
+    size_t from;
+    bool ours;
+
+    MF_TRY(is_ours(parts, n, bytes, &from, &ours));
+    if (!ours)
+        return read_whole(parts, n, bytes, out);
+    stays = find_part(parts, n, bytes);
+    if (!stays)
+        return copy_out(parts, n, from, bytes, out);
+    *out = (mf_part){ .data = (const char *)stays->data + stays->size - bytes,
+                      .size = bytes,
+                      .release = stays->release,
+                      .ctx = stays->ctx };
+    stays->release = NULL; /* it is the content's */
+    return MF_OK;
+}
+
+mf_status mf_buf_message_read(mf_part *parts, int n, size_t bytes, mf_part *out)
+{
+    mf_status st;
+
+    *out = (mf_part){ 0 };
+    st = read_parts(parts, n, bytes, out);
+    mf_parts_release(parts, n);
+    return st;
+}

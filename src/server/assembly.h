@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* assembly.h - places where those who belong together wait until all of them are there. An assembly
+ * that is complete stays: whoever comes again is answered at once, because TensorFlow's tasks ask
+ * once in their lives and ours now and then. Whoever comes for something else begins a new one. */
+#ifndef MF_SERVER_ASSEMBLY_H
+#define MF_SERVER_ASSEMBLY_H
+
+#include "base/cancel.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "client/caller.h"
+
+struct Tensorflow__DeviceAttributes;
+
+typedef struct mf_arrival {
+    const char *device;
+    uint64_t incarnation;
+    struct Tensorflow__DeviceAttributes *attributes; /* NULL: not told */
+    bool is_source;
+} mf_arrival;
+
+typedef struct mf_assembly {
+    char *key, *title;
+    int size, n; /* how many are expected, and there */
+    mf_arena *arena; /* of all below */
+    const char *what, *detail;
+    mf_arrival *all;
+    ProtobufCMessage *answer; /* for everybody; NULL: not complete */
+    /* The assemblies' own: */
+    struct mf_waiter *first, *last;
+    int64_t kept; /* bytes that count as memory in use */
+    int64_t said_ns;
+    int refs;
+} mf_assembly;
+
+typedef struct mf_assemblies {
+    pthread_mutex_t lock; /* all below, and all assemblies */
+    pthread_cond_t changed;
+    mf_map all; /* by key */
+    bool watches, ends;
+    pthread_t watch;
+} mf_assemblies;
+
+/* Somebody comes. */
+typedef struct mf_coming {
+    const char *key, *title; /* where to: "1:3", and for people "group 1, instance 3" */
+    int size;
+    const char *what; /* all have to mean the same */
+    const char *detail; /* and this, when they first meet: it may change afterwards */
+    mf_arrival who;
+    /* All are there: checks them, and makes the answer in the arena. With the lock. */
+    mf_status (*complete)(mf_assemblies *m, mf_assembly *a);
+    /* It holds no thread: done() is called once, now or later, by any thread, with the answer, or
+     * with CANCELLED, or DEADLINE_EXCEEDED shortly before the deadline (0: none). Errors say who
+     * has come. */
+    mf_cancel *cancel;
+    int64_t deadline_ns;
+    mf_answer_fn *done;
+    void *ctx;
+} mf_coming;
+
+void mf_assemblies_init(mf_assemblies *m);
+/* Nobody waits any more. */
+void mf_assemblies_deinit(mf_assemblies *m);
+void mf_assemblies_come(mf_assemblies *m, const mf_coming *c);
+/* NULL: there is none, or not all have come. With the lock. */
+const mf_assembly *mf_assemblies_find(const mf_assemblies *m, const char *key);
+/* The one with this key, or all whose keys begin so, if they are complete. With the lock. */
+void mf_assemblies_forget(mf_assemblies *m, const char *key, bool all);
+/* NULL: it is not there. */
+const mf_arrival *mf_assembly_find(const mf_assembly *a, const char *device);
+
+/* When to give up what has to end until then, so that there is time to say why. */
+int64_t mf_deadline_ahead(int64_t deadline_ns);
+
+#endif
