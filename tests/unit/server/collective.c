@@ -278,6 +278,8 @@ MF_TEST(server_collective_whose_members_do_not_come_ends_in_time_or_when_it_is_c
     mf_graph *g = graph_new();
     mf_tensor *results[TASKS];
     mf_session *s;
+    pthread_t thread;
+    client c;
 
     serve_all(2);
     for (int i = 0; i < 2; i++)
@@ -290,6 +292,14 @@ MF_TEST(server_collective_whose_members_do_not_come_ends_in_time_or_when_it_is_c
     T_OK(run(s, 0, 2, NULL, 20000, results)); /* nobody waits for them any more */
     drop(results, 2);
     T_FAILS(MF_DEADLINE_EXCEEDED, "group 1, instance 1: ", run(s, 0, 1, NULL, 300, results));
+    c = (client){ .at = 1, .session = s };
+    T_EQ(pthread_create(&thread, NULL, run_client, &c), 0);
+    usleep(100000);
+    mf_session_cancel(s);
+    (void)pthread_join(thread, NULL);
+    T_EQ(c.st, MF_CANCELLED);
+    T_OK(run(s, 0, 2, NULL, 20000, results));
+    drop(results, 2);
     mf_session_free(s);
     mf_graph_free(g);
     stop_all();
