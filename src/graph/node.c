@@ -197,6 +197,16 @@ static mf_dtype input_type(const mf_node_spec *spec, int i)
                : MF_DTYPE_INVALID;
 }
 
+/* How many inputs an argument takes, as the attributes say. */
+static int64_t stated(const mf_argdef *a, const mf_node *n)
+{
+    if (a->number_attr)
+        return mf_node_int(n, a->number_attr);
+    if (a->list_attr)
+        return mf_node_attr(n, a->list_attr) ? mf_node_attr(n, a->list_attr)->n : 0;
+    return 1;
+}
+
 /* How many inputs argument `arg` takes, if the attributes do not say: what the others leave over,
  * shared with the arguments that have the same number. -1: it does not divide evenly. */
 static int leftover(const mf_opdef *def, int arg, const mf_node *n, int n_inputs)
@@ -211,14 +221,8 @@ static int leftover(const mf_opdef *def, int arg, const mf_node *n, int n_inputs
             continue;
         if (number && a->number_attr && strcmp(number, a->number_attr) == 0)
             sharers++;
-        else if (a->number_attr)
-            others += mf_node_int(n, a->number_attr);
-        else if (a->list_attr)
-            others += mf_node_attr(n, a->list_attr) ? mf_node_attr(n, a->list_attr)->n : 0;
-        else
-            others++;
-        if (others < 0 || others > n_inputs) /* now, before the sum grows beyond all bounds */
-            return -1;
+        else if (!mf_add_i64(others, stated(a, n), &others) || others > n_inputs)
+            return -1; /* now, before the sum grows beyond all bounds */
     }
     return (n_inputs - others) % sharers == 0 ? (int)((n_inputs - others) / sharers) : -1;
 }
