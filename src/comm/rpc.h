@@ -59,7 +59,8 @@ typedef struct mf_rpc_question {
     int64_t deadline_ns; /* INT64_MAX: none */
     bool waits; /* until somebody listens there; else that is UNAVAILABLE at once */
     /* The answer, or why there is none. Whoever is asked takes its parts over: those with a release
-     * are to be released. Thread: one of the channel's, that must not wait for another answer. */
+     * are to be released. Thread: one of the channel's, that must neither wait for another answer
+     * nor give a large one. */
     mf_rpc_done_fn *done;
     void *ctx;
 } mf_rpc_question;
