@@ -3,7 +3,7 @@
  * and fetches go by the room of its step. */
 #include "base/cond.h"
 #include "server/master.h"
-#include "server/room.h"
+#include "runtime/room.h"
 
 #include <inttypes.h>
 #include <stdio.h>

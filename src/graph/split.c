@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* split.c - see split.h. */
+#include "graph/split.h"
+
+#include <string.h>
+
+int mf_split_new(mf_split *s, int64_t size, mf_cut cut)
+{
+    if (s->n_letters == MF_SPLIT_LETTERS)
+        return -1;
+    s->letters[s->n_letters] = (mf_split_letter){ size, cut };
+    return s->n_letters++;
+}
+
+void mf_split_in(mf_split *s, int input, int dim, int letter)
+{
+    s->in_dims[input].dims[dim] = (mf_split_dim){ letter, 1 };
+}
+
+void mf_split_out(mf_split *s, int output, int dim, int letter)
+{
+    s->out_dims[output].dims[dim] = (mf_split_dim){ letter, 1 };
+}
+
+/* ---- text ---- */
+
+/* One side of it. The next shape is returned; NULL: it does not fit. */
+static const char *fit(const char *text, const mf_shape *shape, int64_t sizes[256])
+{
+    int rank = 0;
+
+    for (; *text && *text != ',' && *text != '-'; text++, rank++) {
+        if (rank >= shape->rank)
+            return NULL;
+        if (*text != '.') {
+            int64_t *size = &sizes[(unsigned char)*text];
+
+            if (*size >= 0 && *size != shape->dims[rank])
+                return NULL;
+            *size = shape->dims[rank];
+        }
+    }
+    return rank == shape->rank ? text + (*text == ',') : NULL;
+}
+
+static void give(const char *text, const int letters[256], mf_split_shape *to)
+{
+    for (int d = 0; *text && *text != ',' && *text != '-'; text++, d++) {
+        if (*text != '.')
+            to->dims[d] = (mf_split_dim){ letters[(unsigned char)*text], 1 };
+    }
+}
+
+static const char *next(const char *text)
+{
+    while (*text && *text != ',' && *text != '-')
+        text++;
+    return text + (*text == ',');
+}
+
+void mf_split_text(mf_split *s, const char *text, mf_cut contracted)
+{
+    const char *arrow = strstr(text, "->"), *at = text;
+    int64_t sizes[256];
+    int letters[256];
+
+    memset(sizes, -1, sizeof sizes);
+    for (int i = 0; at && i < s->n_in; i++)
+        at = fit(at, &s->in[i], sizes);
+    if (!at || at != arrow)
+        return;
+    at += 2;
+    for (int i = 0; at && i < s->n_out; i++)
+        at = fit(at, &s->out[i], sizes);
+    if (!at || *at)
+        return;
+    for (int c = 0; c < 256; c++) {
+        if (sizes[c] >= 0)
+            letters[c] = mf_split_new(s, sizes[c], strchr(arrow, c) ? MF_CUT_FREE : contracted);
+    }
+    at = text;
+    for (int i = 0; i < s->n_in; i++, at = next(at))
+        give(at, letters, &s->in_dims[i]);
+    at = arrow + 2;
+    for (int i = 0; i < s->n_out; i++, at = next(at))
+        give(at, letters, &s->out_dims[i]);
+}
+
+/* ---- rules that many ops have ---- */
+
+/* Dimension d of output 0, and of the inputs that do not repeat it. */
+static void letter_of_output(mf_split *s, int d)
+{
+    const mf_shape *out = &s->out[0];
+    const int letter = mf_split_new(s, out->dims[d], MF_CUT_FREE);
+
+    mf_split_out(s, 0, d, letter);
+    for (int i = 0; i < s->n_in; i++) {
+        const int k = d - (out->rank - s->in[i].rank);
+
+        if (k >= 0 && s->in[i].dims[k] == out->dims[d])
+            mf_split_in(s, i, k, letter);
+    }
+}
+
+void mf_split_elementwise(mf_split *s)
+{
+    for (int i = 0; i < s->n_in; i++) {
+        if (s->in[i].rank > s->out[0].rank)
+            return;
+    }
+    for (int d = 0; d < s->out[0].rank; d++) {
+        if (s->out[0].dims[d] > 1)
+            letter_of_output(s, d);
+    }
+}
+
+void mf_split_additive(mf_split *s)
+{
+    mf_split_elementwise(s);
+    s->additive = (uint32_t)((uint64_t)1 << (s->n_in < 32 ? s->n_in : 32)) - 1;
+    if (s->n_in > 32)
+        s->additive = 0;
+}
+
+void mf_split_same(mf_split *s)
+{
+    mf_split_leading(s, s->in[0].rank);
+}
+
+void mf_split_identity(mf_split *s)
+{
+    mf_split_same(s);
+    s->additive = 1;
+}
+
+void mf_split_leading(mf_split *s, int from)
+{
+    for (int d = 0; d < from; d++) {
+        const int letter = mf_split_new(s, s->in[0].dims[d], MF_CUT_FREE);
+
+        mf_split_in(s, 0, d, letter);
+        for (int i = 0; i < s->n_out; i++) {
+            if (s->out[i].rank > d && s->out[i].dims[d] == s->in[0].dims[d])
+                mf_split_out(s, i, d, letter);
+        }
+    }
+}
+
+void mf_split_update(mf_split *s)
+{
+    const mf_shape *shape = &s->in[0];
+
+    for (int d = 0; d < shape->rank; d++) {
+        const int letter = mf_split_new(s, shape->dims[d], MF_CUT_FREE);
+
+        for (int i = 0; i < s->n_in; i++) {
+            if (mf_shape_equal(&s->in[i], shape))
+                mf_split_in(s, i, d, letter);
+        }
+        for (int i = 0; i < s->n_out; i++) {
+            if (mf_shape_equal(&s->out[i], shape))
+                mf_split_out(s, i, d, letter);
+        }
+    }
+}
+
+void mf_split_reduce(mf_split *s, const bool *axes, bool keep, mf_cut cut)
+{
+    int at = 0;
+
+    for (int d = 0; d < s->in[0].rank; d++) {
+        const int letter =
+            mf_split_new(s, s->in[0].dims[d], axes[d] ? cut : MF_CUT_FREE);
+
+        mf_split_in(s, 0, d, letter);
+        if (!axes[d])
+            mf_split_out(s, 0, at, letter);
+        at += keep || !axes[d];
+    }
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* split.h - how an op may be cut: the rule that mf_op.split states, and nothing else in the system
+ * knows of an op.
+ *
+ * A rule gives the dimensions of inputs and outputs letters, as an einsum does: "mk,kn->mn". Those
+ * of one letter are cut alike, and each processor runs the very op on its pieces. A letter that no
+ * output has is contracted: what the pieces give has to be added (or compared) afterwards. A
+ * dimension without a letter is needed whole.
+ *
+ * A dimension may be made of a letter and what lies inside of each of its indices: where a reshape
+ * makes [b,t] to [b*t], the latter is letter b with t inside.
+ *
+ * A function that states a rule is given shapes without unknown dimensions; a variable's handle has
+ * the shape of its value. It says nothing where it knows nothing: then all is whole. */
+#ifndef MF_GRAPH_SPLIT_H
+#define MF_GRAPH_SPLIT_H
+
+#include "graph/op.h"
+
+enum { MF_SPLIT_LETTERS = 32 };
+
+/* What happens where a letter is cut. */
+typedef enum mf_cut {
+    MF_CUT_FREE, /* every index stands for itself */
+    MF_CUT_SUM, /* results of the pieces are to be added */
+    MF_CUT_MAX, /* the largest of them counts */
+    MF_CUT_MIN,
+} mf_cut;
+
+typedef struct mf_split_letter {
+    int64_t size;
+    mf_cut cut;
+} mf_split_letter;
+
+typedef struct mf_split_dim {
+    int letter; /* -1: whole */
+    int64_t inside; /* elements of the dimension for each index of the letter */
+} mf_split_dim;
+
+typedef struct mf_split_shape {
+    mf_split_dim dims[MF_MAX_RANK];
+} mf_split_shape;
+
+typedef struct mf_split {
+    const mf_node *node;
+    int n_in, n_out;
+    const mf_shape *in, *out;
+    const mf_tensor *const *in_value; /* NULL where it is not known */
+    /* To be said; at first nothing has a letter. */
+    mf_split_shape *in_dims, *out_dims;
+    mf_split_letter letters[MF_SPLIT_LETTERS];
+    int n_letters;
+    /* This input is a list of sizes, one for each dimension of output 0: of dimensions that are
+     * cut, it is to have those of the piece. -1: none is. */
+    int sizes_input;
+    /* Bits of inputs: the op of a sum of these is the sum of the op of each, so a sum may be made
+     * afterwards. The others must be whole sums. 0: it is not so. */
+    uint32_t additive;
+    /* Where a contracted letter is cut, another op on the same inputs, and the result divided.
+     * NULL: the same op. */
+    const char *op_if_cut;
+    int64_t divide_if_cut; /* 0: not divided */
+    const char *offset_attr; /* an attribute to which where the piece begins is added, */
+    int offset_letter; /* of this letter. NULL: there is none */
+} mf_split;
+
+typedef void mf_split_fn(mf_split *s);
+
+/* A new letter; -1 when there are too many, which means whole. */
+int mf_split_new(mf_split *s, int64_t size, mf_cut cut);
+void mf_split_in(mf_split *s, int input, int dim, int letter);
+void mf_split_out(mf_split *s, int output, int dim, int letter);
+/* Say it as text: "mk,kn->mn", ranks as they are; '.' is whole. Letters of which no output has any
+ * are contracted, by `contracted`. Says nothing where ranks differ. */
+void mf_split_text(mf_split *s, const char *text, mf_cut contracted);
+
+/* ---- rules that many ops have ---- */
+
+/* All inputs broadcast to output 0, element by element. */
+void mf_split_elementwise(mf_split *s);
+/* The same, and it is additive in all inputs together: Add. */
+void mf_split_additive(mf_split *s);
+/* Output 0 is like input 0 in every element, other inputs are whole. */
+void mf_split_same(mf_split *s);
+/* The same, and additive: Identity. */
+void mf_split_identity(mf_split *s);
+/* Variables of one shape and a gradient of that shape; scalars besides: updates, reads. */
+void mf_split_update(mf_split *s);
+/* Dimensions of input 0 but those from `from` on stay; these are whole. */
+void mf_split_leading(mf_split *s, int from);
+/* Letters for all dimensions of input 0 that output 0 has, too, where the axes are left out of
+ * letters; `keep`: they are of size one in the output, else they are not there. */
+void mf_split_reduce(mf_split *s, const bool *axes, bool keep, mf_cut cut);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compiled.c - see compiled.h. */
+#include "mesh/compiled.h"
+
+#include "mesh/lower.h"
+
+#include <string.h>
+
+/* ---- variables ---- */
+
+mf_status mf_mesh_variables_init(mf_mesh_variables *v)
+{
+    *v = (mf_mesh_variables){ .arena = mf_arena_new() };
+    return v->arena ? MF_OK : MF_NOMEM("variables");
+}
+
+void mf_mesh_variables_deinit(mf_mesh_variables *v)
+{
+    mf_map_deinit(&v->layouts);
+    mf_arena_free(v->arena);
+}
+
+static bool is_variable(const mf_node *n)
+{
+    return strcmp(n->op_name, "VarHandleOp") == 0;
+}
+
+static void fix_known(const mf_mesh_variables *v, mf_mesh_sheet *s)
+{
+    for (int64_t i = 0; i < s->n; i++) {
+        const mf_mesh_variable *known =
+            is_variable(s->order[i]) ? mf_map_find(&v->layouts, mf_mesh_variable_name(s->order[i]))
+                                     : NULL;
+
+        if (known)
+            mf_mesh_fix(s, (mf_output){ s->order[i], 0 }, &known->layout);
+    }
+}
+
+static mf_status remember(mf_mesh_variables *v, const mf_mesh_sheet *s, mf_node *n)
+{
+    const mf_mesh_value *value = mf_mesh_value_of(s, (mf_output){ n, 0 });
+    mf_mesh_variable *known = MF_ARENA_NEW(v->arena, mf_mesh_variable);
+
+    if (mf_map_find(&v->layouts, mf_mesh_variable_name(n)))
+        return MF_OK;
+    if (!known || !(known->name = mf_arena_strdup(v->arena, mf_mesh_variable_name(n))))
+        return MF_NOMEM("variables");
+    known->shape = value->shape;
+    known->layout = value->layout;
+    return mf_map_set(&v->layouts, known->name, known);
+}
+
+static mf_status lay_out_variables(mf_mesh_variables *v, const mf_mesh_setup *setup, mf_compile *c)
+{
+    mf_mesh_sheet s;
+    mf_status st;
+
+    MF_TRY(mf_infer_graph(c));
+    st = mf_mesh_sheet_init(&s, &setup->mesh, c);
+    s.exact = setup->exact;
+    if (st == MF_OK) {
+        fix_known(v, &s);
+        st = mf_mesh_pin_names(&s, &setup->rules);
+    }
+    if (st == MF_OK)
+        mf_mesh_propagate(&s);
+    for (int64_t i = 0; st == MF_OK && i < s.n; i++) {
+        if (is_variable(s.order[i]))
+            st = remember(v, &s, s.order[i]);
+    }
+    mf_mesh_sheet_deinit(&s);
+    return st;
+}
+
+mf_status mf_mesh_variables_add(mf_mesh_variables *v, const mf_mesh_setup *setup,
+                                const mf_graph *graph)
+{
+    mf_compile c = { 0 };
+    mf_status st = mf_graph_copy(graph, NULL, &c.graph);
+
+    if (st == MF_OK)
+        st = lay_out_variables(v, setup, &c);
+    mf_compile_end(&c);
+    return st;
+}
+
+/* ---- runs ---- */
+
+/* What makes one op of several comes later, when they are pieces. */
+static const char LATER[] = "layout,fuse,updates";
+
+static mf_status lower(mf_compile *c, const mf_signature *sig, const mf_mesh_setup *setup,
+                       const mf_mesh_variables *variables, mf_graph **graphs)
+{
+    int *here = MF_ARENA_ARRAY(c->graph->arena, int, setup->n);
+    mf_mesh_sheet s;
+    mf_status st = here ? MF_OK : MF_NOMEM("a mesh");
+
+    MF_TRY(st);
+    for (int i = 0; i < setup->n; i++)
+        here[i] = setup->first + i;
+    MF_TRY_TO(done, mf_mesh_sheet_init(&s, &setup->mesh, c));
+    s.exact = setup->exact;
+    fix_known(variables, &s);
+    for (int i = 0; i < c->n_feeds; i++)
+        MF_TRY_TO(done, mf_mesh_pin(&s, (mf_output){ c->feeds[i], 0 }, sig->feeds[i].node,
+                                    &setup->rules));
+    MF_TRY_TO(done, mf_mesh_pin_names(&s, &setup->rules));
+    mf_mesh_propagate(&s);
+    st = mf_mesh_lower(&s, here, setup->n, graphs);
+done:
+    mf_mesh_sheet_deinit(&s);
+    return st;
+}
+
+mf_status mf_mesh_compile(const mf_graph *graph, const mf_signature *sig,
+                          const mf_mesh_setup *setup, const mf_mesh_variables *variables,
+                          mf_graph **graphs)
+{
+    mf_compile c = { 0 };
+    mf_status st;
+
+    memset(graphs, 0, (size_t)setup->n * sizeof *graphs);
+    MF_TRY(mf_passes_parse(LATER, &c.disabled));
+    MF_TRY_TO(done, mf_compile_begin(&c, graph, sig));
+    MF_TRY_TO(done, mf_compile_late_reads(&c));
+    MF_TRY_TO(done, mf_compile_passes(&c));
+    MF_TRY_TO(done, mf_infer_graph(&c));
+    st = lower(&c, sig, setup, variables, graphs);
+done:
+    mf_compile_end(&c);
+    return st;
+}
