@@ -88,14 +88,27 @@ void mf_split_text(mf_split *s, const char *text, mf_cut contracted)
 
 /* ---- rules that many ops have ---- */
 
-/* Dimension d of output 0, and of the inputs that do not repeat it. */
-static void letter_of_output(mf_split *s, int d)
+mf_split_fn *mf_op_split(const mf_op *op)
+{
+    return op->split ? op->split : op->loop ? mf_split_elementwise : NULL;
+}
+
+void mf_split_through(mf_split *s, int input, int d, int out)
+{
+    const int letter = mf_split_new(s, s->in[input].dims[d], MF_CUT_FREE);
+
+    mf_split_in(s, input, d, letter);
+    mf_split_out(s, 0, out, letter);
+}
+
+/* Dimension d of output 0, and of the first n inputs if they do not repeat it. */
+static void letter_of_output(mf_split *s, int n, int d)
 {
     const mf_shape *out = &s->out[0];
     const int letter = mf_split_new(s, out->dims[d], MF_CUT_FREE);
 
     mf_split_out(s, 0, d, letter);
-    for (int i = 0; i < s->n_in; i++) {
+    for (int i = 0; i < n; i++) {
         const int k = d - (out->rank - s->in[i].rank);
 
         if (k >= 0 && s->in[i].dims[k] == out->dims[d])
@@ -103,15 +116,93 @@ static void letter_of_output(mf_split *s, int d)
     }
 }
 
-void mf_split_elementwise(mf_split *s)
+void mf_split_broadcast(mf_split *s, int n)
 {
-    for (int i = 0; i < s->n_in; i++) {
+    for (int i = 0; i < n; i++) {
         if (s->in[i].rank > s->out[0].rank)
             return;
     }
     for (int d = 0; d < s->out[0].rank; d++) {
         if (s->out[0].dims[d] > 1)
-            letter_of_output(s, d);
+            letter_of_output(s, n, d);
+    }
+}
+
+void mf_split_elementwise(mf_split *s)
+{
+    mf_split_broadcast(s, s->n_in);
+}
+
+static bool is_one(const mf_shape *shape)
+{
+    for (int d = 0; d < shape->rank; d++) {
+        if (shape->dims[d] != 1)
+            return false;
+    }
+    return true;
+}
+
+void mf_split_scaled(mf_split *s)
+{
+    mf_split_elementwise(s);
+    if (is_one(&s->in[1]) && (!is_one(&s->in[0]) || !s->in_value[0]))
+        s->additive = 1;
+    else if (is_one(&s->in[0]) &&
+             s->node->op_name[0] == 'M') /* a quotient's divisor is no factor */
+        s->additive = 2;
+}
+
+static int64_t common_factor(int64_t a, int64_t b)
+{
+    while (b > 0) {
+        const int64_t rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Dimensions [i, i2) of the input are [k, k2) of the output. Only the outermost of each can be cut,
+ * where both have a boundary. */
+static void regroup(mf_split *s, int i, int i2, int k, int k2)
+{
+    const int64_t *in = s->in[0].dims, *out = s->out[0].dims;
+    int64_t factor;
+    int letter;
+
+    while (i < i2 && in[i] == 1)
+        i++;
+    while (k < k2 && out[k] == 1)
+        k++;
+    if (i == i2 || k == k2)
+        return;
+    factor = common_factor(in[i], out[k]);
+    if (factor <= 1)
+        return;
+    letter = mf_split_new(s, factor, MF_CUT_FREE);
+    s->in_dims[0].dims[i] = (mf_split_dim){ letter, in[i] / factor };
+    s->out_dims[0].dims[k] = (mf_split_dim){ letter, out[k] / factor };
+}
+
+void mf_split_regroup(mf_split *s)
+{
+    const mf_shape *in = &s->in[0], *out = &s->out[0];
+    int i = 0, k = 0;
+
+    while (i < in->rank && k < out->rank) {
+        const int i1 = i, k1 = k;
+        int64_t a = in->dims[i++], b = out->dims[k++];
+
+        while (a != b) {
+            if (a < b && i < in->rank)
+                a *= in->dims[i++];
+            else if (b < a && k < out->rank)
+                b *= out->dims[k++];
+            else
+                return; /* there is nothing in it */
+        }
+        regroup(s, i1, i, k1, k);
     }
 }
 
@@ -170,8 +261,9 @@ void mf_split_reduce(mf_split *s, const bool *axes, bool keep, mf_cut cut)
     int at = 0;
 
     for (int d = 0; d < s->in[0].rank; d++) {
-        const int letter =
-            mf_split_new(s, s->in[0].dims[d], axes[d] ? cut : MF_CUT_FREE);
+        const int letter = axes[d] && cut == MF_CUT_FREE
+                               ? -1
+                               : mf_split_new(s, s->in[0].dims[d], axes[d] ? cut : MF_CUT_FREE);
 
         mf_split_in(s, 0, d, letter);
         if (!axes[d])

@@ -76,10 +76,19 @@ void mf_split_text(mf_split *s, const char *text, mf_cut contracted);
 
 /* ---- rules that many ops have ---- */
 
-/* All inputs broadcast to output 0, element by element. */
+/* The rule of an op; NULL: it has none. Elementwise ops need not state theirs. */
+mf_split_fn *mf_op_split(const mf_op *op);
+/* All inputs broadcast to output 0, element by element; the first `n` of them. */
 void mf_split_elementwise(mf_split *s);
+void mf_split_broadcast(mf_split *s, int n);
 /* The same, and it is additive in all inputs together: Add. */
 void mf_split_additive(mf_split *s);
+/* The same, and it is additive in one input where the other is a scalar: Mul. */
+void mf_split_scaled(mf_split *s);
+/* A letter for dimension d of an input, which is dimension `out` of output 0. */
+void mf_split_through(mf_split *s, int input, int d, int out);
+/* Output 0 has the elements of input 0, in their order, under another shape. */
+void mf_split_regroup(mf_split *s);
 /* Output 0 is like input 0 in every element, other inputs are whole. */
 void mf_split_same(mf_split *s);
 /* The same, and additive: Identity. */
@@ -88,8 +97,8 @@ void mf_split_identity(mf_split *s);
 void mf_split_update(mf_split *s);
 /* Dimensions of input 0 but those from `from` on stay; these are whole. */
 void mf_split_leading(mf_split *s, int from);
-/* Letters for all dimensions of input 0 that output 0 has, too, where the axes are left out of
- * letters; `keep`: they are of size one in the output, else they are not there. */
+/* Output 0 is input 0 without these axes, or with one for each (`keep`). MF_CUT_FREE: they are
+ * needed whole. */
 void mf_split_reduce(mf_split *s, const bool *axes, bool keep, mf_cut cut);
 
 #endif

@@ -125,8 +125,9 @@ static mf_status add_move(const leg *g, int i)
     mf_box *boxes = MF_ARENA_ARRAY(arena, mf_box, m->n), from;
     int64_t keep[3 * MF_MAX_RANK];
     mf_shape before, after;
-    mf_named_attr attrs[9] = { { "to", { 0 } }, { "send", { 0 } }, { "from", { 0 } },
-                               { "receive", { 0 } } };
+    mf_named_attr attrs[9] = {
+        { "to", { 0 } }, { "send", { 0 } }, { "from", { 0 } }, { "receive", { 0 } }
+    };
     mf_move move;
 
     if (!boxes)
@@ -141,8 +142,8 @@ static mf_status add_move(const leg *g, int i)
     memcpy(keep + rank, move.keep_to.begin, (size_t)rank * sizeof *keep);
     memcpy(keep + 2 * rank, move.keep_to.size, (size_t)rank * sizeof *keep);
     MF_TRY(write_boxes(arena, move.send, move.n_send, rank, &attrs[0].value, &attrs[1].value));
-    MF_TRY(write_boxes(arena, move.receive, move.n_receive, rank, &attrs[2].value,
-                       &attrs[3].value));
+    MF_TRY(
+        write_boxes(arena, move.receive, move.n_receive, rank, &attrs[2].value, &attrs[3].value));
     attrs[4] = (mf_named_attr){ "id", int_attr(g->id) };
     attrs[5] = (mf_named_attr){ "from_shape", shape_attr(&before) };
     attrs[6] = (mf_named_attr){ "shape", shape_attr(&after) };

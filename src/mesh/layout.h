@@ -2,10 +2,10 @@
 /* layout.h - meshes, and which part of a tensor each processor has.
  *
  * A dimension of a tensor is cut along some axes of the mesh, the first of the mesh outermost: cut
- * along rows, then each piece along cols. Pieces differ by one at most (7 over 3: 3, 2, 2), whatever
- * axes they are cut along. Its grain is how many neighbours stay together: sizes are counted in
- * grains. Processors that differ only along axes that cut nothing have the same; or, along those
- * of `partial`, each a part of the sum. */
+ * along rows, then each piece along cols. Pieces differ by one at most (7 over 3: 3, 2, 2),
+ * whatever axes they are cut along. Its grain is how many neighbours stay together: sizes are
+ * counted in grains. Processors that differ only along axes that cut nothing have the same; or,
+ * along those of `partial`, each a part of the sum. */
 #ifndef MF_MESH_LAYOUT_H
 #define MF_MESH_LAYOUT_H
 

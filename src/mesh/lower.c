@@ -95,8 +95,8 @@ static mf_status piece_sizes(const emission *e, mf_output *in)
     mf_graph *g = e->l->graphs[e->i];
     const mf_tensor *whole = e->q->in_value[e->q->sizes_input];
     const mf_shape *shape = &e->q->out[0];
-    const mf_box box = mf_layout_box(e->l->sheet->mesh, &e->choice->out[0], shape,
-                                     e->l->processors[e->i]);
+    const mf_box box =
+        mf_layout_box(e->l->sheet->mesh, &e->choice->out[0], shape, e->l->processors[e->i]);
     mf_tensor sizes = { 0 };
 
     if (!whole || whole->count != shape->rank)

@@ -72,8 +72,7 @@ mf_status mf_move_plan(const mf_mesh *m, const mf_layout *from, const mf_shape *
         if (peer == processor)
             continue;
         if (mf_box_cut(&mine, &to[peer], shape->rank, &part))
-            out->send[out->n_send++] =
-                (mf_parcel){ peer, relative(&part, &mine, shape->rank) };
+            out->send[out->n_send++] = (mf_parcel){ peer, relative(&part, &mine, shape->rank) };
         if (mf_box_cut(&theirs, &to[processor], shape->rank, &part))
             out->receive[out->n_receive++] =
                 (mf_parcel){ peer, relative(&part, &to[processor], shape->rank) };

@@ -27,8 +27,8 @@ static mf_status add_values(mf_mesh_sheet *s, const mf_node *n)
         return MF_NOMEM("layouts");
     for (int i = 0; i < n->n_outputs; i++) {
         v[i].shape = facts->shapes[i];
-        v[i].fixed = mf_type_base(n->out_types[i]) == MF_DTYPE_RESOURCE ||
-                     mf_type_is_ref(n->out_types[i]);
+        v[i].fixed =
+            mf_type_base(n->out_types[i]) == MF_DTYPE_RESOURCE || mf_type_is_ref(n->out_types[i]);
         if (is_variable(n))
             v[i].shape = *mf_node_shape(n, "shape");
         else if (v[i].fixed) /* queues, references: whole */
@@ -42,8 +42,8 @@ static mf_status add_values(mf_mesh_sheet *s, const mf_node *n)
  * while only variables are looked at, nothing may be known of it. */
 static bool is_known(const mf_split *q)
 {
-    const bool update = q->n_in > 0 && q->node->in_types[0] == MF_DTYPE_RESOURCE &&
-                        mf_shape_is_static(&q->in[0]);
+    const bool update =
+        q->n_in > 0 && q->node->in_types[0] == MF_DTYPE_RESOURCE && mf_shape_is_static(&q->in[0]);
 
     for (int i = 0; i < q->n_in; i++) {
         if (!update && !mf_shape_is_static(&q->in[i]))
@@ -87,7 +87,7 @@ static mf_status ask_op(mf_mesh_sheet *s, const mf_node *n)
     q->in_value = values;
     if (!is_known(q))
         return MF_OK;
-    n->op->split(q);
+    mf_op_split(n->op)(q);
     s->splits[n->id] = q;
     return MF_OK;
 }
@@ -107,7 +107,7 @@ mf_status mf_mesh_sheet_init(mf_mesh_sheet *s, const mf_mesh *mesh, mf_compile *
             return MF_FAIL(MF_UNIMPLEMENTED, "{{node %s}}: loops are not possible on a mesh",
                            n->name);
         MF_TRY(add_values(s, n));
-        if (n->op && n->op->split)
+        if (n->op && mf_op_split(n->op))
             MF_TRY(ask_op(s, n));
     }
     return MF_OK;
@@ -158,8 +158,8 @@ mf_status mf_mesh_pin(mf_mesh_sheet *s, mf_output o, const mf_node *named,
                        (long long)names->n, v->shape.rank);
     for (int d = 0; d < v->shape.rank; d++) {
         if (names->strings[d].len > 0)
-            MF_TRY(pin_dim(v, d, mf_layout_rules_find(rules, names->strings[d].data), s->mesh,
-                           named));
+            MF_TRY(
+                pin_dim(v, d, mf_layout_rules_find(rules, names->strings[d].data), s->mesh, named));
     }
     return MF_OK;
 }

@@ -236,8 +236,8 @@ static mf_status reduce_prepare(mf_prepare *p)
     s->index = (int)mf_node_int(p->node, "index");
     s->how = (mf_cut)mf_node_int(p->node, "how");
     if (s->index < 0 || s->index >= n || s->how < MF_CUT_SUM || s->how > MF_CUT_MIN ||
-        (n_boxes > 0 && n_boxes != 2 * n * s->in.rank) ||
-        mf_shape_count(&s->in, &count) != MF_OK || !mf_shape_is_static(&s->out))
+        (n_boxes > 0 && n_boxes != 2 * n * s->in.rank) || mf_shape_count(&s->in, &count) != MF_OK ||
+        !mf_shape_is_static(&s->out))
         return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: members and pieces do not fit",
                        p->node->name);
     if (n_boxes == 0)
@@ -307,12 +307,11 @@ static mf_status spread(const reduce_wait *w, int64_t from, int64_t size)
 {
     const size_t cell = mf_dtype_cell(w->out->dtype);
     mf_tensor piece = { 0 };
-    mf_status st = mf_mesh_pack(
-        &(mf_tensor){ .dtype = w->out->dtype,
-                      .shape = MF_SHAPE(size),
-                      .count = size,
-                      .data = (char *)w->out->data + (size_t)from * cell },
-        (mf_mesh_box){ (const int64_t[]){ 0 }, &size }, &piece);
+    mf_status st = mf_mesh_pack(&(mf_tensor){ .dtype = w->out->dtype,
+                                              .shape = MF_SHAPE(size),
+                                              .count = size,
+                                              .data = (char *)w->out->data + (size_t)from * cell },
+                                (mf_mesh_box){ (const int64_t[]){ 0 }, &size }, &piece);
 
     for (int i = 0; st == MF_OK && i < w->s->n; i++) {
         if (i != w->s->index)
