@@ -8,7 +8,7 @@ int mf_split_new(mf_split *s, int64_t size, mf_cut cut)
 {
     if (s->n_letters == MF_SPLIT_LETTERS)
         return -1;
-    s->letters[s->n_letters] = (mf_split_letter){ size, cut };
+    s->letters[s->n_letters] = (mf_split_letter){ .size = size, .cut = cut };
     return s->n_letters++;
 }
 
@@ -99,6 +99,28 @@ void mf_split_through(mf_split *s, int input, int d, int out)
 
     mf_split_in(s, input, d, letter);
     mf_split_out(s, 0, out, letter);
+}
+
+bool mf_split_axis(const mf_split *s, int input, int rank, int *axis)
+{
+    const mf_tensor *t = s->in_value[input];
+
+    return t && t->count == 1 && mf_axis_fix(mf_tensor_int_at(t, 0), rank, axis);
+}
+
+void mf_split_around(mf_split *s, int first, int n, int axis, bool in, bool out)
+{
+    const mf_shape *shape = &s->in[first];
+
+    for (int d = 0; d < shape->rank - in; d++) {
+        const int behind = d >= axis, i = d + (in && behind), o = d + (out && behind);
+        const int letter = mf_split_new(s, shape->dims[i], MF_CUT_FREE);
+
+        for (int k = first; k < first + n; k++)
+            mf_split_in(s, k, i, letter);
+        for (int k = 0; k < s->n_out; k++)
+            mf_split_out(s, k, o, letter);
+    }
 }
 
 /* Dimension d of output 0, and of the first n inputs if they do not repeat it. */
@@ -258,6 +280,7 @@ void mf_split_update(mf_split *s)
 
 void mf_split_reduce(mf_split *s, const bool *axes, bool keep, mf_cut cut)
 {
+    bool inside = false; /* of an axis that is reduced */
     int at = 0;
 
     for (int d = 0; d < s->in[0].rank; d++) {
@@ -268,6 +291,9 @@ void mf_split_reduce(mf_split *s, const bool *axes, bool keep, mf_cut cut)
         mf_split_in(s, 0, d, letter);
         if (!axes[d])
             mf_split_out(s, 0, at, letter);
+        if (letter >= 0 && inside) /* how many lie together decides where sums are cut */
+            s->letters[letter].least = MF_SPLIT_ROUNDS;
+        inside = inside || axes[d];
         at += keep || !axes[d];
     }
 }

@@ -30,7 +30,10 @@ typedef enum mf_cut {
 typedef struct mf_split_letter {
     int64_t size;
     mf_cut cut;
+    int64_t least; /* of a smaller piece, numbers may be rounded otherwise than of the whole */
 } mf_split_letter;
+
+#define MF_SPLIT_ROUNDS INT64_MAX /* of any piece */
 
 typedef struct mf_split_dim {
     int letter; /* -1: whole */
@@ -87,6 +90,13 @@ void mf_split_additive(mf_split *s);
 void mf_split_scaled(mf_split *s);
 /* A letter for dimension d of an input, which is dimension `out` of output 0. */
 void mf_split_through(mf_split *s, int input, int d, int out);
+/* Inputs [first, first + n) and all outputs have the same dimensions but for one, `axis`, which is
+ * not cut; where `in` or `out` is false, these do not have it. axis: as the side that has it
+ * counts.
+ */
+void mf_split_around(mf_split *s, int first, int n, int axis, bool in, bool out);
+/* The integer in a scalar input as an axis; false: it is not known, or none. */
+bool mf_split_axis(const mf_split *s, int input, int rank, int *axis);
 /* Output 0 has the elements of input 0, in their order, under another shape. */
 void mf_split_regroup(mf_split *s);
 /* Output 0 is like input 0 in every element, other inputs are whole. */

@@ -137,6 +137,16 @@ static void compare(chooser *c)
 
 /* ---- all ways ---- */
 
+/* Where bits count, pieces must not be too small. */
+static bool keeps_bits(const chooser *c, int k, mf_axes axes)
+{
+    const mf_split_letter *l = &c->q->letters[k];
+
+    return !c->s->exact ||
+           l->size / c->now[k].grain / mf_mesh_count(c->s->mesh, axes) * c->now[k].grain >=
+               l->least;
+}
+
 /* The axis cuts nothing, or one of the letters that it may; then the next one. */
 static void try_axis(chooser *c, int axis)
 {
@@ -150,7 +160,7 @@ static void try_axis(chooser *c, int axis)
     if (c->partial & bit)
         return;
     for (int k = 0; k < c->q->n_letters; k++) {
-        if (c->allowed[k] & bit) {
+        if ((c->allowed[k] & bit) && keeps_bits(c, k, c->now[k].axes | bit)) {
             c->now[k].axes |= bit;
             try_axis(c, axis + 1);
             c->now[k].axes &= ~bit;

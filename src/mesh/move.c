@@ -101,8 +101,13 @@ bool mf_move_is_local(const mf_mesh *m, const mf_layout *from, const mf_shape *s
                       const mf_layout *to)
 {
     for (int p = 0; p < m->n; p++) {
-        if (lacks(m, from, shape, to, p) > 0)
-            return false;
+        const mf_box a = mf_layout_box(m, from, shape, p), b = mf_layout_box(m, to, shape, p);
+
+        for (int d = 0; d < shape->rank; d++) {
+            if (b.size[d] > 0 &&
+                (b.begin[d] < a.begin[d] || b.begin[d] + b.size[d] > a.begin[d] + a.size[d]))
+                return false;
+        }
     }
     return true;
 }

@@ -37,7 +37,7 @@ typedef struct mf_move {
 /* What a processor does so that everybody comes from `from`, which is not partial, to its box. */
 MF_MUST mf_status mf_move_plan(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
                                const mf_box *to, int processor, mf_arena *arena, mf_move *out);
-/* Nobody needs anything of others. */
+/* Everybody's new block lies in its old one. */
 bool mf_move_is_local(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
                       const mf_layout *to);
 /* Elements that a processor receives on the whole way, reductions included: the most of any. */

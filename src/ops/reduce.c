@@ -5,6 +5,7 @@
 #include "ops/reduce_grad.h"
 
 #include <complex.h>
+#include <string.h>
 
 typedef struct reduce_args {
     mf_fold_op op;
