@@ -256,14 +256,21 @@ static mf_status write_identity(const mf_job *job, mf_args *args, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-/* --strategy, or what --target is short for. */
+/* --strategy, or what --target and --mesh are short for. */
 static mf_status write_strategy(mf_args *args, mf_buf *out)
 {
-    const char *strategy = mf_args_value(args, "strategy"), *target = mf_args_value(args, "target");
+    const char *strategy = mf_args_value(args, "strategy"), *target = mf_args_value(args, "target"),
+               *mesh = mf_args_value(args, "mesh"), *layout = mf_args_value(args, "layout");
 
-    if (strategy && target)
-        return mf_args_wrong(args, "--target says that servers do the steps, --strategy says who "
-                                   "else: give one of them");
+    if ((strategy != NULL) + (target != NULL) + (mesh != NULL) > 1)
+        return mf_args_wrong(args,
+                             "--target says that servers do the steps, --mesh that processors "
+                             "of a mesh do, --strategy says who else: give one of them");
+    if (!mesh && (layout || mf_args_has(args, "exact")))
+        return mf_args_wrong(args, "--layout and --exact need --mesh: \"rows:2;cols:2\"");
+    if (mesh)
+        mf_buf_printf(out, "mesh axes='%s' layout='%s' exact=%s", mesh, layout ? layout : "",
+                      mf_args_has(args, "exact") ? "true" : "false");
     if (strategy)
         mf_buf_str(out, strategy);
     if (target)
@@ -506,6 +513,14 @@ static const mf_option options[] = {
     { "target", "grpc://HOST:PORT",
       "let the cluster of this server do the steps: TensorFlow's servers, or `meshflow server`", 0,
       false },
+    { "mesh", "AXES",
+      "let processors of a mesh hold slices of the weights and compute pieces: 'rows:2;cols:2'; "
+      "docs/mesh.md",
+      0, false },
+    { "layout", "RULES", "which dimensions are cut along which axes: 'batch:rows;hidden:cols'", 0,
+      false },
+    { "exact", NULL, "on a mesh: cut no dimension that is summed over; the bits of one processor",
+      0, false },
     { "codec", "RULES", "send gradients in fewer bytes: 'fp16', 'top_k ratio=0.01'; docs/codecs.md",
       0, false },
     MF_CONNECT_OPTIONS,

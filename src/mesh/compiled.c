@@ -73,19 +73,67 @@ static mf_status lay_out_variables(mf_mesh_variables *v, const mf_mesh_setup *se
     return st;
 }
 
-mf_status mf_mesh_variables_add(mf_mesh_variables *v, const mf_mesh_setup *setup,
-                                const mf_graph *graph)
+/* How large a batch will be is not known yet, nor does it matter to variables; but rules are stated
+ * for known sizes. */
+static mf_status assume_batch(mf_graph *g, int64_t samples)
+{
+    for (int64_t i = 0; i < g->n_nodes; i++) {
+        mf_node *n = g->nodes[i];
+        const mf_shape *known =
+            strcmp(n->op_name, "Placeholder") == 0 ? mf_node_shape(n, "shape") : NULL;
+        mf_attr a = { .kind = MF_ATTR_SHAPE, .n = 1 };
+
+        if (!known || known->rank < 1 || known->dims[0] >= 0)
+            continue;
+        a.shape = MF_ARENA_NEW(g->arena, mf_shape);
+        if (!a.shape)
+            return MF_NOMEM("layouts");
+        *a.shape = *known;
+        a.shape->dims[0] = samples;
+        MF_TRY(mf_node_set_attr(g, n, "shape", &a));
+    }
+    return MF_OK;
+}
+
+static mf_status add_variables(mf_mesh_variables *v, const mf_mesh_setup *setup,
+                               const mf_graph *graph, bool assume)
 {
     mf_compile c = { 0 };
     mf_status st = mf_graph_copy(graph, NULL, &c.graph);
 
+    if (st == MF_OK && assume)
+        st = assume_batch(c.graph, (int64_t)setup->mesh.n * 4);
     if (st == MF_OK)
         st = lay_out_variables(v, setup, &c);
     mf_compile_end(&c);
     return st;
 }
 
+mf_status mf_mesh_variables_add(mf_mesh_variables *v, const mf_mesh_setup *setup,
+                                const mf_graph *graph)
+{
+    const mf_status st = add_variables(v, setup, graph, true);
+
+    if (st != MF_INVALID_ARGUMENT)
+        return st;
+    return add_variables(v, setup, graph, false); /* of that many samples it cannot be */
+}
+
 /* ---- runs ---- */
+
+/* A batch is one shard: how it is cut is the layout's business. */
+static mf_status join_shards(mf_graph *g)
+{
+    const mf_attr one = { .kind = MF_ATTR_INT, .n = 1, .i = 1 };
+
+    for (int64_t i = 0; i < g->n_nodes; i++) {
+        if (strcmp(g->nodes[i]->op_name, "_ShardMap") == 0) {
+            MF_TRY(mf_node_set_attr(g, g->nodes[i], "shards", &one));
+            MF_TRY(mf_node_set_attr(g, g->nodes[i], "turns", &one));
+        }
+    }
+    return MF_OK;
+}
 
 /* What makes one op of several comes later, when they are pieces. */
 static const char LATER[] = "layout,fuse,updates";
@@ -124,6 +172,7 @@ mf_status mf_mesh_compile(const mf_graph *graph, const mf_signature *sig,
     memset(graphs, 0, (size_t)setup->n * sizeof *graphs);
     MF_TRY(mf_passes_parse(LATER, &c.disabled));
     MF_TRY_TO(done, mf_compile_begin(&c, graph, sig));
+    MF_TRY_TO(done, join_shards(c.graph));
     MF_TRY_TO(done, mf_compile_late_reads(&c));
     MF_TRY_TO(done, mf_compile_passes(&c));
     MF_TRY_TO(done, mf_infer_graph(&c));

@@ -25,6 +25,7 @@ typedef struct processor {
 typedef struct run {
     struct run *next;
     char *key;
+    bool talks; /* processors do something together */
     mf_graph **graphs; /* by processor here */
     mf_session **sessions;
     char (*feeds)[MF_MESH_END_NAME], (*fetches)[MF_MESH_END_NAME];
@@ -44,8 +45,10 @@ struct session {
     pthread_mutex_t lock; /* runs come one after the other */
     mf_map runs; /* by key */
     run *all;
-    int64_t next_run;
-    mf_room *room; /* of the run in hand */
+    int64_t number; /* of the last run that talked to others: the same for all of them */
+    pthread_mutex_t room_lock;
+    mf_room *room; /* of the run in hand; NULL: there is none. Guarded by room_lock where others
+                      than that run look */
 };
 
 /* One call of run(). */
@@ -95,8 +98,8 @@ static mf_status link_send(mf_mesh_link *l, int to, int64_t id, const mf_tensor 
     const mf_mesh_setup *setup = &p->of->setup;
 
     if (to < setup->first || to >= setup->first + setup->n)
-        return setup->wire->kind->send(setup->wire, l->self, to, p->of->next_run, id, piece);
-    return mf_mesh_put(p->of->rooms, l->self, to, p->of->next_run, id, piece);
+        return setup->wire->kind->send(setup->wire, l->self, to, p->of->number, id, piece);
+    return mf_mesh_put(p->of->rooms, l->self, to, p->of->number, id, piece);
 }
 
 static void link_receive(mf_mesh_link *l, int from, int64_t id, mf_cancel *cancel,
@@ -192,6 +195,8 @@ static mf_status compile(session *s, const mf_run_names *n, const mf_tensor *con
 
         MF_TRY(mf_session_new_shared(r->graphs[i], &s->setup.session, &shared, &r->sessions[i]));
     }
+    for (int64_t i = 0; i < r->graphs[0]->n_nodes && !r->talks; i++)
+        r->talks = strncmp(r->graphs[0]->nodes[i]->op_name, "_Mesh", strlen("_Mesh")) == 0;
     return MF_OK;
 }
 
@@ -247,8 +252,9 @@ static void note_failure(call *c, mf_status st)
         c->why = why;
     pthread_mutex_unlock(&c->lock);
     (void)mf_error_restore(&why);
-    mf_room_fail(c->s->room, st);
-    if (c->s->setup.wire) {
+    if (c->s->room)
+        mf_room_fail(c->s->room, st);
+    if (c->s->setup.wire && c->r->talks) {
         (void)mf_error_restore(&why);
         c->s->setup.wire->kind->give_up(c->s->setup.wire, st);
     }
@@ -310,15 +316,49 @@ static void run_all(call *c)
     mf_free(workers);
 }
 
+static void set_room(session *s, mf_room *room)
+{
+    pthread_mutex_lock(&s->room_lock);
+    s->room = room;
+    pthread_mutex_unlock(&s->room_lock);
+}
+
+/* Somebody else is gone, or gives up: whoever waits here need not. */
+static void trouble(void *ctx)
+{
+    session *s = ctx;
+    mf_room *room = NULL;
+
+    pthread_mutex_lock(&s->room_lock);
+    if (s->room && mf_rooms_enter(s->rooms, s->number, &room) != MF_OK)
+        room = NULL; /* it is over */
+    pthread_mutex_unlock(&s->room_lock);
+    if (!room)
+        return;
+    mf_room_fail(room, MF_FAIL(MF_ABORTED, "another processor of the mesh does not go on"));
+    mf_room_leave(room);
+}
+
 static mf_status run_in_room(call *c)
 {
     session *s = c->s;
-    const int64_t number = ++s->next_run;
+    const mf_mesh_wire *wire = s->setup.wire;
+    mf_room *room;
 
-    MF_TRY(mf_rooms_enter(s->rooms, number, &s->room));
+    if (wire)
+        MF_TRY(wire->kind->check(s->setup.wire));
+    if (c->r->talks) {
+        MF_TRY(mf_rooms_enter(s->rooms, ++s->number, &room));
+        set_room(s, room);
+    }
     run_all(c);
-    mf_room_leave(s->room);
-    mf_rooms_end(s->rooms, number);
+    if (c->r->talks) {
+        set_room(s, NULL);
+        mf_room_leave(room);
+        mf_rooms_end(s->rooms, s->number);
+    }
+    if (c->why.status != MF_OK && wire)
+        MF_TRY(wire->kind->check(s->setup.wire)); /* that may be why */
     return c->why.status == MF_OK ? MF_OK : mf_error_restore(&c->why);
 }
 
@@ -410,6 +450,7 @@ static void mesh_free(mf_session *base)
     mf_mesh_variables_deinit(&s->variables);
     mf_graph_free(s->graph);
     pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->room_lock);
     mf_free(s);
 }
 
@@ -446,7 +487,7 @@ static mf_status session_init(session *s, const mf_graph *graph)
     }
     MF_TRY(mf_rooms_new(&s->rooms));
     if (s->setup.wire)
-        s->setup.wire->kind->open(s->setup.wire, s->rooms);
+        s->setup.wire->kind->open(s->setup.wire, s->rooms, trouble, s);
     return MF_OK;
 }
 
@@ -461,6 +502,7 @@ mf_status mf_mesh_session_make(const mf_graph *graph, const mf_mesh_setup *setup
     s->base.kind = &MESH;
     s->setup = *setup;
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->room_lock, NULL);
     st = session_init(s, graph);
     if (st != MF_OK) {
         mesh_free(&s->base);
@@ -515,31 +557,4 @@ mf_status mf_mesh_session_counts(mf_session *base, int i, mf_mesh_counts *out)
                              .received_bytes = atomic_load(&p->link.received),
                              .collectives = atomic_load(&p->link.collectives) };
     return MF_OK;
-}
-
-/* ---- names ---- */
-
-void mf_name_dims(mf_graph *graph, mf_output tensor, const char *names)
-{
-    mf_attr a = { .kind = MF_ATTR_STRING, .is_list = true };
-    mf_status st;
-
-    if (!tensor.node)
-        return; /* the graph has failed before */
-    a.strings = MF_ARENA_ARRAY(graph->arena, mf_bytes, (int64_t)strlen(names) + 1);
-    for (const char *at = names; a.strings; at++) {
-        const size_t n = strcspn(at, ",");
-
-        a.strings[a.n++] = (mf_bytes){ mf_arena_strndup(graph->arena, at, n), n };
-        at += n;
-        if (!*at)
-            break;
-    }
-    if (!a.strings || tensor.node->n_outputs != 1)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: its dimensions cannot have names",
-                     tensor.node->name);
-    else
-        st = mf_node_set_attr(graph, tensor.node, "_dims", &a);
-    if (st != MF_OK)
-        mf_graph_fail(graph, st);
 }

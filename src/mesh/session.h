@@ -16,13 +16,15 @@ typedef struct mf_mesh_wire_kind {
     /* A piece of run `run` goes from a processor here to one elsewhere. Thread: any. */
     mf_status (*send)(mf_mesh_wire *w, int from, int to, int64_t run, int64_t key,
                       const mf_tensor *piece);
-    /* What comes for processors here is to be put into these rooms, by run, with
-     * mf_mesh_put(). */
-    void (*open)(mf_mesh_wire *w, mf_rooms *rooms);
+    /* What comes for processors here is to be put into these rooms, by run, with mf_mesh_put().
+     * trouble(ctx) is to be called, by any thread, when somebody is gone or gives up. */
+    void (*open)(mf_mesh_wire *w, mf_rooms *rooms, void (*trouble)(void *ctx), void *ctx);
     /* Not any more. */
     void (*close)(mf_mesh_wire *w);
     /* A run has failed here, with the thread's error, which stays: let the others know. */
     void (*give_up)(mf_mesh_wire *w, mf_status why);
+    /* What has happened to the others; MF_OK: nothing. */
+    mf_status (*check)(mf_mesh_wire *w);
 } mf_mesh_wire_kind;
 struct mf_mesh_wire {
     const mf_mesh_wire_kind *kind;
