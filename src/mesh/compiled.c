@@ -136,7 +136,7 @@ static mf_status join_shards(mf_graph *g)
 }
 
 /* What makes one op of several comes later, when they are pieces. */
-static const char LATER[] = "layout,fuse,updates";
+static const char LATER[] = "shards,layout,fuse,updates";
 
 static mf_status lower(mf_compile *c, const mf_signature *sig, const mf_mesh_setup *setup,
                        const mf_mesh_variables *variables, mf_graph **graphs)

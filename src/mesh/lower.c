@@ -5,6 +5,8 @@
  * together has the same numbers everywhere. */
 #include "mesh/lower.h"
 
+#include "base/log.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -194,6 +196,26 @@ static mf_status note_outputs(mf_lowering *l, mf_node *n, const mf_layout *layou
     return MF_OK;
 }
 
+/* "MatMul x: [rows,.] [.,cols] -> [rows,cols]", for those who want to know. */
+static void explain(const mf_lowering *l, const mf_node *n, const mf_mesh_choice *c)
+{
+    char text[MF_LAYOUT_TEXT], shape[MF_SHAPE_TEXT];
+    mf_buf line = { 0 };
+
+    for (int k = 0; k < n->n_inputs + n->n_outputs; k++) {
+        const bool out = k >= n->n_inputs;
+        const int i = out ? k - n->n_inputs : k;
+        const mf_mesh_value *v =
+            out ? &l->sheet->values[n->id][i] : mf_mesh_value_of(l->sheet, n->inputs[i]);
+
+        mf_buf_printf(
+            &line, "%s %s%s", out && i == 0 ? " ->" : "", mf_shape_text(&v->shape, shape),
+            mf_layout_text(l->sheet->mesh, out ? &c->out[i] : &c->in[i], v->shape.rank, text));
+    }
+    MF_LOG(MF_LOG_DEBUG, "%s %s:%s", n->op_name, n->name, line.data ? line.data : "");
+    mf_buf_deinit(&line);
+}
+
 static mf_status lower_node(mf_lowering *l, mf_node *n)
 {
     emission e = { .l = l, .n = n, .q = l->sheet->splits[n->id] };
@@ -202,6 +224,8 @@ static mf_status lower_node(mf_lowering *l, mf_node *n)
     MF_TRY(mf_mesh_choose(l, n, &choice));
     if (is_op(n, "VarHandleOp"))
         choice.out[0] = l->sheet->values[n->id][0].layout;
+    if (mf_log_wants(MF_LOG_DEBUG))
+        explain(l, n, &choice);
     e.choice = &choice;
     e.in = MF_ARENA_ARRAY(l->sheet->arena, const mf_mesh_version *, n->n_inputs + 1);
     if (!e.in)

@@ -268,7 +268,6 @@ static void sum_split(mf_split *s)
     for (int d = 0; d < s->in[0].rank; d++)
         axes[d] = d != split_channel(s);
     mf_split_reduce(s, axes, false, MF_CUT_SUM);
-    s->letters[s->in_dims[0].dims[split_channel(s)].letter].least = 2; /* one is summed otherwise */
     s->additive = 1;
 }
 

@@ -2,6 +2,7 @@
 /* scatter_var.c - reading and updating parts of variables: rows by index (Scatter*,
  * ResourceGather), rows by tuples of indices (ScatterNd*), strided slices. References and resources
  * share kernels; the loops are those of the ops on plain tensors. */
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 #include "ops/handle.h"
@@ -299,6 +300,19 @@ static mf_status gather_nd_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* Rows of a variable: indices stand for themselves, and so do the numbers of a row. */
+static void rows_split(mf_split *s)
+{
+    const int ids = s->in[1].rank;
+
+    if (mf_node_int(s->node, "batch_dims") != 0)
+        return;
+    for (int d = 1; d < s->in[0].rank; d++)
+        mf_split_through(s, 0, d, d + ids - 1);
+    for (int d = 0; d < ids; d++)
+        mf_split_through(s, 1, d, d);
+}
+
 /* ---- the table ---- */
 
 #define UPDATE(NAME, DEF, PREPARE, RUN, ...)                                                       \
@@ -376,6 +390,7 @@ const mf_op mf_ops_scatter_var[] = {
       .grad = gather_grad,
       .prepare = gather_prepare,
       .run = gather_run,
+      .split = rows_split,
       .samples = MF_SAMPLES("var:f32[5,3] i32[4]{1,4,0,1} ; dtype=float !nograd",
                             "var:i32[5] i64[2,2]{1,4,0,1} ; dtype=int32",
                             "var:f32[2,3] i32[2,2]{0,2,1,1} ; dtype=float batch_dims=1 !nograd",
