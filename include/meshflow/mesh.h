@@ -17,6 +17,7 @@
 #define MESHFLOW_MESH_H
 
 #include <meshflow/session.h>
+#include <meshflow/strategy.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,6 +51,11 @@ MF_API MF_MUST mf_status mf_mesh_session_new(const mf_graph *graph, const mf_mes
 /* INVALID_ARGUMENT: this is no session on a mesh, or has no such processor here. */
 MF_API MF_MUST mf_status mf_mesh_session_counts(mf_session *session, int processor,
                                                 mf_mesh_counts *out);
+
+/* Of a training with the strategy mesh ("mesh axes='rows:2;cols:2' layout='batch:rows'"): what all
+ * processors had done when the weights were looked at last. Returns how many processors there are,
+ * of which the first `max` are told; 0: it is another strategy, or nobody has looked. */
+MF_API int mf_strategy_mesh_counts(const mf_strategy *strategy, mf_mesh_counts *out, int max);
 
 #ifdef __cplusplus
 }

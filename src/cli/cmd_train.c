@@ -3,6 +3,7 @@
 #include "base/board.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "cli/cluster_options.h"
 #include "cli/job.h"
 #include "cli/master.h"
@@ -13,6 +14,8 @@
 #include "job/strategies.h"
 #include "train/guard.h"
 #include "train/team.h"
+
+#include <meshflow/mesh.h>
 
 #include <math.h>
 #include <signal.h>
@@ -147,6 +150,26 @@ static void print_traffic(const mf_strategy *strategy, mf_buf *out)
                       (long long)t.bytes, (long long)t.plain_bytes);
 }
 
+/* Of every processor of a mesh. */
+static void print_mesh(const mf_strategy *strategy, mf_buf *out)
+{
+    mf_mesh_counts *c;
+    const int n = mf_strategy_mesh_counts(strategy, NULL, 0);
+
+    if (n == 0 || !(c = mf_calloc(n, sizeof *c)))
+        return;
+    (void)mf_strategy_mesh_counts(strategy, c, n);
+    for (int i = 0; i < n; i++)
+        mf_buf_printf(out,
+                      "%s{\"variable_bytes\":%lld,\"sent_bytes\":%lld,\"received_bytes\":%lld,"
+                      "\"collectives\":%lld}",
+                      i ? "," : ",\"processors\":[", (long long)c[i].variable_bytes,
+                      (long long)c[i].sent_bytes, (long long)c[i].received_bytes,
+                      (long long)c[i].collectives);
+    mf_buf_str(out, "]");
+    mf_free(c);
+}
+
 static void put_result(const char *name, double value, mf_buf *out)
 {
     mf_buf_printf(out, ",\"%s\":", name);
@@ -202,6 +225,7 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
     put_end(m, &out);
     mf_buf_printf(&out, ",\"skipped_steps\":%lld", (long long)mf_guard_skipped(m->job->trainer));
     print_traffic(m->job->strategy, &out);
+    print_mesh(m->job->strategy, &out);
     if (mf_board_used(used)) {
         mf_buf_str(&out, ",\"utilisation\":");
         mf_shares_json(used, &out);

@@ -27,11 +27,18 @@ typedef struct mesh {
     mf_session *session;
     uint64_t *handed; /* by variable: mf_variable_writes() of what processors have */
     const char **value, **set, **get; /* by variable: names of nodes; NULL: no step has it */
+    mf_mesh_counts *counts; /* by processor; NULL: nobody has asked */
 } mesh;
 
 static mesh *of_team(mf_team *team)
 {
     return (mesh *)(void *)((char *)team - offsetof(mesh, team));
+}
+
+/* Processors are dealt out evenly, neighbours to one worker: the first of this rank. */
+static int first_of(const mesh *m, int rank)
+{
+    return m->setup.mesh.n * rank / m->team.size;
 }
 
 /* ---- variables ---- */
@@ -218,11 +225,40 @@ static mf_status mesh_end_step(mf_team *team, int64_t step, bool *stop)
     return m->net ? vote(m, step, stop) : MF_OK;
 }
 
+/* What everybody's processors have done: neighbours are one worker's, in the order of the ranks. */
+static mf_status count(mesh *m)
+{
+    const int64_t each = (int64_t)sizeof *m->counts;
+    const mf_collective c = mf_team_call(&m->team, 0, "the counters");
+    mf_mesh_counts *mine = mf_calloc(m->setup.n, sizeof *mine);
+    int64_t *sizes = mf_calloc(m->team.size, sizeof *sizes);
+    mf_status st = MF_OK;
+
+    if (!m->counts)
+        m->counts = mf_calloc(m->setup.mesh.n, sizeof *m->counts);
+    if (!mine || !sizes || !m->counts)
+        st = MF_NOMEM("counters");
+    for (int i = 0; st == MF_OK && i < m->setup.n; i++)
+        st = mf_mesh_session_counts(m->session, m->setup.first + i, &mine[i]);
+    for (int i = 0; st == MF_OK && i < m->team.size; i++)
+        sizes[i] = each * (first_of(m, i + 1) - first_of(m, i));
+    if (st == MF_OK && m->net)
+        st = mf_all_gather(
+            m->team.group,
+            &(mf_gather){ .call = c, .data = mine, .sizes = sizes, .out = m->counts });
+    else if (st == MF_OK)
+        memcpy(m->counts, mine, (size_t)(each * m->setup.n));
+    mf_free(mine);
+    mf_free(sizes);
+    return st;
+}
+
 static mf_status mesh_settle(mf_team *team, bool *stop)
 {
     mesh *m = of_team(team);
 
     (void)stop;
+    MF_TRY(count(m));
     for (int64_t i = 0; i < m->trainer->n_trained; i++)
         MF_TRY(bring_together(m, i));
     return MF_OK;
@@ -263,13 +299,13 @@ static void mesh_close(mf_strategy *s)
         mf_team_meet(&m->team, 0, "the end") != MF_OK) /* nobody leaves while others still send */
         MF_WARN("%s", mf_error_message());
     mf_mesh_wire_net_free(m->wire);
+    mf_free(m->counts);
     mf_group_free(m->team.group);
     if (m->net)
         mf_net_close(m->net);
     mf_free(m);
 }
 
-/* Processors are dealt out evenly, neighbours to one worker. */
 static mf_status connect(mesh *m, const mf_strategy_call *call)
 {
     const int workers = call->cluster->size, n = m->setup.mesh.n;
@@ -283,7 +319,7 @@ static mf_status connect(mesh *m, const mf_strategy_call *call)
                        "to do",
                        n, workers);
     for (int i = 0; i <= workers; i++)
-        first[i] = n * i / workers;
+        first[i] = first_of(m, i);
     m->setup.first = first[m->team.rank];
     m->setup.n = first[m->team.rank + 1] - m->setup.first;
     MF_TRY(mf_job_connect(call, &m->net));
@@ -325,4 +361,15 @@ mf_status mf_mesh_open(const mf_strategy_call *call, mf_strategy **out)
     mf_error_save(st, &why);
     mesh_close(&m->strategy);
     return mf_error_restore(&why);
+}
+
+int mf_strategy_mesh_counts(const mf_strategy *strategy, mf_mesh_counts *out, int max)
+{
+    const mesh *m = strategy && strategy->close == mesh_close ? (const mesh *)strategy : NULL;
+
+    if (!m || !m->counts)
+        return 0;
+    for (int i = 0; i < max && i < m->setup.mesh.n; i++)
+        out[i] = m->counts[i];
+    return m->setup.mesh.n;
 }

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire_net.c - see wire_net.h. A piece is a message: its frame says which run, which op and from
- * whom to whom, and its flags the type of the numbers. */
+ * whom to whom, and its flags the type of the numbers.
+ *
+ * What is sent waits in a line for a thread of its own: whoever has something to send may be the
+ * thread that reads from the others (it has brought the last part of a sum), and two of these that
+ * wait for each other to read would wait for ever. */
 #include "mesh/wire_net.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+
+typedef struct letter {
+    struct letter *next;
+    int to; /* task */
+    mf_frame frame;
+    mf_tensor piece;
+} letter;
 
 typedef struct wire {
     mf_mesh_wire base; /* first */
@@ -18,6 +29,11 @@ typedef struct wire {
     void (*trouble)(void *ctx);
     void *ctx;
     atomic_llong bytes;
+    pthread_t thread;
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t changed;
+    letter *first_letter, *last_letter;
+    bool closing;
 } wire;
 
 static int task_of(const wire *w, int processor)
@@ -27,6 +43,57 @@ static int task_of(const wire *w, int processor)
     while (t < w->n_tasks - 1 && processor >= w->first[t + 1])
         t++;
     return t;
+}
+
+/* ---- sending ---- */
+
+static void line_up(wire *w, letter *l)
+{
+    pthread_mutex_lock(&w->lock);
+    *(w->last_letter ? &w->last_letter->next : &w->first_letter) = l;
+    w->last_letter = l;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* The next one; NULL: there will be none. */
+static letter *take_letter(wire *w)
+{
+    letter *l;
+
+    pthread_mutex_lock(&w->lock);
+    while (!w->first_letter && !w->closing)
+        pthread_cond_wait(&w->changed, &w->lock);
+    l = w->first_letter;
+    if (l)
+        w->first_letter = l->next;
+    if (!w->first_letter)
+        w->last_letter = NULL;
+    pthread_mutex_unlock(&w->lock);
+    return l;
+}
+
+/* What cannot be sent ends the job: the others would wait for it. */
+static void *send_all(void *arg)
+{
+    wire *w = arg;
+    letter *l;
+    bool failed = false;
+
+    while ((l = take_letter(w)) != NULL) {
+        const mf_status st = failed ? MF_OK
+                                    : mf_net_send(w->net, l->to, &l->frame, l->piece.data,
+                                                  mf_clock_ns() + w->timeout_ns);
+
+        atomic_fetch_add(&w->bytes, (long long)l->frame.size);
+        if (st != MF_OK) {
+            failed = true;
+            mf_net_abort(w->net, st);
+        }
+        mf_tensor_clear(&l->piece);
+        mf_free(l);
+    }
+    return NULL;
 }
 
 static mf_status wire_send(mf_mesh_wire *base, int from, int to, int64_t run, int64_t key,
@@ -42,12 +109,22 @@ static mf_status wire_send(mf_mesh_wire *base, int from, int to, int64_t run, in
                          .step = run,
                          .size = size };
 
+    letter *l;
+
     if (size > MF_FRAME_MAX)
         return MF_FAIL(MF_UNIMPLEMENTED, "a piece of %llu bytes cannot go to another process",
                        (unsigned long long)size);
-    atomic_fetch_add(&w->bytes, (long long)size);
-    return mf_net_send(w->net, task_of(w, to), &f, piece->data, mf_clock_ns() + w->timeout_ns);
+    l = mf_calloc(1, sizeof *l);
+    if (!l)
+        return MF_NOMEM("a piece on its way");
+    l->to = task_of(w, to);
+    l->frame = f;
+    mf_tensor_set(&l->piece, piece);
+    line_up(w, l);
+    return MF_OK;
 }
+
+/* ---- receiving ---- */
 
 static void release(void *data, void *ctx)
 {
@@ -130,6 +207,14 @@ static const mf_mesh_wire_kind KIND = { .send = wire_send,
                                         .give_up = wire_give_up,
                                         .check = wire_check };
 
+static void wire_free(wire *w)
+{
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    mf_free(w->first);
+    mf_free(w);
+}
+
 mf_status mf_mesh_wire_net_new(mf_net *net, const int *first, int n_tasks, int64_t timeout_ns,
                                mf_mesh_wire **out)
 {
@@ -143,11 +228,17 @@ mf_status mf_mesh_wire_net_new(mf_net *net, const int *first, int n_tasks, int64
         return MF_NOMEM("a mesh");
     }
     w->base.kind = &KIND;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->changed, NULL);
     w->net = net;
     w->n_tasks = n_tasks;
     w->timeout_ns = timeout_ns;
     for (int i = 0; i <= n_tasks; i++)
         w->first[i] = first[i];
+    if (pthread_create(&w->thread, NULL, send_all, w) != 0) {
+        wire_free(w);
+        return MF_NOMEM("a thread that sends");
+    }
     *out = &w->base;
     return MF_OK;
 }
@@ -158,8 +249,12 @@ void mf_mesh_wire_net_free(mf_mesh_wire *base)
 
     if (!w)
         return;
-    mf_free(w->first);
-    mf_free(w);
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    wire_free(w);
 }
 
 int64_t mf_mesh_wire_net_bytes(const mf_mesh_wire *base)
