@@ -12,7 +12,10 @@
  *     mf_mesh_session_new(g, &(mf_mesh_options){ .mesh = "rows:2;cols:2",
  *                                                .layout = "batch:rows;hidden:cols" }, &session);
  *
- * Sizes need not be multiples: 7 over 3 processors are 3, 2 and 2. */
+ * Sizes need not be multiples: 7 over 3 processors are 3, 2 and 2.
+ *
+ * The dimension "weights" stands for variables as such: "batch:rows;weights:rows" cuts what is
+ * stored (weights and what the optimizer keeps) along rows, whatever is computed with it. */
 #ifndef MESHFLOW_MESH_H
 #define MESHFLOW_MESH_H
 

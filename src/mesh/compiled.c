@@ -32,8 +32,10 @@ static void fix_known(const mf_mesh_variables *v, mf_mesh_sheet *s)
             is_variable(s->order[i]) ? mf_map_find(&v->layouts, mf_mesh_variable_name(s->order[i]))
                                      : NULL;
 
-        if (known)
+        if (known) {
             mf_mesh_fix(s, (mf_output){ s->order[i], 0 }, &known->layout);
+            s->values[s->order[i]->id][0].stored = known->stored;
+        }
     }
 }
 
@@ -48,7 +50,101 @@ static mf_status remember(mf_mesh_variables *v, const mf_mesh_sheet *s, mf_node 
         return MF_NOMEM("variables");
     known->shape = value->shape;
     known->layout = value->layout;
+    known->stored = value->stored;
     return mf_map_set(&v->layouts, known->name, known);
+}
+
+/* Can all that use it take it cut there? */
+static bool can_cut(const mf_mesh_sheet *s, const mf_node *variable, int d)
+{
+    for (int64_t i = 0; i < s->n; i++) {
+        const mf_node *n = s->order[i];
+        const mf_split *q = s->splits[n->id];
+
+        for (int k = 0; k < n->n_inputs; k++) {
+            if (n->inputs[k].node == variable &&
+                (!q || q->in_dims[k].dims[d].letter < 0 ||
+                 q->letters[q->in_dims[k].dims[d].letter].cut != MF_CUT_FREE))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The rule for "weights": variables are cut along these axes, too, whatever becomes of what is
+ * computed from them: along the dimension that is longest for each piece. */
+static void cut_weights(const mf_mesh_sheet *s, const mf_node *n, mf_axes axes)
+{
+    mf_mesh_value *v = &s->values[n->id][0];
+
+    axes &= ~mf_layout_cuts(&v->layout, v->shape.rank);
+    for (int a = 0; a < s->mesh->n_axes; a++) {
+        int best = -1;
+        int64_t longest = 1;
+
+        for (int d = 0; axes >> a & 1 && d < v->shape.rank; d++) {
+            const int64_t each = v->shape.dims[d] / mf_mesh_count(s->mesh, v->layout.dims[d].axes);
+
+            if (each > longest && can_cut(s, n, d)) {
+                longest = each;
+                best = d;
+            }
+        }
+        if (best >= 0) {
+            v->stored |= (mf_axes)1 << a;
+            v->layout.dims[best].axes |= (mf_axes)1 << a;
+            v->layout.dims[best].grain = v->layout.dims[best].grain ? v->layout.dims[best].grain : 1;
+        }
+    }
+}
+
+static void uncut(mf_mesh_value *v)
+{
+    for (int d = 0; d < v->shape.rank; d++) {
+        v->layout.dims[d].axes &= ~v->stored;
+        if (!v->layout.dims[d].axes)
+            v->layout.dims[d].grain = 0;
+    }
+    v->stored = 0;
+}
+
+/* Variables that an op updates together lie alike: where one of them cannot be cut, none is. */
+static bool agree(const mf_mesh_sheet *s, const mf_node *n)
+{
+    const mf_mesh_value *first = NULL;
+    bool same = true;
+
+    for (int k = 0; s->splits[n->id] && k < n->n_inputs; k++) {
+        const mf_mesh_value *v = mf_mesh_value_of(s, n->inputs[k]);
+
+        if (!v->fixed || !is_variable(n->inputs[k].node))
+            continue;
+        if (!first)
+            first = v;
+        same = same && (!mf_shape_equal(&first->shape, &v->shape) ||
+                        mf_layout_equal(&first->layout, &v->layout));
+    }
+    for (int k = 0; !same && k < n->n_inputs; k++) {
+        if (is_variable(n->inputs[k].node))
+            uncut(mf_mesh_value_of(s, n->inputs[k]));
+    }
+    return same;
+}
+
+static void cut_all_weights(const mf_mesh_variables *known, const mf_mesh_sheet *s, mf_axes axes)
+{
+    bool changed = axes != 0;
+
+    for (int64_t i = 0; axes && i < s->n; i++) {
+        if (is_variable(s->order[i]) &&
+            !mf_map_find(&known->layouts, mf_mesh_variable_name(s->order[i])))
+            cut_weights(s, s->order[i], axes);
+    }
+    while (changed) {
+        changed = false;
+        for (int64_t i = 0; i < s->n; i++)
+            changed |= !agree(s, s->order[i]);
+    }
 }
 
 static mf_status lay_out_variables(mf_mesh_variables *v, const mf_mesh_setup *setup, mf_compile *c)
@@ -63,8 +159,10 @@ static mf_status lay_out_variables(mf_mesh_variables *v, const mf_mesh_setup *se
         fix_known(v, &s);
         st = mf_mesh_pin_names(&s, &setup->rules);
     }
-    if (st == MF_OK)
+    if (st == MF_OK) {
         mf_mesh_propagate(&s);
+        cut_all_weights(v, &s, mf_layout_rules_find(&setup->rules, "weights"));
+    }
     for (int64_t i = 0; st == MF_OK && i < s.n; i++) {
         if (is_variable(s.order[i]))
             st = remember(v, &s, s.order[i]);

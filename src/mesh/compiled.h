@@ -15,6 +15,7 @@ typedef struct mf_mesh_variables {
 typedef struct mf_mesh_variable {
     const char *name;
     mf_layout layout;
+    mf_axes stored; /* see mf_mesh_value */
     mf_shape shape;
 } mf_mesh_variable;
 

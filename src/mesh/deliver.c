@@ -2,6 +2,8 @@
 /* deliver.c - values under other layouts than they were made: the ops that reduce and move them.
  * Each version is made once, out of the one that is nearest. */
 #include "mesh/lower.h"
+
+#include "base/log.h"
 #include "mesh/move.h"
 
 #include <stdio.h>
@@ -190,6 +192,19 @@ static mf_status add_reduce(const leg *g, int i, mf_axes axes, bool scatter)
     }
 }
 
+static void explain(const leg *g, const mf_layout *to)
+{
+    const mf_mesh *m = g->l->sheet->mesh;
+    char a[MF_LAYOUT_TEXT], b[MF_LAYOUT_TEXT], shape[MF_SHAPE_TEXT];
+
+    if (mf_log_wants(MF_LOG_DEBUG))
+        MF_LOG(MF_LOG_DEBUG, "move %s %s: %s => %s, %lld elements", g->o.node->name,
+               mf_shape_text(g->shape, shape),
+               mf_layout_text(m, &g->from->layout, g->shape->rank, a),
+               mf_layout_text(m, to, g->shape->rank, b),
+               (long long)mf_move_elements(m, &g->from->layout, g->shape, to));
+}
+
 static mf_status begin_leg(mf_lowering *l, mf_output o, const mf_mesh_version *from,
                            const mf_layout *to, leg *g)
 {
@@ -198,6 +213,7 @@ static mf_status begin_leg(mf_lowering *l, mf_output o, const mf_mesh_version *f
                 .shape = &mf_mesh_value_of(l->sheet, o)->shape,
                 .from = from,
                 .id = l->next_id++ };
+    explain(g, to);
     return mf_mesh_made(l, o, to, &g->to);
 }
 

@@ -28,8 +28,9 @@ static mf_layout_dim find_cut(const mf_mesh_sheet *s, const mf_split *q, int let
 
         for (int d = 0; d < v->shape.rank; d++) {
             if (dims->dims[d].letter == letter) {
-                const mf_layout_dim cut = mf_mesh_letter_of(v->layout.dims[d], dims->dims[d]);
+                mf_layout_dim cut = mf_mesh_letter_of(v->layout.dims[d], dims->dims[d]);
 
+                cut.axes &= ~v->stored;
                 if (cut.axes)
                     return cut;
             }

@@ -19,6 +19,7 @@ typedef struct mf_mesh_value {
     mf_layout layout;
     uint32_t closed; /* bits of dimensions that stay as they are */
     bool fixed; /* a variable's handle: it cannot be moved */
+    mf_axes stored; /* axes that cut it only where it is stored: nothing else follows from them */
 } mf_mesh_value;
 
 typedef struct mf_mesh_sheet {
