@@ -260,6 +260,32 @@ void mf_split_leading(mf_split *s, int from)
     }
 }
 
+void mf_split_rows(mf_split *s, const char *op)
+{
+    const int letter = mf_split_new(s, s->in[0].dims[0], MF_CUT_ONE);
+
+    mf_split_in(s, 0, 0, letter);
+    s->index_letter = letter;
+    s->index_input = 1;
+    s->op_if_index_cut = op;
+}
+
+void mf_split_own_rows(mf_split *s, int variables, int indices, int rows)
+{
+    for (int d = 0; d < s->in[0].rank; d++) {
+        const int letter = mf_split_new(s, s->in[0].dims[d], MF_CUT_FREE);
+
+        for (int i = 0; i < variables; i++)
+            mf_split_in(s, i, d, letter);
+        if (d > 0)
+            mf_split_in(s, rows, d, letter);
+        else
+            s->index_letter = letter;
+    }
+    s->index_input = indices;
+    s->rows_input = rows;
+}
+
 void mf_split_update(mf_split *s)
 {
     const mf_shape *shape = &s->in[0];

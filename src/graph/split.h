@@ -25,7 +25,14 @@ typedef enum mf_cut {
     MF_CUT_SUM, /* results of the pieces are to be added */
     MF_CUT_MAX, /* the largest of them counts */
     MF_CUT_MIN,
+    MF_CUT_ONE, /* one of them has it, the others have zeros */
 } mf_cut;
+
+/* Does what becomes of the pieces not depend on how they were cut, to the bit? */
+static inline bool mf_cut_is_exact(mf_cut cut)
+{
+    return cut == MF_CUT_FREE || cut == MF_CUT_ONE;
+}
 
 typedef struct mf_split_letter {
     int64_t size;
@@ -63,6 +70,13 @@ typedef struct mf_split {
      * NULL: the same op. */
     const char *op_if_cut;
     int64_t divide_if_cut; /* 0: not divided */
+    /* Indices into a letter. Where it is cut, those outside of the piece are -1, the others count
+     * from where it begins; -1: there are none. */
+    int index_letter, index_input;
+    int count_input; /* a scalar that is the letter's size; -1: none is */
+    const char *op_if_index_cut; /* on the first two inputs; NULL: the same op on all */
+    int rows_input; /* indices outside of the piece are left out, and these rows with them; -1: they
+                       stay, as -1 */
     const char *offset_attr; /* an attribute to which where the piece begins is added, */
     int offset_letter; /* of this letter. NULL: there is none */
 } mf_split;
@@ -103,6 +117,12 @@ void mf_split_regroup(mf_split *s);
 void mf_split_same(mf_split *s);
 /* The same, and additive: Identity. */
 void mf_split_identity(mf_split *s);
+/* Rows of input 0 by the indices in input 1, as the first dimension of input 0 counts them: where
+ * that is cut, `op` takes those that are there. */
+void mf_split_rows(mf_split *s, const char *op);
+/* The first `variables` inputs are of one shape; rows of them are written, by `indices`: where rows
+ * are cut, everybody writes its own. */
+void mf_split_own_rows(mf_split *s, int variables, int indices, int rows);
 /* Variables of one shape and a gradient of that shape; scalars besides: updates, reads. */
 void mf_split_update(mf_split *s);
 /* Dimensions of input 0 but those from `from` on stay; these are whole. */

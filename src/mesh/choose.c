@@ -88,7 +88,7 @@ static double in_cost(const chooser *c, int i)
 
         if (mf_layout_equal(&at->layout, &want))
             return 0;
-        if (v->fixed || want.partial)
+        if (v->fixed || want.partial || !mf_shape_is_static(&v->shape))
             continue;
         bytes = (double)(mf_move_elements(c->s->mesh, &at->layout, &v->shape, &want) *
                          cell_of(c->n->in_types[i]));
@@ -102,7 +102,7 @@ static double out_cost(const chooser *c, int i)
     const mf_mesh_value *v = &c->s->values[c->n->id][i];
     const mf_layout made = out_layout(c, i, c->now, c->partial);
 
-    if (v->fixed)
+    if (v->fixed || !mf_shape_is_static(&v->shape))
         return 0;
     return (double)(mf_move_elements(c->s->mesh, &made, &v->shape, &v->layout) *
                     cell_of(c->n->out_types[i]));
@@ -175,7 +175,7 @@ static void allow(chooser *c, const mf_split_shape *dims, int rank, const mf_lay
         const int k = dims->dims[d].letter;
         mf_layout_dim cut;
 
-        if (k < 0 || (c->s->exact && c->q->letters[k].cut != MF_CUT_FREE))
+        if (k < 0 || (c->s->exact && !mf_cut_is_exact(c->q->letters[k].cut)))
             continue;
         cut = mf_mesh_letter_of(layout->dims[d], dims->dims[d]);
         if (!cut.axes || c->q->letters[k].size % cut.grain != 0)

@@ -93,7 +93,8 @@ static void cut_weights(const mf_mesh_sheet *s, const mf_node *n, mf_axes axes)
         if (best >= 0) {
             v->stored |= (mf_axes)1 << a;
             v->layout.dims[best].axes |= (mf_axes)1 << a;
-            v->layout.dims[best].grain = v->layout.dims[best].grain ? v->layout.dims[best].grain : 1;
+            v->layout.dims[best].grain =
+                v->layout.dims[best].grain ? v->layout.dims[best].grain : 1;
         }
     }
 }

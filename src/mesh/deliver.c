@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* deliver.c - values under other layouts than they were made: the ops that reduce and move them.
  * Each version is made once, out of the one that is nearest. */
-#include "mesh/lower.h"
-
 #include "base/log.h"
+#include "mesh/lower.h"
 #include "mesh/move.h"
 
 #include <stdio.h>

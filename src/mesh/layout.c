@@ -163,7 +163,7 @@ static void axes_text(const mf_mesh *m, mf_axes axes, mf_buf *out)
 const char *mf_layout_text(const mf_mesh *m, const mf_layout *l, int rank,
                            char text[MF_LAYOUT_TEXT])
 {
-    static const char *const HOW[] = { "", "sum", "maximum", "minimum" };
+    static const char *const HOW[] = { "", "sum", "maximum", "minimum", "one" };
     mf_buf out = { 0 };
 
     mf_buf_str(&out, "[");

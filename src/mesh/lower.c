@@ -114,6 +114,59 @@ static mf_status piece_sizes(const emission *e, mf_output *in)
     return mf_graph_status(g);
 }
 
+static int64_t letter_size(const emission *e, int letter)
+{
+    int64_t begin, end;
+
+    mf_layout_piece(e->l->sheet->mesh, e->choice->letters[letter], e->q->letters[letter].size,
+                    e->l->processors[e->i], &begin, &end);
+    return end - begin;
+}
+
+static bool index_is_cut(const emission *e)
+{
+    return e->q && e->q->index_letter >= 0 && e->choice->letters[e->q->index_letter].axes;
+}
+
+/* Indices as they count in this piece: those outside of it are -1, or left out with their rows. */
+static mf_status piece_indices(const emission *e, mf_output *in)
+{
+    const int letter = e->q->index_letter, ids = e->q->index_input, rows = e->q->rows_input;
+    mf_graph *g = e->l->graphs[e->i];
+    const mf_output both[] = { rows >= 0 ? in[rows] : in[ids], in[ids] };
+    const mf_named_attr attrs[] = {
+        { "begin", { .kind = MF_ATTR_INT, .n = 1, .i = letter_begin(e, letter) } },
+        { "size", { .kind = MF_ATTR_INT, .n = 1, .i = letter_size(e, letter) } },
+    };
+    const mf_node_spec spec = { .op = rows >= 0 ? "_MeshSelect" : "_MeshIndices",
+                                .inputs = both,
+                                .n_inputs = rows >= 0 ? 2 : 1,
+                                .attrs = attrs,
+                                .n_attrs = MF_COUNT(attrs) };
+    mf_node *node;
+
+    MF_TRY(mf_graph_add(g, &spec, &node));
+    in[ids] = (mf_output){ node, rows >= 0 };
+    if (rows >= 0)
+        in[rows] = (mf_output){ node, 0 };
+    if (e->q->count_input >= 0)
+        in[e->q->count_input] =
+            mf_scalar(g, e->n->in_types[e->q->count_input], (double)letter_size(e, letter));
+    return mf_graph_status(g);
+}
+
+/* What op_if_index_cut has of the op's attributes. */
+static int row_attrs(mf_named_attr *attrs, int n)
+{
+    int kept = 0;
+
+    for (int k = 0; k < n; k++) {
+        if (strcmp(attrs[k].name, "dtype") == 0)
+            attrs[kept++] = attrs[k];
+    }
+    return kept;
+}
+
 static bool sums_are_cut(const emission *e)
 {
     for (int k = 0; e->q && k < e->q->n_letters; k++) {
@@ -168,6 +221,14 @@ static mf_status emit(const emission *e, mf_node **out)
     if (e->q && e->q->sizes_input >= 0 && e->n->n_outputs > 0 &&
         mf_layout_cuts(&e->choice->out[0], e->q->out[0].rank))
         MF_TRY(piece_sizes(e, in));
+    if (index_is_cut(e)) {
+        MF_TRY(piece_indices(e, in));
+        if (e->q->op_if_index_cut) {
+            spec.op = e->q->op_if_index_cut;
+            spec.n_inputs = 2;
+            spec.n_attrs = row_attrs(attrs, spec.n_attrs);
+        }
+    }
     MF_TRY(find_controls(e, &controls));
     spec.attrs = attrs;
     spec.controls = controls;

@@ -64,7 +64,7 @@ static bool visit(const mf_mesh_sheet *s, const mf_node *n, bool forwards)
     for (int l = 0; q && l < q->n_letters; l++) {
         mf_layout_dim cut;
 
-        if (s->exact && q->letters[l].cut != MF_CUT_FREE)
+        if (s->exact && !mf_cut_is_exact(q->letters[l].cut))
             continue;
         cut = find_cut(s, q, l);
         if (!cut.axes)

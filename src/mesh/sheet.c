@@ -65,7 +65,14 @@ static mf_status ask_op(mf_mesh_sheet *s, const mf_node *n)
 
     if (!q || !in || !out || !values)
         return MF_NOMEM("layouts");
-    *q = (mf_split){ .node = n, .n_in = n->n_inputs, .n_out = n->n_outputs, .sizes_input = -1 };
+    *q = (mf_split){ .node = n,
+                     .n_in = n->n_inputs,
+                     .n_out = n->n_outputs,
+                     .sizes_input = -1,
+                     .index_letter = -1,
+                     .index_input = -1,
+                     .count_input = -1,
+                     .rows_input = -1 };
     q->in_dims = MF_ARENA_ARRAY(s->arena, mf_split_shape, n->n_inputs + 1);
     q->out_dims = MF_ARENA_ARRAY(s->arena, mf_split_shape, n->n_outputs + 1);
     if (!q->in_dims || !q->out_dims)

@@ -374,6 +374,9 @@ static void gather_split(mf_split *s)
     }
     for (int d = 0; d < ids->rank; d++)
         mf_split_through(s, 1, d, axis + d);
+    if (axis == 0 && mf_dtype_is_plain(s->node->in_types[0]) &&
+        s->node->in_types[0] != MF_DTYPE_BOOL)
+        mf_split_rows(s, "_RowsOrZero");
 }
 
 const mf_op mf_ops_gather[] = {

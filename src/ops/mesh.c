@@ -235,7 +235,7 @@ static mf_status reduce_prepare(mf_prepare *p)
     s->n = (int)n;
     s->index = (int)mf_node_int(p->node, "index");
     s->how = (mf_cut)mf_node_int(p->node, "how");
-    if (s->index < 0 || s->index >= n || s->how < MF_CUT_SUM || s->how > MF_CUT_MIN ||
+    if (s->index < 0 || s->index >= n || s->how < MF_CUT_SUM || s->how > MF_CUT_ONE ||
         (n_boxes > 0 && n_boxes != 2 * n * s->in.rank) || mf_shape_count(&s->in, &count) != MF_OK ||
         !mf_shape_is_static(&s->out))
         return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: members and pieces do not fit",

@@ -234,11 +234,30 @@ static mf_status choose(mf_cut how, mf_dtype dtype, const void *const *parts, in
     return MF_OK;
 }
 
+/* All but one have zeros, to the bit. */
+static mf_status join_bits(mf_dtype dtype, const void *const *parts, int n, int64_t count,
+                           void *out)
+{
+    const size_t bytes = (size_t)count * mf_dtype_cell(dtype);
+    unsigned char *to = out;
+
+    memcpy(to, parts[0], bytes);
+    for (int k = 1; k < n; k++) {
+        const unsigned char *from = parts[k];
+
+        for (size_t i = 0; i < bytes; i++)
+            to[i] |= from[i];
+    }
+    return MF_OK;
+}
+
 mf_status mf_mesh_combine(mf_cut how, mf_dtype dtype, const void *const *parts, int n,
                           int64_t count, void *out)
 {
     if (count == 0)
         return MF_OK;
+    if (how == MF_CUT_ONE)
+        return join_bits(dtype, parts, n, count, out);
     if (how != MF_CUT_SUM)
         return choose(how, dtype, parts, n, count, out);
     if (dtype == MF_DTYPE_F16 || dtype == MF_DTYPE_BF16)

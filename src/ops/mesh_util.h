@@ -38,8 +38,8 @@ void mf_mesh_wait_less(mf_mesh_wait *w, mf_status status);
 MF_MUST mf_status mf_mesh_send(mf_mesh_link *l, int to, int64_t key, const mf_tensor *piece);
 void mf_mesh_count_received(mf_mesh_link *l, const mf_tensor *piece);
 
-/* out = what the parts are together, in their order, `count` elements each: MF_CUT_SUM, MF_CUT_MAX
- * or MF_CUT_MIN. Fails: INVALID_ARGUMENT (a type that cannot be added). */
+/* out = what the parts are together, in their order, `count` elements each: MF_CUT_SUM, MF_CUT_MAX,
+ * MF_CUT_MIN or MF_CUT_ONE. Fails: INVALID_ARGUMENT (a type that cannot be added). */
 MF_MUST mf_status mf_mesh_combine(mf_cut how, mf_dtype dtype, const void *const *parts, int n,
                                   int64_t count, void *out);
 

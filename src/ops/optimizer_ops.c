@@ -30,7 +30,7 @@
 #define DENSE(NAME, SLOTS, ARGS, ATTRS, ...)                                                       \
     BOTH("Apply" NAME, SLOTS, ARGS, DENSE_ATTRS, ATTRS, mf_split_update, __VA_ARGS__)
 #define SPARSE(NAME, SLOTS, ARGS, ATTRS, ...)                                                      \
-    BOTH("SparseApply" NAME, SLOTS, ARGS, SPARSE_ATTRS, ATTRS, NULL, __VA_ARGS__)
+    BOTH("SparseApply" NAME, SLOTS, ARGS, SPARSE_ATTRS, ATTRS, mf_rule_sparse_split, __VA_ARGS__)
 
 #define NESTEROV ", use_nesterov:bool=false"
 #define UPDATE_SLOTS ", update_slots:bool=true"
@@ -74,7 +74,7 @@ const mf_op mf_ops_optimizer[] = {
     ON_RESOURCE("ApplyKerasMomentum", ACCUM, "lr:T, grad:T, momentum:T", DENSE_ATTRS, NESTEROV,
                 mf_split_update, V23 V23 F G23 F, V23 V23 F G23 F "; use_nesterov=true"),
     ON_RESOURCE("SparseApplyKerasMomentum", ACCUM, "lr:T, grad:T, indices:Tindices, momentum:T",
-                SPARSE_ATTRS, NESTEROV, NULL, V5 V5 F G5 F),
+                SPARSE_ATTRS, NESTEROV, mf_rule_sparse_split, V5 V5 F G5 F),
     DENSE("Adam", MOMENTS,
           "beta1_power:T, beta2_power:T, lr:T, beta1:T, beta2:T, epsilon:T, grad:T", NESTEROV,
           V23 V23 P23 F F F F F F G23, V23 V23 P23 F F F F F F G23 "; use_nesterov=true",

@@ -311,24 +311,35 @@ static void rows_split(mf_split *s)
         mf_split_through(s, 0, d, d + ids - 1);
     for (int d = 0; d < ids; d++)
         mf_split_through(s, 1, d, d);
+    mf_split_rows(s, "_VariableRowsOrZero");
+}
+
+/* Rows that are written: of each processor, its own. */
+static void scatter_split(mf_split *s)
+{
+    if (s->in[1].rank == 1 && s->in[2].rank == s->in[0].rank)
+        mf_split_own_rows(s, 1, 1, 2);
 }
 
 /* ---- the table ---- */
 
-#define UPDATE(NAME, DEF, PREPARE, RUN, ...)                                                       \
+#define UPDATE_SPLIT(NAME, DEF, PREPARE, RUN, SPLIT, ...)                                          \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = MF_OP_HEAP, .infer = scatter_infer,                     \
-        .grad = mf_grad_none, .prepare = PREPARE, .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)   \
+        .grad = mf_grad_none, .prepare = PREPARE, .run = RUN, .split = SPLIT,                      \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
+#define UPDATE(NAME, DEF, PREPARE, RUN, ...)                                                       \
+    UPDATE_SPLIT(NAME, DEF, PREPARE, RUN, NULL, __VA_ARGS__)
 #define SCATTER(WHAT, TYPES, RES_TYPES, LOCK, ...)                                                 \
     UPDATE("Scatter" WHAT,                                                                         \
            "(ref:ref T, indices:Tindices, updates:T) -> (output_ref:ref T) {T:type" TYPES          \
            ", Tindices:type in index, use_locking:bool=" LOCK "}",                                 \
            scatter_prepare, scatter_run, __VA_ARGS__),                                             \
-        UPDATE("ResourceScatter" WHAT,                                                             \
-               "(resource:resource, indices:Tindices, updates:dtype) -> () {dtype:type" RES_TYPES  \
-               ", Tindices:type in index} is_stateful",                                            \
-               scatter_prepare, scatter_run, __VA_ARGS__)
+        UPDATE_SPLIT("ResourceScatter" WHAT,                                                       \
+                     "(resource:resource, indices:Tindices, updates:dtype) -> () "                 \
+                     "{dtype:type" RES_TYPES ", Tindices:type in index} is_stateful",              \
+                     scatter_prepare, scatter_run, scatter_split, __VA_ARGS__)
 #define SCATTER_ND(WHAT, TYPES, LOCK, ...)                                                         \
     UPDATE("ScatterNd" WHAT,                                                                       \
            "(ref:ref T, indices:Tindices, updates:T) -> (output_ref:ref T) {T:type" TYPES          \

@@ -316,6 +316,10 @@ static void unsorted_split(mf_split *s)
     }
     for (int d = ids; d < s->in[0].rank; d++)
         mf_split_through(s, 0, d, d - ids + 1);
+    s->index_letter = mf_split_new(s, s->out[0].dims[0], MF_CUT_FREE);
+    s->index_input = 1;
+    s->count_input = 2;
+    mf_split_out(s, 0, 0, s->index_letter);
 }
 
 #define UNSORTED_OP(NAME, TYPES, INDICES, GRAD, RUN, ...)                                          \

@@ -218,8 +218,15 @@ static void one_hot_split(mf_split *s)
 {
     int axis;
 
-    if (mf_axis_fix(mf_node_int(s->node, "axis"), s->out[0].rank, &axis))
-        mf_split_around(s, 0, 1, axis, false, true);
+    if (!mf_axis_fix(mf_node_int(s->node, "axis"), s->out[0].rank, &axis))
+        return;
+    mf_split_around(s, 0, 1, axis, false, true);
+    if (s->node->in_types[0] == MF_DTYPE_U8)
+        return; /* no index stands for nothing */
+    s->index_letter = mf_split_new(s, s->out[0].dims[axis], MF_CUT_FREE);
+    s->index_input = 0;
+    s->count_input = 1;
+    mf_split_out(s, 0, axis, s->index_letter);
 }
 
 const mf_op mf_ops_where[] = {

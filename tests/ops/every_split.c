@@ -3,6 +3,7 @@
  * meshes and layouts, it gives what it gives on one processor. Numbers are fed, integers are
  * constants (axes, shapes, indices); every dimension has a name of its own, so that any can be cut.
  * To look at one: OP=MatMul make test T=every_split */
+#include "compile/compile.h"
 #include "graph/split.h"
 #include "mf_test.h"
 #include "op_harness.h"
@@ -27,7 +28,7 @@ typedef struct trial {
     const mf_tensor *feeds[MF_SAMPLE_INPUTS];
     int n_feeds;
     char fetches[2 * MF_SAMPLE_INPUTS][64];
-    int n_fetches, n_variables;
+    int n_fetches, n_variables, out_rank;
 } trial;
 
 static uint64_t next(uint64_t *seed)
@@ -60,8 +61,9 @@ static void add_input(trial *t, const mf_sample_input *in, int i, mf_node *init)
                 .node);
         t->n_variables++;
     } else {
-        t->in[i] = mf_applyf(t->graph, "Placeholder", MF_NO_IN, "dtype=%s name='in%d'",
-                             mf_dtype_name(v->dtype), i);
+        t->in[i] =
+            mf_applyf(t->graph, "Placeholder", MF_NO_IN, "dtype=%s shape=shape%s name='in%d'",
+                      mf_dtype_name(v->dtype), mf_shape_text(&v->shape, shape), i);
         t->feed_names[t->n_feeds] = mf_node_name(t->in[i].node);
         t->feeds[t->n_feeds++] = v;
     }
@@ -70,6 +72,26 @@ static void add_input(trial *t, const mf_sample_input *in, int i, mf_node *init)
                        d);
     if (v->shape.rank > 0 && !is_constant(in))
         mf_name_dims(t->graph, t->in[i], names);
+}
+
+/* "o0,o1", where its rank is known. */
+static int name_output(trial *t)
+{
+    mf_compile c = { 0 };
+    mf_output out = { t->node, 0 };
+    char names[NAMES] = "";
+    int rank = 0;
+
+    if (t->node->n_outputs == 1 && mf_graph_copy(t->graph, NULL, &c.graph) == MF_OK) {
+        if (mf_infer_graph(&c) == MF_OK)
+            rank = mf_compile_facts(&c, mf_graph_find(c.graph, "op"))->shapes[0].rank;
+        mf_compile_end(&c);
+    }
+    for (int d = 0; d < rank; d++)
+        (void)snprintf(names + strlen(names), NAMES - strlen(names), "%so%d", d ? "," : "", d);
+    if (rank > 0)
+        mf_name_dims(t->graph, out, names);
+    return rank;
 }
 
 /* Outputs, and what has become of variables. */
@@ -110,6 +132,7 @@ static bool build(trial *t, const mf_sample *s)
     in[s->n_in] = (mf_output)MF_END;
     t->node = mf_applyf(t->graph, t->op->name, in, "name='op' %s", s->attrs).node;
     T_OK(mf_graph_status(t->graph));
+    t->out_rank = name_output(t);
     add_fetches(t, s);
     T_OK(mf_graph_status(t->graph));
     return t->n_fetches > 0;
@@ -129,7 +152,7 @@ static mf_status run(const trial *t, mf_session *s, mf_answer *out)
                           0, out->out);
 }
 
-/* Every axis cuts one dimension of an input, or of several. */
+/* Every axis cuts one dimension of an input, or of several, and perhaps of the output. */
 static void write_layout(const trial *t, const mf_sample *s, int axes, uint64_t *seed,
                          char layout[NAMES])
 {
@@ -143,8 +166,11 @@ static void write_layout(const trial *t, const mf_sample *s, int axes, uint64_t 
                 (void)snprintf(layout + strlen(layout), NAMES - strlen(layout), "%si%dd%d:%c",
                                layout[0] ? ";" : "", i, d, 'a' + a);
         }
+        if (t->out_rank > 0 && next(seed) % 2 != 0)
+            (void)snprintf(layout + strlen(layout), NAMES - strlen(layout), "%so%d:%c",
+                           layout[0] ? ";" : "", (int)(next(seed) % (uint64_t)t->out_rank),
+                           'a' + a);
     }
-    (void)t;
 }
 
 static double tolerance(const trial *t, const mf_answer *a)
