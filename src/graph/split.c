@@ -272,7 +272,9 @@ void mf_split_rows(mf_split *s, const char *op)
 
 void mf_split_own_rows(mf_split *s, int variables, int indices, int rows)
 {
-    for (int d = 0; d < s->in[0].rank; d++) {
+    const bool known = mf_shape_is_static(&s->in[rows]); /* else they cannot be cut themselves */
+
+    for (int d = 0; d < (known ? s->in[0].rank : 1); d++) {
         const int letter = mf_split_new(s, s->in[0].dims[d], MF_CUT_FREE);
 
         for (int i = 0; i < variables; i++)

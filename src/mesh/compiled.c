@@ -64,7 +64,7 @@ static bool can_cut(const mf_mesh_sheet *s, const mf_node *variable, int d)
         for (int k = 0; k < n->n_inputs; k++) {
             if (n->inputs[k].node == variable &&
                 (!q || q->in_dims[k].dims[d].letter < 0 ||
-                 q->letters[q->in_dims[k].dims[d].letter].cut != MF_CUT_FREE))
+                 !mf_cut_is_exact(q->letters[q->in_dims[k].dims[d].letter].cut)))
                 return false;
         }
     }
