@@ -2,6 +2,7 @@
 /* compiled.c - see compiled.h. */
 #include "mesh/compiled.h"
 
+#include "mesh/expand.h"
 #include "mesh/lower.h"
 
 #include <string.h>
@@ -237,24 +238,43 @@ static mf_status join_shards(mf_graph *g)
 /* What makes one op of several comes later, when they are pieces. */
 static const char LATER[] = "shards,layout,fuse,updates";
 
+/* What should lie where, from what is said. Owns: mf_mesh_sheet_deinit(), also after a failure. */
+static mf_status lay_out(mf_compile *c, const mf_signature *sig, const mf_mesh_setup *setup,
+                         const mf_mesh_variables *variables, mf_mesh_sheet *s)
+{
+    MF_TRY(mf_infer_graph(c));
+    MF_TRY(mf_mesh_sheet_init(s, &setup->mesh, c));
+    s->exact = setup->exact;
+    fix_known(variables, s);
+    for (int i = 0; i < c->n_feeds; i++) {
+        if (s->values[c->feeds[i]->id]) /* else nothing needs it */
+            MF_TRY(
+                mf_mesh_pin(s, (mf_output){ c->feeds[i], 0 }, sig->feeds[i].node, &setup->rules));
+    }
+    MF_TRY(mf_mesh_pin_names(s, &setup->rules));
+    mf_mesh_propagate(s);
+    return MF_OK;
+}
+
 static mf_status lower(mf_compile *c, const mf_signature *sig, const mf_mesh_setup *setup,
                        const mf_mesh_variables *variables, mf_graph **graphs)
 {
     int *here = MF_ARENA_ARRAY(c->graph->arena, int, setup->n);
-    mf_mesh_sheet s;
-    mf_status st = here ? MF_OK : MF_NOMEM("a mesh");
+    mf_mesh_sheet s = { 0 };
+    bool changed = false;
+    mf_status st;
 
-    MF_TRY(st);
+    if (!here)
+        return MF_NOMEM("a mesh");
     for (int i = 0; i < setup->n; i++)
         here[i] = setup->first + i;
-    MF_TRY_TO(done, mf_mesh_sheet_init(&s, &setup->mesh, c));
-    s.exact = setup->exact;
-    fix_known(variables, &s);
-    for (int i = 0; i < c->n_feeds; i++)
-        MF_TRY_TO(done, mf_mesh_pin(&s, (mf_output){ c->feeds[i], 0 }, sig->feeds[i].node,
-                                    &setup->rules));
-    MF_TRY_TO(done, mf_mesh_pin_names(&s, &setup->rules));
-    mf_mesh_propagate(&s);
+    MF_TRY_TO(done, lay_out(c, sig, setup, variables, &s));
+    if (!setup->exact)
+        MF_TRY_TO(done, mf_mesh_expand(&s, &changed));
+    if (changed) {
+        mf_mesh_sheet_deinit(&s);
+        MF_TRY_TO(done, lay_out(c, sig, setup, variables, &s));
+    }
     st = mf_mesh_lower(&s, here, setup->n, graphs);
 done:
     mf_mesh_sheet_deinit(&s);
@@ -274,7 +294,6 @@ mf_status mf_mesh_compile(const mf_graph *graph, const mf_signature *sig,
     MF_TRY_TO(done, join_shards(c.graph));
     MF_TRY_TO(done, mf_compile_late_reads(&c));
     MF_TRY_TO(done, mf_compile_passes(&c));
-    MF_TRY_TO(done, mf_infer_graph(&c));
     st = lower(&c, sig, setup, variables, graphs);
 done:
     mf_compile_end(&c);
