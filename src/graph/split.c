@@ -14,12 +14,12 @@ int mf_split_new(mf_split *s, int64_t size, mf_cut cut)
 
 void mf_split_in(mf_split *s, int input, int dim, int letter)
 {
-    s->in_dims[input].dims[dim] = (mf_split_dim){ letter, 1 };
+    s->in_dims[input].dims[dim] = (mf_split_dim){ .letter = letter, .inside = 1 };
 }
 
 void mf_split_out(mf_split *s, int output, int dim, int letter)
 {
-    s->out_dims[output].dims[dim] = (mf_split_dim){ letter, 1 };
+    s->out_dims[output].dims[dim] = (mf_split_dim){ .letter = letter, .inside = 1 };
 }
 
 /* ---- text ---- */
@@ -47,7 +47,7 @@ static void give(const char *text, const int letters[256], mf_split_shape *to)
 {
     for (int d = 0; *text && *text != ',' && *text != '-'; text++, d++) {
         if (*text != '.')
-            to->dims[d] = (mf_split_dim){ letters[(unsigned char)*text], 1 };
+            to->dims[d] = (mf_split_dim){ .letter = letters[(unsigned char)*text], .inside = 1 };
     }
 }
 
@@ -203,8 +203,8 @@ static void regroup(mf_split *s, int i, int i2, int k, int k2)
     if (factor <= 1)
         return;
     letter = mf_split_new(s, factor, MF_CUT_FREE);
-    s->in_dims[0].dims[i] = (mf_split_dim){ letter, in[i] / factor };
-    s->out_dims[0].dims[k] = (mf_split_dim){ letter, out[k] / factor };
+    s->in_dims[0].dims[i] = (mf_split_dim){ .letter = letter, .inside = in[i] / factor };
+    s->out_dims[0].dims[k] = (mf_split_dim){ .letter = letter, .inside = out[k] / factor };
 }
 
 void mf_split_regroup(mf_split *s)

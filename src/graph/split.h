@@ -38,6 +38,7 @@ typedef struct mf_split_letter {
     int64_t size;
     mf_cut cut;
     int64_t least; /* of a smaller piece, numbers may be rounded otherwise than of the whole */
+    bool some; /* a piece must have an index */
 } mf_split_letter;
 
 #define MF_SPLIT_ROUNDS INT64_MAX /* of any piece */
@@ -45,7 +46,16 @@ typedef struct mf_split_letter {
 typedef struct mf_split_dim {
     int letter; /* -1: whole */
     int64_t inside; /* elements of the dimension for each index of the letter */
+    /* Of an input, where windows slide over the dimension (step > 0, and inside is 1): index x
+     * needs elements [x * step - before, x * step - before + span), as far as they are there. */
+    int64_t step, before, span;
 } mf_split_dim;
+
+/* The indices of a letter that a processor has. */
+typedef struct mf_split_piece {
+    int64_t begin, size;
+    bool cut; /* they are not all */
+} mf_split_piece;
 
 typedef struct mf_split_shape {
     mf_split_dim dims[MF_MAX_RANK];
@@ -77,6 +87,10 @@ typedef struct mf_split {
     const char *op_if_index_cut; /* on the first two inputs; NULL: the same op on all */
     int rows_input; /* indices outside of the piece are left out, and these rows with them; -1: they
                        stay, as -1 */
+    /* Change attributes (of which there are n, sorted or not) for pieces of the letters; memory is
+     * the arena's. NULL: they stay. */
+    mf_status (*fix)(const struct mf_split *s, const mf_split_piece *pieces, mf_named_attr *attrs,
+                     int n, mf_arena *arena);
     const char *offset_attr; /* an attribute to which where the piece begins is added, */
     int offset_letter; /* of this letter. NULL: there is none */
 } mf_split;

@@ -76,6 +76,74 @@ static int64_t cell_of(mf_dtype t)
     return (int64_t)mf_dtype_cell(mf_type_base(t));
 }
 
+/* Do windows slide over a dimension of this input that is cut? Then pieces overlap. */
+static bool has_windows(const chooser *c, int i, const mf_layout_dim *letters)
+{
+    for (int d = 0; d < c->q->in[i].rank; d++) {
+        const mf_split_dim *dim = &c->q->in_dims[i].dims[d];
+
+        if (dim->letter >= 0 && dim->step > 0 && letters[dim->letter].axes)
+            return true;
+    }
+    return false;
+}
+
+/* What a processor needs of it. */
+static mf_box window_box(const chooser *c, int i, const mf_layout_dim *letters, int processor)
+{
+    const mf_layout plain = in_layout(c, i, letters, 0);
+    const mf_shape *shape = &c->q->in[i];
+    mf_box box = mf_layout_box(c->s->mesh, &plain, shape, processor);
+
+    for (int d = 0; d < shape->rank; d++) {
+        const mf_split_dim *dim = &c->q->in_dims[i].dims[d];
+        int64_t begin, end;
+
+        if (dim->letter < 0 || dim->step <= 0 || !letters[dim->letter].axes)
+            continue;
+        mf_layout_piece(c->s->mesh, letters[dim->letter], c->q->letters[dim->letter].size,
+                        processor, &begin, &end);
+        end = (end - 1) * dim->step - dim->before + dim->span;
+        begin = begin * dim->step - dim->before;
+        box.begin[d] = begin > 0 ? begin : 0;
+        box.size[d] = (end < shape->dims[d] ? end : shape->dims[d]) - box.begin[d];
+    }
+    return box;
+}
+
+/* Elements that a processor lacks of its windows, the most of any. */
+static int64_t windows_lack(const chooser *c, int i, const mf_layout *have)
+{
+    int64_t most = 0;
+
+    for (int p = 0; p < c->s->mesh->n; p++) {
+        const mf_box want = window_box(c, i, c->now, p);
+        const mf_box own = mf_layout_box(c->s->mesh, have, &c->q->in[i], p);
+        int64_t n = mf_box_count(&want, c->q->in[i].rank);
+        mf_box both;
+
+        if (mf_box_cut(&want, &own, c->q->in[i].rank, &both))
+            n -= mf_box_count(&both, c->q->in[i].rank);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static double windows_cost(const chooser *c, int i)
+{
+    double least = NEVER;
+
+    for (const mf_mesh_version *at = first_version(c->l, c->n->inputs[i]); at; at = at->next) {
+        double bytes;
+
+        if (at->layout.partial || at->boxes)
+            continue;
+        bytes = (double)(windows_lack(c, i, &at->layout) * cell_of(c->n->in_types[i]));
+        least = bytes < least ? bytes : least;
+    }
+    return least;
+}
+
 static double in_cost(const chooser *c, int i)
 {
     const mf_output o = c->n->inputs[i];
@@ -83,9 +151,13 @@ static double in_cost(const chooser *c, int i)
     const mf_layout want = in_layout(c, i, c->now, c->partial);
     double least = NEVER;
 
+    if (has_windows(c, i, c->now))
+        return windows_cost(c, i);
     for (const mf_mesh_version *at = first_version(c->l, o); at; at = at->next) {
         double bytes;
 
+        if (at->boxes)
+            continue;
         if (mf_layout_equal(&at->layout, &want))
             return 0;
         if (v->fixed || want.partial || !mf_shape_is_static(&v->shape))
@@ -137,11 +209,13 @@ static void compare(chooser *c)
 
 /* ---- all ways ---- */
 
-/* Where bits count, pieces must not be too small. */
-static bool keeps_bits(const chooser *c, int k, mf_axes axes)
+/* Some letters need pieces that are not empty; where bits count, not too small. */
+static bool can_be_cut(const chooser *c, int k, mf_axes axes)
 {
     const mf_split_letter *l = &c->q->letters[k];
 
+    if (l->some && l->size / c->now[k].grain < mf_mesh_count(c->s->mesh, axes))
+        return false;
     return !c->s->exact ||
            l->size / c->now[k].grain / mf_mesh_count(c->s->mesh, axes) * c->now[k].grain >=
                l->least;
@@ -160,7 +234,7 @@ static void try_axis(chooser *c, int axis)
     if (c->partial & bit)
         return;
     for (int k = 0; k < c->q->n_letters; k++) {
-        if ((c->allowed[k] & bit) && keeps_bits(c, k, c->now[k].axes | bit)) {
+        if ((c->allowed[k] & bit) && can_be_cut(c, k, c->now[k].axes | bit)) {
             c->now[k].axes |= bit;
             try_axis(c, axis + 1);
             c->now[k].axes &= ~bit;
@@ -191,8 +265,10 @@ static void allow_all(chooser *c)
     for (int i = 0; i < c->q->n_in; i++) {
         const mf_mesh_value *v = mf_mesh_value_of(c->s, c->n->inputs[i]);
 
-        for (const mf_mesh_version *at = first_version(c->l, c->n->inputs[i]); at; at = at->next)
-            allow(c, &c->q->in_dims[i], v->shape.rank, &at->layout);
+        for (const mf_mesh_version *at = first_version(c->l, c->n->inputs[i]); at; at = at->next) {
+            if (!at->boxes)
+                allow(c, &c->q->in_dims[i], v->shape.rank, &at->layout);
+        }
         allow(c, &c->q->in_dims[i], v->shape.rank, &v->layout);
     }
     for (int i = 0; i < c->q->n_out; i++) {
@@ -226,11 +302,20 @@ static mf_status fill(const chooser *c, mf_mesh_choice *out)
 
     out->in = MF_ARENA_ARRAY(arena, mf_layout, c->n->n_inputs + 1);
     out->out = MF_ARENA_ARRAY(arena, mf_layout, c->n->n_outputs + 1);
-    if (!out->in || !out->out)
+    out->windows = MF_ARENA_ARRAY(arena, mf_box *, c->n->n_inputs + 1);
+    if (!out->in || !out->out || !out->windows)
         return MF_NOMEM("layouts");
     memcpy(out->letters, c->best, sizeof out->letters);
-    for (int i = 0; c->q && i < c->n->n_inputs; i++)
+    for (int i = 0; c->q && i < c->n->n_inputs; i++) {
         out->in[i] = in_layout(c, i, c->best, c->best_partial);
+        if (!has_windows(c, i, c->best))
+            continue;
+        out->windows[i] = MF_ARENA_ARRAY(arena, mf_box, c->s->mesh->n);
+        if (!out->windows[i])
+            return MF_NOMEM("layouts");
+        for (int p = 0; p < c->s->mesh->n; p++)
+            out->windows[i][p] = window_box(c, i, c->best, p);
+    }
     for (int i = 0; c->q && i < c->n->n_outputs; i++)
         out->out[i] = out_layout(c, i, c->best, c->best_partial);
     return MF_OK;

@@ -80,7 +80,8 @@ static mf_status add_node(const leg *g, int i, const char *op, const mf_output *
 
 static mf_box box_at(const leg *g, const mf_mesh_version *v, int processor)
 {
-    return mf_layout_box(g->l->sheet->mesh, &v->layout, g->shape, processor);
+    return v->boxes ? v->boxes[processor]
+                    : mf_layout_box(g->l->sheet->mesh, &v->layout, g->shape, processor);
 }
 
 /* Everybody has what it needs, and more. */
@@ -256,6 +257,8 @@ static const mf_mesh_version *nearest(const mf_lowering *l, mf_output o, const m
     for (const mf_mesh_version *v = l->versions[o.node->id][o.port]; v; v = v->next) {
         int64_t n;
 
+        if (v->boxes)
+            continue;
         if (mf_layout_equal(&v->layout, to))
             return v;
         if (to->partial || value->fixed || !mf_shape_is_static(&value->shape))
@@ -286,4 +289,56 @@ mf_status mf_mesh_deliver(mf_lowering *l, mf_output o, const mf_layout *layout,
     MF_TRY(reduce(l, o, &r.scattered, r.scatter, true, out));
     MF_TRY(reduce(l, o, &r.reduced, r.all, false, out));
     return move(l, o, layout, out);
+}
+
+/* ---- pieces that overlap ---- */
+
+static int64_t boxes_lack(const mf_lowering *l, const mf_layout *have, const mf_shape *shape,
+                          const mf_box *boxes)
+{
+    int64_t sum = 0;
+
+    for (int p = 0; p < l->sheet->mesh->n; p++) {
+        const mf_box own = mf_layout_box(l->sheet->mesh, have, shape, p);
+        mf_box both;
+
+        sum += mf_box_count(&boxes[p], shape->rank);
+        if (mf_box_cut(&own, &boxes[p], shape->rank, &both))
+            sum -= mf_box_count(&both, shape->rank);
+    }
+    return sum;
+}
+
+mf_status mf_mesh_deliver_boxes(mf_lowering *l, mf_output o, mf_box *boxes,
+                                const mf_mesh_version **out)
+{
+    const mf_shape *shape = &mf_mesh_value_of(l->sheet, o)->shape;
+    const size_t bytes = (size_t)l->sheet->mesh->n * sizeof *boxes;
+    const mf_mesh_version *best = NULL;
+    int64_t least = 0;
+    leg g;
+
+    for (const mf_mesh_version *v = l->versions[o.node->id][o.port]; v; v = v->next) {
+        int64_t n;
+
+        if (v->boxes && memcmp(v->boxes, boxes, bytes) == 0) {
+            *out = v;
+            return MF_OK;
+        }
+        if (v->boxes || v->layout.partial)
+            continue;
+        n = boxes_lack(l, &v->layout, shape, boxes);
+        if (!best || n < least) {
+            best = v;
+            least = n;
+        }
+    }
+    if (!best)
+        return MF_FAIL(MF_INTERNAL, "{{node %s}}: there is no whole version of it", o.node->name);
+    MF_TRY(begin_leg(l, o, best, &best->layout, &g));
+    g.to->boxes = boxes;
+    for (int i = 0; i < l->n; i++)
+        MF_TRY(add_move(&g, i));
+    *out = g.to;
+    return MF_OK;
 }

@@ -64,6 +64,15 @@ static int64_t letter_begin(const emission *e, int letter)
     return begin;
 }
 
+static int64_t letter_size(const emission *e, int letter)
+{
+    int64_t begin, end;
+
+    mf_layout_piece(e->l->sheet->mesh, e->choice->letters[letter], e->q->letters[letter].size,
+                    e->l->processors[e->i], &begin, &end);
+    return end - begin;
+}
+
 static mf_status fix_attrs(const emission *e, mf_named_attr *attrs)
 {
     mf_graph *g = e->l->graphs[e->i];
@@ -81,6 +90,14 @@ static mf_status fix_attrs(const emission *e, mf_named_attr *attrs)
         for (int d = 0; d < shape->rank; d++)
             shape->dims[d] = v->layout.dims[d].axes ? box.size[d] : shape->dims[d];
         a->value.shape = shape;
+    }
+    if (e->q && e->q->fix) {
+        mf_split_piece pieces[MF_SPLIT_LETTERS];
+
+        for (int k = 0; k < e->q->n_letters; k++)
+            pieces[k] = (mf_split_piece){ letter_begin(e, k), letter_size(e, k),
+                                          e->choice->letters[k].axes != 0 };
+        MF_TRY(e->q->fix(e->q, pieces, attrs, e->n->n_attrs, g->arena));
     }
     if (e->q && e->q->offset_attr) {
         mf_named_attr *a = attr_named(attrs, e->n->n_attrs, e->q->offset_attr);
@@ -112,15 +129,6 @@ static mf_status piece_sizes(const emission *e, mf_output *in)
     in[e->q->sizes_input] = mf_constant(g, &sizes, NULL);
     mf_tensor_clear(&sizes);
     return mf_graph_status(g);
-}
-
-static int64_t letter_size(const emission *e, int letter)
-{
-    int64_t begin, end;
-
-    mf_layout_piece(e->l->sheet->mesh, e->choice->letters[letter], e->q->letters[letter].size,
-                    e->l->processors[e->i], &begin, &end);
-    return end - begin;
 }
 
 static bool index_is_cut(const emission *e)
@@ -292,7 +300,9 @@ static mf_status lower_node(mf_lowering *l, mf_node *n)
     if (!e.in)
         return MF_NOMEM("a graph");
     for (int k = 0; k < n->n_inputs; k++)
-        MF_TRY(mf_mesh_deliver(l, n->inputs[k], &choice.in[k], &e.in[k]));
+        MF_TRY(choice.windows[k]
+                   ? mf_mesh_deliver_boxes(l, n->inputs[k], choice.windows[k], &e.in[k])
+                   : mf_mesh_deliver(l, n->inputs[k], &choice.in[k], &e.in[k]));
     for (e.i = 0; e.i < l->n; e.i++)
         MF_TRY(emit(&e, &l->twins[n->id][e.i]));
     return note_outputs(l, n, choice.out);

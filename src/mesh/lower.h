@@ -9,6 +9,7 @@
 /* A value as it was made, under one layout. */
 typedef struct mf_mesh_version {
     mf_layout layout;
+    mf_box *boxes; /* by processor, if they are other than the layout says: pieces that overlap */
     mf_output *at; /* by processor at hand */
     struct mf_mesh_version *next;
 } mf_mesh_version;
@@ -27,6 +28,7 @@ typedef struct mf_lowering {
 typedef struct mf_mesh_choice {
     mf_layout_dim letters[MF_SPLIT_LETTERS];
     mf_layout *in, *out; /* by input and output */
+    mf_box **windows; /* by input: what each processor needs, if that is no layout; NULL: it is */
 } mf_mesh_choice;
 
 /* The best way for this node, whose inputs have been made: the fewest bytes, and work that is not
@@ -36,6 +38,9 @@ MF_MUST mf_status mf_mesh_choose(const mf_lowering *l, const mf_node *n, mf_mesh
 /* The value under this layout, made from what there is, if need be (deliver.c). */
 MF_MUST mf_status mf_mesh_deliver(mf_lowering *l, mf_output o, const mf_layout *layout,
                                   const mf_mesh_version **out);
+/* The same, of which each processor has this box. */
+MF_MUST mf_status mf_mesh_deliver_boxes(mf_lowering *l, mf_output o, mf_box *boxes,
+                                        const mf_mesh_version **out);
 /* It was made. */
 MF_MUST mf_status mf_mesh_made(mf_lowering *l, mf_output o, const mf_layout *layout,
                                mf_mesh_version **out);

@@ -2,6 +2,8 @@
 /* zoo_image.c - models of images. */
 #include "models/zoo.h"
 
+#include <meshflow/mesh.h>
+
 #include <string.h>
 
 /* ---- what goes in and out ---- */
@@ -28,6 +30,8 @@ static mf_output image(mf_zoo_call *z)
 
     if (!x.node)
         return x;
+    mf_name_dims(z->model->graph, x,
+                 c->rank == 3 ? "batch,height,width,channels" : "batch,height,width");
     x = numbers(z, x, c->dtype);
     return c->rank == 3 ? x
                         : mf_layer(z->model, "Reshape", MF_IN(x), "target_shape=[%lld,%lld,1]",

@@ -2,13 +2,13 @@
 /* conv.c - convolutions over two and three spatial dimensions and their gradients. 16-bit floats
  * compute in float. */
 #include "base/mem.h"
-#include "graph/split.h"
 #include "ops/conv_run.h"
 #include "ops/fused.h"
 #include "ops/grad_util.h"
 #include "ops/layout.h"
 #include "ops/widen.h"
 #include "ops/window_grad.h"
+#include "ops/window_split.h"
 
 #include <string.h>
 
@@ -337,52 +337,6 @@ static mf_status filter_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* Letters of an image: samples and channels. */
-static void image_letters(const mf_node *n, mf_split_shape *to, int rank, int samples, int channels)
-{
-    const bool first = mf_node_string(n, "data_format")[1] == 'C';
-
-    to->dims[0] = (mf_split_dim){ samples, 1 };
-    to->dims[first ? 1 : rank - 1] = (mf_split_dim){ channels, 1 };
-}
-
-static void filter_letters(mf_split_shape *to, int rank, int in, int out)
-{
-    to->dims[rank - 2] = (mf_split_dim){ in, 1 };
-    to->dims[rank - 1] = (mf_split_dim){ out, 1 };
-}
-
-static int64_t channels(const mf_node *n, const mf_shape *image)
-{
-    return image->dims[mf_node_string(n, "data_format")[1] == 'C' ? 1 : image->rank - 1];
-}
-
-/* Samples, channels that go in and channels that come out. Which of them is summed over is what
- * tells a convolution from its gradients. Not where channels are in groups or blocks. */
-static void conv_split(mf_split *s)
-{
-    const bool of_input = strstr(s->node->op_name, "BackpropInput") != NULL;
-    const bool of_filter = strstr(s->node->op_name, "BackpropFilter") != NULL;
-    const mf_shape *x = of_input ? &s->out[0] : &s->in[0];
-    const mf_shape *f = of_filter ? &s->out[0] : &s->in[1];
-    const bool shards = mf_node_int(s->node, "_shards") > 0;
-    const int sizes = of_input ? 0 : of_filter ? 1 : -1, rank = x->rank;
-    int n, in, out;
-
-    if (mf_node_bool(s->node, "_blocked") || channels(s->node, x) != f->dims[rank - 2] ||
-        (sizes >= 0 && (!s->in_value[sizes] || s->in_value[sizes]->count != rank)))
-        return;
-    n = of_filter && shards ? -1
-                            : mf_split_new(s, x->dims[0], of_filter ? MF_CUT_SUM : MF_CUT_FREE);
-    in = mf_split_new(s, f->dims[rank - 2], of_input || of_filter ? MF_CUT_FREE : MF_CUT_SUM);
-    out = mf_split_new(s, f->dims[rank - 1], of_input ? MF_CUT_SUM : MF_CUT_FREE);
-    s->letters[in].least = s->letters[out].least = MF_SPLIT_ROUNDS; /* other kernels are chosen */
-    image_letters(s->node, of_input ? &s->out_dims[0] : &s->in_dims[0], rank, n, in);
-    filter_letters(of_filter ? &s->out_dims[0] : &s->in_dims[1], rank, in, out);
-    image_letters(s->node, of_input || of_filter ? &s->in_dims[2] : &s->out_dims[0], rank, n, out);
-    s->sizes_input = sizes;
-}
-
 #define ATTRS_2D                                                                                   \
     "strides:list(int), use_cudnn_on_gpu:bool=true, padding:string in "                            \
     "['SAME','VALID','EXPLICIT'], "                                                                \
@@ -394,7 +348,7 @@ static void conv_split(mf_split *s)
 #define CONV_OP(NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                           \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,                    \
-        .prepare = conv_prepare, .release = conv_release, .run = RUN, .split = conv_split,         \
+        .prepare = conv_prepare, .release = conv_release, .run = RUN, .split = mf_conv_split,      \
         .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 

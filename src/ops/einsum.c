@@ -574,7 +574,7 @@ static void give_letters(const mf_labels *l, const mf_shape *shape, const int *l
 {
     for (int d = 0; d < l->n; d++) {
         if (shape->dims[d] == size[l->label[d]])
-            to->dims[d] = (mf_split_dim){ letters[l->label[d]], 1 };
+            to->dims[d] = (mf_split_dim){ .letter = letters[l->label[d]], .inside = 1 };
     }
 }
 

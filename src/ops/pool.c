@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool.c - maxima and averages over windows of feature maps, and their gradients. */
 #include "base/mem.h"
-#include "graph/split.h"
 #include "ops/grad_util.h"
 #include "ops/pool_run.h"
 #include "ops/widen.h"
 #include "ops/window_grad.h"
+#include "ops/window_split.h"
 
 #include <string.h>
 
@@ -359,37 +359,12 @@ static mf_status avg_grad_grad(mf_grad *g)
 #define PAD3 "padding:string in ['SAME','VALID','EXPLICIT'], explicit_paddings:list(int)=[], "
 #define FORMAT2 "data_format:string='NHWC' in ['NHWC','NCHW']"
 #define FORMAT3 "data_format:string='NHWC' in ['NHWC','NCHW','NCHW_VECT_C']"
-/* Samples, and channels that are pooled one by one. */
-static void pool_split(mf_split *s)
-{
-    const bool avg_grad = strcmp(s->node->op_name, "AvgPoolGrad") == 0;
-    const char *format = mf_node_string(s->node, "data_format");
-    const int rank = s->out[0].rank, c = format[1] == 'C' ? 1 : rank - 1, first = avg_grad;
-    int64_t n;
-    const int64_t *ksize = mf_node_ints(s->node, "ksize", &n);
-    int letter;
-
-    if (strstr(s->node->op_name, "Argmax") || strlen(format) != 4 || n != rank ||
-        (avg_grad && (!s->in_value[0] || s->in_value[0]->count != rank)))
-        return;
-    for (int d = 0; d < rank; d += c) {
-        if ((d != 0 && d != c) || ksize[d] != 1)
-            continue;
-        letter = mf_split_new(s, s->out[0].dims[d], MF_CUT_FREE);
-        mf_split_out(s, 0, d, letter);
-        for (int i = first; i < s->n_in; i++)
-            mf_split_in(s, i, d, letter);
-    }
-    if (avg_grad)
-        s->sizes_input = 0;
-}
-
 #define MAX_TYPES                                                                                  \
     "T:type=float in [half,bfloat16,float,double,int32,int64,uint8,int16,int8,uint16,qint8]"
 #define POOL_OP(NAME, DEF, INFER, RUN, GRAD, ...)                                                  \
     {                                                                                              \
         .name = NAME, .def = DEF, .infer = INFER, .grad = GRAD, .prepare = pool_prepare,           \
-        .run = RUN, .split = pool_split, .samples = MF_SAMPLES(__VA_ARGS__)                        \
+        .run = RUN, .split = mf_pool_split, .samples = MF_SAMPLES(__VA_ARGS__)                     \
     }
 
 const mf_op mf_ops_pool[] = {

@@ -258,7 +258,7 @@ static void strided_letters(mf_split *s, const mf_tensor *strides, mf_split_shap
         if (!gone && (!said || ((whole >> d & 1) && mf_tensor_int_at(strides, d) == 1))) {
             const int letter = mf_split_new(s, shape->dims[d], MF_CUT_FREE);
 
-            x->dims[d] = y->dims[at] = (mf_split_dim){ letter, 1 };
+            x->dims[d] = y->dims[at] = (mf_split_dim){ .letter = letter, .inside = 1 };
         }
         at += !gone;
     }
