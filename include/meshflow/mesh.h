@@ -43,6 +43,7 @@ typedef struct mf_mesh_options {
 typedef struct mf_mesh_counts {
     int64_t variable_bytes; /* held: of all variables that have a value */
     int64_t sent_bytes, received_bytes; /* to and from other processors */
+    int64_t planned_bytes; /* to be received, by what was planned: the same, unless a run failed */
     int64_t collectives; /* that it took part in */
 } mf_mesh_counts;
 

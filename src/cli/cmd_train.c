@@ -162,10 +162,10 @@ static void print_mesh(const mf_strategy *strategy, mf_buf *out)
     for (int i = 0; i < n; i++)
         mf_buf_printf(out,
                       "%s{\"variable_bytes\":%lld,\"sent_bytes\":%lld,\"received_bytes\":%lld,"
-                      "\"collectives\":%lld}",
+                      "\"planned_bytes\":%lld,\"collectives\":%lld}",
                       i ? "," : ",\"processors\":[", (long long)c[i].variable_bytes,
                       (long long)c[i].sent_bytes, (long long)c[i].received_bytes,
-                      (long long)c[i].collectives);
+                      (long long)c[i].planned_bytes, (long long)c[i].collectives);
     mf_buf_str(out, "]");
     mf_free(c);
 }

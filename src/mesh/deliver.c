@@ -2,6 +2,7 @@
 /* deliver.c - values under other layouts than they were made: the ops that reduce and move them.
  * Each version is made once, out of the one that is nearest. */
 #include "base/log.h"
+#include "graph/shard.h"
 #include "mesh/lower.h"
 #include "mesh/move.h"
 
@@ -78,6 +79,13 @@ static mf_status add_node(const leg *g, int i, const char *op, const mf_output *
     return mf_graph_add(graph, &spec, &g->to->at[i].node);
 }
 
+/* From others, in every run. */
+static void count_bytes(const leg *g, int i, int64_t elements)
+{
+    g->l->receives[i] +=
+        elements * (int64_t)mf_dtype_cell(mf_type_base(g->o.node->out_types[g->o.port]));
+}
+
 static mf_box box_at(const leg *g, const mf_mesh_version *v, int processor)
 {
     return v->boxes ? v->boxes[processor]
@@ -137,6 +145,8 @@ static mf_status add_move(const leg *g, int i)
     for (int k = 0; k < m->n; k++)
         boxes[k] = box_at(g, g->to, k);
     MF_TRY(mf_move_plan(m, &g->from->layout, g->shape, boxes, p, arena, &move));
+    for (int k = 0; k < move.n_receive; k++)
+        count_bytes(g, i, mf_box_count(&move.receive[k].box, rank));
     from = box_at(g, g->from, p);
     before = box_shape(&from, rank);
     after = box_shape(&boxes[p], rank);
@@ -152,6 +162,16 @@ static mf_status add_move(const leg *g, int i)
     attrs[7] = (mf_named_attr){ "keep", ints_attr(keep, move.keeps ? 3 * rank : 0) };
     attrs[8] = (mf_named_attr){ "keeps", { .kind = MF_ATTR_BOOL, .n = 1, .b = move.keeps } };
     return add_node(g, i, "_MeshMove", &g->from->at[i], 1, attrs, MF_COUNT(attrs));
+}
+
+/* Elements that member `index` of n gets, so that it has `count` of the sum: see ops/mesh.c. */
+static int64_t reduce_receives(int64_t count, int n, int index, bool scatter)
+{
+    const int64_t piece = mf_shard_begin(count, n, index + 1) - mf_shard_begin(count, n, index);
+
+    if (scatter || count <= MF_REDUCE_DIRECT)
+        return count * (n - 1);
+    return piece * (n - 1) + count - piece;
 }
 
 /* Along these axes; the new version says whether pieces are cut. */
@@ -175,6 +195,8 @@ static mf_status add_reduce(const leg *g, int i, mf_axes axes, bool scatter)
             pieces[k].box.begin[d] =
                 pieces[k].box.size[d] > 0 ? pieces[k].box.begin[d] - from.begin[d] : 0;
     }
+    count_bytes(g, i,
+                reduce_receives(mf_box_count(&to, rank), n, mf_mesh_index(m, axes, p), scatter));
     MF_TRY(write_boxes(arena, pieces, scatter ? n : 0, rank, &peers, &boxes));
     {
         const mf_named_attr attrs[] = {

@@ -361,15 +361,19 @@ static mf_status lower_all(mf_lowering *l)
     return MF_OK;
 }
 
-mf_status mf_mesh_lower(const mf_mesh_sheet *sheet, const int *processors, int n, mf_graph **graphs)
+mf_status mf_mesh_lower(const mf_mesh_sheet *sheet, const int *processors, int n, mf_graph **graphs,
+                        int64_t *receives)
 {
-    mf_lowering l = { .sheet = sheet, .processors = processors, .n = n, .graphs = graphs };
+    mf_lowering l = {
+        .sheet = sheet, .processors = processors, .n = n, .graphs = graphs, .receives = receives
+    };
 
     l.versions = MF_ARENA_ARRAY(sheet->arena, mf_mesh_version **, sheet->c->graph->n_nodes + 1);
     l.twins = MF_ARENA_ARRAY(sheet->arena, mf_node **, sheet->c->graph->n_nodes + 1);
     if (!l.versions || !l.twins)
         return MF_NOMEM("a graph");
     memset(graphs, 0, (size_t)n * sizeof *graphs);
+    memset(receives, 0, (size_t)n * sizeof *receives);
     for (int i = 0; i < n; i++) {
         MF_TRY(mf_graph_new(&graphs[i]));
         mf_graph_scope(graphs[i], "_mesh"); /* of new names: the others keep theirs */

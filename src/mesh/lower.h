@@ -21,6 +21,7 @@ typedef struct mf_lowering {
     mf_graph **graphs; /* theirs */
     mf_mesh_version ***versions; /* by node's id and port */
     mf_node ***twins; /* by node's id and processor at hand: for control edges */
+    int64_t *receives; /* by processor at hand: bytes from others in a run */
     int64_t next_id; /* of what is done together: the same for all processors */
 } mf_lowering;
 
@@ -51,8 +52,8 @@ enum { MF_MESH_END_NAME = 32 };
 #define MF_MESH_FETCH "_fetch_%d"
 
 /* graphs: one for each processor at hand, to be made. Owns: the caller frees them, also after a
- * failure. Feeds and fetches are whole. */
+ * failure. Feeds and fetches are whole. receives: bytes that each gets from others in a run. */
 MF_MUST mf_status mf_mesh_lower(const mf_mesh_sheet *sheet, const int *processors, int n,
-                                mf_graph **graphs);
+                                mf_graph **graphs, int64_t *receives);
 
 #endif

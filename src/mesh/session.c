@@ -19,6 +19,7 @@ typedef struct processor {
     mf_mesh_link link; /* first */
     session *of;
     mf_resources *resources, *node_state;
+    int64_t planned; /* bytes to be received in the runs so far */
 } processor;
 
 /* A run that was compiled. */
@@ -26,7 +27,8 @@ typedef struct run {
     struct run *next;
     char *key;
     bool talks; /* processors do something together */
-    mf_graph **graphs; /* by processor here */
+    int64_t *receives; /* by processor here: bytes */
+    mf_graph **graphs; /* the same */
     mf_session **sessions;
     char (*feeds)[MF_MESH_END_NAME], (*fetches)[MF_MESH_END_NAME];
     const char **feed_names, **fetch_names;
@@ -141,6 +143,7 @@ static void run_free(run *r, int n)
             mf_graph_free(r->graphs[i]);
     }
     mf_free(r->sessions);
+    mf_free(r->receives);
     mf_free(r->graphs);
     mf_free(r->feeds);
     mf_free(r->fetches);
@@ -179,7 +182,8 @@ static mf_status compile(session *s, const mf_run_names *n, const mf_tensor *con
 
     r->graphs = mf_calloc(s->setup.n, sizeof *r->graphs);
     r->sessions = mf_calloc(s->setup.n, sizeof *r->sessions);
-    if (!r->graphs || !r->sessions || !shapes)
+    r->receives = mf_calloc(s->setup.n, sizeof *r->receives);
+    if (!r->graphs || !r->sessions || !r->receives || !shapes)
         return MF_NOMEM("a run");
     MF_TRY(name_ends(r, n));
     MF_TRY(mf_signature_find(s->graph, n, arena, &sig));
@@ -188,7 +192,7 @@ static mf_status compile(session *s, const mf_run_names *n, const mf_tensor *con
     for (int i = 0; i < n->n_targets; i++)
         r->targets[i] = sig.targets[i]->name;
     sig.feed_shapes = shapes;
-    MF_TRY(mf_mesh_compile(s->graph, &sig, &s->setup, &s->variables, r->graphs));
+    MF_TRY(mf_mesh_compile(s->graph, &sig, &s->setup, &s->variables, r->graphs, r->receives));
     for (int i = 0; i < s->setup.n; i++) {
         const processor *p = &s->processors[i];
         const mf_session_shared shared = { s->pool, p->resources, p->node_state };
@@ -272,7 +276,9 @@ static void run_processor(call *c, int i)
         st = mf_session_run_with(r->sessions[i], c->options, &with, r->feed_names, c->feeds,
                                  c->n_feeds, r->fetch_names, c->n_fetches, r->targets, c->n_targets,
                                  i == 0 ? c->results : own);
-    if (st != MF_OK)
+    if (st == MF_OK)
+        c->s->processors[i].planned += r->receives[i];
+    else
         note_failure(c, st);
     for (int k = 0; own && k < c->n_fetches; k++)
         mf_tensor_free(own[k]);
@@ -555,6 +561,7 @@ mf_status mf_mesh_session_counts(mf_session *base, int i, mf_mesh_counts *out)
     *out = (mf_mesh_counts){ .variable_bytes = variable_bytes(s, p),
                              .sent_bytes = atomic_load(&p->link.sent),
                              .received_bytes = atomic_load(&p->link.received),
+                             .planned_bytes = p->planned,
                              .collectives = atomic_load(&p->link.collectives) };
     return MF_OK;
 }

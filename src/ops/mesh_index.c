@@ -105,6 +105,9 @@ static mf_status take_rows(mf_kernel *k, const mf_tensor *table)
     mf_tensor *out;
     size_t bytes;
 
+    if (table->dtype != mf_type_base(k->node->out_types[0]) || !mf_dtype_is_plain(table->dtype))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the table is %s, not %s", mf_dtype_name(table->dtype),
+                       mf_dtype_name(k->node->out_types[0]));
     MF_TRY(rows_shape(&table->shape, &ids->shape, &shape));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     if (out->count == 0)

@@ -134,6 +134,7 @@ MF_TEST(only_rows_at_the_borders_travel)
     run(mesh, &fetch, 1, &y);
     T_OK(mf_mesh_session_counts(mesh, 0, &counts));
     T_EQ(counts.received_bytes, row * (1 + HEIGHT - 5));
+    T_EQ(counts.planned_bytes, counts.received_bytes);
     T_OK(mf_mesh_session_counts(mesh, 1, &counts));
     T_EQ(counts.received_bytes, row * (2 + HEIGHT - 4));
     mf_tensor_free(y);

@@ -43,6 +43,9 @@ static void compare(const mesh_mlp *sizes, const layout_case *c)
            c->layout, c->exact ? " exact" : "", most, (long long)counts.variable_bytes / 4,
            (long long)counts.received_bytes, (long long)counts.collectives);
     T_TRUE(most <= c->most);
+    for (int p = 0; mf_mesh_session_counts(b, p, &counts) == MF_OK; p++)
+        T_EQ(counts.planned_bytes, counts.received_bytes);
+    T_OK(mf_mesh_session_counts(b, 0, &counts));
     if (c->variables)
         T_EQ(counts.variable_bytes, 4 * c->variables);
     free_all(one);
