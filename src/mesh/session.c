@@ -248,6 +248,7 @@ static mf_status find_run(session *s, const mf_run_names *n, const mf_tensor *co
 /* The first failure frees those who wait. */
 static void note_failure(call *c, mf_status st)
 {
+    mf_mesh_wire *wire = c->s->setup.wire;
     mf_error why;
 
     mf_error_save(st, &why);
@@ -258,9 +259,9 @@ static void note_failure(call *c, mf_status st)
     (void)mf_error_restore(&why);
     if (c->s->room)
         mf_room_fail(c->s->room, st);
-    if (c->s->setup.wire && c->r->talks) {
+    if (wire && c->r->talks && wire->kind->check(wire) == MF_OK) { /* else the others know better */
         (void)mf_error_restore(&why);
-        c->s->setup.wire->kind->give_up(c->s->setup.wire, st);
+        wire->kind->give_up(wire, st);
     }
 }
 

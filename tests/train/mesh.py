@@ -10,10 +10,9 @@ oracle: on a mesh a batch is one shard.
 import json
 import signal
 import subprocess
-import time
 
 import harness
-from harness import check, test
+from harness import await_checkpoint, check, test
 
 MODELS = {"mlp": "fashion-mnist", "fashion-cnn": "fashion-mnist", "transformer": "synthetic-language"}
 LAYOUTS = ["batch:rows", "hidden:cols;filters:cols;heads:cols;ff:cols",
@@ -29,7 +28,7 @@ def result(text):
 def curve(b, *more, workers=0, **kind):
     """The loss of some steps, each by a training that ends there, and the last one's result."""
     launch = ["launch", "--workers", str(workers), "--"] if workers else []
-    ends = [result(b.run([*launch, *b.train(*more, steps=n, **kind)]).stdout) for n in (2, 5, 9)]
+    ends = [result(b.run([*launch, *b.train(*more, steps=n, **kind)]).stdout) for n in (2, 7)]
     return [e["loss"] for e in ends], ends[-1]
 
 
@@ -42,7 +41,7 @@ def four_processes_have_the_loss_curve_of_one_under_every_layout(b):
     for model, data in MODELS.items():
         kind = dict(model=model, data=data, batch=24)
         want, _ = curve(b, "--shards", "1", **kind)
-        check(want[0] > want[1] > want[2], "%s learns nothing: %s" % (model, want))
+        check(want[0] > want[1], "%s learns nothing: %s" % (model, want))
         for layout in LAYOUTS:
             got, end = curve(b, *mesh(layout), workers=4, **kind)
             worst = max(abs(x - y) / abs(y) for x, y in zip(got, want))
@@ -76,6 +75,34 @@ def processors_hold_what_the_layout_says(b):
 
 
 @test
+def weights_and_slots_are_stored_in_slices_where_the_layout_says_so(b):
+    for model, data in (*MODELS.items(), ("wide-deep", "synthetic-ctr")):
+        kind = dict(model=model, data=data, steps=3, batch=16, optimizer="adam")
+        whole = result(b.run(b.train(*mesh("batch:all", "all:4"), **kind)).stdout)["processors"]
+        cut = result(b.run(b.train(*mesh("batch:all;weights:all", "all:4"), **kind)).stdout)["processors"]
+        for a, c in zip(whole, cut):
+            check(c["variable_bytes"] < a["variable_bytes"] * 0.26, "%s: %s, whole %s" % (model, c, a))
+        got = b.sha("--exact", *mesh("batch:all;weights:all", "all:4"), workers=2, **kind)
+        check(got == b.sha("--shards", "1", **kind), "%s: other weights" % model)
+
+
+@test
+def images_vocabularies_and_classes_may_be_cut(b):
+    for model, data, layout in (("fashion-cnn", "fashion-mnist", "height:rows;width:cols"),
+                                ("resnet8", "fashion-mnist", "batch:rows;height:cols"),
+                                ("transformer", "synthetic-language", "batch:rows;vocab:cols"),
+                                ("text-cnn vocabulary=256", "synthetic-text", "batch:rows;vocab:cols"),
+                                ("mlp", "fashion-mnist", "hidden:rows;classes:cols")):
+        kind = dict(model=model, data=data, steps=4, batch=10)
+        want = result(b.run(b.train("--shards", "1", **kind)).stdout)
+        got = result(b.run(b.train(*mesh(layout), **kind)).stdout)
+        check(abs(got["loss"] - want["loss"]) <= 1e-5 * want["loss"], "%s: %s" % (model, got))
+        check(got["weights_sha256"] != want["weights_sha256"], "%s: nothing was cut" % model)
+        for p in got["processors"]:
+            check(p["planned_bytes"] == p["received_bytes"] > 0, "%s: %s" % (model, p))
+
+
+@test
 def sizes_that_the_mesh_does_not_divide_train_too(b):
     kind = dict(model="transformer heads=7 width=28", data="synthetic-language", steps=3, batch=10)
     want = b.sha("--shards", "1", **kind)
@@ -97,9 +124,10 @@ def a_checkpoint_of_one_layout_goes_on_under_another(b):
 
 @test
 def when_one_is_killed_the_others_end_and_say_who(b):
-    command = b.train(*mesh("batch:rows;hidden:cols"), steps=100000)
+    out = b.out("killed")
+    command = b.train(*mesh("batch:rows;hidden:cols"), "--out", out, "--save-steps", "50", steps=100000)
     tasks = b.start([command] * 4)
-    time.sleep(2)
+    await_checkpoint(out)
     check(all(p.poll() is None for p in tasks), "a task has ended: %s" %
           [p.communicate()[1] for p in tasks if p.poll() is not None])
     tasks[2].send_signal(signal.SIGKILL)
