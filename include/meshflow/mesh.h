@@ -56,10 +56,30 @@ MF_API MF_MUST mf_status mf_mesh_session_new(const mf_graph *graph, const mf_mes
 MF_API MF_MUST mf_status mf_mesh_session_counts(mf_session *session, int processor,
                                                 mf_mesh_counts *out);
 
+/* What a run costs a processor, by kind of op: of the run with the most ops so far. */
+typedef struct mf_mesh_cost {
+    const char *op; /* "MatMul"; "fed" for what goes in */
+    int64_t nodes;
+    double work; /* elements that are computed: multiplications of a matrix product */
+    int64_t made_bytes; /* of results, all together */
+    int64_t received_bytes; /* to bring their results to where they are needed */
+} mf_mesh_cost;
+
+typedef void mf_mesh_cost_fn(void *ctx, const mf_mesh_cost *cost);
+/* each() is called for every kind, in the order of received bytes, then of work. All processors
+ * have about as much; this is the first one here. INVALID_ARGUMENT: this is no session on a mesh.
+ */
+MF_API MF_MUST mf_status mf_mesh_session_costs(mf_session *session, mf_mesh_cost_fn *each,
+                                               void *ctx);
+
 /* Of a training with the strategy mesh ("mesh axes='rows:2;cols:2' layout='batch:rows'"): what all
  * processors had done when the weights were looked at last. Returns how many processors there are,
  * of which the first `max` are told; 0: it is another strategy, or nobody has looked. */
 MF_API int mf_strategy_mesh_counts(const mf_strategy *strategy, mf_mesh_counts *out, int max);
+/* The same of the costs of a step, while its trainer is there. FAILED_PRECONDITION: it is not, or
+ * this is another strategy. */
+MF_API MF_MUST mf_status mf_strategy_mesh_costs(const mf_strategy *strategy, mf_mesh_cost_fn *each,
+                                                void *ctx);
 
 #ifdef __cplusplus
 }

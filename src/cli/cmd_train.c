@@ -170,6 +170,23 @@ static void print_mesh(const mf_strategy *strategy, mf_buf *out)
     mf_free(c);
 }
 
+static void add_cost(void *ctx, const mf_mesh_cost *c)
+{
+    mf_buf_printf(ctx, "%-40s %6lld %14.0f %14lld %14lld\n", c->op, (long long)c->nodes, c->work,
+                  (long long)c->made_bytes, (long long)c->received_bytes);
+}
+
+/* What a step costs a processor. */
+static mf_status explain(const mf_strategy *strategy)
+{
+    mf_buf out = { 0 };
+
+    mf_buf_printf(&out, "%-40s %6s %14s %14s %14s\n", "a step on a processor", "nodes", "work",
+                  "bytes made", "bytes received");
+    MF_TRY(mf_strategy_mesh_costs(strategy, add_cost, &out));
+    return mf_cli_print(&out);
+}
+
 static void put_result(const char *name, double value, mf_buf *out)
 {
     mf_buf_printf(out, ",\"%s\":", name);
@@ -290,8 +307,9 @@ static mf_status write_strategy(mf_args *args, mf_buf *out)
         return mf_args_wrong(args,
                              "--target says that servers do the steps, --mesh that processors "
                              "of a mesh do, --strategy says who else: give one of them");
-    if (!mesh && (layout || mf_args_has(args, "exact")))
-        return mf_args_wrong(args, "--layout and --exact need --mesh: \"rows:2;cols:2\"");
+    if (!mesh && (layout || mf_args_has(args, "exact") || mf_args_has(args, "explain")))
+        return mf_args_wrong(args,
+                             "--layout, --exact and --explain need --mesh: \"rows:2;cols:2\"");
     if (mesh)
         mf_buf_printf(out, "mesh axes='%s' layout='%s' exact=%s", mesh, layout ? layout : "",
                       mf_args_has(args, "exact") ? "true" : "false");
@@ -417,6 +435,8 @@ static mf_status train(measured *m, mf_args *args)
         st = mf_evaluate(job->trainer, job->test, test, &n_test);
     if (st == MF_OK)
         st = mf_progress_end(&progress, test, n_test);
+    if (st == MF_OK && mf_args_has(args, "explain") && mf_strategy_is_chief(job->strategy))
+        st = explain(job->strategy);
     if (st == MF_OK)
         st = tell(m, mf_args_has(args, "json"), test, n_test);
     state = decided(m, &ended);
@@ -542,6 +562,8 @@ static const mf_option options[] = {
       "docs/mesh.md",
       0, false },
     { "layout", "RULES", "which dimensions are cut along which axes: 'batch:rows;hidden:cols'", 0,
+      false },
+    { "explain", NULL, "on a mesh: in the end, a table of what a step costs a processor, by op", 0,
       false },
     { "exact", NULL, "on a mesh: cut no dimension that is summed over; the bits of one processor",
       0, false },

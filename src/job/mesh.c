@@ -373,3 +373,12 @@ int mf_strategy_mesh_counts(const mf_strategy *strategy, mf_mesh_counts *out, in
         out[i] = m->counts[i];
     return m->setup.mesh.n;
 }
+
+mf_status mf_strategy_mesh_costs(const mf_strategy *strategy, mf_mesh_cost_fn *each, void *ctx)
+{
+    const mesh *m = strategy && strategy->close == mesh_close ? (const mesh *)strategy : NULL;
+
+    if (!m || !m->session)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "no step has run on a mesh");
+    return mf_mesh_session_costs(m->session, each, ctx);
+}

@@ -257,7 +257,8 @@ static mf_status lay_out(mf_compile *c, const mf_signature *sig, const mf_mesh_s
 }
 
 static mf_status lower(mf_compile *c, const mf_signature *sig, const mf_mesh_setup *setup,
-                       const mf_mesh_variables *variables, mf_graph **graphs, int64_t *receives)
+                       const mf_mesh_variables *variables, mf_graph **graphs, int64_t *receives,
+                       mf_mesh_costs *costs)
 {
     int *here = MF_ARENA_ARRAY(c->graph->arena, int, setup->n);
     mf_mesh_sheet s = { 0 };
@@ -275,7 +276,7 @@ static mf_status lower(mf_compile *c, const mf_signature *sig, const mf_mesh_set
         mf_mesh_sheet_deinit(&s);
         MF_TRY_TO(done, lay_out(c, sig, setup, variables, &s));
     }
-    st = mf_mesh_lower(&s, here, setup->n, graphs, receives);
+    st = mf_mesh_lower(&s, here, setup->n, graphs, receives, costs);
 done:
     mf_mesh_sheet_deinit(&s);
     return st;
@@ -283,7 +284,7 @@ done:
 
 mf_status mf_mesh_compile(const mf_graph *graph, const mf_signature *sig,
                           const mf_mesh_setup *setup, const mf_mesh_variables *variables,
-                          mf_graph **graphs, int64_t *receives)
+                          mf_graph **graphs, int64_t *receives, mf_mesh_costs *costs)
 {
     mf_compile c = { 0 };
     mf_status st;
@@ -294,7 +295,7 @@ mf_status mf_mesh_compile(const mf_graph *graph, const mf_signature *sig,
     MF_TRY_TO(done, join_shards(c.graph));
     MF_TRY_TO(done, mf_compile_late_reads(&c));
     MF_TRY_TO(done, mf_compile_passes(&c));
-    st = lower(&c, sig, setup, variables, graphs, receives);
+    st = lower(&c, sig, setup, variables, graphs, receives, costs);
 done:
     mf_compile_end(&c);
     return st;

@@ -4,6 +4,7 @@
 #define MF_MESH_COMPILED_H
 
 #include "compile/compile.h"
+#include "mesh/costs.h"
 #include "mesh/session.h"
 
 /* Where variables lie: decided once, for all runs. */
@@ -26,10 +27,10 @@ void mf_mesh_variables_deinit(mf_mesh_variables *v);
 MF_MUST mf_status mf_mesh_variables_add(mf_mesh_variables *v, const mf_mesh_setup *setup,
                                         const mf_graph *graph);
 
-/* The graphs of the processors here, for a run of `graph`, and the bytes that each receives in it.
+/* The graphs of the processors here, for a run of `graph`, and what it costs (mf_mesh_lower).
  * Owns: the caller frees the graphs, also after a failure. */
 MF_MUST mf_status mf_mesh_compile(const mf_graph *graph, const mf_signature *sig,
                                   const mf_mesh_setup *setup, const mf_mesh_variables *variables,
-                                  mf_graph **graphs, int64_t *receives);
+                                  mf_graph **graphs, int64_t *receives, mf_mesh_costs *costs);
 
 #endif

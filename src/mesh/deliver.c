@@ -82,8 +82,13 @@ static mf_status add_node(const leg *g, int i, const char *op, const mf_output *
 /* From others, in every run. */
 static void count_bytes(const leg *g, int i, int64_t elements)
 {
-    g->l->receives[i] +=
+    const int64_t bytes =
         elements * (int64_t)mf_dtype_cell(mf_type_base(g->o.node->out_types[g->o.port]));
+    mf_mesh_cost *cost = i == 0 ? mf_mesh_costs_of(g->l->costs, g->o.node->op_name) : NULL;
+
+    g->l->receives[i] += bytes;
+    if (cost)
+        cost->received_bytes += bytes;
 }
 
 static mf_box box_at(const leg *g, const mf_mesh_version *v, int processor)

@@ -285,6 +285,61 @@ static void explain(const mf_lowering *l, const mf_node *n, const mf_mesh_choice
     mf_buf_deinit(&line);
 }
 
+/* ---- what it costs the first processor at hand ---- */
+
+/* Elements of the dimensions that have no letter. */
+static double without_letters(const mf_split_shape *dims, const mf_shape *shape)
+{
+    double n = 1;
+
+    for (int d = 0; d < shape->rank; d++)
+        n *= dims->dims[d].letter < 0 ? (double)shape->dims[d] : 1;
+    return n;
+}
+
+/* All indices of the letters, each with what the largest operand has besides. */
+static double work_of(emission *e)
+{
+    double n = 1, more = 1;
+
+    e->i = 0;
+    for (int k = 0; k < e->q->n_letters; k++)
+        n *= (double)letter_size(e, k);
+    for (int k = 0; k < e->q->n_in + e->q->n_out; k++) {
+        const bool out = k >= e->q->n_in;
+        const int i = out ? k - e->q->n_in : k;
+        const double x = out ? without_letters(&e->q->out_dims[i], &e->q->out[i])
+                             : without_letters(&e->q->in_dims[i], &e->q->in[i]);
+
+        more = x > more ? x : more;
+    }
+    return n * more;
+}
+
+static mf_status note_cost(emission *e)
+{
+    const mf_lowering *l = e->l;
+    mf_mesh_cost *cost = mf_mesh_costs_of(l->costs, e->n->op_name);
+    double made = 0;
+
+    if (!cost)
+        return MF_NOMEM("costs");
+    cost->nodes++;
+    for (int i = 0; i < e->n->n_outputs; i++) {
+        const mf_mesh_value *v = &l->sheet->values[e->n->id][i];
+        const mf_box box =
+            mf_layout_box(l->sheet->mesh, &e->choice->out[i], &v->shape, l->processors[0]);
+
+        if (v->fixed || !mf_shape_is_static(&v->shape))
+            continue;
+        made += (double)mf_box_count(&box, v->shape.rank);
+        cost->made_bytes += mf_box_count(&box, v->shape.rank) *
+                            (int64_t)mf_dtype_cell(mf_type_base(e->n->out_types[i]));
+    }
+    cost->work += e->q ? work_of(e) : made;
+    return MF_OK;
+}
+
 static mf_status lower_node(mf_lowering *l, mf_node *n)
 {
     emission e = { .l = l, .n = n, .q = l->sheet->splits[n->id] };
@@ -305,6 +360,7 @@ static mf_status lower_node(mf_lowering *l, mf_node *n)
                    : mf_mesh_deliver(l, n->inputs[k], &choice.in[k], &e.in[k]));
     for (e.i = 0; e.i < l->n; e.i++)
         MF_TRY(emit(&e, &l->twins[n->id][e.i]));
+    MF_TRY(note_cost(&e));
     return note_outputs(l, n, choice.out);
 }
 
@@ -362,11 +418,14 @@ static mf_status lower_all(mf_lowering *l)
 }
 
 mf_status mf_mesh_lower(const mf_mesh_sheet *sheet, const int *processors, int n, mf_graph **graphs,
-                        int64_t *receives)
+                        int64_t *receives, mf_mesh_costs *costs)
 {
-    mf_lowering l = {
-        .sheet = sheet, .processors = processors, .n = n, .graphs = graphs, .receives = receives
-    };
+    mf_lowering l = { .sheet = sheet,
+                      .processors = processors,
+                      .n = n,
+                      .graphs = graphs,
+                      .receives = receives,
+                      .costs = costs };
 
     l.versions = MF_ARENA_ARRAY(sheet->arena, mf_mesh_version **, sheet->c->graph->n_nodes + 1);
     l.twins = MF_ARENA_ARRAY(sheet->arena, mf_node **, sheet->c->graph->n_nodes + 1);

@@ -4,6 +4,7 @@
 #ifndef MF_MESH_LOWER_H
 #define MF_MESH_LOWER_H
 
+#include "mesh/costs.h"
 #include "mesh/sheet.h"
 
 /* A value as it was made, under one layout. */
@@ -22,6 +23,7 @@ typedef struct mf_lowering {
     mf_mesh_version ***versions; /* by node's id and port */
     mf_node ***twins; /* by node's id and processor at hand: for control edges */
     int64_t *receives; /* by processor at hand: bytes from others in a run */
+    mf_mesh_costs *costs; /* of the first of them */
     int64_t next_id; /* of what is done together: the same for all processors */
 } mf_lowering;
 
@@ -52,8 +54,9 @@ enum { MF_MESH_END_NAME = 32 };
 #define MF_MESH_FETCH "_fetch_%d"
 
 /* graphs: one for each processor at hand, to be made. Owns: the caller frees them, also after a
- * failure. Feeds and fetches are whole. receives: bytes that each gets from others in a run. */
+ * failure. Feeds and fetches are whole. receives: bytes that each gets from others in a run; costs:
+ * what that and the rest are, of the first of them. */
 MF_MUST mf_status mf_mesh_lower(const mf_mesh_sheet *sheet, const int *processors, int n,
-                                mf_graph **graphs, int64_t *receives);
+                                mf_graph **graphs, int64_t *receives, mf_mesh_costs *costs);
 
 #endif

@@ -28,6 +28,8 @@ typedef struct run {
     char *key;
     bool talks; /* processors do something together */
     int64_t *receives; /* by processor here: bytes */
+    mf_mesh_costs costs; /* of the first of them */
+    int64_t nodes; /* of its graph */
     mf_graph **graphs; /* the same */
     mf_session **sessions;
     char (*feeds)[MF_MESH_END_NAME], (*fetches)[MF_MESH_END_NAME];
@@ -142,6 +144,7 @@ static void run_free(run *r, int n)
         if (r->graphs)
             mf_graph_free(r->graphs[i]);
     }
+    mf_mesh_costs_deinit(&r->costs);
     mf_free(r->sessions);
     mf_free(r->receives);
     mf_free(r->graphs);
@@ -185,6 +188,7 @@ static mf_status compile(session *s, const mf_run_names *n, const mf_tensor *con
     r->receives = mf_calloc(s->setup.n, sizeof *r->receives);
     if (!r->graphs || !r->sessions || !r->receives || !shapes)
         return MF_NOMEM("a run");
+    MF_TRY(mf_mesh_costs_init(&r->costs));
     MF_TRY(name_ends(r, n));
     MF_TRY(mf_signature_find(s->graph, n, arena, &sig));
     for (int i = 0; i < n->n_feeds; i++)
@@ -192,14 +196,17 @@ static mf_status compile(session *s, const mf_run_names *n, const mf_tensor *con
     for (int i = 0; i < n->n_targets; i++)
         r->targets[i] = sig.targets[i]->name;
     sig.feed_shapes = shapes;
-    MF_TRY(mf_mesh_compile(s->graph, &sig, &s->setup, &s->variables, r->graphs, r->receives));
+    MF_TRY(mf_mesh_compile(s->graph, &sig, &s->setup, &s->variables, r->graphs, r->receives,
+                           &r->costs));
     for (int i = 0; i < s->setup.n; i++) {
         const processor *p = &s->processors[i];
         const mf_session_shared shared = { s->pool, p->resources, p->node_state };
 
         MF_TRY(mf_session_new_shared(r->graphs[i], &s->setup.session, &shared, &r->sessions[i]));
     }
-    for (int64_t i = 0; i < r->graphs[0]->n_nodes && !r->talks; i++)
+    r->nodes = r->graphs[0]->n_nodes;
+    mf_mesh_costs_sort(&r->costs);
+    for (int64_t i = 0; i < r->nodes && !r->talks; i++)
         r->talks = strncmp(r->graphs[0]->nodes[i]->op_name, "_Mesh", strlen("_Mesh")) == 0;
     return MF_OK;
 }
@@ -564,5 +571,23 @@ mf_status mf_mesh_session_counts(mf_session *base, int i, mf_mesh_counts *out)
                              .received_bytes = atomic_load(&p->link.received),
                              .planned_bytes = p->planned,
                              .collectives = atomic_load(&p->link.collectives) };
+    return MF_OK;
+}
+
+mf_status mf_mesh_session_costs(mf_session *base, mf_mesh_cost_fn *each, void *ctx)
+{
+    session *s = session_of(base);
+    const run *most = NULL;
+
+    if (base->kind != &MESH)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "this session is not on a mesh");
+    pthread_mutex_lock(&s->lock);
+    for (const run *r = s->all; r; r = r->next) {
+        if (!most || r->nodes > most->nodes)
+            most = r;
+    }
+    for (int64_t i = 0; most && i < most->costs.n; i++)
+        each(ctx, most->costs.list[i]);
+    pthread_mutex_unlock(&s->lock);
     return MF_OK;
 }

@@ -8,6 +8,7 @@ Prints TAP lines and, last, `N passed, N failed, N skipped`. One process with on
 oracle: on a mesh a batch is one shard.
 """
 import json
+import re
 import signal
 import subprocess
 
@@ -134,6 +135,20 @@ def when_one_is_killed_the_others_end_and_say_who(b):
     for i in 0, 1, 3:
         _, err = tasks[i].communicate(timeout=60)
         check(tasks[i].returncode != 0 and "worker 2" in err, "task %d: %s" % (i, err))
+
+
+@test
+def a_table_tells_what_a_step_costs(b):
+    r = b.run(b.train(*mesh("batch:rows;hidden:cols"), "--explain", steps=7, batch=24))
+    table = {l.split()[0]: [float(x) for x in l.split()[1:]]
+             for l in r.stdout.splitlines() if re.match(r"[A-Z_]\w+ +\d+ ", l)}
+    # A batch of 12 and half of the hidden units: forwards 784 and 10 wide, backwards once and twice
+    # that; more, where both rows do the same rather than sum up gradients.
+    least = 12 * 64 * (2 * 784 + 3 * 10)
+    check(least <= table["MatMul"][1] <= 2 * least, str(table["MatMul"]))
+    received = sum(row[3] for row in table.values())
+    got = result(r.stdout)["processors"][0]["received_bytes"]
+    check(7 * received == got, "%d bytes a step, %d in seven" % (received, got))
 
 
 @test
