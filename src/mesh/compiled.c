@@ -270,12 +270,14 @@ static mf_status lower(mf_compile *c, const mf_signature *sig, const mf_mesh_set
     for (int i = 0; i < setup->n; i++)
         here[i] = setup->first + i;
     MF_TRY_TO(done, lay_out(c, sig, setup, variables, &s));
-    if (!setup->exact)
-        MF_TRY_TO(done, mf_mesh_expand(&s, &changed));
-    if (changed) {
-        mf_mesh_sheet_deinit(&s);
-        MF_TRY_TO(done, lay_out(c, sig, setup, variables, &s));
-    }
+    do { /* what becomes of one op may let layouts reach the next */
+        if (!setup->exact)
+            MF_TRY_TO(done, mf_mesh_expand(&s, &changed));
+        if (changed) {
+            mf_mesh_sheet_deinit(&s);
+            MF_TRY_TO(done, lay_out(c, sig, setup, variables, &s));
+        }
+    } while (changed);
     st = mf_mesh_lower(&s, here, setup->n, graphs, receives, costs);
 done:
     mf_mesh_sheet_deinit(&s);

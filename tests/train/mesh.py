@@ -91,6 +91,7 @@ def weights_and_slots_are_stored_in_slices_where_the_layout_says_so(b):
 def images_vocabularies_and_classes_may_be_cut(b):
     for model, data, layout in (("fashion-cnn", "fashion-mnist", "height:rows;width:cols"),
                                 ("resnet8", "fashion-mnist", "batch:rows;height:cols"),
+                                ("cnn-small dropout=0", "fashion-mnist", "batch:rows;filters:cols"),
                                 ("transformer", "synthetic-language", "batch:rows;vocab:cols"),
                                 ("text-cnn vocabulary=256", "synthetic-text", "batch:rows;vocab:cols"),
                                 ("mlp", "fashion-mnist", "hidden:rows;classes:cols")):
