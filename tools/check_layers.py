@@ -14,7 +14,7 @@ import tempfile
 
 ORDER = [
     "base", "tensor", "proto", "formats", "graph", "device", "comm", "compile", "runtime", "client",
-    "ops", "data", "models", "train", "parallel", "cluster", "job", "server", "cli", "plugins",
+    "mesh", "ops", "data", "models", "train", "parallel", "cluster", "job", "server", "cli", "plugins",
 ]
 CLOSED = {"ops"}  # reached through the generated table only
 

@@ -84,6 +84,7 @@ suite "certificates of servers" tests/server/certificates.py build/release/meshf
 suite "Python package" tests/python/run.py build/release
 suite "training" tests/train/run.py build/release/meshflow
 suite "strategies" tests/train/strategies.py build/release/meshflow
+suite "mesh" tests/train/mesh.py build/release/meshflow
 suite "input" tests/train/input.py build/release/meshflow
 suite "parameter servers" tests/train/servers.py build/release/meshflow
 suite "closures" tests/train/closures.py build/release/meshflow

@@ -8,6 +8,7 @@
 #include <meshflow/dispatch.h>
 #include <meshflow/graph.h>
 #include <meshflow/hooks.h>
+#include <meshflow/mesh.h>
 #include <meshflow/model.h>
 #include <meshflow/monitored.h>
 #include <meshflow/server.h>

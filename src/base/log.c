@@ -40,6 +40,12 @@ void mf_log_set_level(mf_log_level level)
     atomic_store(&threshold, (int)level);
 }
 
+bool mf_log_wants(mf_log_level level)
+{
+    (void)pthread_once(&asked, ask);
+    return (int)level >= atomic_load_explicit(&threshold, memory_order_relaxed);
+}
+
 void mf_log_write(mf_log_level level, const char *file, int line, const char *fmt, ...)
 {
     const int64_t now = mf_clock_wall_ns();
@@ -49,8 +55,7 @@ void mf_log_write(mf_log_level level, const char *file, int line, const char *fm
     char text[1200];
     va_list args;
 
-    (void)pthread_once(&asked, ask);
-    if ((int)level < atomic_load_explicit(&threshold, memory_order_relaxed))
+    if (!mf_log_wants(level))
         return;
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);

@@ -10,6 +10,7 @@ typedef enum mf_log_level { MF_LOG_DEBUG, MF_LOG_INFO, MF_LOG_WARNING, MF_LOG_ER
 /* Lines below this level are dropped. Default: what the environment's MESHFLOW_LOG names (debug,
  * info, warning, error), else MF_LOG_WARNING. */
 void mf_log_set_level(mf_log_level level);
+bool mf_log_wants(mf_log_level level); /* else a line of it need not be made */
 void mf_log_write(mf_log_level level, const char *file, int line, const char *fmt, ...)
     MF_PRINTF(4, 5);
 

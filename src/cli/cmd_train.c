@@ -3,6 +3,7 @@
 #include "base/board.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "cli/cluster_options.h"
 #include "cli/job.h"
 #include "cli/master.h"
@@ -13,6 +14,8 @@
 #include "job/strategies.h"
 #include "train/guard.h"
 #include "train/team.h"
+
+#include <meshflow/mesh.h>
 
 #include <math.h>
 #include <signal.h>
@@ -147,6 +150,43 @@ static void print_traffic(const mf_strategy *strategy, mf_buf *out)
                       (long long)t.bytes, (long long)t.plain_bytes);
 }
 
+/* Of every processor of a mesh. */
+static void print_mesh(const mf_strategy *strategy, mf_buf *out)
+{
+    mf_mesh_counts *c;
+    const int n = mf_strategy_mesh_counts(strategy, NULL, 0);
+
+    if (n == 0 || !(c = mf_calloc(n, sizeof *c)))
+        return;
+    (void)mf_strategy_mesh_counts(strategy, c, n);
+    for (int i = 0; i < n; i++)
+        mf_buf_printf(out,
+                      "%s{\"variable_bytes\":%lld,\"sent_bytes\":%lld,\"received_bytes\":%lld,"
+                      "\"planned_bytes\":%lld,\"collectives\":%lld}",
+                      i ? "," : ",\"processors\":[", (long long)c[i].variable_bytes,
+                      (long long)c[i].sent_bytes, (long long)c[i].received_bytes,
+                      (long long)c[i].planned_bytes, (long long)c[i].collectives);
+    mf_buf_str(out, "]");
+    mf_free(c);
+}
+
+static void add_cost(void *ctx, const mf_mesh_cost *c)
+{
+    mf_buf_printf(ctx, "%-40s %6lld %14.0f %14lld %14lld\n", c->op, (long long)c->nodes, c->work,
+                  (long long)c->made_bytes, (long long)c->received_bytes);
+}
+
+/* What a step costs a processor. */
+static mf_status explain(const mf_strategy *strategy)
+{
+    mf_buf out = { 0 };
+
+    mf_buf_printf(&out, "%-40s %6s %14s %14s %14s\n", "a step on a processor", "nodes", "work",
+                  "bytes made", "bytes received");
+    MF_TRY(mf_strategy_mesh_costs(strategy, add_cost, &out));
+    return mf_cli_print(&out);
+}
+
 static void put_result(const char *name, double value, mf_buf *out)
 {
     mf_buf_printf(out, ",\"%s\":", name);
@@ -202,6 +242,7 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
     put_end(m, &out);
     mf_buf_printf(&out, ",\"skipped_steps\":%lld", (long long)mf_guard_skipped(m->job->trainer));
     print_traffic(m->job->strategy, &out);
+    print_mesh(m->job->strategy, &out);
     if (mf_board_used(used)) {
         mf_buf_str(&out, ",\"utilisation\":");
         mf_shares_json(used, &out);
@@ -256,14 +297,22 @@ static mf_status write_identity(const mf_job *job, mf_args *args, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-/* --strategy, or what --target is short for. */
+/* --strategy, or what --target and --mesh are short for. */
 static mf_status write_strategy(mf_args *args, mf_buf *out)
 {
-    const char *strategy = mf_args_value(args, "strategy"), *target = mf_args_value(args, "target");
+    const char *strategy = mf_args_value(args, "strategy"), *target = mf_args_value(args, "target"),
+               *mesh = mf_args_value(args, "mesh"), *layout = mf_args_value(args, "layout");
 
-    if (strategy && target)
-        return mf_args_wrong(args, "--target says that servers do the steps, --strategy says who "
-                                   "else: give one of them");
+    if ((strategy != NULL) + (target != NULL) + (mesh != NULL) > 1)
+        return mf_args_wrong(args,
+                             "--target says that servers do the steps, --mesh that processors "
+                             "of a mesh do, --strategy says who else: give one of them");
+    if (!mesh && (layout || mf_args_has(args, "exact") || mf_args_has(args, "explain")))
+        return mf_args_wrong(args,
+                             "--layout, --exact and --explain need --mesh: \"rows:2;cols:2\"");
+    if (mesh)
+        mf_buf_printf(out, "mesh axes='%s' layout='%s' exact=%s", mesh, layout ? layout : "",
+                      mf_args_has(args, "exact") ? "true" : "false");
     if (strategy)
         mf_buf_str(out, strategy);
     if (target)
@@ -386,6 +435,8 @@ static mf_status train(measured *m, mf_args *args)
         st = mf_evaluate(job->trainer, job->test, test, &n_test);
     if (st == MF_OK)
         st = mf_progress_end(&progress, test, n_test);
+    if (st == MF_OK && mf_args_has(args, "explain") && mf_strategy_is_chief(job->strategy))
+        st = explain(job->strategy);
     if (st == MF_OK)
         st = tell(m, mf_args_has(args, "json"), test, n_test);
     state = decided(m, &ended);
@@ -506,6 +557,16 @@ static const mf_option options[] = {
     { "target", "grpc://HOST:PORT",
       "let the cluster of this server do the steps: TensorFlow's servers, or `meshflow server`", 0,
       false },
+    { "mesh", "AXES",
+      "let processors of a mesh hold slices of the weights and compute pieces: 'rows:2;cols:2'; "
+      "docs/mesh.md",
+      0, false },
+    { "layout", "RULES", "which dimensions are cut along which axes: 'batch:rows;hidden:cols'", 0,
+      false },
+    { "explain", NULL, "on a mesh: in the end, a table of what a step costs a processor, by op", 0,
+      false },
+    { "exact", NULL, "on a mesh: cut no dimension that is summed over; the bits of one processor",
+      0, false },
     { "codec", "RULES", "send gradients in fewer bytes: 'fp16', 'top_k ratio=0.01'; docs/codecs.md",
       0, false },
     MF_CONNECT_OPTIONS,

@@ -199,6 +199,7 @@ static const struct {
     { "ExpandDims", same_shape_rule },
     { "BroadcastTo", same_shape_rule },
     { "Tile", same_shape_rule },
+    { "_Rows", same_shape_rule },
     { "Sum", reduction_rule },
     { "Mean", reduction_rule },
     { "Max", reduction_rule },

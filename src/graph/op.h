@@ -73,6 +73,7 @@ struct mf_step {
     mf_cancel *cancel; /* waiting ops register here */
     struct mf_exchange *exchange; /* with other workers, see exchange.h; NULL: there are none */
     struct mf_rendezvous *rendezvous; /* with other tasks, see rendezvous.h; NULL: there are none */
+    struct mf_mesh_link *mesh; /* to the other processors, see mesh.h; NULL: there are none */
     int64_t id;
     int depth; /* kernels that run functions which this step is inside of */
     int64_t deadline_ns; /* mf_clock_ns() time, or 0 */
@@ -181,6 +182,8 @@ typedef struct mf_loop {
 
 /* ---- the op ---- */
 
+struct mf_split;
+
 enum mf_op_flag {
     MF_OP_INPLACE = 1 << 0, /* outputs may overwrite inputs of the same size */
     MF_OP_VIEW = 1 << 1, /* output 0 is input 0's storage */
@@ -221,6 +224,7 @@ struct mf_op {
     mf_status (*run)(mf_kernel *k); /* computes and returns */
     void (*start)(mf_kernel *k); /* instead of run, for ops that wait */
     const mf_loop *loop; /* elementwise ops */
+    void (*split)(struct mf_split *s); /* how it may be cut, see split.h; NULL: not at all */
     /* Inputs and attributes to test with, NULL-terminated; see tests/ops/sample.h for the syntax.
      */
     const char *const *samples;

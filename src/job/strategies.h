@@ -37,6 +37,7 @@ MF_MUST mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out); /
 MF_MUST mf_status mf_mirrored_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_central_storage_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out);
+MF_MUST mf_status mf_mesh_open(const mf_strategy_call *call, mf_strategy **out); /* mesh.c */
 MF_MUST mf_status mf_servers_open(const mf_strategy_call *call, mf_strategy **out); /* servers.c */
 
 /* The settings of a strategy that say what becomes of gradients. */

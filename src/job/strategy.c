@@ -30,6 +30,11 @@ const mf_strategy_kind mf_strategies[] = {
       "period: int >= 1 = 1, by_host: bool = true, balance: bool = true, "
       "collective: string = 'auto'}",
       "servers hold and update the weights; workers push gradients and pull weights", mf_ps_open },
+    { "mesh",
+      "{axes: string, layout: string = '', exact: bool = false, collective: string = 'auto'}",
+      "processors hold slices of the weights and compute pieces, as a layout of named dimensions "
+      "says; --mesh and --layout are short for it",
+      mf_mesh_open },
     { "servers", "{target: string, by_bytes: bool = true}",
       "steps run on a cluster of servers, TensorFlow's or `meshflow server`; --target is short for "
       "it",

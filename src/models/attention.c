@@ -24,11 +24,13 @@ static mf_output project(mf_layer_call *l, mf_output x, const char *part, int64_
         return mf_layer_fail(l, "the %s must be sequences [n,t,c]", part);
     kernel = mf_layer_kernel(l, mf_arena_printf(arena, "%s/kernel", part),
                              &MF_SHAPE(s.dims[2], heads, dim));
+    mf_layer_name_dims(l, ",heads,");
     kernel = mf_layer_reshape(l, kernel, (int64_t[]){ s.dims[2], heads * dim }, 2);
     x = mf_layer_matmul(l, x, kernel, heads * dim);
     if (mf_options_bool(&l->o, "use_bias")) {
         bias = mf_layer_weight(l, mf_arena_printf(arena, "%s/bias", part), &MF_SHAPE(heads, dim),
                                mf_options_string(&l->o, "bias_initializer"));
+        mf_layer_name_dims(l, "heads,");
         x = mf_apply(l->graph, "BiasAdd",
                      MF_IN(x, mf_layer_reshape(l, bias, (int64_t[]){ heads * dim }, 1)));
     }
@@ -59,6 +61,7 @@ static mf_output project_out(mf_layer_call *l, mf_output x, int64_t heads, int64
     const int64_t width = l->shape.dims[2];
     mf_output kernel = mf_layer_kernel(l, "attention_output/kernel", &MF_SHAPE(heads, dim, width));
 
+    mf_layer_name_dims(l, "heads,,");
     kernel = mf_layer_reshape(l, kernel, (int64_t[]){ heads * dim, width }, 2);
     x = mf_layer_reshape(l, transpose_heads(l, x), (int64_t[]){ -1, l->shape.dims[1], heads * dim },
                          3);

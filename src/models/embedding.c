@@ -21,10 +21,12 @@ static mf_output embedding_build(mf_layer_call *l)
     const int64_t rows = mf_options_int(&l->o, "input_dim"),
                   dim = mf_options_int(&l->o, "output_dim");
     const bool wide = type_of(l->in[0]) == MF_DTYPE_I64;
+    const mf_output out = mf_layer_lookup(l, "embeddings", &MF_SHAPE(rows, dim),
+                                          mf_options_string(&l->o, "embeddings_initializer"),
+                                          cast(l, l->in[0], wide ? MF_DTYPE_I64 : MF_DTYPE_I32));
 
-    return mf_layer_lookup(l, "embeddings", &MF_SHAPE(rows, dim),
-                           mf_options_string(&l->o, "embeddings_initializer"),
-                           cast(l, l->in[0], wide ? MF_DTYPE_I64 : MF_DTYPE_I32));
+    mf_layer_name_dims(l, "vocab,");
+    return out;
 }
 
 static mf_output position_build(mf_layer_call *l)

@@ -105,7 +105,8 @@ static mf_status prepare(mf_model *m, const char *kind_name, const char *setting
     *kind = find_kind(kind_name, &close);
     if (!*kind)
         return mf_model_unknown("layer", kind_name, close.best, " --kind layers");
-    signature = mf_arena_printf(m->graph->arena, "{name: string = '', trainable: bool = true%s%s",
+    signature = mf_arena_printf(m->graph->arena,
+                                "{name: string = '', trainable: bool = true, dim: string = ''%s%s",
                                 (*kind)->settings[1] == '}' ? "" : ", ", (*kind)->settings + 1);
     if (!signature)
         return MF_NOMEM("a layer");

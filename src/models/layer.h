@@ -56,8 +56,11 @@ mf_output mf_layer_activation(mf_layer_call *l, const char *name, mf_output x);
     "kernel_initializer: string = 'glorot_uniform', bias_initializer: string = 'zeros', "          \
     "l1: float = 0.0, l2: float = 0.0"
 
-/* A weight by the settings kernel_initializer, l1 and l2. */
+/* A weight by the settings kernel_initializer, l1 and l2. Its last dimension is called as the
+ * setting `dim` says, which every layer has. */
 mf_output mf_layer_kernel(mf_layer_call *l, const char *what, const mf_shape *shape);
+/* Names for the dimensions of the weight that was made last, see mf_name_dims(): "vocab,". */
+void mf_layer_name_dims(mf_layer_call *l, const char *names);
 /* What ends most layers: the settings use_bias and activation. */
 mf_output mf_layer_bias_activation(mf_layer_call *l, mf_output y, int64_t units);
 /* A setting of one or two numbers >= 1, one standing for both; false: recorded as the failure. */

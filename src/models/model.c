@@ -2,7 +2,10 @@
 /* model.c - the parts of a model: inputs, weights, shapes, output. */
 #include "models/model.h"
 
+#include <meshflow/mesh.h>
+
 #include <fnmatch.h>
+#include <stdio.h>
 #include <string.h>
 
 mf_status mf_model_new(mf_model **out)
@@ -53,6 +56,14 @@ mf_status mf_model_status(const mf_model *model)
     return mf_graph_status(model->graph);
 }
 
+void mf_model_name_batch(mf_graph *g, mf_output in, int rank)
+{
+    char names[16 + MF_MAX_RANK];
+
+    (void)snprintf(names, sizeof names, "batch%.*s", rank - 1, ",,,,,,,,");
+    mf_name_dims(g, in, names);
+}
+
 mf_output mf_model_input(mf_model *model, const char *name, mf_dtype dtype, const int64_t *dims,
                          int rank)
 {
@@ -74,6 +85,7 @@ mf_output mf_model_input(mf_model *model, const char *name, mf_dtype dtype, cons
     }
     in = mf_applyf(model->graph, "Placeholder", MF_NO_IN, "dtype=%s shape=shape%s name='%s'",
                    mf_dtype_name(dtype), mf_shape_text(&shape, text), name);
+    mf_model_name_batch(model->graph, in, shape.rank);
     model->inputs[model->n_inputs++] = in;
     return in;
 }

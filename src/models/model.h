@@ -70,6 +70,8 @@ mf_shape mf_model_shape(mf_model *model, mf_output output);
  */
 mf_status mf_model_unknown(const char *what, const char *name, const char *closest,
                            const char *option);
+/* The first dimension of what is fed are samples, which layouts call "batch" (mf_name_dims). */
+void mf_model_name_batch(mf_graph *g, mf_output in, int rank);
 mf_weight *mf_model_weight(const mf_model *model, const char *name); /* NULL when there is none */
 
 #endif

@@ -2,6 +2,29 @@
 /* parts.c - what many layers are made of: kernels with regularisation, biases, sizes in pairs. */
 #include "models/layer.h"
 
+#include <meshflow/mesh.h>
+
+#include <stdio.h>
+
+void mf_layer_name_dims(mf_layer_call *l, const char *names)
+{
+    const mf_model *m = l->model;
+
+    if (m->n_weights > 0 && !l->graph->failed)
+        mf_name_dims(l->graph, m->weights[m->n_weights - 1]->handle, names);
+}
+
+/* The last dimension of the weight that was made last is what the layer puts out. */
+static void name_units(mf_layer_call *l, int rank)
+{
+    const char *dim = mf_options_string(&l->o, "dim");
+    char names[MF_MAX_RANK + 64];
+
+    if (dim[0] && rank > 0 &&
+        snprintf(names, sizeof names, "%.*s%s", rank - 1, ",,,,,,,,", dim) < (int)sizeof names)
+        mf_layer_name_dims(l, names);
+}
+
 mf_output mf_layer_kernel(mf_layer_call *l, const char *what, const mf_shape *shape)
 {
     const int64_t n = l->model->n_weights;
@@ -11,6 +34,7 @@ mf_output mf_layer_kernel(mf_layer_call *l, const char *what, const mf_shape *sh
     if (l->model->n_weights > n) {
         l->model->weights[n]->l1 = mf_options_float(&l->o, "l1");
         l->model->weights[n]->l2 = mf_options_float(&l->o, "l2");
+        name_units(l, shape->rank);
     }
     return kernel;
 }
@@ -21,6 +45,7 @@ mf_output mf_layer_bias_activation(mf_layer_call *l, mf_output y, int64_t units)
         const mf_output b = mf_layer_weight(l, "bias", &MF_SHAPE(units),
                                             mf_options_string(&l->o, "bias_initializer"));
 
+        name_units(l, 1);
         y = mf_apply(l->graph, "BiasAdd", MF_IN(y, b));
     }
     return mf_layer_activation(l, mf_options_string(&l->o, "activation"), y);

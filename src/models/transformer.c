@@ -33,9 +33,9 @@ static mf_output block_build(mf_layer_call *l)
                  mf_options_bool(&l->o, "use_causal_mask") ? "true" : "false", init);
     x = plus(l, x, y, "dropout1");
     y = mf_layer(l->model, "Dense", MF_IN(normalised(l, x, "norm2")),
-                 "name='%s/dense1' units=%lld activation=%s kernel_initializer='%s'", l->name,
-                 (long long)mf_options_int(&l->o, "units"), mf_options_string(&l->o, "activation"),
-                 init);
+                 "name='%s/dense1' units=%lld activation=%s kernel_initializer='%s' dim=ff",
+                 l->name, (long long)mf_options_int(&l->o, "units"),
+                 mf_options_string(&l->o, "activation"), init);
     y = mf_layer(l->model, "Dense", MF_IN(y), "name='%s/dense2' units=%lld kernel_initializer='%s'",
                  l->name, (long long)width, init);
     return plus(l, x, y, "dropout2");

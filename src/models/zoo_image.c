@@ -2,6 +2,8 @@
 /* zoo_image.c - models of images. */
 #include "models/zoo.h"
 
+#include <meshflow/mesh.h>
+
 #include <string.h>
 
 /* ---- what goes in and out ---- */
@@ -28,6 +30,8 @@ static mf_output image(mf_zoo_call *z)
 
     if (!x.node)
         return x;
+    mf_name_dims(z->model->graph, x,
+                 c->rank == 3 ? "batch,height,width,channels" : "batch,height,width");
     x = numbers(z, x, c->dtype);
     return c->rank == 3 ? x
                         : mf_layer(z->model, "Reshape", MF_IN(x), "target_shape=[%lld,%lld,1]",
@@ -37,7 +41,7 @@ static mf_output image(mf_zoo_call *z)
 /* A score for each class, or one number. */
 static mf_output scores(mf_zoo_call *z, mf_output x)
 {
-    return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld",
+    return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld dim=classes",
                     (long long)(z->classes > 0 ? z->classes : 1));
 }
 
@@ -73,8 +77,8 @@ static mf_output mlp_build(mf_zoo_call *z)
         return x;
     x = layer(z, "Flatten", numbers(z, x, mf_zoo_column(z, name)->dtype), "");
     for (int64_t i = 0; i < n; i++) {
-        x = mf_layer(z->model, "Dense", MF_IN(x), "units=%lld activation=%s", (long long)units[i],
-                     mf_options_string(&z->o, "activation"));
+        x = mf_layer(z->model, "Dense", MF_IN(x), "units=%lld activation=%s dim=hidden",
+                     (long long)units[i], mf_options_string(&z->o, "activation"));
         if (dropout > 0.0)
             x = mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g", dropout);
     }
@@ -87,12 +91,12 @@ static mf_output fashion_cnn_build(mf_zoo_call *z)
 {
     mf_output x = image(z);
 
-    x = layer(z, "Conv2D", x, "filters=32 kernel_size=3 padding=same activation=relu");
+    x = layer(z, "Conv2D", x, "filters=32 kernel_size=3 padding=same activation=relu dim=filters");
     x = layer(z, "MaxPooling2D", x, "");
-    x = layer(z, "Conv2D", x, "filters=64 kernel_size=3 padding=same activation=relu");
+    x = layer(z, "Conv2D", x, "filters=64 kernel_size=3 padding=same activation=relu dim=filters");
     x = layer(z, "MaxPooling2D", x, "");
     x = layer(z, "Flatten", x, "");
-    x = layer(z, "Dense", x, "units=128 activation=relu");
+    x = layer(z, "Dense", x, "units=128 activation=relu dim=hidden");
     return class_scores(z, x);
 }
 
@@ -100,12 +104,12 @@ static mf_output cnn_build(mf_zoo_call *z)
 {
     mf_output x = image(z);
 
-    x = layer(z, "Conv2D", x, "filters=32 kernel_size=5 padding=same activation=relu");
+    x = layer(z, "Conv2D", x, "filters=32 kernel_size=5 padding=same activation=relu dim=filters");
     x = layer(z, "MaxPooling2D", x, "");
-    x = layer(z, "Conv2D", x, "filters=64 kernel_size=5 padding=same activation=relu");
+    x = layer(z, "Conv2D", x, "filters=64 kernel_size=5 padding=same activation=relu dim=filters");
     x = layer(z, "MaxPooling2D", x, "");
     x = layer(z, "Flatten", x, "");
-    x = layer(z, "Dense", x, "units=1024 activation=relu");
+    x = layer(z, "Dense", x, "units=1024 activation=relu dim=hidden");
     x = mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g", mf_options_float(&z->o, "dropout"));
     return class_scores(z, x);
 }

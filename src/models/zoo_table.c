@@ -43,7 +43,7 @@ static mf_output deep_side(mf_zoo_call *z, mf_output ids, mf_output dense)
     if (dense.node)
         x = mf_layer(z->model, "Concatenate", MF_IN(x, dense), "%s", "");
     for (int64_t i = 0; i < n; i++) {
-        x = mf_layer(z->model, "Dense", MF_IN(x), "units=%lld activation=relu",
+        x = mf_layer(z->model, "Dense", MF_IN(x), "units=%lld activation=relu dim=hidden",
                      (long long)units[i]);
         if (dropout > 0.0)
             x = mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g", dropout);

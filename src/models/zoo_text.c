@@ -42,7 +42,7 @@ static mf_output class_scores(mf_zoo_call *z, mf_output x)
 {
     if (z->classes < 1)
         return mf_zoo_fail(z, "a label of classes");
-    return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld", (long long)z->classes);
+    return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld dim=classes", (long long)z->classes);
 }
 
 /* ---- models ---- */
@@ -56,7 +56,8 @@ static mf_output lstm_build(mf_zoo_call *z)
                  (long long)mf_options_int(&z->o, "units"), places ? "true" : "false");
     x = dropped(z, x);
     if (places)
-        return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld", (long long)vocabulary(z));
+        return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld dim=vocab",
+                        (long long)vocabulary(z));
     return class_scores(z, x);
 }
 
@@ -101,7 +102,7 @@ static mf_output transformer_build(mf_zoo_call *z)
                      mf_options_float(&z->o, "dropout"), causal ? "true" : "false");
     x = mf_layer(z->model, "LayerNormalization", MF_IN(x), "epsilon=0.00001");
     if (places)
-        return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld use_bias=false",
+        return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld use_bias=false dim=vocab",
                         (long long)vocabulary(z));
     return class_scores(z, mf_layer(z->model, "GlobalAveragePooling1D", MF_IN(x), "%s", ""));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* addn.c - the sum of many tensors of one shape, in the order of the inputs. */
+#include "graph/split.h"
 #include "ops/math_util.h"
 #include "ops/tensor_list.h"
 
@@ -101,6 +102,7 @@ const mf_op mf_ops_addn[] = {
       .infer = mf_same_shape_infer,
       .grad = addn_grad,
       .run = addn_run,
+      .split = mf_split_additive,
       .samples = MF_SAMPLES("f32[2,3] f32[2,3]", "f32[5] f32[5] f32[5]", "f64[]",
                             "i32[3] i32[3] i32[3] i32[3]", "u8[2]{200,3} u8[2]{100,4}",
                             "f16[3] f16[3] f16[3] !nograd", "bf16[3] bf16[3] !nograd",

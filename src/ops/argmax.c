@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* argmax.c - where along an axis the largest or smallest element stands: the first of several, and
  * never a NaN unless there is nothing else. */
+#include "graph/split.h"
 #include "ops/grad_util.h"
 #include "ops/loop.h"
 
@@ -188,6 +189,14 @@ static mf_status min_run(mf_kernel *k)
     "T:type in [float,double,int32,uint8,int16,int8,int64,bfloat16,uint16,half,uint32,uint64,"     \
     "qint8,quint8,qint32,qint16,quint16,bool], "
 
+static void arg_split(mf_split *s)
+{
+    int axis;
+
+    if (mf_split_axis(s, 1, s->in[0].rank, &axis))
+        mf_split_around(s, 0, 1, axis, true, false);
+}
+
 const mf_op mf_ops_argmax[] = {
     { .name = "ArgMax",
       .def = "(input:T, dimension:Tidx) -> (output:output_type) {" ARG_TYPES
@@ -196,6 +205,7 @@ const mf_op mf_ops_argmax[] = {
       .infer = arg_infer,
       .grad = mf_grad_none,
       .run = max_run,
+      .split = arg_split,
       .samples = MF_SAMPLES("f32[3,5] i32[]{1}", "f32[3,5] i32[]{0}", "f64[2,3,4] i64[]{-2}",
                             "f32[7] i32[]{0} ; output_type=int32", "i8[4,3] i32[]{0}",
                             "u64[5]@0:3 i32[]{0}", "bool[3,4] i32[]{1}", "f16[3,4] i32[]{1}",
@@ -208,6 +218,7 @@ const mf_op mf_ops_argmax[] = {
       .infer = arg_infer,
       .grad = mf_grad_none,
       .run = min_run,
+      .split = arg_split,
       .samples = MF_SAMPLES("f32[3,5] i32[]{1}", "f32[3,5] i32[]{0}", "i64[2,3,4] i64[]{1}",
                             "f32[7] i32[]{-1} ; output_type=int32", "u16[5]@0:3 i32[]{0}",
                             "f32[3,0] i32[]{1} !fails") },

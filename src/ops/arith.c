@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arith.c - sums, differences and products of two broadcast tensors; Add joins strings too. */
 #include "base/mem.h"
+#include "graph/split.h"
 #include "ops/math_util.h"
 
 #define ADD(x, y) ((x) + (y))
@@ -113,14 +114,14 @@ static mf_status add_run(mf_kernel *k)
 }
 
 const mf_op mf_ops_arith[] = {
-    MF_LOOP_OP("AddV2",
-               "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,uint8,uint16,uint32,"
-               "uint64,int8,int16,int32,int64,complex64,complex128]} is_commutative is_aggregate",
-               add_loop, add_grad, "f32[2,3] f32[2,3]", "f32[2,3] f32[3]", "f64[2,1] f64[1,3]",
-               "i32[4] i32[]", "i32[2]{2147483647,-5} i32[2]{1,7}",
-               "i8[3]{127,-128,4} i8[3]{1,-1,3}", "u64[3] u64[3]", "bf16[5] bf16[5]",
-               "f16[3] f16[]", "c128[2] c128[2]", "f32[0,3] f32[3]", "f32[] f32[]",
-               "f32[2] f32[3] !fails"),
+    MF_LOOP_OP_SPLIT(
+        "AddV2",
+        "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,uint8,uint16,uint32,"
+        "uint64,int8,int16,int32,int64,complex64,complex128]} is_commutative is_aggregate",
+        add_loop, add_grad, mf_split_additive, "f32[2,3] f32[2,3]", "f32[2,3] f32[3]",
+        "f64[2,1] f64[1,3]", "i32[4] i32[]", "i32[2]{2147483647,-5} i32[2]{1,7}",
+        "i8[3]{127,-128,4} i8[3]{1,-1,3}", "u64[3] u64[3]", "bf16[5] bf16[5]", "f16[3] f16[]",
+        "c128[2] c128[2]", "f32[0,3] f32[3]", "f32[] f32[]", "f32[2] f32[3] !fails"),
     { .name = "Add",
       .def = "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,uint8,int8,int16,int32,"
              "int64,complex64,complex128,string]}",
@@ -132,17 +133,19 @@ const mf_op mf_ops_arith[] = {
       .samples = MF_SAMPLES("f32[2,3] f32[3]", "i16[4] i16[]", "str[2]{ab,c} str[2]{d,efg}",
                             "str[2,1] str[3]", "str[0] str[]", "f32[2] f32[3] !fails",
                             "str[2] str[3] !fails") },
-    MF_LOOP_OP("Sub",
-               "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,uint8,int8,uint16,int16,"
-               "int32,int64,complex64,complex128,uint32,uint64]}",
-               sub_loop, sub_grad, "f32[2,3] f32[2,3]", "f32[3] f32[2,3]", "f64[] f64[4]",
-               "i64[2,2] i64[2]", "u8[3] u8[3]", "c64[3] c64[]", "f32[2] f32[3] !fails"),
-    MF_LOOP_OP("Mul",
-               "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,uint8,int8,uint16,int16,"
-               "int32,uint32,uint64,int64,complex64,complex128]} is_commutative",
-               mul_loop, mul_grad, "f32[2,3] f32[2,3]", "f32[2,3] f32[3]", "c64[2] c64[2]",
-               "f64[2,1,3] f64[4,1]", "i32[3]{65536,3,-7} i32[3]{65536,-4,-7}",
-               "u16[2]{65535,3} u16[2]{65535,7}", "f32[2] f32[3] !fails"),
+    MF_LOOP_OP_SPLIT(
+        "Sub",
+        "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,uint8,int8,uint16,int16,"
+        "int32,int64,complex64,complex128,uint32,uint64]}",
+        sub_loop, sub_grad, mf_split_additive, "f32[2,3] f32[2,3]", "f32[3] f32[2,3]",
+        "f64[] f64[4]", "i64[2,2] i64[2]", "u8[3] u8[3]", "c64[3] c64[]", "f32[2] f32[3] !fails"),
+    MF_LOOP_OP_SPLIT(
+        "Mul",
+        "(x:T, y:T) -> (z:T) {T:type in [bfloat16,half,float,double,uint8,int8,uint16,int16,"
+        "int32,uint32,uint64,int64,complex64,complex128]} is_commutative",
+        mul_loop, mul_grad, mf_split_scaled, "f32[2,3] f32[2,3]", "f32[2,3] f32[3]",
+        "c64[2] c64[2]", "f64[2,1,3] f64[4,1]", "i32[3]{65536,3,-7} i32[3]{65536,-4,-7}",
+        "u16[2]{65535,3} u16[2]{65535,7}", "f32[2] f32[3] !fails"),
     MF_LOOP_OP("MulNoNan", "(x:T, y:T) -> (z:T) {T:type in " MF_DEF_FLOATS_COMPLEX "}",
                mul_no_nan_loop, mul_no_nan_grad, "f32[2,3] f32[3]",
                "f32[3]{inf,nan,2} f32[3]{0,0,3}", "f64[4] f64[]", "c64[2] c64[2] !nograd",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* basic.c - where values come from and ops that hand them on: constants, placeholders, identities.
  */
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 
@@ -210,6 +211,7 @@ const mf_op mf_ops_basic[] = {
       .infer = identity_infer,
       .grad = identity_grad,
       .run = identity_run,
+      .split = mf_split_identity,
       .samples = MF_SAMPLES("f32[2,3]", "f64[]", "f32[0,4]", "str[3]", "bool[2,2]") },
     { .name = "IdentityN",
       .def = "(input:*T) -> (output:*T) {T:list(type)>=1}",
@@ -224,6 +226,7 @@ const mf_op mf_ops_basic[] = {
       .infer = identity_infer,
       .grad = mf_grad_none,
       .run = identity_run,
+      .split = mf_split_identity,
       .samples = MF_SAMPLES("f32[2,3] !nograd", "i64[]") },
     { .name = "PreventGradient",
       .def = "(input:T) -> (output:T) {T:type, message:string=''}",
@@ -231,6 +234,7 @@ const mf_op mf_ops_basic[] = {
       .infer = identity_infer,
       .grad = prevent_grad,
       .run = identity_run,
+      .split = mf_split_identity,
       .samples = MF_SAMPLES("f32[2,3] ; message='because' !nograd") },
     { .name = "Snapshot",
       .def = "(input:T) -> (output:T) {T:type}",
@@ -238,6 +242,7 @@ const mf_op mf_ops_basic[] = {
       .infer = identity_infer,
       .grad = mf_grad_missing,
       .run = identity_run,
+      .split = mf_split_identity,
       .samples = MF_SAMPLES("f32[2,3] !nograd", "f32[0] !nograd") },
     { .name = "EnsureShape",
       .def = "(input:T) -> (output:T) {shape:shape, T:type}",

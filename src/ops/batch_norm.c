@@ -2,6 +2,7 @@
 /* batch_norm.c - batch normalisation and its gradient. Everything computes in float, statistics as
  * channel_sum.h says. */
 #include "base/mem.h"
+#include "graph/split.h"
 #include "ops/batch_norm_grad.h"
 #include "ops/channel_sum.h"
 #include "ops/grad_util.h"
@@ -440,10 +441,31 @@ static mf_status norm_grad(mf_grad *g)
     "data_format:string='NHWC' in ['NHWC','NCHW','NDHWC','NCDHW'], is_training:bool=true}"
 #define EPSILON "epsilon:float=9.99999975e-05, "
 #define AVERAGE "exponential_avg_factor:float=1, "
+/* Channels stand for themselves; statistics are over all the rest. */
+static void norm_split(mf_split *s)
+{
+    const bool first = mf_node_string(s->node, "data_format")[1] == 'C';
+    const int rank = s->out[0].rank, c = first ? 1 : rank - 1;
+    const int64_t n = s->out[0].dims[c];
+    const int letter = mf_split_new(s, n, MF_CUT_FREE);
+
+    if (mf_node_bool(s->node, "_blocked"))
+        return;
+    s->letters[letter].least = MF_SPLIT_ROUNDS; /* neighbours are added in one vector */
+    for (int i = 0; i < s->n_in; i++) {
+        if (s->in[i].rank == rank || (s->in[i].rank == 1 && s->in[i].dims[0] == n))
+            mf_split_in(s, i, s->in[i].rank == rank ? c : 0, letter);
+    }
+    for (int i = 0; i < s->n_out; i++) {
+        if (s->out[i].rank == rank || (s->out[i].rank == 1 && s->out[i].dims[0] == n))
+            mf_split_out(s, i, s->out[i].rank == rank ? c : 0, letter);
+    }
+}
+
 #define NORM_OP(NAME, DEF, INFER, RUN, GRAD, ...)                                                  \
     {                                                                                              \
         .name = NAME, .def = DEF, .infer = INFER, .grad = GRAD, .prepare = norm_prepare,           \
-        .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)                                             \
+        .run = RUN, .split = norm_split, .samples = MF_SAMPLES(__VA_ARGS__)                        \
     }
 
 /* TensorFlow leaves the saved statistics uninitialised when it does not train: !unordered. */

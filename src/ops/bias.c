@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bias.c - adding a vector to every position of a feature map, and the gradient of that. */
+#include "graph/split.h"
 #include "ops/channel_sum.h"
 #include "ops/fold.h"
 #include "ops/grad_util.h"
@@ -245,6 +246,31 @@ static mf_status sum_grad(mf_grad *g)
     return MF_OK;
 }
 
+static int split_channel(const mf_split *s)
+{
+    return channels_first(s->node) ? 1 : s->in[0].rank - 1;
+}
+
+static void bias_split(mf_split *s)
+{
+    mf_split_leading(s, s->in[0].rank);
+    if (s->in[1].rank == 1)
+        mf_split_in(s, 1, 0, s->in_dims[0].dims[split_channel(s)].letter);
+}
+
+/* Summed over all but the channels. */
+static void sum_split(mf_split *s)
+{
+    bool axes[MF_MAX_RANK];
+
+    if (mf_node_bool(s->node, "_blocked"))
+        return;
+    for (int d = 0; d < s->in[0].rank; d++)
+        axes[d] = d != split_channel(s);
+    mf_split_reduce(s, axes, false, MF_CUT_SUM);
+    s->additive = 1;
+}
+
 const mf_op mf_ops_bias[] = {
     { .name = "BiasAdd",
       .def = "(value:T, bias:T) -> (output:T) {T:type in numbers, data_format:string='NHWC' in "
@@ -253,6 +279,7 @@ const mf_op mf_ops_bias[] = {
       .infer = bias_infer,
       .grad = bias_grad,
       .run = bias_run,
+      .split = bias_split,
       .samples =
           MF_SAMPLES("f32[3,5] f32[5]", "f32[2,3,4,5] f32[3] ; data_format='NCHW'",
                      "f64[2,3,5] f64[5]", "f16[2,5] f16[5]", "bf16[2,3,2,2] bf16[2]",
@@ -265,6 +292,7 @@ const mf_op mf_ops_bias[] = {
       .infer = bias_infer,
       .grad = bias_grad,
       .run = bias_run,
+      .split = bias_split,
       .samples = MF_SAMPLES("f32[3,5] f32[5]", "f64[2,3,5] f64[5]", "i32[2,3] i32[3]",
                             "f32[2,5] f32[4] !fails") },
     { .name = "BiasAddGrad",
@@ -273,6 +301,7 @@ const mf_op mf_ops_bias[] = {
       .infer = sum_infer,
       .grad = sum_grad,
       .run = sum_run,
+      .split = sum_split,
       .samples = MF_SAMPLES("f32[3,5]", "f32[2,3,4,5] ; data_format='NCHW'", "f64[2,3,5]",
                             "f16[2,5]", "bf16[2,3,2,2] !notf",
                             /* TensorFlow adds up in bfloat16 */ "i32[2,3]", "c64[2,3]", "f32[0,5]",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* broadcast.c - repeating a tensor: tiles, broadcasting, and the arithmetic of broadcast shapes. */
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 #include "ops/move.h"
@@ -301,6 +302,25 @@ static mf_status gradient_args_run(mf_kernel *k)
     return MF_OK;
 }
 
+/* Dimensions that are repeated once. */
+static void tile_split(mf_split *s)
+{
+    for (int d = 0; s->in_value[1] && d < s->in[0].rank; d++) {
+        if (mf_tensor_int_at(s->in_value[1], d) == 1)
+            mf_split_through(s, 0, d, d);
+    }
+    s->additive = 1;
+}
+
+static void broadcast_to_split(mf_split *s)
+{
+    if (!s->in_value[1])
+        return;
+    mf_split_broadcast(s, 1);
+    s->sizes_input = 1;
+    s->additive = 1;
+}
+
 const mf_op mf_ops_broadcast[] = {
     { .name = "Tile",
       .def = "(input:T, multiples:Tmultiples) -> (output:T) {T:type, "
@@ -308,6 +328,7 @@ const mf_op mf_ops_broadcast[] = {
       .infer = tile_infer,
       .grad = tile_grad,
       .run = tile_run,
+      .split = tile_split,
       .samples =
           MF_SAMPLES("f32[2,3] i32[2]{2,1}", "f64[3] i64[1]{4}", "f32[2,1,3] i32[3]{1,5,2}",
                      "f32[1,2,1,3,1,2] i32[6]{2,2,1,1,3,2}", "f32[] i32[0]", "f32[2,3] i32[2]{0,2}",
@@ -318,6 +339,7 @@ const mf_op mf_ops_broadcast[] = {
       .infer = broadcast_to_infer,
       .grad = broadcast_to_grad,
       .run = broadcast_to_run,
+      .split = broadcast_to_split,
       .samples = MF_SAMPLES("f32[3] i32[2]{2,3}", "f64[2,1] i64[3]{4,2,5}", "f32[] i32[1]{3}",
                             "f32[1,3] i32[2]{0,3}", "str[1] i32[1]{3}", "f32[2] i32[1]{2}",
                             "f32[3] i32[2]{3,2} !fails", "f32[2,2] i32[1]{2} !fails") },

@@ -5,6 +5,7 @@
  * numbers through their real part, in blocks on the stack. Real numbers that do not fit an integer
  * give what x86 gives: the smallest int32 for 8 to 32 bits (then cut to size), the smallest int64
  * beyond. Integers are cut to size. Any number but 0 is true, NaN too. */
+#include "graph/split.h"
 #include "ops/math_util.h"
 
 static inline int32_t float_to_i32(float x)
@@ -321,6 +322,7 @@ const mf_op mf_op_cast = {
     .infer = cast_infer,
     .grad = cast_grad,
     .run = cast_run,
+    .split = mf_split_same,
     .samples = MF_SAMPLES(
         "f32[2,3] ; DstT=double", "f64[5] ; DstT=float", "f32[7] ; DstT=half !nograd",
         "f32[7] ; DstT=bfloat16 !nograd", "bf16[3] ; DstT=float !nograd",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check.c - CheckNumerics: passes a tensor on, or fails naming what is not a finite number in it;
  * and _AllFinite, which only says whether many tensors are free of such numbers. */
+#include "graph/split.h"
 #include "ops/math_util.h"
 
 #include <stdatomic.h>
@@ -150,6 +151,7 @@ static mf_status finite_run(mf_kernel *k)
         .name = NAME,                                                                              \
         .def = "(tensor:T) -> (output:T) {T:type in floats, message:string} is_stateful",          \
         .flags = MF_OP_VIEW, .infer = mf_infer_same, .grad = check_grad, .run = RUN,               \
+        .split = mf_split_same,                                                                    \
         .samples = MF_SAMPLES("f32[2,3] ; message='x'", "f64[3] ; message='x'",                    \
                               "bf16[3] ; message='x' !nograd", "f16[] ; message='x' !nograd",      \
                               "f32[0] ; message=''", "f32[2]{1,nan} ; message='x' !fails",         \

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* concat.c - tensors joined along a dimension: Pack (a new one) and Concat (an existing one). The
  * way back is in split.c. */
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 #include "ops/move.h"
+
+#include <string.h>
 
 /* The shapes of inputs [first, first + n), from inference or from a kernel. */
 typedef struct shape_list {
@@ -291,6 +294,24 @@ static mf_status offset_infer(mf_infer *in)
     return MF_OK;
 }
 
+static void pack_split(mf_split *s)
+{
+    int axis;
+
+    if (mf_axis_fix(mf_node_int(s->node, "axis"), s->out[0].rank, &axis))
+        mf_split_around(s, 0, s->n_in, axis, false, true);
+}
+
+/* Concat has its axis first. */
+static void concat_split(mf_split *s)
+{
+    const int n = s->n_in - 1, first = strcmp(s->node->op_name, "Concat") == 0;
+    int axis;
+
+    if (mf_split_axis(s, first ? 0 : n, s->out[0].rank, &axis))
+        mf_split_around(s, first, n, axis, true, true);
+}
+
 const mf_op mf_ops_concat[] = {
     { .name = "Pack",
       .def = "(values:N*T) -> (output:T) {N:int>=1, T:type, axis:int=0}",
@@ -298,6 +319,7 @@ const mf_op mf_ops_concat[] = {
       .grad = pack_grad,
       .prepare = mf_prepare_axis,
       .run = pack_run,
+      .split = pack_split,
       .samples = MF_SAMPLES("f32[2,3] f32[2,3]", "f32[2,3] f32[2,3] f32[2,3] ; axis=1",
                             "f64[3] f64[3] ; axis=-1", "i32[] i32[] i32[]", "f32[0,2] f32[0,2]",
                             "str[2] str[2] ; axis=1", "f32[4]", "f32[2] f32[3] !fails",
@@ -308,6 +330,7 @@ const mf_op mf_ops_concat[] = {
       .infer = concat_infer,
       .grad = concat_grad,
       .run = concat_run,
+      .split = concat_split,
       .samples = MF_SAMPLES("f32[2,3] f32[4,3] i32[]{0}", "f32[2,3] f32[2,1] f32[2,0] i32[]{1}",
                             "f64[1,2,3] f64[1,5,3] i64[]{-2}", "str[2] str[1] i32[]{0}",
                             "bool[0] bool[3] i32[]{0}", "f32[2,3] f32[3,3] i32[]{1} !fails",
@@ -318,6 +341,7 @@ const mf_op mf_ops_concat[] = {
       .infer = concat_infer,
       .grad = concat_grad,
       .run = concat_run,
+      .split = concat_split,
       .samples = MF_SAMPLES("i32[]{0} f32[2,3] f32[4,3]", "i32[]{1} i64[2,3] i64[2,2]",
                             "i32[]{2} f32[2,3] f32[4,3] !fails") },
     { .name = "ConcatOffset",

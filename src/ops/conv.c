@@ -8,6 +8,9 @@
 #include "ops/layout.h"
 #include "ops/widen.h"
 #include "ops/window_grad.h"
+#include "ops/window_split.h"
+
+#include <string.h>
 
 typedef struct conv_state {
     mf_window_attrs attrs;
@@ -345,7 +348,7 @@ static mf_status filter_grad(mf_grad *g)
 #define CONV_OP(NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                           \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,                    \
-        .prepare = conv_prepare, .release = conv_release, .run = RUN,                              \
+        .prepare = conv_prepare, .release = conv_release, .run = RUN, .split = mf_conv_split,      \
         .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 

@@ -3,6 +3,7 @@
  *
  * Integers: a divisor of zero is refused before anything is computed, so the loops only have to be
  * free of undefined behaviour there; the smallest integer divided by -1 wraps to itself. */
+#include "graph/split.h"
 #include "ops/math_util.h"
 
 #include <math.h>
@@ -163,10 +164,10 @@ static mf_status xdivy_grad(mf_grad *g)
         "f32[2] f32[3] !fails"
 
 const mf_op mf_ops_divide[] = {
-    MF_LOOP_OP("RealDiv", QUOTIENT_DEF, real_div_loop, quotient_grad, "f32[2,3] f32[3]@0.5:2",
-               "f64[4] f64[4]@1:3", "f32[] f32[]{0} !nograd", "c64[3] c64[3]{1,2,3}",
-               "bf16[3] bf16[3]@1:2", "f16[3] f16[]@1:2", "f32[0] f32[1]", "i32[2] i32[2] !fails",
-               "f32[2] f32[3] !fails"),
+    MF_LOOP_OP_SPLIT("RealDiv", QUOTIENT_DEF, real_div_loop, quotient_grad, mf_split_scaled,
+                     "f32[2,3] f32[3]@0.5:2", "f64[4] f64[4]@1:3", "f32[] f32[]{0} !nograd",
+                     "c64[3] c64[3]{1,2,3}", "bf16[3] bf16[3]@1:2", "f16[3] f16[]@1:2",
+                     "f32[0] f32[1]", "i32[2] i32[2] !fails", "f32[2] f32[3] !fails"),
     DIVISION_OP("Div", QUOTIENT_DEF, real_div_loop, div_run, quotient_grad, "f32[2,3] f32[3]@0.5:2",
                 "c128[2] c128[2]{1,3}", "u8[3]{250,7,9} u8[3]{7,2,3}", INT_SAMPLES),
     DIVISION_OP("TruncateDiv", QUOTIENT_DEF, trunc_div_loop, div_run, mf_grad_none,

@@ -7,6 +7,7 @@
  * diagonals taken into a fresh tensor; then it is one batch of matrix products; then the output is
  * permuted, if it must be. */
 #include "base/mem.h"
+#include "graph/split.h"
 #include "ops/einsum_parse.h"
 #include "ops/gemm.h"
 #include "ops/grad_util.h"
@@ -567,6 +568,54 @@ static mf_status einsum_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* Labels of one side become letters; a label that stands twice there (a diagonal) is whole. */
+static void give_letters(const mf_labels *l, const mf_shape *shape, const int *letters,
+                         const int64_t *size, mf_split_shape *to)
+{
+    for (int d = 0; d < l->n; d++) {
+        if (shape->dims[d] == size[l->label[d]])
+            to->dims[d] = (mf_split_dim){ .letter = letters[l->label[d]], .inside = 1 };
+    }
+}
+
+static bool stands_twice(const mf_labels *l, unsigned char label)
+{
+    int n = 0;
+
+    for (int d = 0; d < l->n; d++)
+        n += l->label[d] == label;
+    return n > 1;
+}
+
+static void einsum_split(mf_split *s)
+{
+    const mf_shape *const shapes[] = { &s->in[0], s->n_in > 1 ? &s->in[1] : NULL };
+    mf_labels in[MF_EINSUM_INPUTS], out;
+    int64_t size[MF_EINSUM_LABELS];
+    int letters[MF_EINSUM_LABELS];
+    mf_equation eq;
+
+    if (s->n_in > MF_EINSUM_INPUTS ||
+        mf_equation_parse(mf_node_string(s->node, "equation"), s->n_in, &eq) != MF_OK ||
+        mf_equation_resolve(&eq, shapes, in, &out, size) != MF_OK)
+        return;
+    for (int label = 0; label < MF_EINSUM_LABELS; label++) {
+        const unsigned char c = (unsigned char)label;
+        bool used = memchr(out.label, c, (size_t)out.n), summed = !used;
+        bool twice = stands_twice(&out, c);
+
+        for (int i = 0; i < s->n_in; i++) {
+            used |= memchr(in[i].label, c, (size_t)in[i].n) != NULL;
+            twice |= stands_twice(&in[i], c);
+        }
+        letters[label] =
+            used && !twice ? mf_split_new(s, size[label], summed ? MF_CUT_SUM : MF_CUT_FREE) : -1;
+    }
+    for (int i = 0; i < s->n_in; i++)
+        give_letters(&in[i], &s->in[i], letters, size, &s->in_dims[i]);
+    give_letters(&out, &s->out[0], letters, size, &s->out_dims[0]);
+}
+
 const mf_op mf_op_einsum = {
     .name = "Einsum",
     .def = "(inputs:N*T) -> (output:T) {equation:string, N:int>=1, T:type}",
@@ -574,6 +623,7 @@ const mf_op mf_op_einsum = {
     .grad = einsum_grad,
     .prepare = einsum_prepare,
     .run = einsum_run,
+    .split = einsum_split,
     .samples = MF_SAMPLES(
         "f32[3,4] f32[4,5] ; equation='ab,bc->ac'",
         "f32[2,3,4] f32[2,4,5] ; equation='abc,acd->abd'",

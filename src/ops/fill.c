@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fill.c - tensors made from little: repeated values, sequences, other bytes of the same memory. */
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 #include "ops/loop.h"
@@ -334,6 +335,15 @@ static mf_status bitcast_run(mf_kernel *k)
     return mf_shape_count(&shape, &k->out[0]->count);
 }
 
+static void fill_split(mf_split *s)
+{
+    if (!s->in_value[0])
+        return;
+    for (int d = 0; d < s->out[0].rank; d++)
+        mf_split_out(s, 0, d, mf_split_new(s, s->out[0].dims[d], MF_CUT_FREE));
+    s->sizes_input = 0;
+}
+
 const mf_op mf_ops_fill[] = {
     { .name = "Fill",
       .def = "(dims:index_type, value:T) -> (output:T) {T:type, index_type:type=int32 "
@@ -341,6 +351,7 @@ const mf_op mf_ops_fill[] = {
       .infer = fill_infer,
       .grad = fill_grad,
       .run = fill_run,
+      .split = fill_split,
       .samples =
           MF_SAMPLES("i32[2]{2,3} f32[]", "i64[1]{0} f64[]", "i32[0] f32[]", "i32[1]{3} str[]{ab}",
                      "i32[1]{5} bool[]", "i32[1]{7} c128[]", "i32[2]{2,-1} f32[] !fails") },
@@ -350,6 +361,7 @@ const mf_op mf_ops_fill[] = {
       .infer = mf_infer_same,
       .grad = mf_grad_none,
       .run = zeros_like_run,
+      .split = mf_split_same,
       .samples = MF_SAMPLES("f32[2,3] !nograd", "i32[]", "f64[0] !nograd", "str[2]", "bool[3]") },
     { .name = "OnesLike",
       .def = "(x:T) -> (y:T) {T:type in [bfloat16,half,float,double,int8,uint8,int16,"
@@ -358,6 +370,7 @@ const mf_op mf_ops_fill[] = {
       .infer = mf_infer_same,
       .grad = mf_grad_none,
       .run = ones_like_run,
+      .split = mf_split_same,
       .samples = MF_SAMPLES("f32[2,3] !nograd", "i8[]", "bool[4]", "c64[2] !nograd",
                             "bf16[3] !nograd", "f16[0] !nograd") },
     { .name = "Empty",

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gather.c - rows of a tensor chosen by index, or by tuples of indices. */
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 #include "ops/scatter.h"
+
+#include <string.h>
 
 /* ---- copying rows ---- */
 
@@ -356,6 +359,26 @@ static mf_status gather_nd_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* Indices stand for themselves, and so do the numbers of a row. */
+static void gather_split(mf_split *s)
+{
+    const mf_shape *params = &s->in[0], *ids = &s->in[1];
+    int axis = 0;
+
+    if (mf_node_int(s->node, "batch_dims") != 0 ||
+        (s->n_in > 2 && !mf_split_axis(s, 2, params->rank, &axis)))
+        return;
+    for (int d = 0; d < params->rank; d++) {
+        if (d != axis)
+            mf_split_through(s, 0, d, d < axis ? d : d + ids->rank - 1);
+    }
+    for (int d = 0; d < ids->rank; d++)
+        mf_split_through(s, 1, d, axis + d);
+    if (axis == 0 && mf_dtype_is_plain(s->node->in_types[0]) &&
+        s->node->in_types[0] != MF_DTYPE_BOOL)
+        mf_split_rows(s, "_RowsOrZero");
+}
+
 const mf_op mf_ops_gather[] = {
     { .name = "GatherV2",
       .def = "(params:Tparams, indices:Tindices, axis:Taxis) -> (output:Tparams) "
@@ -365,6 +388,7 @@ const mf_op mf_ops_gather[] = {
       .grad = gather_grad,
       .prepare = gather_prepare,
       .run = gather_run,
+      .split = gather_split,
       .samples = MF_SAMPLES(
           "f32[5,3] i32[4]{1,4,0,1} i32[]{0}", "f64[2,3,4] i64[2,2]{0,2,1,2} i32[]{1}",
           "f32[2,3] i32[]{2} i64[]{-1}", "f32[2,3,4] i32[2,2]{0,2,1,2} i32[]{1} ; batch_dims=1",
@@ -382,6 +406,7 @@ const mf_op mf_ops_gather[] = {
       .grad = gather_grad,
       .prepare = gather_prepare,
       .run = gather_run,
+      .split = gather_split,
       .samples = MF_SAMPLES("f32[5,3] i32[4]{1,4,0,1}", "f64[4] i64[2,2]{0,2,1,2}",
                             "f32[3] i32[1]{3} !fails") },
     { .name = "GatherNd",

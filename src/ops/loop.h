@@ -167,12 +167,15 @@
 MF_MUST mf_status mf_loop_run(mf_kernel *k);
 MF_MUST mf_status mf_loop_infer(mf_infer *in);
 
-/* A row of a family's table: an elementwise op. */
-#define MF_LOOP_OP(NAME, DEF, LOOP, GRAD, ...)                                                     \
+/* A row of a family's table: an elementwise op. SPLIT: a rule that says more than that
+ * (graph/split.h). */
+#define MF_LOOP_OP_SPLIT(NAME, DEF, LOOP, GRAD, SPLIT, ...)                                        \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = MF_OP_INPLACE, .infer = mf_loop_infer, .grad = GRAD,    \
-        .run = mf_loop_run, .loop = &(LOOP), .samples = MF_SAMPLES(__VA_ARGS__)                    \
+        .run = mf_loop_run, .loop = &(LOOP), .split = SPLIT, .samples = MF_SAMPLES(__VA_ARGS__)    \
     }
+#define MF_LOOP_OP(NAME, DEF, LOOP, GRAD, ...)                                                     \
+    MF_LOOP_OP_SPLIT(NAME, DEF, LOOP, GRAD, NULL, __VA_ARGS__)
 
 /* Elements per piece of an elementwise loop: about 32 KiB in and out, so pieces stay in cache and a
  * small tensor is one piece. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loss.c - half the sum of squares, and whether a target is among the k most probable classes. */
+#include "graph/split.h"
 #include "ops/grad_util.h"
 #include "ops/row_math.h"
 #include "ops/widen.h"
@@ -125,12 +126,24 @@ static mf_status top_run(mf_kernel *k)
     return MF_OK;
 }
 
+static void l2_split(mf_split *s)
+{
+    for (int d = 0; d < s->in[0].rank; d++)
+        mf_split_in(s, 0, d, mf_split_new(s, s->in[0].dims[d], MF_CUT_SUM));
+}
+
+static void top_split(mf_split *s)
+{
+    mf_split_text(s, s->n_in == 2 ? "b.,b->b" : "b.,b,->b", MF_CUT_SUM);
+}
+
 const mf_op mf_ops_loss[] = {
     { .name = "L2Loss",
       .def = "(t:T) -> (output:T) {T:type in floats}",
       .infer = mf_infer_scalar,
       .grad = l2_grad,
       .run = l2_run,
+      .split = l2_split,
       .samples = MF_SAMPLES("f32[3,5]", "f64[2,3,4]", "f16[7]", "bf16[7]", "f32[]", "f32[0]",
                             "f32[70000] !nograd") },
     { .name = "InTopK",
@@ -138,6 +151,7 @@ const mf_op mf_ops_loss[] = {
       .infer = top_infer,
       .grad = mf_grad_none,
       .run = top_run,
+      .split = top_split,
       .samples = MF_SAMPLES("f32[4,6] i32[4]@0:6 ; k=2", "f32[4,6] i64[4]{0,7,-1,5} ; k=3",
                             "f32[0,6] i32[0] ; k=1", "f32[4,6] i32[3]@0:6 ; k=2 !fails") },
     { .name = "InTopKV2",
@@ -145,6 +159,7 @@ const mf_op mf_ops_loss[] = {
       .infer = top_infer,
       .grad = mf_grad_none,
       .run = top_run,
+      .split = top_split,
       .samples = MF_SAMPLES("f32[4,6] i32[4]@0:6 i32[]{2}", "f32[4,6] i64[4]{0,7,-1,5} i64[]{3}",
                             "f32[4,6] i32[4]@0:6 i32[1]{2} !fails") },
     { 0 },

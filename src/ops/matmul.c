@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* matmul.c - products of matrices and of batches of matrices. */
 #include "base/mem.h"
+#include "graph/split.h"
 #include "ops/fused.h"
 #include "ops/gemm.h"
 #include "ops/grad_util.h"
@@ -257,10 +258,44 @@ static mf_status mixed_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* [batch, m, k] by [batch, k, n]; a side that repeats in the batch has no letters there. */
+static void matmul_split(mf_split *s)
+{
+    const bool batch = is_batch(s->node);
+    const bool ta = mf_node_bool(s->node, batch ? "adj_x" : "transpose_a");
+    const bool tb = mf_node_bool(s->node, batch ? "adj_y" : "transpose_b");
+    const int ra = s->in[0].rank, rb = s->in[1].rank, r = s->out[0].rank;
+    const int m = mf_split_new(s, s->out[0].dims[r - 2], MF_CUT_FREE);
+    const int n = mf_split_new(s, s->out[0].dims[r - 1], MF_CUT_FREE);
+    const int k = mf_split_new(s, s->in[0].dims[ra - (ta ? 2 : 1)], MF_CUT_SUM);
+
+    for (int d = 0; d < r - 2; d++) {
+        const int letter =
+            s->out[0].dims[d] > 1 ? mf_split_new(s, s->out[0].dims[d], MF_CUT_FREE) : -1;
+
+        mf_split_out(s, 0, d, letter);
+        for (int i = 0; i < 2; i++) {
+            const int at = d - (r - s->in[i].rank);
+
+            if (at >= 0 && s->in[i].dims[at] == s->out[0].dims[d])
+                mf_split_in(s, i, at, letter);
+        }
+    }
+    mf_split_in(s, 0, ra - (ta ? 1 : 2), m);
+    mf_split_in(s, 1, rb - (tb ? 2 : 1), n);
+    mf_split_out(s, 0, r - 2, m);
+    mf_split_out(s, 0, r - 1, n);
+    if (mf_node_int(s->node, "_shards") > 0)
+        return; /* k counts samples, which are added in an order of their own */
+    mf_split_in(s, 0, ra - (ta ? 2 : 1), k);
+    mf_split_in(s, 1, rb - (tb ? 1 : 2), k);
+}
+
 #define MATMUL_OP(NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                         \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,                    \
-        .prepare = matmul_prepare, .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)                  \
+        .prepare = matmul_prepare, .run = RUN, .split = matmul_split,                              \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 #define THEN_OP(NAME, DEF, ...)                                                                    \
     {                                                                                              \

@@ -89,6 +89,14 @@ mf_status mf_rule_infer(mf_infer *in)
     return MF_OK;
 }
 
+void mf_rule_sparse_split(mf_split *s)
+{
+    rule_state state;
+
+    if (read_signature(s->node, &state) == MF_OK && state.indices >= 0)
+        mf_split_own_rows(s, state.n_slots, state.indices, state.grad);
+}
+
 /* ---- checks ---- */
 
 static mf_status check_hyper(const mf_kernel *k, const rule_state *s)

@@ -7,6 +7,7 @@
 #ifndef MF_OPS_OPTIMIZER_H
 #define MF_OPS_OPTIMIZER_H
 
+#include "graph/split.h"
 #include "ops/loop.h"
 
 enum { MF_RULE_SLOTS = 4, MF_RULE_HYPER = 6 };
@@ -58,6 +59,8 @@ void mf_rule_job_run(const mf_rule_job *job, int64_t slot_at, int64_t grad_at, i
 
 /* The parts of an Apply* op (optimizer.c). */
 MF_MUST mf_status mf_rule_infer(mf_infer *in);
+/* How the ops with indices may be cut. */
+void mf_rule_sparse_split(mf_split *s);
 MF_MUST mf_status mf_rule_prepare(mf_prepare *p);
 MF_MUST mf_status mf_rule_run(mf_kernel *k);
 

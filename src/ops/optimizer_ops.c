@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* optimizer_ops.c - signatures of the Apply* ops. The rule is found by name, which input is what by
  * the signature: see optimizer.h. */
+#include "graph/split.h"
 #include "ops/optimizer.h"
 
 #define REF(name) name ":ref T"
@@ -13,23 +14,23 @@
 #define DENSE_ATTRS "{T:type in numbers, use_locking:bool=false"
 #define SPARSE_ATTRS "{T:type in numbers, Tindices:type in index, use_locking:bool=false"
 
-#define OP(NAME, DEF, ...)                                                                         \
+#define OP(NAME, DEF, SPLIT, ...)                                                                  \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = MF_OP_HEAP, .infer = mf_rule_infer,                     \
-        .grad = mf_grad_missing, .prepare = mf_rule_prepare, .run = mf_rule_run,                   \
+        .grad = mf_grad_missing, .prepare = mf_rule_prepare, .run = mf_rule_run, .split = SPLIT,   \
         .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 /* An op on resources, and with it the one on references. ATTRS: what follows the common ones. */
-#define RESOURCE(NAME, SLOTS, ARGS, COMMON, ATTRS, ...)                                            \
-    OP("Resource" NAME, "(" SLOTS(RES) ", " ARGS ") -> () " COMMON ATTRS "} is_stateful",          \
+#define ON_RESOURCE(NAME, SLOTS, ARGS, COMMON, ATTRS, SPLIT, ...)                                  \
+    OP("Resource" NAME, "(" SLOTS(RES) ", " ARGS ") -> () " COMMON ATTRS "} is_stateful", SPLIT,   \
        __VA_ARGS__)
-#define BOTH(NAME, SLOTS, ARGS, COMMON, ATTRS, ...)                                                \
-    OP(NAME, "(" SLOTS(REF) ", " ARGS ") -> (out:ref T) " COMMON ATTRS "}", __VA_ARGS__),          \
-        RESOURCE(NAME, SLOTS, ARGS, COMMON, ATTRS, __VA_ARGS__)
+#define BOTH(NAME, SLOTS, ARGS, COMMON, ATTRS, SPLIT, ...)                                         \
+    OP(NAME, "(" SLOTS(REF) ", " ARGS ") -> (out:ref T) " COMMON ATTRS "}", SPLIT, __VA_ARGS__),   \
+        ON_RESOURCE(NAME, SLOTS, ARGS, COMMON, ATTRS, SPLIT, __VA_ARGS__)
 #define DENSE(NAME, SLOTS, ARGS, ATTRS, ...)                                                       \
-    BOTH("Apply" NAME, SLOTS, ARGS, DENSE_ATTRS, ATTRS, __VA_ARGS__)
+    BOTH("Apply" NAME, SLOTS, ARGS, DENSE_ATTRS, ATTRS, mf_split_update, __VA_ARGS__)
 #define SPARSE(NAME, SLOTS, ARGS, ATTRS, ...)                                                      \
-    BOTH("SparseApply" NAME, SLOTS, ARGS, SPARSE_ATTRS, ATTRS, __VA_ARGS__)
+    BOTH("SparseApply" NAME, SLOTS, ARGS, SPARSE_ATTRS, ATTRS, mf_rule_sparse_split, __VA_ARGS__)
 
 #define NESTEROV ", use_nesterov:bool=false"
 #define UPDATE_SLOTS ", update_slots:bool=true"
@@ -70,17 +71,17 @@ const mf_op mf_ops_optimizer[] = {
     SPARSE("Momentum", ACCUM, "lr:T, grad:T, indices:Tindices, momentum:T", NESTEROV, V5 V5 F G5 F,
            V5 V5 F G5 F "; use_nesterov=true", V5 V5 F "f32[0,2] i32[0] " F,
            V5 V5 F "f32[2,3] i32[2]{0,1} " F "!fails", V5 V5 F "f32[2,2] i32[2]{0,-1} " F "!fails"),
-    RESOURCE("ApplyKerasMomentum", ACCUM, "lr:T, grad:T, momentum:T", DENSE_ATTRS, NESTEROV,
-             V23 V23 F G23 F, V23 V23 F G23 F "; use_nesterov=true"),
-    RESOURCE("SparseApplyKerasMomentum", ACCUM, "lr:T, grad:T, indices:Tindices, momentum:T",
-             SPARSE_ATTRS, NESTEROV, V5 V5 F G5 F),
+    ON_RESOURCE("ApplyKerasMomentum", ACCUM, "lr:T, grad:T, momentum:T", DENSE_ATTRS, NESTEROV,
+                mf_split_update, V23 V23 F G23 F, V23 V23 F G23 F "; use_nesterov=true"),
+    ON_RESOURCE("SparseApplyKerasMomentum", ACCUM, "lr:T, grad:T, indices:Tindices, momentum:T",
+                SPARSE_ATTRS, NESTEROV, mf_rule_sparse_split, V5 V5 F G5 F),
     DENSE("Adam", MOMENTS,
           "beta1_power:T, beta2_power:T, lr:T, beta1:T, beta2:T, epsilon:T, grad:T", NESTEROV,
           V23 V23 P23 F F F F F F G23, V23 V23 P23 F F F F F F G23 "; use_nesterov=true",
           V23 V23 V5 F F F F F F G23 "!fails"),
-    RESOURCE("ApplyAdamWithAmsgrad", AMSGRAD,
-             "beta1_power:T, beta2_power:T, lr:T, beta1:T, beta2:T, epsilon:T, grad:T", DENSE_ATTRS,
-             "", V23 V23 P23 P23 F F F F F F G23),
+    ON_RESOURCE("ApplyAdamWithAmsgrad", AMSGRAD,
+                "beta1_power:T, beta2_power:T, lr:T, beta1:T, beta2:T, epsilon:T, grad:T",
+                DENSE_ATTRS, "", mf_split_update, V23 V23 P23 P23 F F F F F F G23),
     DENSE("AdaMax", MOMENTS, "beta1_power:T, lr:T, beta1:T, beta2:T, epsilon:T, grad:T", "",
           V23 V23 P23 F F F F F G23),
     DENSE("Adagrad", ACCUM, "lr:T, grad:T", UPDATE_SLOTS, V23 P23 F G23,

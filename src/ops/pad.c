@@ -3,6 +3,7 @@
  *
  * The borders of dimension d are boxes: all of the dimensions inside d, only the interior of those
  * outside it. So no cell is written twice, and a mirror reads only what is already there. */
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 #include "ops/loop.h"
@@ -316,6 +317,15 @@ static mf_status mirror_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* Dimensions that get nothing. */
+static void pad_split(mf_split *s)
+{
+    for (int d = 0; s->in_value[1] && d < s->in[0].rank; d++) {
+        if (s->in[0].dims[d] == s->out[0].dims[d])
+            mf_split_through(s, 0, d, d);
+    }
+}
+
 const mf_op mf_ops_pad[] = {
     { .name = "Pad",
       .def = "(input:T, paddings:Tpaddings) -> (output:T) {T:type, "
@@ -323,6 +333,7 @@ const mf_op mf_ops_pad[] = {
       .infer = pad_infer,
       .grad = pad_grad,
       .run = pad_run,
+      .split = pad_split,
       .samples = MF_SAMPLES("f32[2,3] i32[2,2]{1,2,0,1}", "f64[3] i64[1,2]{0,0}", "f32[] i32[0,2]",
                             "f32[0,2] i32[2,2]{1,1,0,2}", "bool[3] i32[1,2]{2,1}",
                             "i16[2,1,3] i32[3,2]{1,0,2,1,0,3}", "f32[2] i32[1,2]{-1,0} !fails",
@@ -333,6 +344,7 @@ const mf_op mf_ops_pad[] = {
       .infer = pad_infer,
       .grad = pad_grad,
       .run = pad_run,
+      .split = pad_split,
       .samples =
           MF_SAMPLES("f32[2,3] i32[2,2]{1,2,0,1} f32[]~", "i64[3] i64[1,2]{2,0} i64[]{7}",
                      "str[2] i32[1,2]{1,1} str[]{pad}", "f32[2] i32[1,2]{1,0} f32[2] !fails") },
@@ -343,6 +355,7 @@ const mf_op mf_ops_pad[] = {
       .grad = mirror_grad,
       .prepare = mirror_prepare,
       .run = mirror_run,
+      .split = pad_split,
       .samples = MF_SAMPLES("f32[3,4] i32[2,2]{2,1,1,3} ; mode='REFLECT'",
                             "f32[3,4] i32[2,2]{2,3,4,0} ; mode='SYMMETRIC'",
                             "f64[5] i64[1,2]{0,0} ; mode='REFLECT'",

@@ -5,6 +5,9 @@
 #include "ops/pool_run.h"
 #include "ops/widen.h"
 #include "ops/window_grad.h"
+#include "ops/window_split.h"
+
+#include <string.h>
 
 static mf_status pool_prepare(mf_prepare *p)
 {
@@ -361,7 +364,7 @@ static mf_status avg_grad_grad(mf_grad *g)
 #define POOL_OP(NAME, DEF, INFER, RUN, GRAD, ...)                                                  \
     {                                                                                              \
         .name = NAME, .def = DEF, .infer = INFER, .grad = GRAD, .prepare = pool_prepare,           \
-        .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)                                             \
+        .run = RUN, .split = mf_pool_split, .samples = MF_SAMPLES(__VA_ARGS__)                     \
     }
 
 const mf_op mf_ops_pool[] = {

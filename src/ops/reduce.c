@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reduce.c - Sum, Mean, Prod, Max, Min, EuclideanNorm, All and Any over chosen axes. */
+#include "graph/split.h"
 #include "ops/fold.h"
 #include "ops/reduce_grad.h"
 
 #include <complex.h>
+#include <string.h>
 
 typedef struct reduce_args {
     mf_fold_op op;
@@ -220,10 +222,48 @@ static mf_status norm_grad(mf_grad *g)
     return MF_OK;
 }
 
+static mf_cut reduce_cut(const mf_node *n)
+{
+    if (strcmp(n->op_name, "Max") == 0)
+        return MF_CUT_MAX;
+    if (strcmp(n->op_name, "Min") == 0)
+        return MF_CUT_MIN;
+    if (strcmp(n->op_name, "Sum") == 0 ||
+        (strcmp(n->op_name, "Mean") == 0 && mf_dtype_is_float(n->in_types[0])))
+        return MF_CUT_SUM;
+    return MF_CUT_FREE; /* axes are needed whole */
+}
+
+/* Of pieces a mean is the sum, divided by the number of all. */
+static void reduce_split(mf_split *s)
+{
+    bool axes[MF_MAX_RANK] = { false };
+    const mf_cut cut = reduce_cut(s->node);
+    int64_t n = 1;
+
+    if (!s->in_value[1])
+        return;
+    for (int64_t i = 0; i < s->in_value[1]->count; i++) {
+        int d;
+
+        if (!mf_axis_fix(mf_tensor_int_at(s->in_value[1], i), s->in[0].rank, &d))
+            return;
+        axes[d] = true;
+        n *= s->in[0].dims[d];
+    }
+    mf_split_reduce(s, axes, mf_node_bool(s->node, "keep_dims"), cut);
+    if (cut == MF_CUT_SUM)
+        s->additive = 1;
+    if (strcmp(s->node->op_name, "Mean") == 0) {
+        s->op_if_cut = "Sum";
+        s->divide_if_cut = n;
+    }
+}
+
 #define REDUCE_OP(NAME, DEF, GRAD, ...)                                                            \
     {                                                                                              \
         .name = NAME, .def = DEF, .infer = reduce_infer, .grad = GRAD, .prepare = reduce_prepare,  \
-        .run = reduce_run, .samples = MF_SAMPLES(__VA_ARGS__)                                      \
+        .run = reduce_run, .split = reduce_split, .samples = MF_SAMPLES(__VA_ARGS__)               \
     }
 #define NUMBERS                                                                                    \
     "(input:T, reduction_indices:Tidx) -> (output:T) {keep_dims:bool=false, T:type in numbers, "   \

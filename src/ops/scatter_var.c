@@ -2,6 +2,7 @@
 /* scatter_var.c - reading and updating parts of variables: rows by index (Scatter*,
  * ResourceGather), rows by tuples of indices (ScatterNd*), strided slices. References and resources
  * share kernels; the loops are those of the ops on plain tensors. */
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 #include "ops/handle.h"
@@ -299,22 +300,46 @@ static mf_status gather_nd_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* Rows of a variable: indices stand for themselves, and so do the numbers of a row. */
+static void rows_split(mf_split *s)
+{
+    const int ids = s->in[1].rank;
+
+    if (mf_node_int(s->node, "batch_dims") != 0)
+        return;
+    for (int d = 1; d < s->in[0].rank; d++)
+        mf_split_through(s, 0, d, d + ids - 1);
+    for (int d = 0; d < ids; d++)
+        mf_split_through(s, 1, d, d);
+    mf_split_rows(s, "_VariableRowsOrZero");
+}
+
+/* Rows that are written: of each processor, its own. */
+static void scatter_split(mf_split *s)
+{
+    if (s->in[1].rank == 1 && s->in[2].rank == s->in[0].rank)
+        mf_split_own_rows(s, 1, 1, 2);
+}
+
 /* ---- the table ---- */
 
-#define UPDATE(NAME, DEF, PREPARE, RUN, ...)                                                       \
+#define UPDATE_SPLIT(NAME, DEF, PREPARE, RUN, SPLIT, ...)                                          \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = MF_OP_HEAP, .infer = scatter_infer,                     \
-        .grad = mf_grad_none, .prepare = PREPARE, .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)   \
+        .grad = mf_grad_none, .prepare = PREPARE, .run = RUN, .split = SPLIT,                      \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
+#define UPDATE(NAME, DEF, PREPARE, RUN, ...)                                                       \
+    UPDATE_SPLIT(NAME, DEF, PREPARE, RUN, NULL, __VA_ARGS__)
 #define SCATTER(WHAT, TYPES, RES_TYPES, LOCK, ...)                                                 \
     UPDATE("Scatter" WHAT,                                                                         \
            "(ref:ref T, indices:Tindices, updates:T) -> (output_ref:ref T) {T:type" TYPES          \
            ", Tindices:type in index, use_locking:bool=" LOCK "}",                                 \
            scatter_prepare, scatter_run, __VA_ARGS__),                                             \
-        UPDATE("ResourceScatter" WHAT,                                                             \
-               "(resource:resource, indices:Tindices, updates:dtype) -> () {dtype:type" RES_TYPES  \
-               ", Tindices:type in index} is_stateful",                                            \
-               scatter_prepare, scatter_run, __VA_ARGS__)
+        UPDATE_SPLIT("ResourceScatter" WHAT,                                                       \
+                     "(resource:resource, indices:Tindices, updates:dtype) -> () "                 \
+                     "{dtype:type" RES_TYPES ", Tindices:type in index} is_stateful",              \
+                     scatter_prepare, scatter_run, scatter_split, __VA_ARGS__)
 #define SCATTER_ND(WHAT, TYPES, LOCK, ...)                                                         \
     UPDATE("ScatterNd" WHAT,                                                                       \
            "(ref:ref T, indices:Tindices, updates:T) -> (output_ref:ref T) {T:type" TYPES          \
@@ -376,6 +401,7 @@ const mf_op mf_ops_scatter_var[] = {
       .grad = gather_grad,
       .prepare = gather_prepare,
       .run = gather_run,
+      .split = rows_split,
       .samples = MF_SAMPLES("var:f32[5,3] i32[4]{1,4,0,1} ; dtype=float !nograd",
                             "var:i32[5] i64[2,2]{1,4,0,1} ; dtype=int32",
                             "var:f32[2,3] i32[2,2]{0,2,1,1} ; dtype=float batch_dims=1 !nograd",

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* segment.c - SegmentSum and its like: rows that share an id are combined. */
+#include "graph/split.h"
 #include "ops/segment_util.h"
+
+#include <string.h>
 
 /* ---- sorted ids: as many output rows as the last id says ---- */
 
@@ -299,13 +302,33 @@ static mf_status prod_grad(mf_grad *g)
                        "f32[3] i32[3]{0,2,1} !fails", "f32[3] i32[3]{-1,0,1} !fails",              \
                        "f32[3] i32[2]{0,1} !fails", "f32[] i32[1]{0} !fails", __VA_ARGS__)         \
     }
+/* What the ids stand for is added; numbers of a row stand for themselves. */
+static void unsorted_split(mf_split *s)
+{
+    const bool sum = strcmp(s->node->op_name, "UnsortedSegmentSum") == 0;
+    const int ids = s->in[1].rank;
+
+    for (int d = 0; sum && d < ids; d++) {
+        const int letter = mf_split_new(s, s->in[1].dims[d], MF_CUT_SUM);
+
+        mf_split_in(s, 0, d, letter);
+        mf_split_in(s, 1, d, letter);
+    }
+    for (int d = ids; d < s->in[0].rank; d++)
+        mf_split_through(s, 0, d, d - ids + 1);
+    s->index_letter = mf_split_new(s, s->out[0].dims[0], MF_CUT_FREE);
+    s->index_input = 1;
+    s->count_input = 2;
+    mf_split_out(s, 0, 0, s->index_letter);
+}
+
 #define UNSORTED_OP(NAME, TYPES, INDICES, GRAD, RUN, ...)                                          \
     {                                                                                              \
         .name = NAME,                                                                              \
         .def = "(data:T, segment_ids:Tindices, num_segments:Tnumsegments) -> (output:T) {"         \
                "T:type in " TYPES ", Tindices:type in " INDICES ", Tnumsegments:type=int32 in "    \
                "index}",                                                                           \
-        .infer = unsorted_infer, .grad = GRAD, .run = RUN,                                         \
+        .infer = unsorted_infer, .grad = GRAD, .run = RUN, .split = unsorted_split,                \
         .samples =                                                                                 \
             MF_SAMPLES("f32[5,3] i32[5]{2,0,-1,3,0} i32[]{5}",                                     \
                        "f64[2,3] i64[2,3]{1,1,0,2,0,1} i32[]{3}", "f32[3] i32[]{1} i32[]{2}",      \

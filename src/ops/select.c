@@ -3,6 +3,7 @@
  *
  * Only the size of an element matters: one loop per size serves all plain types. Strings and
  * objects are copied one by one. */
+#include "graph/split.h"
 #include "ops/math_util.h"
 
 typedef struct pair64 {
@@ -163,6 +164,12 @@ static mf_status select_v2_grad(mf_grad *g)
     return MF_OK;
 }
 
+static void select_v1_split(mf_split *s)
+{
+    if (mf_shape_equal(&s->in[0], &s->in[1]))
+        mf_split_elementwise(s);
+}
+
 const mf_op mf_ops_select[] = {
     { .name = "Select",
       .def = "(condition:bool, t:T, e:T) -> (output:T) {T:type}",
@@ -170,6 +177,7 @@ const mf_op mf_ops_select[] = {
       .infer = select_v1_infer,
       .grad = select_grad,
       .run = select_v1_run, /* its broadcasting is its own: not for fusion */
+      .split = select_v1_split,
       .samples =
           MF_SAMPLES("bool[2,3] f32[2,3] f32[2,3]", "bool[2] f32[2,3] f32[2,3]",
                      "bool[] f32[2,3] f32[2,3]", "bool[3] f64[3] f64[3]", "bool[] i32[] i32[]",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shape_ops.c - asking for shapes (Shape, Size, Rank) and giving the same elements another one
  * (Reshape, Squeeze, ExpandDims). Inference gives values too: plans need static shapes. */
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 
@@ -292,6 +293,31 @@ static mf_status expand_run(mf_kernel *k)
     return MF_OK;
 }
 
+static void reshape_split(mf_split *s)
+{
+    if (!s->in_value[1])
+        return;
+    mf_split_regroup(s);
+    s->sizes_input = 1;
+    s->additive = 1;
+}
+
+static void expand_split(mf_split *s)
+{
+    mf_split_regroup(s);
+    s->additive = 1;
+}
+
+/* A piece may be one wide where the whole is not. */
+static void squeeze_split(mf_split *s)
+{
+    int64_t n;
+
+    (void)mf_node_ints(s->node, "squeeze_dims", &n);
+    if (n > 0)
+        expand_split(s);
+}
+
 const mf_op mf_ops_shape[] = {
     { .name = "Shape",
       .def = "(input:T) -> (output:out_type) {T:type, out_type:type=int32 in index}",
@@ -325,6 +351,7 @@ const mf_op mf_ops_shape[] = {
       .infer = reshape_infer,
       .grad = reshape_grad,
       .run = reshape_run,
+      .split = reshape_split,
       .samples = MF_SAMPLES("f32[2,3] i32[2]{3,2}", "f64[2,3,2] i64[2]{-1,4}", "f32[1] i32[0]",
                             "f32[0,3] i32[2]{-1,3}", "f32[0,3] i32[2]{-1,0}", "str[4] i32[2]{2,2}",
                             "f32[2,3] i32[2]{4,2} !fails", "f32[6] i32[2]{-1,-1} !fails",
@@ -336,6 +363,7 @@ const mf_op mf_ops_shape[] = {
       .grad = reshape_grad,
       .prepare = squeeze_prepare,
       .run = squeeze_run,
+      .split = squeeze_split,
       .samples =
           MF_SAMPLES("f32[1,3,1]", "f32[1,3,1] ; squeeze_dims=[0]",
                      "f64[1,2,1] ; squeeze_dims=[-1]", "i32[]", "f32[1,0] ; squeeze_dims=[0]",
@@ -346,6 +374,7 @@ const mf_op mf_ops_shape[] = {
       .infer = expand_infer,
       .grad = reshape_grad,
       .run = expand_run,
+      .split = expand_split,
       .samples =
           MF_SAMPLES("f32[2,3] i32[]{1}", "f64[2] i64[]{-1}", "f32[] i32[1]{0}",
                      "f32[0,2] i32[]{-3}", "f32[2] i32[]{3} !fails", "f32[2] i32[2]{0,1} !fails") },

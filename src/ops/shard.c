@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shard.c - the ops of a training step that is cut into shards. compile/shard.c says what becomes
  * of them. */
+#include "graph/split.h"
 #include "ops/random_util.h"
 
 /* ---- training or inference ---- */
@@ -136,6 +137,14 @@ static mf_status rows_run(mf_kernel *k)
     return MF_OK;
 }
 
+/* A sample's numbers follow from its place. */
+static void uniform_split(mf_split *s)
+{
+    mf_split_through(s, 0, 0, 0);
+    s->offset_attr = "offset";
+    s->offset_letter = 0;
+}
+
 const mf_op mf_ops_shard[] = {
     /* x[from:to]: its storage, not a copy. */
     { .name = "_Rows",
@@ -177,6 +186,7 @@ const mf_op mf_ops_shard[] = {
       .grad = mf_grad_none,
       .prepare = uniform_prepare,
       .run = uniform_run,
+      .split = uniform_split,
       .samples =
           MF_SAMPLES("f32[3,5]~ i64[2]{7,9} ; stream=3", "f32[2]~ i64[2]{7,9} ; stream=3 offset=4",
                      "f32[3,5]~ i64[3]{7,9,100} ; stream=3", "f32[2]~ i64[1]{7} !fails") },

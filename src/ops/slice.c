@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* slice.c - parts of a tensor: Slice, StridedSlice, and what puts a part back. */
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 #include "ops/strided.h"
+
+#include <string.h>
 
 /* ---- Slice ---- */
 
@@ -224,6 +227,58 @@ static mf_status update_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* Dimensions that are taken whole. */
+static void slice_split(mf_split *s)
+{
+    if (!s->in_value[1] || !s->in_value[2])
+        return;
+    for (int d = 0; d < s->in[0].rank; d++) {
+        if (s->in[0].dims[d] == s->out[0].dims[d])
+            mf_split_through(s, 0, d, d);
+    }
+    s->sizes_input = 2;
+    s->additive = 1;
+}
+
+/* The same, where masks say so: begin and end mean nothing then. x: input or output; y: the other,
+ * which lacks dimensions of which one index is taken. */
+static void strided_letters(mf_split *s, const mf_tensor *strides, mf_split_shape *x, int rank,
+                            const mf_shape *shape, mf_split_shape *y)
+{
+    const mf_node *n = s->node;
+    const int64_t whole = mf_node_int(n, "begin_mask") & mf_node_int(n, "end_mask");
+    const int64_t shrink = mf_node_int(n, "shrink_axis_mask");
+    int at = 0;
+
+    if (!strides || mf_node_int(n, "ellipsis_mask") || mf_node_int(n, "new_axis_mask"))
+        return;
+    for (int d = 0; d < rank; d++) {
+        const bool said = d < strides->count, gone = said && shrink >> d & 1;
+
+        if (!gone && (!said || ((whole >> d & 1) && mf_tensor_int_at(strides, d) == 1))) {
+            const int letter = mf_split_new(s, shape->dims[d], MF_CUT_FREE);
+
+            x->dims[d] = y->dims[at] = (mf_split_dim){ .letter = letter, .inside = 1 };
+        }
+        at += !gone;
+    }
+}
+
+static void strided_split(mf_split *s)
+{
+    strided_letters(s, s->in_value[3], &s->in_dims[0], s->in[0].rank, &s->in[0], &s->out_dims[0]);
+    s->additive = 1;
+}
+
+static void strided_grad_split(mf_split *s)
+{
+    if (!s->in_value[0])
+        return;
+    strided_letters(s, s->in_value[3], &s->out_dims[0], s->out[0].rank, &s->out[0], &s->in_dims[4]);
+    s->sizes_input = 0;
+    s->additive = 1 << 4;
+}
+
 const mf_op mf_ops_slice[] = {
     { .name = "Slice",
       .def = "(input:T, begin:Index, size:Index) -> (output:T) {T:type, Index:type in "
@@ -231,6 +286,7 @@ const mf_op mf_ops_slice[] = {
       .infer = slice_infer,
       .grad = slice_grad,
       .run = slice_run,
+      .split = slice_split,
       .samples = MF_SAMPLES(
           "f32[4,5] i32[2]{1,2} i32[2]{2,3}", "f64[4,5] i64[2]{1,0} i64[2]{-1,-1}",
           "f32[3] i32[1]{3} i32[1]{0}", "f32[] i32[0] i32[0]", "str[3,2] i32[2]{0,1} i32[2]{3,1}",
@@ -245,6 +301,7 @@ const mf_op mf_ops_slice[] = {
       .grad = strided_grad,
       .prepare = masks_prepare,
       .run = strided_run,
+      .split = strided_split,
       .samples = MF_SAMPLES(
           "f32[4,5] i32[2]{1,0} i32[2]{3,5} i32[2]{1,2}",
           "f32[4,5] i32[2]{-1,4} i32[2]{-5,0} i32[2]{-1,-2}",
@@ -270,6 +327,7 @@ const mf_op mf_ops_slice[] = {
       .grad = strided_grad_grad,
       .prepare = masks_prepare,
       .run = strided_grad_run,
+      .split = strided_grad_split,
       .samples = MF_SAMPLES("i32[2]{4,5} i32[2]{1,0} i32[2]{3,5} i32[2]{1,2} f32[2,3]",
                             "i64[1]{6} i64[1]{2} i64[1]{0} i64[1]{1} f64[] ; shrink_axis_mask=1",
                             "i32[1]{6} i32[1]{-1} i32[1]{-7} i32[1]{-3} f32[2]",

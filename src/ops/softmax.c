@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* softmax.c - softmax over the last dimension, its logarithm, and the two cross entropies. */
 #include "base/mem.h"
+#include "graph/split.h"
 #include "ops/grad_util.h"
 #include "ops/row_math.h"
 #include "ops/widen.h"
@@ -363,6 +364,22 @@ static mf_status sparse_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* Classes are needed together. */
+static void softmax_split(mf_split *s)
+{
+    mf_split_leading(s, s->in[0].rank - 1);
+}
+
+static void xent_split(mf_split *s)
+{
+    mf_split_text(s, "b.,b.->b,b.", MF_CUT_SUM);
+}
+
+static void sparse_split(mf_split *s)
+{
+    mf_split_text(s, "b.,b->b,b.", MF_CUT_SUM);
+}
+
 const mf_op mf_ops_softmax[] = {
     { .name = "Softmax",
       .def = "(logits:T) -> (softmax:T) {T:type in floats}",
@@ -370,6 +387,7 @@ const mf_op mf_ops_softmax[] = {
       .infer = softmax_infer,
       .grad = softmax_grad,
       .run = softmax_run,
+      .split = softmax_split,
       .samples = MF_SAMPLES("f32[3,5]", "f32[7]", "f32[2,3,37]@-40:60", "f64[2,9]", "f16[3,5]",
                             "bf16[3,20]", "f32[0,4]", "f32[3,0]", "f32[4,1]", "f32[] !fails") },
     { .name = "LogSoftmax",
@@ -378,6 +396,7 @@ const mf_op mf_ops_softmax[] = {
       .infer = softmax_infer,
       .grad = log_softmax_grad,
       .run = softmax_run,
+      .split = softmax_split,
       .samples = MF_SAMPLES("f32[3,5]", "f32[7]", "f32[2,3,37]@-40:60", "f64[2,9]", "f16[3,5]",
                             "bf16[3,20]", "f32[0,4]", "f32[] !fails") },
     { .name = "SoftmaxCrossEntropyWithLogits",
@@ -385,6 +404,7 @@ const mf_op mf_ops_softmax[] = {
       .infer = xent_infer,
       .grad = xent_grad,
       .run = xent_run,
+      .split = xent_split,
       .samples = MF_SAMPLES(
           "f64[2,3] f64[2,3]{0.2,0.3,0.5,1,0,0}~", "f32[2,3] f32[2,3]{0.25,0.25,0.5,0,0,1}~",
           "f32[3,5] f32[3,5]@0:1~ !nograd", "f64[4,20] f64[4,20]@0:1~ !nograd",
@@ -397,6 +417,7 @@ const mf_op mf_ops_softmax[] = {
       .infer = sparse_infer,
       .grad = sparse_grad,
       .run = sparse_run,
+      .split = sparse_split,
       .samples = MF_SAMPLES("f32[3,5] i32[3]@0:5", "f64[4,20] i64[4]@0:20", "f16[3,5] i32[3]@0:5",
                             "bf16[3,5] i64[3]@0:5", "f32[0,5] i32[0]",
                             "f32[2,5] i32[2]{1,5} !fails", "f32[2,5] i64[2]{-1,0} !fails",

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* split.c - one tensor cut into several along a dimension. The way back is in concat.c. */
+#include "graph/split.h"
+
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 #include "ops/move.h"
+
+#include <string.h>
 
 /* All gradients of the outputs (zeros where none arrives), with room for one more input. */
 static mf_output *output_grads(mf_grad *g, int skip)
@@ -235,6 +239,24 @@ static mf_status split_grad(mf_grad *g)
     return MF_OK;
 }
 
+static void unpack_split(mf_split *s)
+{
+    int axis;
+
+    if (mf_axis_fix(mf_node_int(s->node, "axis"), s->in[0].rank, &axis))
+        mf_split_around(s, 0, 1, axis, true, false);
+}
+
+/* Split has its axis first, SplitV last. */
+static void split_split(mf_split *s)
+{
+    const int x = strcmp(s->node->op_name, "Split") == 0 ? 1 : 0;
+    int axis;
+
+    if (mf_split_axis(s, x ? 0 : 2, s->in[x].rank, &axis))
+        mf_split_around(s, x, 1, axis, true, true);
+}
+
 const mf_op mf_ops_split[] = {
     { .name = "Unpack",
       .def = "(value:T) -> (output:num*T) {num:int>=0, T:type, axis:int=0}",
@@ -242,6 +264,7 @@ const mf_op mf_ops_split[] = {
       .grad = unpack_grad,
       .prepare = mf_prepare_axis,
       .run = unpack_run,
+      .split = unpack_split,
       .samples =
           MF_SAMPLES("f32[2,3] ; num=2", "f32[2,3] ; num=3 axis=1", "f64[4,2] ; num=2 axis=-1",
                      "i32[3] ; num=3", "f32[2,0] ; num=2", "str[2,2] ; num=2 axis=1",
@@ -252,6 +275,7 @@ const mf_op mf_ops_split[] = {
       .infer = split_infer,
       .grad = split_grad,
       .run = split_run,
+      .split = split_split,
       .samples = MF_SAMPLES("i32[]{0} f32[4,3] ; num_split=2", "i32[]{-1} f64[2,6] ; num_split=3",
                             "i32[]{1} str[2,2] ; num_split=2", "i32[]{0} f32[0,2] ; num_split=2",
                             "i32[]{0} f32[3] ; num_split=1", "i32[]{0} f32[5] ; num_split=2 !fails",
@@ -262,6 +286,7 @@ const mf_op mf_ops_split[] = {
       .infer = split_infer,
       .grad = split_grad,
       .run = split_run,
+      .split = split_split,
       .samples = MF_SAMPLES("f32[6,2] i64[3]{1,2,3} i32[]{0} ; num_split=3",
                             "f32[2,7] i32[3]{1,-1,2} i32[]{-1} ; num_split=3",
                             "i32[4] i64[2]{0,4} i32[]{0} ; num_split=2",

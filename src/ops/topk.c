@@ -3,6 +3,7 @@
  *
  * A heap of k indices keeps the best so far with the worst of them on top. Larger comes first, of
  * equals the lower index; NaN counts as larger than all numbers. */
+#include "graph/split.h"
 #include "ops/grad_util.h"
 #include "ops/loop.h"
 
@@ -261,6 +262,11 @@ static mf_status nth_grad(mf_grad *g)
     return MF_OK;
 }
 
+static void topk_split(mf_split *s)
+{
+    mf_split_around(s, 0, 1, s->in[0].rank - 1, true, true);
+}
+
 const mf_op mf_ops_topk[] = {
     { .name = "TopKV2",
       .def = "(input:T, k:Tk) -> (values:T, indices:index_type) {sorted:bool=true, "
@@ -269,6 +275,7 @@ const mf_op mf_ops_topk[] = {
       .infer = topk_infer,
       .grad = topk_grad,
       .run = topk_run,
+      .split = topk_split,
       .samples = MF_SAMPLES(
           "f32[3,7] i32[]{3}", "f64[9] i32[]{9}", "i32[2,2,5] i64[]{1}", "i8[20]@0:4 i16[]{6}",
           "f32[4,3] i32[]{0}", "f32[0,3] i32[]{2}", "bf16[6] i32[]{2} ; index_type=int64 !nograd",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transpose.c - dimensions in another order; permutations and their inverse. */
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 #include "ops/move.h"
@@ -122,12 +123,29 @@ static mf_status invert_run(mf_kernel *k)
     return MF_OK;
 }
 
+static void transpose_split(mf_split *s)
+{
+    const mf_tensor *perm = s->in_value[1];
+
+    if (!perm || perm->count != s->in[0].rank)
+        return;
+    for (int d = 0; d < s->in[0].rank; d++) {
+        const int64_t from = mf_tensor_int_at(perm, d);
+        const int letter = mf_split_new(s, s->out[0].dims[d], MF_CUT_FREE);
+
+        mf_split_in(s, 0, (int)from, letter);
+        mf_split_out(s, 0, d, letter);
+    }
+    s->additive = 1;
+}
+
 const mf_op mf_ops_transpose[] = {
     { .name = "Transpose",
       .def = "(x:T, perm:Tperm) -> (y:T) {T:type, Tperm:type=int32 in index}",
       .infer = transpose_infer,
       .grad = transpose_grad,
       .run = transpose_run,
+      .split = transpose_split,
       .samples = MF_SAMPLES("f32[2,3] i32[2]{1,0}", "f32[2,3,4] i64[3]{2,0,1}",
                             "f64[19,35] i32[2]{1,0} !nograd", "f32[33,40] i32[2]{1,0} !nograd",
                             "i8[17,50] i32[2]{1,0}", "f16[3,20,18] i32[3]{0,2,1} !nograd",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* unary.c - algebraic functions of one tensor: signs, squares, roots, reciprocals, rounding. */
+#include "graph/split.h"
 #include "ops/math_util.h"
 
 #define NEG(x) (-(x))
@@ -145,8 +146,9 @@ static mf_status reciprocal_grad_grad(mf_grad *g)
         "f32[2] f32[3] !fails", "f32[3]{0,inf,nan} f32[3]{0,0,0} !nograd"
 
 const mf_op mf_ops_unary[] = {
-    MF_LOOP_OP("Neg", SIGNED_DEF, neg_loop, neg_grad, "f32[2,3]", "f64[]", "i32[2]{-2147483648,5}",
-               "i8[3]", "i64[3]", "c64[3]", "bf16[3]", "f16[3]", "f32[0]"),
+    MF_LOOP_OP_SPLIT("Neg", SIGNED_DEF, neg_loop, neg_grad, mf_split_additive, "f32[2,3]", "f64[]",
+                     "i32[2]{-2147483648,5}", "i8[3]", "i64[3]", "c64[3]", "bf16[3]", "f16[3]",
+                     "f32[0]"),
     MF_LOOP_OP("Abs",
                "(x:T) -> (y:T) {T:type in [bfloat16,half,float,double,int8,int16,int32,int64]}",
                abs_loop, abs_grad, "f32[2,3]", "f64[]@1:2", "i32[2]{-2147483648,-5}", "i16[3]",

@@ -4,6 +4,7 @@
  * VariableV2 (reference edges) and VarHandleOp (resource edges) are two spellings of one
  * mf_variable, and both kinds of edge carry its handle: so each pair of ops (Assign,
  * AssignVariableOp) is one kernel, which passes the handle on where the signature has an output. */
+#include "graph/split.h"
 #include "ops/grad_util.h"
 #include "ops/handle.h"
 #include "ops/loop.h"
@@ -366,6 +367,7 @@ static mf_status nothing_run(mf_kernel *k)
 }
 
 #define VARIABLE_ATTRS "{shape:shape, dtype:type, container:string='', shared_name:string=''} "
+
 #define MAKER(NAME, DEF, INFER)                                                                    \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = MF_OP_HEAP, .infer = INFER, .grad = mf_grad_none,       \
@@ -374,7 +376,8 @@ static mf_status nothing_run(mf_kernel *k)
 #define UPDATE(NAME, DEF, INFER, RUN, ...)                                                         \
     {                                                                                              \
         .name = NAME, .def = DEF, .flags = MF_OP_HEAP, .infer = INFER, .grad = mf_grad_none,       \
-        .prepare = update_prepare, .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)                  \
+        .prepare = update_prepare, .run = RUN, .split = mf_split_update,                           \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 #define PLAIN(NAME, DEF, FLAGS, INFER, GRAD, RUN, ...)                                             \
     {                                                                                              \
@@ -390,10 +393,16 @@ const mf_op mf_ops_variable[] = {
           "debug_name:string='', dtype:type, shape:shape, allowed_devices:list(string)=[]} "
           "is_stateful",
           mf_infer_scalar),
-    PLAIN("ReadVariableOp", "(resource:resource) -> (value:dtype) {dtype:type} is_stateful",
-          MF_OP_HEAP, read_infer, read_grad, read_run, "var:f32[2,3] ; dtype=float !nograd",
-          "var:i64[] ; dtype=int64", "var:f32[0] ; dtype=float !nograd",
-          "var:f32[2] ; dtype=int32 !fails"),
+    { .name = "ReadVariableOp",
+      .def = "(resource:resource) -> (value:dtype) {dtype:type} is_stateful",
+      .flags = MF_OP_HEAP,
+      .infer = read_infer,
+      .grad = read_grad,
+      .run = read_run,
+      .split = mf_split_update,
+      .samples =
+          MF_SAMPLES("var:f32[2,3] ; dtype=float !nograd", "var:i64[] ; dtype=int64",
+                     "var:f32[0] ; dtype=float !nograd", "var:f32[2] ; dtype=int32 !fails") },
     PLAIN("_ReadVariablesOp",
           "(resources:N*resource) -> (values:*dtypes) {N:int>=0, dtypes:list(type)>=1} is_stateful",
           MF_OP_HEAP, read_infer, mf_grad_missing, read_run,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* where.c - from indices to marks and back: OneHot, Where; and UnravelIndex. */
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 #include "ops/loop.h"
@@ -213,6 +214,21 @@ static mf_status unravel_run(mf_kernel *k)
     return MF_OK;
 }
 
+static void one_hot_split(mf_split *s)
+{
+    int axis;
+
+    if (!mf_axis_fix(mf_node_int(s->node, "axis"), s->out[0].rank, &axis))
+        return;
+    mf_split_around(s, 0, 1, axis, false, true);
+    if (s->node->in_types[0] == MF_DTYPE_U8)
+        return; /* no index stands for nothing */
+    s->index_letter = mf_split_new(s, s->out[0].dims[axis], MF_CUT_FREE);
+    s->index_input = 0;
+    s->count_input = 1;
+    mf_split_out(s, 0, axis, s->index_letter);
+}
+
 const mf_op mf_ops_where[] = {
     { .name = "OneHot",
       .def = "(indices:TI, depth:int32, on_value:T, off_value:T) -> (output:T) "
@@ -221,6 +237,7 @@ const mf_op mf_ops_where[] = {
       .grad = mf_grad_none,
       .prepare = mf_prepare_axis,
       .run = one_hot_run,
+      .split = one_hot_split,
       .samples = MF_SAMPLES("i32[3]{0,2,5} i32[]{4} f32[] f32[] !nograd",
                             "i64[2,2]{1,-1,0,2} i32[]{3} i32[] i32[] ; axis=0",
                             "i64[2,2]{1,-1,0,2} i32[]{3} f64[] f64[] ; axis=1 !nograd",

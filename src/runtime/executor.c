@@ -284,6 +284,7 @@ static void begin(mf_run_state *run, const mf_run_args *args)
                            .cancel = &run->cancel,
                            .exchange = args->exchange,
                            .rendezvous = args->rendezvous,
+                           .mesh = args->mesh,
                            .id = args->step_id,
                            .depth = args->depth,
                            .deadline_ns = args->deadline_ns,

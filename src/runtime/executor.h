@@ -11,6 +11,7 @@ typedef struct mf_run_args {
     mf_resources *resources;
     struct mf_exchange *exchange; /* may be NULL */
     struct mf_rendezvous *rendezvous; /* may be NULL */
+    struct mf_mesh_link *mesh; /* may be NULL */
     const char *const *allow_dirs;
     int n_allow_dirs;
     int64_t step_id;

@@ -12,6 +12,7 @@
 #include <meshflow/session.h>
 
 struct mf_exchange;
+struct mf_mesh_link;
 struct mf_rendezvous;
 struct mf_trace;
 
@@ -20,6 +21,7 @@ typedef struct mf_run_with {
     mf_cancel
         *until; /* ends this run alone, with CANCELLED, when it is raised; NULL: nothing does */
     struct mf_rendezvous *rendezvous; /* with other tasks; NULL: there are none */
+    struct mf_mesh_link *mesh; /* to other processors of a mesh; NULL: there are none */
     struct mf_trace *trace; /* what runs is noted there; NULL: where the session says */
 } mf_run_with;
 

@@ -2,8 +2,8 @@
 /* master_partial.c - a run that is fed and fetched from step by step: a thread runs it, feeds come
  * and fetches go by the room of its step. */
 #include "base/cond.h"
+#include "runtime/room.h"
 #include "server/master.h"
-#include "server/room.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -105,10 +105,10 @@ static mf_status run_at(mf_meeting *meeting, const mf_layout *l, const mf_master
 
     if (n_fetches + l->n_targets == 0)
         return MF_OK;
-    return mf_session_run_with(l->own, &(mf_run_options){ .timeout_ms = m->timeout_ms },
-                               &(mf_run_with){ m->cancel, &meeting->base, trace }, l->feeds,
-                               m->feeds, n_feeds, l->fetches, n_fetches, l->targets, l->n_targets,
-                               m->results);
+    return mf_session_run_with(
+        l->own, &(mf_run_options){ .timeout_ms = m->timeout_ms },
+        &(mf_run_with){ .until = m->cancel, .rendezvous = &meeting->base, .trace = trace },
+        l->feeds, m->feeds, n_feeds, l->fetches, n_fetches, l->targets, l->n_targets, m->results);
 }
 
 static mf_status meet_and_run(step *s, const mf_layout *l, const mf_master_step *m, mf_trace *trace)

@@ -5,7 +5,7 @@
 #define MF_SERVER_MEETING_H
 
 #include "graph/rendezvous.h"
-#include "server/room.h"
+#include "runtime/room.h"
 #include "server/server.h"
 
 typedef struct mf_meeting {

@@ -7,7 +7,7 @@
 #include "proto/worker.pb-c.h"
 #include "server/cast.h"
 #include "server/master.h"
-#include "server/room.h"
+#include "runtime/room.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -79,11 +79,15 @@ static mf_output new_label(builder *b, const char *loss)
     const bool classes = strncmp(loss, "sparse_", strlen("sparse_")) == 0;
     mf_shape shape = mf_model_shape(b->model, b->model->output);
     char text[MF_SHAPE_TEXT];
+    mf_output label;
 
     if (shape.rank > 1 && (classes || shape.dims[shape.rank - 1] == 1))
         shape.rank--;
-    return placeholder(b, b->options->label ? b->options->label : "label",
-                       classes ? MF_DTYPE_I32 : MF_DTYPE_F32, mf_shape_text(&shape, text));
+    label = placeholder(b, b->options->label ? b->options->label : "label",
+                        classes ? MF_DTYPE_I32 : MF_DTYPE_F32, mf_shape_text(&shape, text));
+    if (shape.rank > 0)
+        mf_model_name_batch(b->graph, label, shape.rank);
+    return label;
 }
 
 /* "accuracy,top_k k=3": metrics are separated by commas. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* room.c - see room.h. */
-#include "server/room.h"
+#include "runtime/room.h"
 
 #include "base/map.h"
 #include "base/mem.h"

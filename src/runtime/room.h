@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* room.h - where values of a step wait for those who fetch them. Each task has a room for each step
  * it takes part in, or is asked about: either side may come first. */
-#ifndef MF_SERVER_ROOM_H
-#define MF_SERVER_ROOM_H
+#ifndef MF_RUNTIME_ROOM_H
+#define MF_RUNTIME_ROOM_H
 
 #include "base/cancel.h"
 #include "tensor/tensor.h"

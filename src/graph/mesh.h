@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mesh.h - what a processor of a mesh sends to the others while a step runs. Ops know nothing else
+ * of them: whether these are threads or processes of other hosts is the link's business (mesh/). */
+#ifndef MF_GRAPH_MESH_H
+#define MF_GRAPH_MESH_H
+
+#include "graph/op.h"
+
+typedef struct mf_mesh_link mf_mesh_link;
+
+/* What was sent, a vector; borrowed. On failure the thread's error is set. */
+typedef void mf_mesh_got_fn(void *ctx, mf_status status, const mf_tensor *piece);
+
+typedef struct mf_mesh_link_kind {
+    /* A reference is taken, or the bytes are copied. Each processor sends another at most one piece
+     * for each key in a step. Thread: any. */
+    mf_status (*send)(mf_mesh_link *l, int to, int64_t key, const mf_tensor *piece);
+    /* got() is called once: now or later, by any thread; CANCELLED when the step is. */
+    void (*receive)(mf_mesh_link *l, int from, int64_t key, mf_cancel *cancel, mf_mesh_got_fn *got,
+                    void *ctx);
+} mf_mesh_link_kind;
+
+struct mf_mesh_link {
+    const mf_mesh_link_kind *kind;
+    int self; /* the processor whose it is */
+    atomic_llong sent, received, collectives; /* bytes, bytes, how many */
+};
+
+#endif

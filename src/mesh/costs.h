@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* costs.h - what ops of a run cost a processor, added up by kind. */
+#ifndef MF_MESH_COSTS_H
+#define MF_MESH_COSTS_H
+
+#include "base/map.h"
+#include "base/mem.h"
+
+#include <meshflow/mesh.h>
+
+typedef struct mf_mesh_costs {
+    mf_arena *arena;
+    mf_mesh_cost **list;
+    int64_t n, cap;
+    mf_map kinds; /* by op */
+} mf_mesh_costs;
+
+MF_MUST mf_status mf_mesh_costs_init(mf_mesh_costs *c);
+void mf_mesh_costs_deinit(mf_mesh_costs *c);
+/* The row of this kind; NULL: no memory. */
+mf_mesh_cost *mf_mesh_costs_of(mf_mesh_costs *c, const char *op);
+/* Most received bytes first, then most work. */
+void mf_mesh_costs_sort(mf_mesh_costs *c);
+
+#endif

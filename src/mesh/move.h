@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* move.h - from one layout of a tensor to another: who sends what to whom.
+ *
+ * First what is partial is reduced: pieces that the target has, too, come out of it cut (each
+ * processor adds up what it will need); along other axes everybody gets all. Then parts are moved.
+ * Each processor gets exactly what it lacks, once: of those who have a part, from the one that is
+ * where it is itself along all axes that cut nothing. So nobody gets more bytes than it must, and
+ * nobody sends for others. */
+#ifndef MF_MESH_MOVE_H
+#define MF_MESH_MOVE_H
+
+#include "mesh/layout.h"
+
+/* How a partial layout is reduced on the way to another. */
+typedef struct mf_reduction {
+    mf_axes scatter; /* along these each keeps a piece of the sum, */
+    mf_axes all; /* along these, afterwards, everybody all of it */
+    mf_layout scattered, reduced; /* what it is after each */
+} mf_reduction;
+
+mf_reduction mf_reduction_plan(const mf_mesh *m, const mf_layout *from, const mf_layout *to,
+                               const mf_shape *shape);
+
+/* A part that travels: where it begins in the block at hand, and how large it is. */
+typedef struct mf_parcel {
+    int peer;
+    mf_box box;
+} mf_parcel;
+
+typedef struct mf_move {
+    mf_parcel *send, *receive;
+    int n_send, n_receive;
+    mf_box keep_from, keep_to; /* what one has already, in the old and the new block */
+    bool keeps; /* there is such a part */
+} mf_move;
+
+/* What a processor does so that everybody comes from `from`, which is not partial, to its box. */
+MF_MUST mf_status mf_move_plan(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
+                               const mf_box *to, int processor, mf_arena *arena, mf_move *out);
+/* Everybody's new block lies in its old one. */
+bool mf_move_is_local(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
+                      const mf_layout *to);
+/* Elements that a processor receives on the whole way, reductions included: the most of any. */
+int64_t mf_move_elements(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
+                         const mf_layout *to);
+
+/* Elements up to which a sum for everybody is made by everybody: one round instead of two. */
+enum { MF_REDUCE_DIRECT = 1024 };
+
+#endif
