@@ -5,9 +5,9 @@
 #include "base/map.h"
 #include "graph/codec.h"
 #include "proto/worker.pb-c.h"
+#include "runtime/room.h"
 #include "server/cast.h"
 #include "server/master.h"
-#include "runtime/room.h"
 
 #include <inttypes.h>
 #include <stdio.h>
