@@ -3,6 +3,7 @@
  * four bytes say; the next two say how many bytes are wanted. It has to be what it is in one piece,
  * read the plain way. */
 #include "base/mem.h"
+#include "pieces.h"
 #include "proto/buf_message.h"
 #include "proto/wire.h"
 #include "proto/worker.pb-c.h"
@@ -31,22 +32,6 @@ static mf_status read_plainly(const uint8_t *data, size_t size, mf_buf *out)
     return st;
 }
 
-static void release(void *ctx)
-{
-    free(ctx);
-}
-
-/* Memory of its own, so that it is noticed when more is read. */
-static mf_part part_of(const uint8_t *data, size_t size)
-{
-    void *copy = aligned_alloc(64, (size + 64) & ~(size_t)63);
-
-    MF_ASSERT(copy);
-    if (size > 0)
-        memcpy(copy, data, size);
-    return (mf_part){ .data = copy, .size = size, .release = release, .ctx = copy };
-}
-
 static size_t number(const uint8_t *at)
 {
     return (size_t)(at[0] | at[1] << 8);
@@ -67,9 +52,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     wanted = number(data + 4);
     data += HEAD;
     size -= HEAD;
-    parts[0] = part_of(data, a);
-    parts[1] = part_of(data + a, b);
-    parts[2] = part_of(data + a + b, size - a - b);
+    parts[0] = piece_of(data, a);
+    parts[1] = piece_of(data + a, b);
+    parts[2] = piece_of(data + a + b, size - a - b);
     st = read_plainly(data, size, &plain);
     good = st == MF_OK && plain.len == wanted;
     MF_ASSERT((mf_buf_message_read(parts, 3, wanted, &pieces) == MF_OK) == good);

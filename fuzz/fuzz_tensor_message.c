@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_tensor_message.c - a RecvTensorResponse from a stranger, in pieces: three, cut where the
  * first four bytes say. It has to be what it is in one piece, read the plain way. */
+#include "pieces.h"
 #include "proto/tensor_message.h"
 #include "proto/wire.h"
 #include "proto/worker.pb-c.h"
@@ -26,22 +27,6 @@ static mf_status read_plainly(const uint8_t *data, size_t size, mf_tensor *out, 
         st = mf_tensor_decode(m->tensor ? m->tensor : &none, MAX_BYTES, out);
     mf_arena_free(arena);
     return st;
-}
-
-static void release(void *ctx)
-{
-    free(ctx);
-}
-
-/* Memory of its own, so that it is noticed when more is read. */
-static mf_part part_of(const uint8_t *data, size_t size)
-{
-    void *copy = aligned_alloc(64, (size + 64) & ~(size_t)63);
-
-    MF_ASSERT(copy);
-    if (size > 0)
-        memcpy(copy, data, size);
-    return (mf_part){ .data = copy, .size = size, .release = release, .ctx = copy };
 }
 
 static size_t cut(const uint8_t *at, size_t size)
@@ -70,9 +55,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     b = cut(data + 2, size - 4 - a);
     data += 4;
     size -= 4;
-    parts[0] = part_of(data, a);
-    parts[1] = part_of(data + a, b);
-    parts[2] = part_of(data + a + b, size - a - b);
+    parts[0] = piece_of(data, a);
+    parts[1] = piece_of(data + a, b);
+    parts[2] = piece_of(data + a + b, size - a - b);
     st = read_plainly(data, size, &plain, &plain_dead);
     MF_ASSERT((mf_tensor_message_read(parts, 3, MAX_BYTES, &pieces, &pieces_dead) == MF_OK) ==
               (st == MF_OK));

@@ -219,7 +219,7 @@ static mf_status find_arena(call *k)
     return k->arena ? MF_OK : MF_NOMEM("a call");
 }
 
-/* done or parts is NULL. */
+/* One of done and done_parts is NULL. */
 static void start_call(mf_caller *c, const mf_question *q, mf_arena *arena, mf_answer_fn *done,
                        mf_answer_parts_fn *done_parts, void *ctx)
 {

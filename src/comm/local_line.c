@@ -70,12 +70,12 @@ static mf_status send_first(int fd, struct iovec *first, int file)
     return MF_OK;
 }
 
-mf_status mf_local_line_send(mf_local_line *l, const mf_local_frame *frame, const char *text,
-                             const mf_part *parts, int n, int file)
+/* With the lock. */
+static mf_status send_all(const mf_local_line *l, const mf_local_frame *frame, const char *text,
+                          const mf_part *parts, int n, int file)
 {
     mf_local_frame head = *frame;
     struct iovec all[MOST_PARTS + 2];
-    mf_status st = MF_OK;
 
     if (n > MOST_PARTS)
         return MF_FAIL(MF_INTERNAL, "%d parts of a message", n);
@@ -89,11 +89,18 @@ mf_status mf_local_line_send(mf_local_line *l, const mf_local_frame *frame, cons
     all[1] = (struct iovec){ (char *)(uintptr_t)text, head.text };
     for (int i = 0; i < n; i++)
         all[2 + i] = (struct iovec){ (void *)(uintptr_t)parts[i].data, parts[i].size };
-    pthread_mutex_lock(&l->writing);
     if (file >= 0)
-        st = send_first(l->fd, &all[0], file);
-    if (st == MF_OK)
-        st = mf_local_write(l->fd, all, n + 2, mf_clock_ns() + STUCK_S * INT64_C(1000000000), NULL);
+        MF_TRY(send_first(l->fd, &all[0], file));
+    return mf_local_write(l->fd, all, n + 2, mf_clock_ns() + STUCK_S * INT64_C(1000000000), NULL);
+}
+
+mf_status mf_local_line_send(mf_local_line *l, const mf_local_frame *frame, const char *text,
+                             const mf_part *parts, int n, int file)
+{
+    mf_status st;
+
+    pthread_mutex_lock(&l->writing);
+    st = send_all(l, frame, text, parts, n, file);
     pthread_mutex_unlock(&l->writing);
     if (st != MF_OK)
         (void)shutdown(l->fd, SHUT_RDWR);

@@ -55,8 +55,7 @@ MF_MUST mf_status mf_local_line_read(mf_local_line *l, mf_local_frame *frame, ch
                                      const void **data);
 /* There is more than was read: no need to wait for it. */
 bool mf_local_line_has_more(const mf_local_line *l);
-/* The file that came, mapped; NULL: none has, or it cannot be. at least `size` bytes are needed;
- * *size: how large it is. */
+/* The file that came, mapped; NULL: none has, or it cannot be. *size: how large it is. */
 void *mf_local_line_map(mf_local_line *l, bool writable, size_t *size);
 
 /* The two halves of the kind. */

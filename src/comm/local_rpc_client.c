@@ -17,6 +17,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+enum { PLACE_BITS = 20 }; /* of a question's number: where it is noted */
+
 /* A question that is not answered yet; free when done is NULL. */
 typedef struct asked {
     mf_rpc_done_fn *done;
@@ -35,6 +37,7 @@ typedef struct line {
     size_t region_size;
     asked *all; /* guarded by the channel's lock, as is all below */
     int64_t n, room, left; /* places; those that wait */
+    int64_t free_from; /* no place before is free */
     uint64_t made;
     int64_t nearest_ns; /* no deadline is before */
     atomic_int refs; /* of its thread, of questions on their way, and of what is borrowed */
@@ -80,21 +83,23 @@ static void wake(const line *l)
 
 /* ---- what is not answered; with the channel's lock ---- */
 
-/* NULL: no memory. */
+/* NULL: no memory, or too many. */
 static asked *add_asked(line *l, const mf_rpc_question *q)
 {
-    int64_t i = 0;
+    int64_t i = l->free_from;
 
     while (i < l->n && l->all[i].done)
         i++;
     if (i == l->n) {
-        if (mf_grow(&l->all, &l->room, l->n + 1, sizeof *l->all) != MF_OK)
+        if (l->n == (int64_t)1 << PLACE_BITS ||
+            mf_grow(&l->all, &l->room, l->n + 1, sizeof *l->all) != MF_OK)
             return NULL;
         l->n++;
     }
+    l->free_from = i + 1;
     l->all[i] = (asked){ .done = q->done,
                          .ctx = q->ctx,
-                         .id = ++l->made << 20 | (uint64_t)i,
+                         .id = ++l->made << PLACE_BITS | (uint64_t)i,
                          .deadline_ns = q->deadline_ns };
     l->left++;
     return &l->all[i];
@@ -102,7 +107,7 @@ static asked *add_asked(line *l, const mf_rpc_question *q)
 
 static asked *find_asked(const line *l, uint64_t id)
 {
-    const uint64_t i = id & ((1 << 20) - 1);
+    const uint64_t i = id & ((UINT64_C(1) << PLACE_BITS) - 1);
 
     return i < (uint64_t)l->n && l->all[i].done && l->all[i].id == id ? &l->all[i] : NULL;
 }
@@ -113,6 +118,8 @@ static asked remove_asked(line *l, asked *a)
 
     a->done = NULL;
     l->left--;
+    if (a - l->all < l->free_from)
+        l->free_from = a - l->all;
     pthread_cond_broadcast(&l->channel->changed);
     return was;
 }

@@ -317,19 +317,8 @@ static mf_status servers_begin_step(mf_team *team, int64_t step, int64_t samples
 static mf_status servers_run(mf_team *team, mf_trainer *t, const mf_run_options *options,
                              const mf_call *call)
 {
-    mf_session *here = t->session;
-    mf_run_options o = patience(of_team(team));
-    mf_status st;
-
-    o.trace_path = options->trace_path;
-    t->session = of_team(team)->steps;
-    if (t->loop)
-        t->loop->session = t->session;
-    st = mf_trainer_call(t, &o, call);
-    t->session = here;
-    if (t->loop)
-        t->loop->session = here;
-    return st;
+    return mf_trainer_call_at(t, of_team(team)->steps, patience(of_team(team)).timeout_ms, options,
+                              call);
 }
 
 static mf_status servers_end_step(mf_team *team, int64_t step, bool *stop)

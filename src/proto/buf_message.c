@@ -22,41 +22,21 @@ enum {
 
 /* ---- writing ---- */
 
-static void put_varint(mf_buf *out, uint64_t v)
-{
-    uint8_t bytes[10];
-    size_t n = 0;
-
-    do {
-        bytes[n++] = (uint8_t)((v & 0x7f) | (v > 0x7f ? 0x80 : 0));
-        v >>= 7;
-    } while (v > 0);
-    mf_buf_bytes(out, bytes, n);
-}
-
-static size_t varint_size(uint64_t v)
-{
-    size_t n = 1;
-
-    for (; v > 0x7f; v >>= 7)
-        n++;
-    return n;
-}
-
 /* All but the bytes, which have to be its end. */
 static mf_status put_head(size_t bytes, mf_buf *out)
 {
-    const size_t value = 1 + varint_size(bytes) + bytes, type = strlen(TYPE);
+    const size_t value = 1 + mf_wire_varint_size(bytes) + bytes, type = strlen(TYPE);
 
-    put_varint(out, EXTRA);
-    put_varint(out, 1 + varint_size(type) + type + 1 + varint_size(value) + value);
-    put_varint(out, TYPE_URL);
-    put_varint(out, type);
+    mf_wire_varint(out, EXTRA);
+    mf_wire_varint(out,
+                   1 + mf_wire_varint_size(type) + type + 1 + mf_wire_varint_size(value) + value);
+    mf_wire_varint(out, TYPE_URL);
+    mf_wire_varint(out, type);
     mf_buf_bytes(out, TYPE, type);
-    put_varint(out, VALUE);
-    put_varint(out, value);
-    put_varint(out, CONTENT);
-    put_varint(out, bytes);
+    mf_wire_varint(out, VALUE);
+    mf_wire_varint(out, value);
+    mf_wire_varint(out, CONTENT);
+    mf_wire_varint(out, bytes);
     return mf_buf_finish(out);
 }
 

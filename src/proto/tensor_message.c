@@ -16,27 +16,6 @@ enum {
 
 /* ---- writing ---- */
 
-static void put_varint(mf_buf *out, uint64_t v)
-{
-    uint8_t bytes[10];
-    size_t n = 0;
-
-    do {
-        bytes[n++] = (uint8_t)((v & 0x7f) | (v > 0x7f ? 0x80 : 0));
-        v >>= 7;
-    } while (v > 0);
-    mf_buf_bytes(out, bytes, n);
-}
-
-static size_t varint_size(uint64_t v)
-{
-    size_t n = 1;
-
-    for (; v > 0x7f; v >>= 7)
-        n++;
-    return n;
-}
-
 static void drop(void *ctx)
 {
     mf_tensor *t = ctx;
@@ -68,11 +47,11 @@ static mf_status put_head(Tensorflow__TensorProto *tensor, mf_buf *out)
 
     tensor->tensor_content = (ProtobufCBinaryData){ 0 };
     st = mf_wire_encode(&tensor->base, &inner);
-    put_varint(out, TENSOR);
-    put_varint(out, inner.len + 1 + varint_size(bytes) + bytes);
+    mf_wire_varint(out, TENSOR);
+    mf_wire_varint(out, inner.len + 1 + mf_wire_varint_size(bytes) + bytes);
     mf_buf_bytes(out, inner.data, inner.len);
-    put_varint(out, CONTENT);
-    put_varint(out, bytes);
+    mf_wire_varint(out, CONTENT);
+    mf_wire_varint(out, bytes);
     mf_buf_deinit(&inner);
     return st == MF_OK ? mf_buf_finish(out) : st;
 }
@@ -271,8 +250,8 @@ static mf_status read_head(const mf_part *parts, int n, const places *p, mf_aren
     mf_status st;
 
     append(parts, n, 0, p->tensor, &bytes);
-    put_varint(&bytes, TENSOR);
-    put_varint(&bytes, p->end - p->body - (p->bytes_end - p->content));
+    mf_wire_varint(&bytes, TENSOR);
+    mf_wire_varint(&bytes, p->end - p->body - (p->bytes_end - p->content));
     append(parts, n, p->body, p->content, &bytes);
     append(parts, n, p->bytes_end, SIZE_MAX, &bytes);
     st = decode(&bytes, arena, out);

@@ -509,6 +509,27 @@ mf_status mf_wire_decode(const ProtobufCMessageDescriptor *desc, const void *dat
 
 /* ---- encoding ---- */
 
+void mf_wire_varint(mf_buf *out, uint64_t v)
+{
+    uint8_t bytes[VARINT_MAX];
+    size_t n = 0;
+
+    do {
+        bytes[n++] = (uint8_t)((v & 0x7f) | (v > 0x7f ? 0x80 : 0));
+        v >>= 7;
+    } while (v > 0);
+    mf_buf_bytes(out, bytes, n);
+}
+
+size_t mf_wire_varint_size(uint64_t v)
+{
+    size_t n = 1;
+
+    for (; v > 0x7f; v >>= 7)
+        n++;
+    return n;
+}
+
 mf_status mf_wire_encode(const ProtobufCMessage *message, mf_buf *out)
 {
     const size_t len = protobuf_c_message_get_packed_size(message);

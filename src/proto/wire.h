@@ -52,6 +52,11 @@ MF_MUST mf_status mf_wire_decode(const ProtobufCMessageDescriptor *desc, const v
 /* Append the message's bytes. Fails: RESOURCE_EXHAUSTED (memory; more than 2 GiB - 1). */
 MF_MUST mf_status mf_wire_encode(const ProtobufCMessage *message, mf_buf *out);
 
+/* A number as protobuf writes it, for messages whose parts lie apart; and how many bytes that is.
+ */
+void mf_wire_varint(mf_buf *out, uint64_t v);
+size_t mf_wire_varint_size(uint64_t v);
+
 /* Bytes of one element in a repeated field of a decoded message. */
 size_t mf_wire_element_size(ProtobufCType type);
 

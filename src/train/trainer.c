@@ -298,6 +298,26 @@ mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options, const mf
                           call->results);
 }
 
+static void use_session(mf_trainer *t, mf_session *session)
+{
+    t->session = session;
+    if (t->loop)
+        t->loop->session = session;
+}
+
+mf_status mf_trainer_call_at(mf_trainer *t, mf_session *session, int64_t timeout_ms,
+                             const mf_run_options *options, const mf_call *call)
+{
+    const mf_run_options o = { .timeout_ms = timeout_ms, .trace_path = options->trace_path };
+    mf_session *here = t->session;
+    mf_status st;
+
+    use_session(t, session);
+    st = mf_trainer_call(t, &o, call);
+    use_session(t, here);
+    return st;
+}
+
 /* Over which results are means. */
 static int64_t samples_of(const mf_trainer *t, const mf_batch *batch)
 {

@@ -94,6 +94,9 @@ MF_MUST mf_status mf_trainer_count_step(mf_trainer *t);
 /* Run the trainer's session, with what hooks add. */
 MF_MUST mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options,
                                   const struct mf_call *call);
+/* The same on another session, with the trace that `options` ask for and no more time than this. */
+MF_MUST mf_status mf_trainer_call_at(mf_trainer *t, struct mf_session *session, int64_t timeout_ms,
+                                     const mf_run_options *options, const struct mf_call *call);
 /* Fill names->values with the columns the model wants, and the label. *converted: to be freed after
  * the run (NULL mostly). Fails: NOT_FOUND, INVALID_ARGUMENT naming the column. */
 MF_MUST mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,

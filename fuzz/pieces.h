@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pieces.h - parts of messages in memory of their own, so that it is noticed when more is read. */
+#ifndef MF_FUZZ_PIECES_H
+#define MF_FUZZ_PIECES_H
+
+#include "base/part.h"
+#include "base/status.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static inline void piece_release(void *ctx)
+{
+    free(ctx);
+}
+
+static inline mf_part piece_of(const uint8_t *data, size_t size)
+{
+    void *copy = aligned_alloc(64, (size + 64) & ~(size_t)63);
+
+    MF_ASSERT(copy);
+    if (size > 0)
+        memcpy(copy, data, size);
+    return (mf_part){ .data = copy, .size = size, .release = piece_release, .ctx = copy };
+}
+
+#endif
