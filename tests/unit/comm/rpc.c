@@ -336,6 +336,38 @@ MF_TEST(comm_rpc_other_hosts_need_tls)
         rpc->serve(&(mf_rpc_server_options){ .address = "0.0.0.0:0", .service = &service }, &s));
 }
 
+MF_TEST(comm_rpc_on_one_host_what_cannot_be_sent_fails_and_the_next_one_passes)
+{
+    const mf_part parts[9] = { { .data = "", .size = 0 } };
+    mf_rpc_channel *c;
+    mf_rpc_server *s;
+    answer a;
+    echo e;
+
+    s = serve_by(&mf_rpc_local, &e, "");
+    T_OK(mf_rpc_local.connect(mf_rpc_local.address(s), &(mf_security){ 0 }, &c));
+    memset(&a, 0, sizeof a);
+    pthread_mutex_init(&a.lock, NULL);
+    mf_cond_init(&a.changed);
+    (void)mf_rpc_local.ask(c, &(mf_rpc_question){ .method = "/echo",
+                                                  .parts = parts,
+                                                  .n_parts = 9,
+                                                  .deadline_ns = INT64_MAX,
+                                                  .done = take,
+                                                  .ctx = &a });
+    await(&a);
+    T_EQ(a.status, MF_UNAVAILABLE);
+    free(a.text);
+    while (!mf_rpc_local.reaches(c)) /* by a new line */
+        (void)usleep(1000);
+    (void)ask(&mf_rpc_local, c, "/echo", "hello", 5, 0, false, &a);
+    await(&a);
+    T_EQ(a.status, MF_OK);
+    free(a.text);
+    mf_rpc_local.disconnect(c);
+    mf_rpc_local.stop(s);
+}
+
 /* ---- memory that both see ---- */
 
 static void lend(void *ctx, mf_rpc_call *call, const char *method, const void *data, size_t size)
