@@ -14,7 +14,7 @@ export T
 
 .DEFAULT_GOAL := release
 .PHONY: release dev clang asan tsan test check bench fuzz soak engines install format lint layers \
-	sizes train clean distclean help
+	sizes train tour clean distclean help
 
 # $(call build,preset,targets)
 define build
@@ -86,10 +86,11 @@ soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills,
 	@tests/server/floods.py build/meshflow --connections 100000
 	@tests/train/accuracy.py build/meshflow
 	@tests/train/accuracy.py build/meshflow --strategies
+	@tests/train/accuracy.py build/meshflow --compress
 
-engines: ## tests with real engines: MPI, UCX, etcd, Slurm, torchrun, Ray, hosts as network namespaces
+engines: ## tests with real engines: MPI, UCX, etcd, Slurm, torchrun, Ray, JAX, hosts as network namespaces
 	@tools/install_packages.sh build test data engines
-	$(call build,release,meshflow meshflow-engine-tests net-check)
+	$(call build,release,meshflow meshflow_shared meshflow-engine-tests net-check)
 	@tests/engines/run.sh build/release
 
 install: release ## install to PREFIX (/usr/local)
@@ -114,6 +115,10 @@ sizes: ## print sizes of files and functions
 train: release ## train on pictures of clothes with a small cluster, of which some die, and compare
 	@tools/install_packages.sh data
 	@tools/demonstrate.sh build/meshflow
+
+tour: release ## what the five documents say, section by section, run (T=pattern: some steps)
+	@tools/install_packages.sh data tour
+	@tools/tour/run.py build/meshflow $(T)
 
 clean: ## remove what was built, keep build/venv
 	@if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} +; fi

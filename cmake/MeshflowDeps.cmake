@@ -30,7 +30,8 @@ target_link_libraries(meshflow_deps INTERFACE
 
 # What only our programs need, not who links the library.
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
+pkg_check_modules(libevent REQUIRED IMPORTED_TARGET libevent_extra libevent_core)
 add_library(meshflow_cli_deps INTERFACE)
-target_link_libraries(meshflow_cli_deps INTERFACE PkgConfig::hwloc)
+target_link_libraries(meshflow_cli_deps INTERFACE PkgConfig::hwloc PkgConfig::libevent)
 
 find_program(PROTOC_C protoc-c REQUIRED)

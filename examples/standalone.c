@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* standalone.c - a cluster in this process: a variable on a parameter server, used by two workers.
+/* standalone.c - a cluster in this process, threads without sockets: a variable on a parameter
+ * server, used by two workers.
  *   cc standalone.c $(pkg-config --cflags --libs meshflow) */
 #include <meshflow/meshflow.h>
 
@@ -20,7 +21,8 @@ int main(void)
     mf_applyf(g, "AssignVariableOp", MF_IN(v, two), "name='set'");
     v = mf_applyf(g, "ReadVariableOp", MF_IN(v), "dtype=float");
     mf_applyf(g, "Mul", MF_IN(v, two), "name='y' device='/job:worker/task:1'");
-    if (st == MF_OK && (st = mf_local_cluster_new("worker=2,ps=1", NULL, &c)) == MF_OK)
+    if (st == MF_OK && (st = mf_local_cluster_new(
+                            "worker=2,ps=1", &(mf_server_options){ .inside = true }, &c)) == MF_OK)
         st = mf_session_new(
             g, &(mf_session_options){ .target = mf_local_cluster_target(c, "worker", 0) }, &s);
     if (st == MF_OK &&

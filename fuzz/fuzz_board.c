@@ -7,8 +7,12 @@
 #include <stdint.h>
 #include <string.h>
 
-static void check_acts(const mf_board_page *p)
+static void check_lists(const mf_board_page *p)
 {
+    for (int i = 0; i < MF_BOARD_COPIES; i++) {
+        MF_ASSERT(strlen(p->slices[i].of) < sizeof p->slices[i].of);
+        MF_ASSERT(p->slices[i].version >= 0);
+    }
     for (int i = 0; i < MF_BOARD_ACTS; i++) {
         MF_ASSERT(strlen(p->acts[i].what) < sizeof p->acts[i].what);
         MF_ASSERT(p->acts[i].kind >= 0 && p->acts[i].kind < MF_ACTS);
@@ -47,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MF_ASSERT(p->first_shard <= INT64_MAX - p->n_shards);
         for (int i = 0; i < MF_BOARD_WAITS; i++)
             MF_ASSERT(strlen(p->waits[i].what) < sizeof p->waits[i].what);
-        check_acts(p);
+        check_lists(p);
     }
     mf_free(p);
     check_events(data, size);

@@ -11,9 +11,9 @@
  * incarnations, which keys of values have in them, are 1 and 2. A call that takes long is
  * cancelled, and has to end then. */
 #include "base/clock.h"
+#include "comm/inside_rpc.h"
 #include "proto/master.pb-c.h"
 #include "proto/wire.h"
-#include "rpc_inside.h"
 #include "server/server.h"
 #include "tensor/buffer.h"
 
@@ -128,7 +128,7 @@ static void ask(client *c, uint8_t which, const uint8_t *data, size_t size)
         memcpy(copy, data, size);
     name_session(c, copy, size);
     *a = (asked){ c, methods[(which & 31) % MF_COUNT(methods)] };
-    (void)rpc_inside.ask(
+    (void)mf_rpc_inside.ask(
         c->channels[which >> 6 & 1],
         &(mf_rpc_question){ .method = a->method,
                             .parts = &part,
@@ -176,10 +176,16 @@ static void open_servers(client *c)
                                       .job_name = jobs[i],
                                       .threads = 2 };
 
-        MF_ASSERT(mf_server_open(&o, &rpc_inside, &c->servers[i]) == MF_OK);
+        MF_ASSERT(mf_server_open(&o, &mf_rpc_inside, &c->servers[i]) == MF_OK);
         c->servers[i]->incarnation = (uint64_t)i + 1;
-        MF_ASSERT(rpc_inside.connect(i == 0 ? "a:1" : "b:1", &(mf_security){ 0 },
-                                     &c->channels[i]) == MF_OK);
+    }
+    for (int i = 0; i < TASKS; i++) {
+        const mf_server *other = c->servers[1 - i];
+
+        MF_ASSERT(mf_server_tasks_move(&c->servers[i]->tasks, other->tasks.self,
+                                       mf_server_self(other)->address) == MF_OK);
+        MF_ASSERT(mf_rpc_inside.connect(mf_server_self(c->servers[i])->address, &(mf_security){ 0 },
+                                        &c->channels[i]) == MF_OK);
     }
 }
 
@@ -193,7 +199,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     open_servers(&c);
     ask_all(&c, data, size);
     for (int i = 0; i < TASKS; i++)
-        rpc_inside.disconnect(c.channels[i]);
+        mf_rpc_inside.disconnect(c.channels[i]);
     for (int i = 0; i < TASKS; i++)
         mf_server_free(c.servers[i]);
     mf_buffer_trim();

@@ -14,7 +14,8 @@ import tempfile
 
 ORDER = [
     "base", "tensor", "proto", "formats", "graph", "device", "comm", "compile", "runtime", "client",
-    "mesh", "ops", "data", "models", "train", "parallel", "cluster", "job", "server", "cli", "plugins",
+    "mesh", "ops", "data", "models", "train", "compress", "planner", "parallel", "cluster", "job", "server", "serve", "spool",
+    "cli", "plugins",
 ]
 CLOSED = {"ops"}  # reached through the generated table only
 

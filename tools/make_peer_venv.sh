@@ -1,17 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: make_peer_venv.sh torch|ray
+# Usage: make_peer_venv.sh torch|ray|jax|mtf
 #
-# Makes build/venv-NAME, a Python with PyTorch (5 GB), a peer of `make bench`, or with Ray (100 MB),
-# one of the engines of `make engines`. Downloads from PyPI when it is not there yet; fails when that
-# cannot be reached.
+# Makes build/venv-NAME, a Python with PyTorch (5 GB), a peer of `make bench`; with Ray (100 MB), one
+# of the engines of `make engines`; or with JAX (600 MB) or Mesh TensorFlow (and the TensorFlow it
+# works with, 2 GB), which the mesh is compared with (tests/mesh). Downloads from PyPI when it is not
+# there yet; fails when that cannot be reached.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case "${1:-}" in
     torch) packages=(torch==2.15.0 numpy) ;;
     ray) packages=(ray==2.60.0) ;;
-    *) echo "usage: make_peer_venv.sh torch|ray" >&2; exit 2 ;;
+    jax) packages=(jax==0.10.2 jaxlib==0.10.2 numpy) ;;
+    mtf) packages=(mesh-tensorflow==0.1.21 tensorflow==2.12.1) ;;
+    *) echo "usage: make_peer_venv.sh torch|ray|jax|mtf" >&2; exit 2 ;;
 esac
 venv=build/venv-$1
 made=$venv/${packages[0]/==/-}

@@ -9,6 +9,10 @@ if [[ compare == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
     echo "# against TensorFlow"
     MESHFLOW_LIB=build/release/libmeshflow.so.0 build/venv/bin/python bench/compare.py
 fi
+if [[ variables == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
+    echo "# a graph with many variables begins, against TensorFlow"
+    build/venv/bin/python bench/variables.py
+fi
 if [[ train == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
     tools/make_peer_venv.sh torch || echo "# without PyTorch: it could not be installed"
     echo "# training, against TensorFlow and PyTorch"
@@ -31,6 +35,22 @@ if [[ workers == *${1:-}* ]]; then
     echo "# two workers against one process"
     MESHFLOW=build/release/meshflow bench/workers.py
 fi
+if [[ scaling == *${1:-}* ]]; then
+    echo "# weak scaling from 1 to 8 processes, against TensorFlow's ring"
+    MESHFLOW=build/release/meshflow bench/scaling.py
+fi
+if [[ convergence == *${1:-}* ]]; then
+    echo "# how late trainings are ended, and what that costs"
+    MESHFLOW=build/release/meshflow bench/convergence.py
+fi
+if [[ balance == *${1:-}* ]]; then
+    echo "# workers of speeds 1:2:3: their shards, and how long each is idle"
+    MESHFLOW=build/release/meshflow bench/balance.py
+fi
+if [[ compress == *${1:-}* ]]; then
+    echo "# compressed models against what they were made of"
+    MESHFLOW=build/release/meshflow bench/compress.py
+fi
 if [[ servers == *${1:-}* ]]; then
     echo "# parameter servers, against TensorFlow's"
     bench/servers.py
@@ -47,6 +67,14 @@ fi
 if [[ codecs == *${1:-}* ]]; then
     echo "# gradients by codecs over a slow link"
     MESHFLOW=build/release/meshflow bench/codecs.py
+fi
+if [[ plan == *${1:-}* ]]; then
+    echo "# what the planner says, and what trainings measure"
+    MESHFLOW=build/release/meshflow bench/plan.py
+fi
+if [[ mesh == *${1:-}* ]] && tools/make_peer_venv.sh jax; then
+    echo "# a transformer block on a mesh of 2x2, against JAX"
+    MESHFLOW_LIB=build/release/libmeshflow.so.0 build/venv-jax/bin/python bench/mesh.py
 fi
 for source in bench/*.c; do
     name=$(basename "$source" .c)

@@ -78,15 +78,24 @@ suite "build" one "gcc compiles without warnings" build release all bench || sum
 suite "test runner" tests/runner/selftest.sh build/release/meshflow-tests-red
 suite "unit tests" build/release/meshflow-tests
 suite "program" tests/cli/run.sh build/release/meshflow
+suite "mission" tools/mission.py build/release/meshflow --test
 suite "floods" tests/server/floods.py build/release/meshflow garbage # the others: make soak
 suite "clusters of servers" tests/server/clusters.py build/release/meshflow
 suite "certificates of servers" tests/server/certificates.py build/release/meshflow
+suite "jobs of a daemon" tests/cli/daemon.py build/release/meshflow
+suite "serving" tests/serve/serve.py build/release/meshflow
 suite "Python package" tests/python/run.py build/release
 suite "training" tests/train/run.py build/release/meshflow
 suite "strategies" tests/train/strategies.py build/release/meshflow
+suite "contrastive learning" tests/train/contrast.py build/release/meshflow
 suite "mesh" tests/train/mesh.py build/release/meshflow
+suite "detection" tests/train/detection.py build/release/meshflow
+suite "pipelines" tests/train/pipeline.py build/release/meshflow
+suite "re-layout" tests/train/relayout.py build/release/meshflow
+suite "planner" tests/train/plan.py build/release/meshflow
 suite "input" tests/train/input.py build/release/meshflow
 suite "parameter servers" tests/train/servers.py build/release/meshflow
+suite "manifests of Kubernetes" tests/train/manifests.py build/release/meshflow
 suite "closures" tests/train/closures.py build/release/meshflow
 suite "codecs" tests/train/codecs.py build/release/meshflow
 suite "jobs" tests/train/jobs.py build/release/meshflow

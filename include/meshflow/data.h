@@ -80,6 +80,13 @@ MF_API MF_MUST mf_status mf_dataset_map(mf_dataset *set, const mf_column *column
 MF_API MF_MUST mf_status mf_dataset_augment(mf_dataset *set, const char *settings, uint64_t seed,
                                             mf_dataset **out);
 
+/* Two views of pictures, turned by up to `rotate` degrees and moved by up to `crop` pixels
+ * ("rotate=20 crop=3"): columns "pair" (uint8 [2,height,width,channels]), "label" (1: both are
+ * views of sample i; 0: the second is one of another sample; either as often) and, where the set
+ * has classes, "class" (of the first). */
+MF_API MF_MUST mf_status mf_dataset_pairs(mf_dataset *set, const char *settings, uint64_t seed,
+                                          mf_dataset **out);
+
 /* One sample into the caller's memory: columns[i] has room for it; NULL: not wanted.
  * Thread: any. OUT_OF_RANGE. */
 MF_API MF_MUST mf_status mf_dataset_read(const mf_dataset *set, uint64_t epoch, int64_t index,

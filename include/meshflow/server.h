@@ -32,6 +32,8 @@ typedef struct mf_server_options {
     int n_allow_dirs;
     const char *tls_dir; /* what `meshflow cert` has made; NULL: MESHFLOW_TLS_CA and so on */
     bool insecure_any_peer; /* between hosts without TLS: whoever comes is let in */
+    bool inside; /* for sessions of this process alone: no sockets, no plugin; the target is
+                    "inside:N" */
     int64_t memory; /* bytes that the process's tensors and requests may take together; 0: what the
                        machine, or the control group, has */
 } mf_server_options;
@@ -58,7 +60,8 @@ MF_API void mf_server_free(mf_server *server);
 typedef struct mf_local_cluster mf_local_cluster;
 
 /* jobs: "worker=2,ps=1", how many tasks of which job: a whole cluster
- * (tf.test.create_local_cluster), at free ports of the loopback. NULL: those tasks of
+ * (tf.test.create_local_cluster), at free ports of the loopback; with options->inside it is
+ * threads without sockets, for sessions of this process. NULL: those tasks of
  * options->cluster that are on this host; the others are elsewhere (a hybrid cluster). Each has its
  * own threads and variables; job_name and task_index of the options are not looked at. options may
  * be NULL if jobs is not. Fails: as mf_server_new(); INVALID_ARGUMENT if no task is on this host.
@@ -67,7 +70,7 @@ MF_API MF_MUST mf_status mf_local_cluster_new(const char *jobs, const mf_server_
                                               mf_local_cluster **out);
 /* All tasks, {"worker": ["127.0.0.1:34567", ...], ...}: for clients, and for tasks elsewhere. */
 MF_API const char *mf_local_cluster_spec(const mf_local_cluster *cluster);
-/* "grpc://host:port"; NULL: it is not here. */
+/* "grpc://host:port", or "inside:N"; NULL: it is not here. */
 MF_API const char *mf_local_cluster_target(const mf_local_cluster *cluster, const char *job,
                                            int index);
 /* As those of a server, for all of them. */

@@ -73,6 +73,13 @@ MF_API bool mf_strategy_is_over(const mf_strategy *strategy);
 typedef struct mf_traffic {
     int64_t bytes; /* sent to others */
     int64_t plain_bytes; /* the least that would have been without a codec */
+    /* To parameter servers, and from them in answers, through messages or shared memory: */
+    int64_t pushed_bytes, pulled_bytes;
+    /* What these have done in the end; of the one that has done least and of the one that has done
+     * most: */
+    int64_t updates[2];
+    int64_t batches[2]; /* that went into them, each counted once; 0: not known */
+    int64_t late_pushes; /* that were thrown away: others were enough */
 } mf_traffic;
 
 MF_API void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out);

@@ -34,9 +34,12 @@ typedef struct mf_compile_options {
     const char *clip; /* "value=1", "norm=1", "global_norm=1"; NULL: none */
     double weight_decay; /* decoupled, of all weights but biases and normalisations; 0: none */
     double ema; /* decay of a moving average of the weights; 0: none */
-    const char *precision; /* fp32, bf16, fp16; NULL: fp32 */
+    const char *precision; /* fp32, bf16, fp16, "bf16 stored=bf16"; NULL: fp32 */
     int shards; /* 0: 8 */
     int micro_batches; /* a batch is done in so many turns; 0: one */
+    const char *recompute; /* "layers", or how many layers are a segment: what lies inside of a
+                              segment is not kept for gradients but computed again, with the same
+                              bits; NULL: of layers with recompute=true alone */
     uint64_t seed;
     int threads; /* 0: as many as there are cores */
     const char *disable; /* passes to leave out, as for sessions */
@@ -44,6 +47,10 @@ typedef struct mf_compile_options {
     mf_strategy *strategy; /* with whom to train, see strategy.h; NULL: alone */
     bool hogwild; /* updates write without a lock, for threads that train at once: updates may get
                      lost or mixed, and no equal bits are promised */
+    const char *prune; /* weights become zero in training and stay so: "magnitude sparsity=0.9
+                          end=2000", "hold"; NULL: none; docs/compression.md */
+    const char *offload; /* a folder: what the optimizer keeps lies in files there, not in memory;
+                            docs/training.md; NULL: in memory */
     const char *guard; /* against numbers that are none: stop, "skip in_row=10", off; NULL: stop;
                           docs/guards.md */
 } mf_compile_options;
@@ -70,6 +77,15 @@ MF_API MF_MUST mf_status mf_trainer_set(mf_trainer *trainer, const char *name,
                                         const mf_tensor *value);
 /* Over the model's weights: 64 hexadecimal digits and a zero. */
 MF_API MF_MUST mf_status mf_trainer_sha256(mf_trainer *trainer, char digits[65]);
+
+/* Bytes of memory for training steps here. On a mesh every processor has its own, see
+ * mf_strategy_mesh_counts(). */
+typedef struct mf_step_memory {
+    int64_t variables; /* weights, and what the optimizer keeps */
+    int64_t step; /* that a step has held at most, besides */
+    int64_t planned; /* the same, as it was planned; without what kernels need for themselves */
+} mf_step_memory;
+MF_API void mf_trainer_memory(const mf_trainer *trainer, mf_step_memory *out);
 
 /* ---- fit ---- */
 
@@ -129,6 +145,10 @@ typedef struct mf_hook {
      */
     bool (*forgive)(void *ctx, mf_hook_loop *loop, mf_status why);
     void (*release)(void *ctx); /* see mf_hook_free() */
+    /* Will it look at the trainer's variables after this step? On a mesh they are in slices while
+     * steps run, and are brought together for who says so here, for a save, and at the end of an
+     * epoch; else reading them fails. One worker that says so is enough. NULL: it will not. */
+    bool (*looks)(void *ctx, mf_trainer *trainer, int64_t step);
 } mf_hook;
 
 typedef struct mf_fit_options {
@@ -164,7 +184,8 @@ MF_API void mf_trainer_stop(mf_trainer *trainer);
 /* Loss and metrics over the whole set. results: room for MF_MAX_RESULTS. */
 MF_API MF_MUST mf_status mf_evaluate(mf_trainer *trainer, mf_dataset *data, mf_result *results,
                                      int *n_results);
-/* The model's output for every sample, in order. Owns: the caller frees *out. */
+/* The model's output for every sample, in order. With the strategy mesh all workers call it, and
+ * all get it. Owns: the caller frees *out. */
 MF_API MF_MUST mf_status mf_predict(mf_trainer *trainer, mf_dataset *data, mf_tensor **out);
 
 /* ---- checkpoints: TensorFlow's, under its names ---- */

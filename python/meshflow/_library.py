@@ -33,7 +33,7 @@ class ServerOptions(ctypes.Structure):
     _fields_ = [("cluster", ctypes.c_char_p), ("job_name", ctypes.c_char_p), ("task_index", ctypes.c_char_p),
                 ("threads", ctypes.c_int), ("allow_dirs", ctypes.POINTER(ctypes.c_char_p)),
                 ("n_allow_dirs", ctypes.c_int), ("tls_dir", ctypes.c_char_p),
-                ("insecure_any_peer", ctypes.c_bool), ("memory", ctypes.c_int64)]
+                ("insecure_any_peer", ctypes.c_bool), ("inside", ctypes.c_bool), ("memory", ctypes.c_int64)]
 
 
 lib = _open()

@@ -190,6 +190,41 @@ bool mf_board_copy(mf_buf *out)
     return mf_buf_finish(out) == MF_OK && out->len > 0;
 }
 
+bool mf_board_take_layout(mf_board_layout *out)
+{
+    mf_board_page *p = mf_board_change();
+    int made = MF_WISH_MADE;
+    mf_board_area *a;
+    bool there;
+
+    if (!p)
+        return false;
+    a = atomic_load(&board.area);
+    /* Who writes meanwhile says so again. */
+    there = atomic_compare_exchange_strong(&a->layout_wish, &made, MF_WISH_TAKEN);
+    if (there) {
+        *out = a->layout;
+        mf_board_mend_text(out->mesh, sizeof out->mesh);
+        mf_board_mend_text(out->layout, sizeof out->layout);
+    }
+    mf_board_changed(p);
+    return there;
+}
+
+void mf_board_answer_layout(mf_wish state, const char *words)
+{
+    mf_board_page *p = mf_board_change();
+    int taken = MF_WISH_TAKEN;
+    mf_board_area *a;
+
+    if (!p)
+        return;
+    a = atomic_load(&board.area);
+    mf_board_copy_text(a->layout_answer, sizeof a->layout_answer, words);
+    (void)atomic_compare_exchange_strong(&a->layout_wish, &taken, state);
+    mf_board_changed(p);
+}
+
 int mf_board_take_wish(void)
 {
     mf_board_page *p = mf_board_change();
@@ -200,4 +235,35 @@ int mf_board_take_wish(void)
     wish = atomic_exchange(&atomic_load(&board.area)->file.wish, 0);
     mf_board_changed(p);
     return wish > 0 && wish <= MF_BOARD_THREADS_MAX ? wish : 0;
+}
+
+bool mf_board_take_question(mf_board_question *out)
+{
+    mf_board_area *a = atomic_load(&board.area);
+    mf_board_page *p;
+
+    if (!a || atomic_load(&a->asker) == 0) /* after every step, seldom there */
+        return false;
+    p = mf_board_change();
+    if (!p)
+        return false;
+    a = atomic_load(&board.area);
+    out->asker = atomic_exchange(&a->asker, 0);
+    memcpy(out->name, a->question, sizeof out->name);
+    mf_board_mend_text(out->name, sizeof out->name);
+    mf_board_changed(p);
+    return out->asker > 0;
+}
+
+mf_status mf_board_answer_path(const char *path, int64_t asker, mf_buf *out)
+{
+    const char *name;
+
+    path = path ? path : board.path;
+    if (!path)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "nobody sees this task's board");
+    name = strrchr(path, '/');
+    name = name ? name + 1 : path;
+    mf_buf_printf(out, "%.*s.%s.%lld", (int)(name - path), path, name, (long long)asker);
+    return mf_buf_finish(out);
 }

@@ -29,6 +29,7 @@ enum {
     MF_BOARD_WHAT = 112,
     MF_BOARD_EVENTS = 256,
     MF_BOARD_THREADS_MAX = 1024,
+    MF_BOARD_COPIES = 32,
 };
 
 /* What the thread that trains is at. */
@@ -42,6 +43,8 @@ typedef enum mf_phase {
     MF_PHASE_SAVE,
     MF_PHASE_SERVE, /* a parameter server */
     MF_PHASE_END,
+    MF_PHASE_WATCH, /* a master: it sees to it that there are tasks */
+    MF_PHASE_IDLE, /* there is no data for this task */
     MF_PHASES,
 } mf_phase;
 /* "waits for input". */
@@ -69,6 +72,12 @@ typedef struct mf_board_link {
     char to[MF_BOARD_TASK];
     int64_t bytes; /* sent so far */
 } mf_board_link;
+
+/* Of a parameter server: a slice of the weights, its own or a copy of another's. */
+typedef struct mf_board_slice {
+    char of[MF_BOARD_TASK]; /* "ps 1"; "": none */
+    int64_t version; /* updates that went into it */
+} mf_board_slice;
 
 /* What one thread is at. */
 typedef enum mf_act {
@@ -124,8 +133,24 @@ typedef struct mf_board_page {
     int64_t began_ns, use_since_ns, used_ns[MF_USES]; /* from began to use_since */
     mf_board_wait waits[MF_BOARD_WAITS];
     mf_board_link links[MF_BOARD_LINKS];
+    mf_board_slice slices[MF_BOARD_COPIES]; /* its own first */
     mf_board_act acts[MF_BOARD_ACTS];
 } mf_board_page;
+
+/* Another mesh and layout for a training, as its user writes them. */
+typedef struct mf_board_layout {
+    char mesh[128], layout[384];
+} mf_board_layout;
+
+/* What becomes of a wish for one. */
+typedef enum mf_wish {
+    MF_WISH_NONE,
+    MF_WISH_MADE,
+    MF_WISH_TAKEN, /* all tasks are asked */
+    MF_WISH_DONE,
+    MF_WISH_REFUSED,
+} mf_wish;
+enum { MF_WISH_TEXT = 1024 };
 
 /* ---- writing: the process's own board ---- */
 
@@ -170,6 +195,8 @@ int64_t mf_board_call_begin(const char *what, int64_t step, int64_t bytes);
 void mf_board_call_end(const char *what, int64_t step, int64_t began);
 /* For the recorder: something was said. */
 void mf_board_said(const char *text);
+/* A server holds this version of a server's slice; "": only what it is told of from now on. */
+void mf_board_holds(const char *of, int64_t version);
 /* A message over a connection. */
 void mf_board_sent(const char *to, int64_t bytes);
 /* Returns a number for mf_board_wait_end(). where may be NULL. */
@@ -180,6 +207,23 @@ void mf_board_wait_end(int wait);
 bool mf_board_used(int64_t ns[MF_USES]);
 /* How many threads somebody wishes, once; 0: nobody does. */
 int mf_board_take_wish(void);
+
+/* The layout that somebody wishes, once; false: nobody does. mf_board_answer_layout() is to say
+ * what became of it (MF_WISH_MADE: it is wished again), in words, and is of no effect when another
+ * wish was made meanwhile. */
+bool mf_board_take_layout(mf_board_layout *out);
+void mf_board_answer_layout(mf_wish state, const char *words);
+
+/* What somebody wants to know of this task's variables. */
+typedef struct mf_board_question {
+    int64_t asker; /* its process; 0: nobody asks */
+    char name[192]; /* of a variable; "": which ones are there? */
+} mf_board_question;
+/* Once; false: nobody asks. Whoever takes it is to write the answer to mf_board_answer_path(). */
+bool mf_board_take_question(mf_board_question *out);
+/* Beside the board of a task (board NULL: our own), where only this user can read it. Fails:
+ * FAILED_PRECONDITION (nobody sees our board). */
+MF_MUST mf_status mf_board_answer_path(const char *board, int64_t asker, mf_buf *out);
 
 /* ---- tasks of other hosts ---- */
 
@@ -222,5 +266,13 @@ void mf_board_events_decode(const void *bytes, size_t size, mf_board_event *out,
 void mf_board_event_text(const mf_board_event *e, mf_buf *out);
 /* Let a task use so many threads: it will, after the step at hand. */
 MF_MUST mf_status mf_board_wish(const mf_board_seen *b, int threads);
+/* Let its job go on under this layout, if it is one on a mesh. */
+MF_MUST mf_status mf_board_wish_layout(const mf_board_seen *b, const mf_board_layout *layout);
+/* What has become of it, in words, where the task has said it. */
+MF_MUST mf_status mf_board_layout_answer(const mf_board_seen *b, mf_wish *state,
+                                         char words[MF_WISH_TEXT]);
+
+/* Ask this task, which answers between two steps; with asker 0 the question is taken back. */
+MF_MUST mf_status mf_board_ask(const mf_board_seen *b, const mf_board_question *question);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-enum { MF_BOARD_VERSION = 2, MF_BOARD_TRIES = 100 };
+enum { MF_BOARD_VERSION = 5, MF_BOARD_TRIES = 100 };
 #define MF_BOARD_MAGIC "mfboard"
 
 typedef struct mf_board_file {
@@ -31,6 +31,11 @@ typedef struct mf_board_ring {
 typedef struct mf_board_area {
     mf_board_file file;
     mf_board_ring ring;
+    mf_board_layout layout; /* wished for. Others write it, then */
+    atomic_int layout_wish; /* mf_wish: MF_WISH_MADE */
+    char layout_answer[MF_WISH_TEXT];
+    char question[sizeof((mf_board_question *)0)->name]; /* Others write it, then */
+    atomic_llong asker; /* who asks; 0: nobody */
 } mf_board_area;
 
 /* Where this process's board is in memory, from the first one on for ever: threads may write acts

@@ -31,6 +31,8 @@ const char *mf_phase_text(mf_phase phase)
         [MF_PHASE_SAVE] = "saves",
         [MF_PHASE_SERVE] = "serves",
         [MF_PHASE_END] = "ends",
+        [MF_PHASE_WATCH] = "sees to the tasks",
+        [MF_PHASE_IDLE] = "is idle: there is no data for it",
     };
 
     return texts[phase];
@@ -143,6 +145,10 @@ static void mend(mf_board_page *p)
     }
     for (int i = 0; i < MF_BOARD_LINKS; i++)
         mf_board_mend_text(p->links[i].to, sizeof p->links[i].to);
+    for (int i = 0; i < MF_BOARD_COPIES; i++) {
+        mf_board_mend_text(p->slices[i].of, sizeof p->slices[i].of);
+        mf_board_mend_number(&p->slices[i].version);
+    }
     for (int i = 0; i < MF_BOARD_ACTS; i++) {
         mf_board_mend_text(p->acts[i].what, sizeof p->acts[i].what);
         mf_board_mend_number(&p->acts[i].since_ns);
@@ -328,15 +334,80 @@ void mf_boards_free(mf_board_seen *boards, int n)
     mf_free(boards);
 }
 
+static mf_status write_at(int fd, const char *path, const void *bytes, size_t n, size_t at)
+{
+    return pwrite(fd, bytes, n, (off_t)at) == (ssize_t)n ? MF_OK
+                                                         : mf_errno_status(errno, "write", path);
+}
+
+mf_status mf_board_wish_layout(const mf_board_seen *b, const mf_board_layout *layout)
+{
+    const int fd = open(b->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    const int32_t there = MF_WISH_MADE;
+    mf_status st;
+
+    if (fd < 0)
+        return mf_errno_status(errno, "open", b->path);
+    st = write_at(fd, b->path, layout, sizeof *layout, offsetof(mf_board_area, layout));
+    if (st == MF_OK)
+        st = write_at(fd, b->path, &there, sizeof there, offsetof(mf_board_area, layout_wish));
+    (void)close(fd);
+    return st;
+}
+
+static mf_status read_at(int fd, const char *path, void *bytes, size_t n, size_t at)
+{
+    const ssize_t got = pread(fd, bytes, n, (off_t)at);
+
+    if (got < 0)
+        return mf_errno_status(errno, "read", path);
+    return (size_t)got == n ? MF_OK : MF_FAIL(MF_DATA_LOSS, "%s is no board", path);
+}
+
+mf_status mf_board_layout_answer(const mf_board_seen *b, mf_wish *state, char words[MF_WISH_TEXT])
+{
+    const int fd = open(b->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int32_t is = MF_WISH_NONE;
+    mf_status st;
+
+    if (fd < 0)
+        return mf_errno_status(errno, "open", b->path);
+    st = read_at(fd, b->path, &is, sizeof is, offsetof(mf_board_area, layout_wish));
+    if (st == MF_OK) /* words are written before */
+        st = read_at(fd, b->path, words, MF_WISH_TEXT, offsetof(mf_board_area, layout_answer));
+    (void)close(fd);
+    if (st != MF_OK)
+        return st;
+    mf_board_mend_text(words, MF_WISH_TEXT);
+    *state = is >= MF_WISH_NONE && is <= MF_WISH_REFUSED ? (mf_wish)is : MF_WISH_NONE;
+    return MF_OK;
+}
+
+mf_status mf_board_ask(const mf_board_seen *b, const mf_board_question *question)
+{
+    const int fd = open(b->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    const int64_t asker = question->asker;
+    mf_status st;
+
+    if (fd < 0)
+        return mf_errno_status(errno, "open", b->path);
+    st = write_at(fd, b->path, question->name, sizeof question->name,
+                  offsetof(mf_board_area, question));
+    if (st == MF_OK)
+        st = write_at(fd, b->path, &asker, sizeof asker, offsetof(mf_board_area, asker));
+    (void)close(fd);
+    return st;
+}
+
 mf_status mf_board_wish(const mf_board_seen *b, int threads)
 {
     const int fd = open(b->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     const int32_t wish = threads;
-    bool written;
+    mf_status st;
 
     if (fd < 0)
         return mf_errno_status(errno, "open", b->path);
-    written = pwrite(fd, &wish, sizeof wish, offsetof(mf_board_file, wish)) == (ssize_t)sizeof wish;
+    st = write_at(fd, b->path, &wish, sizeof wish, offsetof(mf_board_file, wish));
     (void)close(fd);
-    return written ? MF_OK : mf_errno_status(errno, "write", b->path);
+    return st;
 }

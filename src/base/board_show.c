@@ -191,6 +191,25 @@ void mf_board_sent(const char *to, int64_t bytes)
         mf_board_changed(p);
 }
 
+void mf_board_holds(const char *of, int64_t version)
+{
+    mf_board_page *p = mf_board_change();
+
+    if (p && !of[0])
+        memset(p->slices, 0, sizeof p->slices);
+    for (int i = 0; p && of[0] && i < MF_BOARD_COPIES; i++) {
+        mf_board_slice *s = &p->slices[i];
+
+        if (s->of[0] && strncmp(s->of, of, sizeof s->of - 1) != 0)
+            continue;
+        mf_board_copy_text(s->of, sizeof s->of, of);
+        s->version = version;
+        break;
+    }
+    if (p)
+        mf_board_changed(p);
+}
+
 int mf_board_wait_begin(const char *whom, const char *where, const char *what, int64_t step)
 {
     mf_board_page *p = mf_board_change();

@@ -23,6 +23,9 @@ static inline size_t mf_parts_size(const mf_part *parts, int n)
     return size;
 }
 
+/* Bytes from a place in the whole on, which are there, to memory. */
+void mf_parts_gather(const mf_part *parts, int n, size_t from, size_t size, void *out);
+
 static inline void mf_parts_release(const mf_part *parts, int n)
 {
     for (int i = 0; i < n; i++) {

@@ -9,6 +9,7 @@
  *     lock, because waking a sleeping thread costs more than many of the loops we run. */
 #include "base/pool.h"
 
+#include "base/account.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/param.h"
@@ -23,6 +24,7 @@ typedef struct parallel_job {
     void (*fn)(void *ctx, int64_t piece);
     void *ctx;
     int64_t pieces;
+    mf_account *account; /* of the caller's thread */
     atomic_llong next; /* first piece nobody took */
     atomic_int helpers; /* threads inside, besides the caller */
     struct parallel_job *older; /* guarded by lock */
@@ -116,7 +118,9 @@ static void *worker_main(void *arg)
         if (job) {
             atomic_fetch_add(&job->helpers, 1);
             pthread_mutex_unlock(&pool->lock);
+            (void)mf_account_enter(job->account);
             run_pieces(job);
+            (void)mf_account_enter(NULL);
             atomic_fetch_sub_explicit(&job->helpers, 1, memory_order_release);
             pthread_mutex_lock(&pool->lock);
         } else if ((task = take_task(pool)) != NULL) {
@@ -270,7 +274,7 @@ static void job_remove(mf_pool *pool, parallel_job *job)
 void mf_pool_parallel(mf_pool *pool, int64_t pieces, void (*fn)(void *ctx, int64_t piece),
                       void *ctx)
 {
-    parallel_job job = { .fn = fn, .ctx = ctx, .pieces = pieces };
+    parallel_job job = { .fn = fn, .ctx = ctx, .pieces = pieces, .account = mf_account_here() };
 
     if (!pool || mf_pool_threads(pool) == 1 || pieces <= 1) {
         for (int64_t i = 0; i < pieces; i++)

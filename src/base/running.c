@@ -42,10 +42,16 @@ void mf_running_deinit(mf_running *r)
 mf_running_sum mf_running_sum_up(const mf_running_job *job)
 {
     mf_running_sum s = { 0 };
+    int n = 0;
 
     for (int i = 0; i < job->n; i++) {
         const mf_board_page *p = &job->tasks[i].page;
 
+        if (mf_running_is_master(&job->tasks[i])) {
+            s.masters += job->tasks[i].alive;
+            continue;
+        }
+        n++;
         s.step = p->step > s.step ? p->step : s.step;
         s.steps = p->steps > s.steps ? p->steps : s.steps;
         s.rate = p->rate > s.rate ? p->rate : s.rate;
@@ -53,7 +59,7 @@ mf_running_sum mf_running_sum_up(const mf_running_job *job)
         s.dead += !job->tasks[i].alive;
         s.stopped += mf_running_is_stopped(&job->tasks[i]);
     }
-    s.elsewhere = job->tasks[0].page.tasks - job->n;
+    s.elsewhere = job->tasks[0].page.tasks - n;
     s.elsewhere = s.elsewhere > 0 ? s.elsewhere : 0;
     return s;
 }

@@ -56,6 +56,7 @@ typedef struct mf_running_sum {
     int64_t step, steps; /* of the one that is ahead */
     double rate;
     int alive, dead, stopped, elsewhere; /* tasks; elsewhere: not shown on this host */
+    int masters; /* that live; they are not counted as tasks */
 } mf_running_sum;
 mf_running_sum mf_running_sum_up(const mf_running_job *job);
 
@@ -63,6 +64,12 @@ mf_running_sum mf_running_sum_up(const mf_running_job *job);
 static inline bool mf_running_is_kept(const mf_board_seen *t)
 {
     return t->page.keeper != 0;
+}
+
+/* It starts tasks of the job, and is none of those that take part in training. */
+static inline bool mf_running_is_master(const mf_board_seen *t)
+{
+    return t->page.phase == MF_PHASE_WATCH;
 }
 
 static inline bool mf_running_is_stopped(const mf_board_seen *t)

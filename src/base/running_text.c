@@ -215,7 +215,8 @@ static void put_waiting(const mf_running_job *job, const char *name, int64_t now
         mf_buf_printf(out, " of step %lld", (long long)longest->step);
 }
 
-/* The one that most wait for; else one that is known not to go on. NULL: all is well. */
+/* The one that most wait for; else one that is known not to go on, which is no matter of a master.
+ * NULL: all is well. */
 static const char *reason(const mf_running_job *job, int64_t now)
 {
     const char *best = NULL;
@@ -223,7 +224,7 @@ static const char *reason(const mf_running_job *job, int64_t now)
 
     for (int i = 0; i < job->n; i++) {
         const mf_board_seen *t = &job->tasks[i];
-        const bool stuck = !t->alive || mf_running_is_stopped(t);
+        const bool stuck = (!t->alive || mf_running_is_stopped(t)) && !mf_running_is_master(t);
         const char *name;
         int n = 0;
 

@@ -15,8 +15,9 @@ mf_status mf_ckpt_open(mf_args *args, const char *where, mf_tensors **out, char 
     MF_TRY(mf_checkpoints_find(where, path));
     st = mf_tensors_open(*path, out);
     if (st == MF_NOT_FOUND)
-        mf_args_hint(args, "give a folder of checkpoints, a .npz or .safetensors file, or what "
-                           "PREFIX.index and PREFIX.data-... have in common");
+        mf_args_hint(args,
+                     "give a folder of checkpoints, a .npz, .safetensors or .mfz file, or what "
+                     "PREFIX.index and PREFIX.data-... have in common");
     if (st != MF_OK) {
         mf_free(*path);
         *path = NULL;
@@ -63,6 +64,7 @@ mf_ckpt_glance mf_ckpt_look(const mf_tensor *t)
         g.max = v > g.max ? v : g.max;
         sum += v;
         g.n++;
+        g.zeros += v == 0;
     }
     g.mean = g.n > 0 ? sum / (double)g.n : 0;
     return g;

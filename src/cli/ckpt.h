@@ -20,7 +20,7 @@ int64_t mf_ckpt_bytes(const mf_tensor *t);
 typedef struct mf_ckpt_glance {
     double min, mean, max;
     int64_t n; /* numbers that were looked at: 0 for strings, empty tensors */
-    int64_t nans;
+    int64_t nans, zeros;
 } mf_ckpt_glance;
 
 mf_ckpt_glance mf_ckpt_look(const mf_tensor *t);

@@ -89,7 +89,8 @@ const mf_command mf_command_ckpt_convert = {
     .name = "ckpt convert",
     .arguments = "FROM TO",
     .summary = "write a checkpoint in another format",
-    .about = "The ending of TO tells the format: .npz, .safetensors, else the prefix of a "
+    .about = "The ending of TO tells the format: .npz, .safetensors, .mfz (packed), else the "
+             "prefix of a "
              "TensorFlow checkpoint. Values keep their bits. Scalars of strings become metadata of "
              "safetensors files, which have no strings.",
     .options = options,

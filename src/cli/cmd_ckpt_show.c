@@ -137,8 +137,8 @@ static void print_json(const mf_tensors *file, const char *path, const row *rows
         mf_buf_printf(out, ",\"type\":\"%s\",\"shape\":[", mf_dtype_name(r->dtype));
         for (int d = 0; d < r->shape.rank; d++)
             mf_buf_printf(out, "%s%lld", d ? "," : "", (long long)r->shape.dims[d]);
-        mf_buf_printf(out, "],\"bytes\":%lld,\"nan\":%lld", (long long)r->bytes,
-                      (long long)r->glance.nans);
+        mf_buf_printf(out, "],\"bytes\":%lld,\"nan\":%lld,\"zeros\":%lld", (long long)r->bytes,
+                      (long long)r->glance.nans, (long long)r->glance.zeros);
         json_number("min", r, r->glance.min, out);
         json_number("mean", r, r->glance.mean, out);
         json_number("max", r, r->glance.max, out);

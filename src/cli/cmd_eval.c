@@ -1,19 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_eval.c - `meshflow eval` and `meshflow predict`: a trained model on data. */
 #include "base/file.h"
+#include "cli/cluster_options.h"
+#include "cli/detections.h"
 #include "cli/job.h"
+#include "cli/mesh_options.h"
 #include "formats/npy.h"
 
 #include <string.h>
 
-static mf_status open_trained(mf_job *job, mf_args *args)
+/* With --mesh, all workers that there are work together. */
+static mf_status open_mesh(mf_job *job, const char *command, mf_args *args)
+{
+    mf_buf strategy = { 0 }, identity = { 0 };
+    mf_strategy_options o;
+    mf_status st = MF_OK;
+
+    MF_TRY(mf_mesh_options_write(args, mf_args_value(args, "mesh"), mf_args_value(args, "layout"),
+                                 &strategy));
+    if (!strategy.data)
+        return MF_OK;
+    MF_TRY_TO(done, mf_connect_options_read(args, &o));
+    MF_TRY_TO(done, mf_job_in_common(command, args, mf_dataset_count(job->test), &identity));
+    o.identity = identity.data;
+    MF_TRY_TO(done, mf_strategy_open(strategy.data, &o, &job->strategy));
+    job->compile.strategy = job->strategy;
+done:
+    mf_buf_deinit(&strategy);
+    mf_buf_deinit(&identity);
+    return st;
+}
+
+static mf_status open_trained(mf_job *job, const char *command, mf_args *args)
 {
     const char *from = mf_args_value(args, "from");
 
     if (!from)
         return mf_args_wrong(args, "--from is missing: a checkpoint, or the folder of a training");
-    MF_TRY(mf_job_open(job, args));
+    MF_TRY(mf_job_open(job, args, from));
     MF_TRY(mf_job_load(job, args, false));
+    MF_TRY(open_mesh(job, command, args));
     MF_TRY(mf_job_compile(job, args));
     return mf_trainer_use(job->trainer, from);
 }
@@ -23,13 +49,16 @@ static mf_status open_trained(mf_job *job, mf_args *args)
 static mf_status print_results(const mf_args *args, const mf_result *results, int n)
 {
     const bool json = mf_args_has(args, "json");
+    int width = 12;
     mf_buf out = { 0 };
 
+    for (int i = 0; i < n; i++)
+        width = (int)strlen(results[i].name) > width ? (int)strlen(results[i].name) : width;
     for (int i = 0; i < n; i++) {
         if (json)
             mf_buf_printf(&out, "%s\"%s\":%.9g", i ? "," : "{", results[i].name, results[i].value);
         else
-            mf_buf_printf(&out, "%-12s %.4f\n", results[i].name, results[i].value);
+            mf_buf_printf(&out, "%-*s %.4f\n", width, results[i].name, results[i].value);
     }
     mf_buf_str(&out, json ? "}\n" : "");
     return mf_cli_print(&out);
@@ -39,12 +68,12 @@ static mf_status eval_run(mf_args *args)
 {
     mf_result results[MF_MAX_RESULTS];
     mf_job job = { 0 };
-    mf_status st = open_trained(&job, args);
+    mf_status st = open_trained(&job, "eval", args);
     int n = 0;
 
     if (st == MF_OK)
         st = mf_evaluate(job.trainer, job.test, results, &n);
-    if (st == MF_OK)
+    if (st == MF_OK && mf_strategy_is_chief(job.strategy))
         st = print_results(args, results, n);
     mf_job_deinit(&job);
     return st;
@@ -81,6 +110,10 @@ static mf_status print_predictions(const mf_job *job, const mf_tensor *t)
     const int64_t classes = mf_dataset_classes(job->test, &names);
     mf_buf out = { 0 };
 
+    if (mf_detections_are(job, t)) {
+        mf_detections_print(job, t, &out);
+        return mf_cli_print(&out);
+    }
     if (mf_tensor_dtype(t) != MF_DTYPE_F32)
         return MF_FAIL(MF_UNIMPLEMENTED, "the model does not answer with floats; use --output");
     for (int64_t i = 0; i < n; i++) {
@@ -100,17 +133,31 @@ static mf_status print_predictions(const mf_job *job, const mf_tensor *t)
     return mf_cli_print(&out);
 }
 
+/* To where it is asked for. */
+static mf_status tell(const mf_job *job, const mf_args *args, const mf_tensor *out)
+{
+    const char *path = mf_args_value(args, "output"), *drawing = mf_args_value(args, "draw");
+
+    if (drawing && !mf_detections_are(job, out))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "--draw draws what a detector finds: the model must be "
+                                            "faster-rcnn");
+    if (drawing)
+        MF_TRY(mf_detections_draw(job, out, drawing));
+    if (path)
+        return write_npy(out, path);
+    return drawing ? MF_OK : print_predictions(job, out);
+}
+
 static mf_status predict_run(mf_args *args)
 {
-    const char *path = mf_args_value(args, "output");
     mf_tensor *out = NULL;
     mf_job job = { 0 };
-    mf_status st = open_trained(&job, args);
+    mf_status st = open_trained(&job, "predict", args);
 
     if (st == MF_OK)
         st = mf_predict(job.trainer, job.test, &out);
-    if (st == MF_OK)
-        st = path ? write_npy(out, path) : print_predictions(&job, out);
+    if (st == MF_OK && mf_strategy_is_chief(job.strategy))
+        st = tell(&job, args, out);
     mf_tensor_free(out);
     mf_job_deinit(&job);
     return st;
@@ -121,6 +168,8 @@ static mf_status predict_run(mf_args *args)
 static const mf_option eval_options[] = {
     MF_JOB_OPTIONS,
     { "from", "CKPT", "a checkpoint, or a folder, whose newest is taken", 0, false },
+    MF_MESH_OPTIONS,
+    MF_CONNECT_OPTIONS,
     { 0 },
 };
 
@@ -138,7 +187,10 @@ const mf_command mf_command_eval = {
 static const mf_option predict_options[] = {
     MF_JOB_OPTIONS,
     { "from", "CKPT", "a checkpoint, or a folder, whose newest is taken", 0, false },
+    MF_MESH_OPTIONS,
+    MF_CONNECT_OPTIONS,
     { "output", "FILE", "write what the model answers as .npy", 0, false },
+    { "draw", "FILE", "of a detector, draw what it finds in the first samples as SVG", 0, false },
     { 0 },
 };
 
@@ -147,10 +199,13 @@ const mf_command mf_command_predict = {
     .arguments = "",
     .summary = "what a trained model answers",
     .about = "One line for each sample of the data's test part, or of --test: its number, and the "
-             "class with the highest score (or, without classes, the numbers).",
+             "class with the highest score (or, without classes, the numbers). Of a detector, one "
+             "line for each object it finds: sample, score, box, class.",
     .options = predict_options,
     .examples = (const char *const[]){ "meshflow predict --model mlp --data fashion-mnist "
                                        "--from run --output scores.npy",
+                                       "meshflow predict --model faster-rcnn --data scenes "
+                                       "--from run --draw found.svg",
                                        NULL },
     .run = predict_run,
 };

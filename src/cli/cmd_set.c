@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/running.h"
+#include "mesh/layout.h"
 
 #include <string.h>
 #include <time.h>
@@ -11,6 +12,7 @@ static const int64_t WAIT_NS = 5000000000; /* for all tasks together */
 
 typedef struct change {
     int64_t threads, priority; /* 0: left as it is */
+    mf_board_layout layout; /* mesh "": the same */
     const char *task; /* NULL: all */
 } change;
 
@@ -44,6 +46,42 @@ static void wait_for_threads(const mf_board_seen *t, int64_t threads, int64_t un
         mf_buf_printf(out, "%s: it is gone\n", t->page.task);
 }
 
+/* One task that is told is enough: it tells the others. */
+static mf_status change_layout(const change *c, const mf_board_seen *t, const mf_board_seen **told)
+{
+    if (*told || !c->layout.mesh[0] || t->page.phase == MF_PHASE_SERVE || mf_running_is_master(t) ||
+        !mf_board_lives(t))
+        return MF_OK;
+    MF_TRY(mf_board_wish_layout(t, &c->layout));
+    *told = t;
+    return MF_OK;
+}
+
+/* Between two steps the job does it, or says why not. */
+static mf_status wait_for_layout(const mf_board_seen *t, int64_t until, mf_buf *out)
+{
+    char words[MF_WISH_TEXT] = "";
+    mf_wish state;
+    mf_status st;
+
+    while ((st = mf_board_layout_answer(t, &state, words)) == MF_OK &&
+           (state == MF_WISH_MADE || state == MF_WISH_TAKEN) && mf_board_lives(t) &&
+           mf_clock_ns() < until)
+        (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+    if (st == MF_OK && state == MF_WISH_DONE)
+        mf_buf_printf(out, "%s\n", words);
+    else if (st == MF_OK && state == MF_WISH_REFUSED)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "%s", words);
+    else if (!mf_board_lives(t))
+        return MF_FAIL(MF_UNAVAILABLE, "%s ended before it changed its layout", t->page.task);
+    else if (st == MF_OK)
+        mf_buf_printf(out,
+                      "%s: as soon as it begins its next step, if it is a training on a mesh; its "
+                      "log will say so\n",
+                      t->page.task);
+    return st;
+}
+
 /* *wished: it shall change its threads. */
 static mf_status change_task(const change *c, const mf_board_seen *t, bool *wished, mf_buf *out)
 {
@@ -60,7 +98,7 @@ static mf_status change_task(const change *c, const mf_board_seen *t, bool *wish
     }
     if (c->threads > 0 && t->page.phase == MF_PHASE_SERVE)
         mf_buf_printf(out, "%s: its threads stay, for it serves\n", t->page.task);
-    else if (st == MF_OK && c->threads > 0 && mf_board_lives(t)) {
+    else if (st == MF_OK && c->threads > 0 && !mf_running_is_master(t) && mf_board_lives(t)) {
         st = mf_board_wish(t, (int)c->threads);
         *wished = st == MF_OK;
     }
@@ -76,6 +114,7 @@ static mf_status change_all(mf_args *args, const change *c, const mf_running_job
 {
     bool *wished = mf_calloc(job->n, sizeof *wished);
     mf_status st = wished ? MF_OK : MF_NOMEM("tasks");
+    const mf_board_seen *told = NULL;
     int64_t until;
     int n = 0;
 
@@ -83,6 +122,8 @@ static mf_status change_all(mf_args *args, const change *c, const mf_running_job
         if (!job->tasks[i].alive || !mf_cli_is_meant(c->task, job->tasks[i].page.task))
             continue;
         st = change_task(c, &job->tasks[i], &wished[i], out);
+        if (st == MF_OK && !mf_running_is_kept(&job->tasks[i]))
+            st = change_layout(c, &job->tasks[i], &told);
         n++;
     }
     until = mf_clock_ns() + WAIT_NS;
@@ -91,11 +132,33 @@ static mf_status change_all(mf_args *args, const change *c, const mf_running_job
             wait_for_threads(&job->tasks[i], c->threads, until, out);
     }
     mf_free(wished);
+    if (st == MF_OK && told)
+        st = wait_for_layout(told, until, out);
+    else if (st == MF_OK && n > 0 && c->layout.mesh[0])
+        st = MF_FAIL(MF_NOT_FOUND, "job '%s' has no living worker here that could be told",
+                     job->tasks[0].page.job);
     if (n > 0 || st != MF_OK)
         return st;
     mf_args_hint(args, "`meshflow status %s` lists them", job->tasks[0].page.job);
     return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living task %s here", job->tasks[0].page.job,
                    c->task ? c->task : "");
+}
+
+static mf_status read_layout(mf_args *args, mf_board_layout *out)
+{
+    const char *mesh = mf_args_value(args, "mesh"), *layout = mf_args_value(args, "layout");
+    mf_layout_rules rules;
+    mf_meshes meshes;
+
+    if (!mesh)
+        return layout ? mf_args_wrong(args, "--layout needs --mesh: \"rows:2;cols:2\"") : MF_OK;
+    layout = layout ? layout : "";
+    MF_TRY(mf_meshes_parse(mesh, layout, &meshes, &rules));
+    if (strlen(mesh) >= sizeof out->mesh || strlen(layout) >= sizeof out->layout)
+        return mf_args_wrong(args, "this mesh or layout is too long");
+    memcpy(out->mesh, mesh, strlen(mesh) + 1);
+    memcpy(out->layout, layout, strlen(layout) + 1);
+    return MF_OK;
 }
 
 static mf_status set_run(mf_args *args)
@@ -107,8 +170,9 @@ static mf_status set_run(mf_args *args)
 
     MF_TRY(mf_args_int(args, "threads", 1, MF_BOARD_THREADS_MAX, &c.threads));
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &c.priority));
-    if (c.threads == 0 && c.priority == 0)
-        return mf_args_wrong(args, "say what to change: --threads or --priority");
+    MF_TRY(read_layout(args, &c.layout));
+    if (c.threads == 0 && c.priority == 0 && !c.layout.mesh[0])
+        return mf_args_wrong(args, "say what to change: --threads, --priority or --mesh");
     st = mf_cli_running(args, args->words[0], &r);
     if (st == MF_OK)
         st = change_all(args, &c, &r.jobs[0], &out);
@@ -119,6 +183,9 @@ static mf_status set_run(mf_args *args)
 static const mf_option options[] = {
     { "task", "TASK", "only this one, as worker:1; all unless told", 0, false },
     { "threads", "N", "compute with so many threads; results stay the same", 0, false },
+    { "mesh", "AXES", "of a training on a mesh: go on with this one, of as many processors", 0,
+      false },
+    { "layout", "RULES", "and this layout; docs/mesh.md", 0, false },
     { "priority", "P", "1 to 10; ordinary users can lower it only", 0, false },
     { 0 },
 };
@@ -127,11 +194,14 @@ const mf_command mf_command_set = {
     .name = "set",
     .arguments = "JOB",
     .summary = "change a running job",
-    .about = "Threads change between two steps. Priorities change at once, as far as the kernel "
+    .about = "Threads, meshes and layouts change between two steps. Priorities change at once, as "
+             "far as the kernel "
              "lets this user.",
     .options = options,
-    .examples = (const char *const[]){ "meshflow set resnet --threads 4",
-                                       "meshflow set resnet --task worker:1 --priority 5", NULL },
+    .examples =
+        (const char *const[]){ "meshflow set resnet --threads 4",
+                               "meshflow set resnet --task worker:1 --priority 5",
+                               "meshflow set bert --mesh 'rows:4' --layout batch:rows", NULL },
     .min_args = 1,
     .max_args = 1,
     .run = set_run,

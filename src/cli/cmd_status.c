@@ -18,6 +18,10 @@ static const char *word_for(const mf_board_seen *t)
         return "dead";
     if (mf_running_is_stopped(t))
         return "stopped";
+    if (mf_running_is_master(t))
+        return "watches";
+    if (t->page.phase == MF_PHASE_IDLE)
+        return "idle";
     return t->page.use == MF_USE_COMMUNICATION ? "waits"
            : t->page.use == MF_USE_COMPUTE     ? "computes"
            : t->page.use == MF_USE_INPUT       ? "reads"
@@ -56,6 +60,21 @@ static void put_head(mf_buf *out)
     mf_buf_str(out, "  (% of its time)\n");
 }
 
+/* Copies that are behind are those that an update is on its way to. */
+static void put_slices(const mf_board_page *p, mf_buf *out)
+{
+    if (!p->slices[0].of[0])
+        return;
+    mf_buf_printf(out, "  %s holds", p->task);
+    for (int i = 0; i < MF_BOARD_COPIES && p->slices[i].of[0]; i++)
+        mf_buf_printf(out, "%s %s%s version %lld",
+                      i > 1 ? ","
+                      : i   ? "; copies of"
+                            : "",
+                      p->slices[i].of, i ? "," : "'s slice,", (long long)p->slices[i].version);
+    mf_buf_str(out, "\n");
+}
+
 static void put_job(const mf_running_job *job, int64_t now, mf_buf *out)
 {
     const mf_running_sum s = mf_running_sum_up(job);
@@ -69,6 +88,8 @@ static void put_job(const mf_running_job *job, int64_t now, mf_buf *out)
     put_head(out);
     for (int i = 0; i < job->n; i++)
         put_task(&job->tasks[i], now, out);
+    for (int i = 0; i < job->n; i++)
+        put_slices(&job->tasks[i].page, out);
 }
 
 /* ---- for programs ---- */
@@ -77,6 +98,14 @@ static void put_string(const char *name, const char *text, mf_buf *out)
 {
     mf_buf_printf(out, "\"%s\":", name);
     mf_buf_json(out, text, strlen(text));
+    mf_buf_str(out, ",");
+}
+
+/* "worker" of "worker 1". */
+static void put_role(const char *task, mf_buf *out)
+{
+    mf_buf_str(out, "\"role\":");
+    mf_buf_json(out, task, strcspn(task, " "));
     mf_buf_str(out, ",");
 }
 
@@ -106,6 +135,20 @@ static void put_waits_json(const mf_board_page *p, int64_t now, mf_buf *out)
     mf_buf_str(out, "],");
 }
 
+/* Of a parameter server: which versions of whose weights it holds. */
+static void put_slices_json(const mf_board_page *p, mf_buf *out)
+{
+    if (!p->slices[0].of[0])
+        return;
+    mf_buf_str(out, "\"holds\":[");
+    for (int i = 0; i < MF_BOARD_COPIES && p->slices[i].of[0]; i++) {
+        mf_buf_str(out, i ? ",{" : "{");
+        put_string("of", p->slices[i].of, out);
+        mf_buf_printf(out, "\"version\":%lld}", (long long)p->slices[i].version);
+    }
+    mf_buf_str(out, "],");
+}
+
 /* 0: not known. */
 static int priority_of(const mf_board_seen *t)
 {
@@ -121,6 +164,7 @@ static void put_task_json(const mf_board_seen *t, int64_t now, mf_buf *out)
     mf_running_task_text(t, now, &does);
     mf_buf_str(out, "{");
     put_string("task", p->task, out);
+    put_role(p->task, out);
     put_string("host", p->host, out);
     put_string("state", word_for(t), out);
     put_string("does", does.data ? does.data : "", out);
@@ -137,6 +181,8 @@ static void put_task_json(const mf_board_seen *t, int64_t now, mf_buf *out)
                   priority_of(t), (long long)p->sent, (double)(now - p->changed_ns) * 1e-9,
                   mf_running_is_kept(t) ? 0.0 : (double)t->process.cpu_ns * 1e-9);
     put_waits_json(p, now, out);
+    mf_buf_printf(out, "\"shards\":%lld,", (long long)p->n_shards);
+    put_slices_json(p, out);
     mf_board_page_used(p, t->alive ? now : p->changed_ns, ns);
     mf_buf_str(out, "\"utilisation\":");
     mf_shares_json(ns, out);
@@ -167,11 +213,55 @@ static void put_json(const mf_running *r, mf_buf *out)
 
 /* ---- the command ---- */
 
+/* What was used before `since` does not count. */
+static void forget(mf_running *r, const mf_running *since)
+{
+    for (int i = 0; i < r->n_boards; i++) {
+        mf_board_page *p = &r->boards[i].page;
+
+        for (int k = 0; k < since->n_boards; k++) {
+            const mf_board_page *q = &since->boards[k].page;
+            int64_t ns[MF_USES];
+
+            if (q->pid != p->pid || q->start != p->start || strcmp(q->host, p->host) != 0 ||
+                q->began_ns != p->began_ns)
+                continue;
+            mf_board_page_used(q, since->boards[k].alive ? since->now : q->changed_ns, ns);
+            for (int u = 0; u < MF_USES; u++)
+                p->used_ns[u] -= ns[u];
+        }
+    }
+}
+
+/* lately: seconds that are waited, and whose shares are shown; 0: all since the first step. */
+static mf_status look(mf_args *args, int64_t lately, mf_running *out)
+{
+    const char *job = args->n_words > 0 ? args->words[0] : NULL;
+    mf_running before = { 0 };
+    mf_status st = MF_OK;
+
+    if (lately > 0)
+        st = mf_cli_running(args, job, &before);
+    if (lately > 0 && st == MF_OK)
+        (void)nanosleep(&(struct timespec){ lately, 0 }, NULL);
+    *out = (mf_running){ 0 };
+    if (st == MF_OK)
+        st = mf_cli_running(args, job, out);
+    if (st == MF_OK)
+        forget(out, &before);
+    mf_running_deinit(&before);
+    return st;
+}
+
 static mf_status show_once(mf_args *args, const char *before)
 {
-    mf_running r;
+    int64_t lately = 0;
+    mf_running r = { 0 };
     mf_buf out = { 0 };
-    mf_status st = mf_cli_running(args, args->n_words > 0 ? args->words[0] : NULL, &r);
+    mf_status st = mf_args_int(args, "lately", 1, 3600, &lately);
+
+    if (st == MF_OK)
+        st = look(args, lately, &r);
 
     mf_buf_str(&out, before);
     if (st == MF_OK && mf_args_has(args, "json"))
@@ -208,6 +298,7 @@ static mf_status status_run(mf_args *args)
 
 static const mf_option options[] = {
     { "json", NULL, "one object on one line", 0, false },
+    { "lately", "SECONDS", "wait so long, and show where the time went meanwhile", 0, false },
     { "watch", NULL, "again every second, until it is interrupted or JOB is over", 'w', false },
     { 0 },
 };

@@ -3,7 +3,9 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/text.h"
 #include "cli/topo_cluster.h"
+#include "cli/topo_devices.h"
 
 #include <hwloc.h>
 #include <stdio.h>
@@ -19,6 +21,7 @@ typedef struct machine {
     const char *model; /* of the processor */
     int64_t memory, available; /* bytes */
     struct rlimit files, locked;
+    mf_devices devices;
 } machine;
 
 /* One kind of cache, as many as there are of it. */
@@ -39,7 +42,10 @@ static mf_status look(machine *m)
     struct sysinfo info;
     hwloc_obj_t package;
 
-    if (hwloc_topology_init(&m->topology) != 0 || hwloc_topology_load(m->topology) != 0)
+    if (hwloc_topology_init(&m->topology) != 0)
+        return MF_NOMEM("a topology");
+    mf_devices_want(m->topology);
+    if (hwloc_topology_load(m->topology) != 0)
         return MF_FAIL(MF_UNAVAILABLE, "hwloc cannot read the machine's topology");
     package = hwloc_get_obj_by_type(m->topology, HWLOC_OBJ_PACKAGE, 0);
     m->model = package ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
@@ -53,7 +59,7 @@ static mf_status look(machine *m)
     }
     (void)getrlimit(RLIMIT_NOFILE, &m->files);
     (void)getrlimit(RLIMIT_MEMLOCK, &m->locked);
-    return MF_OK;
+    return mf_devices_find(m->topology, "", &m->devices);
 }
 
 static int count(const machine *m, hwloc_obj_type_t type)
@@ -88,17 +94,6 @@ static void own_cores(const machine *m, char *text, size_t size)
     hwloc_bitmap_free(set);
 }
 
-static void put_bytes(mf_buf *out, int64_t bytes)
-{
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-    double value = (double)bytes;
-    int unit = 0;
-
-    for (; value >= 1024 && unit + 1 < MF_COUNT(units); unit++)
-        value /= 1024;
-    mf_buf_printf(out, "%.4g %s", value, units[unit]);
-}
-
 /* ---- for people ---- */
 
 static void print_limit(mf_buf *out, const char *name, rlim_t value, bool bytes)
@@ -107,7 +102,7 @@ static void print_limit(mf_buf *out, const char *name, rlim_t value, bool bytes)
     if (value == RLIM_INFINITY)
         mf_buf_str(out, "no limit");
     else if (bytes)
-        put_bytes(out, (int64_t)value);
+        mf_cli_put_bytes(out, (int64_t)value);
     else
         mf_buf_printf(out, "%llu", (unsigned long long)value);
     mf_buf_str(out, "\n");
@@ -122,7 +117,7 @@ static void print_caches(const machine *m, mf_buf *out)
         if (count(m, caches[i].type) == 0)
             continue;
         mf_buf_printf(out, "%s%d x %s ", comma, count(m, caches[i].type), caches[i].name);
-        put_bytes(out, cache_bytes(m, caches[i].type));
+        mf_cli_put_bytes(out, cache_bytes(m, caches[i].type));
         comma = ", ";
     }
     mf_buf_str(out, *comma ? "\n" : "unknown\n");
@@ -139,7 +134,7 @@ static void print_nodes(const machine *m, mf_buf *out)
 
         cores_of(o->cpuset, cores, sizeof cores);
         mf_buf_printf(out, "NUMA node %-6u ", o->os_index);
-        put_bytes(out, (int64_t)o->attr->numanode.local_memory);
+        mf_cli_put_bytes(out, (int64_t)o->attr->numanode.local_memory);
         mf_buf_printf(out, ", cores %s\n", cores);
     }
 }
@@ -158,7 +153,7 @@ static void print_process(const machine *m, mf_buf *out)
         mf_buf_printf(out, "  %-14s %.3g cores   (%s)\n", "quota", l->quota, l->quota_from);
     mf_buf_printf(out, "  %-14s %d   (%s)\n  %-14s ", "threads", threads, why, "memory");
     if (l->memory > 0) {
-        put_bytes(out, l->memory);
+        mf_cli_put_bytes(out, l->memory);
         mf_buf_printf(out, "   (%s)\n", l->memory_from);
     } else {
         mf_buf_str(out, "no limit\n");
@@ -175,11 +170,12 @@ static void print_text(const machine *m, mf_buf *out)
                   count(m, HWLOC_OBJ_PU));
     print_caches(m, out);
     mf_buf_printf(out, "%-16s ", "memory");
-    put_bytes(out, m->memory);
+    mf_cli_put_bytes(out, m->memory);
     mf_buf_str(out, ", free ");
-    put_bytes(out, m->available);
+    mf_cli_put_bytes(out, m->available);
     mf_buf_str(out, "\n");
     print_nodes(m, out);
+    mf_devices_print(&m->devices, out);
     print_process(m, out);
 }
 
@@ -243,6 +239,7 @@ static void print_json(const machine *m, mf_buf *out)
                   (long long)m->available);
     json_caches(m, out);
     json_nodes(m, out);
+    mf_devices_json(&m->devices, out);
     json_process(m, out);
     mf_buf_str(out, "}\n");
 }
@@ -264,6 +261,7 @@ static mf_status topo_run(mf_args *args)
         print_text(&m, &text);
     if (st == MF_OK)
         st = mf_cli_print(&text);
+    mf_devices_deinit(&m.devices);
     if (m.topology)
         hwloc_topology_destroy(m.topology);
     return st;
@@ -283,8 +281,9 @@ const mf_command mf_command_topo = {
     .name = "topo",
     .arguments = "",
     .summary = "show this machine, or a running cluster of servers",
-    .about = "Cores, caches, memory and NUMA nodes as hwloc sees them, and the limits of this "
-             "process: affinity and cpuset, the quotas of its control group, open files.\n\n"
+    .about = "Cores, caches, memory, NUMA nodes and devices (accelerators, displays) as hwloc and "
+             "the kernel see them, and the limits of this process: affinity and cpuset, the quotas "
+             "of its control group, open files. HWLOC_XMLFILE shows another machine's.\n\n"
              "With --cluster: each task of a cluster of `meshflow server` or TensorFlow's servers "
              "is asked whether it is there, and what it is.",
     .options = options,

@@ -7,7 +7,11 @@
 #include "cli/cluster_options.h"
 #include "cli/job.h"
 #include "cli/master.h"
+#include "cli/mesh_options.h"
+#include "cli/mesh_timeline.h"
+#include "cli/model_note.h"
 #include "cli/progress.h"
+#include "cli/replan.h"
 #include "cli/shares.h"
 #include "cli/train_options.h"
 #include "graph/op.h"
@@ -35,6 +39,9 @@ typedef struct measured {
     bool loss_known; /* there was one */
     int64_t total; /* steps that were asked for */
     bool failed;
+    mf_chosen chosen; /* by --auto */
+    mf_replan replan; /* and looked at; all zero without it */
+    mf_buf told; /* of it, at the end */
     mf_hook converged; /* empty: training ends with the last step */
 } measured;
 
@@ -122,16 +129,6 @@ static mf_status change_weights(mf_job *job, mf_args *args)
     return from ? mf_trainer_load_weights(job->trainer, from, &loaded) : MF_OK;
 }
 
-static mf_status freeze(mf_job *job, mf_args *args)
-{
-    const char *pattern;
-    int64_t at = 0;
-
-    while ((pattern = mf_args_next(args, "freeze", &at)) != NULL)
-        MF_TRY(mf_model_freeze(job->model, pattern, true));
-    return MF_OK;
-}
-
 /* ---- the end ---- */
 
 static double seconds(int64_t ns)
@@ -148,6 +145,45 @@ static void print_traffic(const mf_strategy *strategy, mf_buf *out)
     if (t.bytes > 0)
         mf_buf_printf(out, ",\"sent_bytes\":%lld,\"sent_bytes_without_codec\":%lld",
                       (long long)t.bytes, (long long)t.plain_bytes);
+    if (t.pushed_bytes > 0)
+        mf_buf_printf(out, ",\"pushed_bytes\":%lld,\"pulled_bytes\":%lld",
+                      (long long)t.pushed_bytes, (long long)t.pulled_bytes);
+    if (t.updates[1] > 0)
+        mf_buf_printf(out, ",\"updates\":[%lld,%lld],\"late_pushes\":%lld", (long long)t.updates[0],
+                      (long long)t.updates[1], (long long)t.late_pushes);
+    if (t.batches[1] > 0)
+        mf_buf_printf(out, ",\"batches\":[%lld,%lld]", (long long)t.batches[0],
+                      (long long)t.batches[1]);
+}
+
+/* Where steps run here. */
+static void print_memory(const mf_trainer *trainer, mf_buf *out)
+{
+    mf_step_memory m;
+
+    mf_trainer_memory(trainer, &m);
+    if (m.step > 0)
+        mf_buf_printf(out,
+                      ",\"memory\":{\"variable_bytes\":%lld,\"step_bytes\":%lld,"
+                      "\"planned_step_bytes\":%lld}",
+                      (long long)m.variables, (long long)m.step, (long long)m.planned);
+}
+
+/* Of every worker of a mesh. */
+static void print_mesh_workers(const mf_strategy *strategy, mf_buf *out)
+{
+    mf_mesh_worker *w;
+    const int n = mf_strategy_mesh_workers(strategy, NULL, 0);
+
+    if (n == 0 || !(w = mf_calloc(n, sizeof *w)))
+        return;
+    (void)mf_strategy_mesh_workers(strategy, w, n);
+    for (int i = 0; i < n; i++)
+        mf_buf_printf(out, "%s{\"samples\":%lld,\"samples_read\":%lld,\"whole_bytes\":%lld}",
+                      i ? "," : ",\"processes\":[", (long long)w[i].samples,
+                      (long long)w[i].samples_read, (long long)w[i].whole_bytes);
+    mf_buf_str(out, "]");
+    mf_free(w);
 }
 
 /* Of every processor of a mesh. */
@@ -162,12 +198,16 @@ static void print_mesh(const mf_strategy *strategy, mf_buf *out)
     for (int i = 0; i < n; i++)
         mf_buf_printf(out,
                       "%s{\"variable_bytes\":%lld,\"sent_bytes\":%lld,\"received_bytes\":%lld,"
-                      "\"planned_bytes\":%lld,\"collectives\":%lld}",
+                      "\"planned_bytes\":%lld,\"collectives\":%lld,\"step_bytes\":%lld,"
+                      "\"planned_step_bytes\":%lld,\"run_ns\":%lld,\"busy_ns\":%lld}",
                       i ? "," : ",\"processors\":[", (long long)c[i].variable_bytes,
                       (long long)c[i].sent_bytes, (long long)c[i].received_bytes,
-                      (long long)c[i].planned_bytes, (long long)c[i].collectives);
+                      (long long)c[i].planned_bytes, (long long)c[i].collectives,
+                      (long long)c[i].step_bytes, (long long)c[i].planned_step_bytes,
+                      (long long)c[i].run_ns, (long long)c[i].busy_ns);
     mf_buf_str(out, "]");
     mf_free(c);
+    print_mesh_workers(strategy, out);
 }
 
 static void add_cost(void *ctx, const mf_mesh_cost *c)
@@ -184,7 +224,39 @@ static mf_status explain(const mf_strategy *strategy)
     mf_buf_printf(&out, "%-40s %6s %14s %14s %14s\n", "a step on a processor", "nodes", "work",
                   "bytes made", "bytes received");
     MF_TRY(mf_strategy_mesh_costs(strategy, add_cost, &out));
+    MF_TRY(mf_timeline_print(strategy, &out));
     return mf_cli_print(&out);
+}
+
+/* Of --auto: what was chosen, and how good the prediction was. */
+static double step_seconds(const measured *m)
+{
+    return m->steps > 0 ? seconds(m->last_ns - m->begin_ns) / (double)m->steps : 0.0;
+}
+
+static void print_chosen(const measured *m, mf_buf *out)
+{
+    if (m->chosen.mesh.data)
+        mf_buf_printf(out,
+                      ",\"mesh\":\"%s\",\"layout\":\"%s\",\"micro_batches\":%d,"
+                      "\"predicted_step_seconds\":%.6g,\"measured_step_seconds\":%.6g,"
+                      "\"replanned\":%d",
+                      m->chosen.mesh.data, m->chosen.layout.data,
+                      m->chosen.micro_batches > 1 ? m->chosen.micro_batches : 1,
+                      m->chosen.is.step_ns * 1e-9, step_seconds(m), m->replan.times);
+}
+
+/* The same for people. */
+static mf_status write_chosen(measured *m, const char **out)
+{
+    if (!m->chosen.mesh.data || m->steps == 0)
+        return MF_OK;
+    mf_buf_printf(&m->told, "mesh '%s', layout '%s': a step took %.3f ms, %.3f were predicted",
+                  m->chosen.mesh.data, m->chosen.layout.data, step_seconds(m) * 1e3,
+                  m->chosen.is.step_ns * 1e-6);
+    MF_TRY(mf_buf_finish(&m->told));
+    *out = m->told.data;
+    return MF_OK;
 }
 
 static void put_result(const char *name, double value, mf_buf *out)
@@ -242,7 +314,11 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
     put_end(m, &out);
     mf_buf_printf(&out, ",\"skipped_steps\":%lld", (long long)mf_guard_skipped(m->job->trainer));
     print_traffic(m->job->strategy, &out);
-    print_mesh(m->job->strategy, &out);
+    if (mf_strategy_mesh_counts(m->job->strategy, NULL, 0) > 0)
+        print_mesh(m->job->strategy, &out);
+    else
+        print_memory(m->job->trainer, &out);
+    print_chosen(m, &out);
     if (mf_board_used(used)) {
         mf_buf_str(&out, ",\"utilisation\":");
         mf_shares_json(used, &out);
@@ -263,56 +339,32 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
 
 /* ---- with others ---- */
 
-/* What may differ from worker to worker. */
-static bool may_differ(const char *option)
-{
-    static const char *const names[] = { "threads",       "out",        "keep",          "trace",
-                                         "quiet",         "json",       "strategy",      "no-test",
-                                         "resume",        "timeout",    "summary-steps", "tls-dir",
-                                         "job-name",      "task-index", "name",          "priority",
-                                         "input-threads", "cache",      "near",          "store" };
-
-    for (int i = 0; i < MF_COUNT(names); i++) {
-        if (strcmp(names[i], option) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* All workers must do the same: what the command line says of it. */
-static mf_status write_identity(const mf_job *job, mf_args *args, mf_buf *out)
-{
-    for (const mf_option *o = mf_command_find("train")->options; o->name; o++) {
-        const char *value;
-        int64_t at = 0;
-
-        if (may_differ(o->name))
-            continue;
-        if (!o->value && mf_args_has(args, o->name))
-            mf_buf_printf(out, "--%s=yes\n", o->name);
-        while (o->value && (value = mf_args_next(args, o->name, &at)) != NULL)
-            mf_buf_printf(out, "--%s=%s\n", o->name, value);
-    }
-    mf_buf_printf(out, "samples=%lld\n", (long long)mf_dataset_count(job->train));
-    return mf_buf_finish(out);
-}
-
-/* --strategy, or what --target and --mesh are short for. */
-static mf_status write_strategy(mf_args *args, mf_buf *out)
+/* --strategy, or what --target, --mesh and --auto are short for. */
+static mf_status write_strategy(mf_args *args, const mf_chosen *chosen, mf_buf *out)
 {
     const char *strategy = mf_args_value(args, "strategy"), *target = mf_args_value(args, "target"),
-               *mesh = mf_args_value(args, "mesh"), *layout = mf_args_value(args, "layout");
+               *mesh = mf_args_value(args, "mesh"), *layout = mf_args_value(args, "layout"),
+               *pipeline = mf_args_value(args, "pipeline"), *chunks = mf_args_value(args, "chunks");
+
+    mesh = chosen->mesh.data ? chosen->mesh.data : mesh;
+    layout = chosen->mesh.data ? chosen->layout.data : layout;
 
     if ((strategy != NULL) + (target != NULL) + (mesh != NULL) > 1)
         return mf_args_wrong(args,
                              "--target says that servers do the steps, --mesh that processors "
                              "of a mesh do, --strategy says who else: give one of them");
-    if (!mesh && (layout || mf_args_has(args, "exact") || mf_args_has(args, "explain")))
-        return mf_args_wrong(args,
-                             "--layout, --exact and --explain need --mesh: \"rows:2;cols:2\"");
-    if (mesh)
-        mf_buf_printf(out, "mesh axes='%s' layout='%s' exact=%s", mesh, layout ? layout : "",
-                      mf_args_has(args, "exact") ? "true" : "false");
+    if (!mesh && (pipeline || mf_args_has(args, "explain")))
+        return mf_args_wrong(args, "--pipeline and --explain need --mesh: \"rows:2;cols:2\"");
+    if (!mf_args_has(args, "auto") &&
+        (mf_args_has(args, "processors") || mf_args_has(args, "memory")))
+        return mf_args_wrong(args, "--processors and --memory need --auto");
+    MF_TRY(mf_mesh_options_write(args, mesh, layout, out));
+    if (chunks && (!pipeline || strcmp(pipeline, "interleaved") != 0))
+        return mf_args_wrong(args, "--chunks needs --pipeline interleaved");
+    if (pipeline)
+        mf_buf_printf(out, " pipeline='%s'", pipeline);
+    if (chunks)
+        mf_buf_printf(out, " chunks=%s", chunks);
     if (strategy)
         mf_buf_str(out, strategy);
     if (target)
@@ -320,15 +372,16 @@ static mf_status write_strategy(mf_args *args, mf_buf *out)
     return out->len > 0 ? mf_buf_finish(out) : MF_OK;
 }
 
-static mf_status open_strategy(mf_job *job, mf_args *args)
+static mf_status open_strategy(measured *m, mf_args *args)
 {
+    mf_job *job = m->job;
     mf_strategy_options o;
     mf_buf identity = { 0 }, name = { 0 }, strategy = { 0 };
     mf_status st;
 
     MF_TRY(mf_connect_options_read(args, &o));
-    MF_TRY(write_strategy(args, &strategy));
-    st = write_identity(job, args, &identity);
+    MF_TRY(write_strategy(args, &m->chosen, &strategy));
+    st = mf_job_in_common("train", args, mf_dataset_count(job->train), &identity);
     o.identity = identity.data;
     o.codec = mf_args_value(args, "codec");
     mf_job_name(job, args, &name);
@@ -374,14 +427,16 @@ static bool is_judge(const mf_strategy *s)
 static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_options fit)
 {
     mf_job *job = m->job;
-    const mf_hook hooks[] = { { .ctx = m, .after_step = count_step },
-                              mf_progress_hook(progress),
-                              m->converged };
+    mf_hook hooks[4] = { { .ctx = m, .after_step = count_step }, mf_progress_hook(progress) };
     mf_status st;
 
     m->total = progress->total;
     fit.hooks = hooks;
-    fit.n_hooks = 2 + (m->converged.ctx && is_judge(job->strategy));
+    fit.n_hooks = 2;
+    if (m->converged.ctx && is_judge(job->strategy))
+        hooks[fit.n_hooks++] = m->converged;
+    if (m->replan.chosen && mf_strategy_is_chief(job->strategy))
+        hooks[fit.n_hooks++] = mf_replan_hook(&m->replan);
     stop_on_signals(job->trainer, job->strategy);
     st = mf_fit(job->trainer, job->train, job->validation, &fit);
     if (st == MF_OK)
@@ -407,12 +462,29 @@ static mf_status train(measured *m, mf_args *args)
 
     MF_TRY(mf_train_options_read(args, &job->compile, &fit));
     MF_TRY(change_data(job, args));
-    MF_TRY(freeze(job, args));
-    MF_TRY(open_strategy(job, args));
+    MF_TRY(mf_job_freeze(args, job->model));
+    if (mf_args_has(args, "auto")) {
+        m->replan.call.job = job;
+        m->replan.call.args = args;
+        m->replan.call.batch = fit.batch;
+        m->replan.chosen = &m->chosen;
+        MF_TRY(m->replan.call.workers > 1 ? mf_planning_start(&m->replan.call, &m->chosen)
+                                          : mf_planning_choose(&m->replan.call, &m->chosen));
+        if (m->chosen.micro_batches > 0)
+            job->compile.micro_batches = m->chosen.micro_batches;
+    }
+    MF_TRY(open_strategy(m, args));
+    if (m->replan.chosen && m->replan.call.workers > 1) {
+        m->chosen.micro_batches = job->compile.micro_batches;
+        MF_TRY(mf_replan_together(&m->replan));
+    }
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(change_weights(job, args));
+    if (fit.out && mf_strategy_is_chief(job->strategy))
+        MF_TRY(mf_model_note_write(fit.out, job));
     MF_TRY(mf_progress_init(&progress, job, &fit));
     fitted = fit_with_hooks(m, &progress, fit);
+    MF_TRY(write_chosen(m, &progress.planned));
     if (fitted != MF_OK) /* a checkpoint that could not be written is no reason to show nothing */
         mf_error_save(fitted, &why);
     st = fitted == MF_OK || m->loss_known ? MF_OK : fitted;
@@ -455,7 +527,7 @@ static mf_status open_shown(mf_job *job, mf_args *args)
     mf_buf name = { 0 };
     mf_status st;
 
-    MF_TRY(mf_job_open(job, args));
+    MF_TRY(mf_job_open(job, args, NULL));
     MF_TRY(mf_connect_options_read(args, &o));
     mf_job_name(job, args, &name);
     o.job = name.data;
@@ -469,8 +541,26 @@ static mf_status open_shown(mf_job *job, mf_args *args)
     return MF_OK;
 }
 
+/* Under the name that the tasks have, too. */
+static mf_status watch_over(mf_args *args, const mf_cluster *c)
+{
+    mf_buf name = { 0 };
+    mf_job job;
+    mf_status st = mf_job_open(&job, args, NULL);
+
+    if (st == MF_OK)
+        mf_job_name(&job, args, &name);
+    if (st == MF_OK)
+        st = mf_buf_finish(&name);
+    if (st == MF_OK)
+        st = mf_master_run(c, name.data);
+    mf_buf_deinit(&name);
+    mf_job_deinit(&job);
+    return st;
+}
+
 /* A master sees to it that others train. What is wrong with the cluster is said later. */
-static mf_status be_master(mf_args *args, bool *done)
+static mf_status be_master(measured *m, mf_args *args, bool *done)
 {
     mf_cluster_request r;
     mf_cluster *c;
@@ -479,8 +569,10 @@ static mf_status be_master(mf_args *args, bool *done)
     *done = false;
     MF_TRY(mf_cluster_request_read(args, &r));
     MF_TRY(mf_cluster_examine(&r, &c));
+    m->replan.call.workers = c->size;
+    m->replan.call.hosts = c->local_size > 0 ? c->size / c->local_size : 1;
     if (c->n_mistakes == 0 && mf_master_is_one(c)) {
-        st = mf_master_run(c);
+        st = watch_over(args, c);
         *done = st == MF_OK;
     }
     mf_cluster_free(c);
@@ -498,7 +590,7 @@ static mf_status train_run(mf_args *args)
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &priority));
     if (priority > 0) /* before there are threads, which inherit it */
         MF_TRY(mf_priority_set(getpid(), (int)priority));
-    MF_TRY(be_master(args, &done));
+    MF_TRY(be_master(&m, args, &done));
     if (done)
         return MF_OK;
     MF_TRY(mf_train_options_stop(args, &m.converged));
@@ -507,6 +599,8 @@ static mf_status train_run(mf_args *args)
         st = train(&m, args);
     mf_job_deinit(&job);
     mf_hook_free(&m.converged);
+    mf_chosen_deinit(&m.chosen);
+    mf_buf_deinit(&m.told);
     return st;
 }
 
@@ -529,15 +623,25 @@ static const mf_option options[] = {
     { "lr", "RATE", "learning rate; the optimizer's own unless told", 0, false },
     { "schedule", "S", "of the learning rate: 'cosine warmup=100'", 0, false },
     { "clip", "HOW", "gradients: value=1, norm=1 or global_norm=1", 0, false },
+    { "prune", "HOW",
+      "make weights zero on the way: 'magnitude sparsity=0.9 end=2000'; hold: those that are zero "
+      "stay so; docs/compression.md",
+      0, false },
     { "guard", "HOW",
       "steps whose gradients are no numbers: stop, 'skip in_row=10' or off; docs/guards.md", 0,
       false },
     { "check-steps", "N",
       "workers compare their weights every so many steps; 100 unless told, 0: never", 0, false },
     { "weight-decay", "W", "of all weights but biases and normalisations", 0, false },
+    { "offload", "FOLDER",
+      "keep what the optimizer needs (slots) in files there instead of in memory", 0, false },
     { "ema", "DECAY", "keep a moving average of the weights", 0, false },
     { "ema-eval", NULL, "test with the moving average instead of the weights", 0, false },
     { "micro-batches", "N", "do a batch in so many turns, with less memory", 0, false },
+    { "recompute", "layers|N",
+      "keep only what passes between layers, or groups of N layers, for gradients, and compute the "
+      "rest again: less memory, the same bits",
+      0, false },
     { "hogwild", NULL, "update without locks; matters where several train at once", 0, false },
     { "augment", "HOW", "change images: 'crop=4 flip=true cutout=8'", 0, false },
     { "validation", "F", "keep this fraction of the samples for validation", 0, false },
@@ -557,16 +661,25 @@ static const mf_option options[] = {
     { "target", "grpc://HOST:PORT",
       "let the cluster of this server do the steps: TensorFlow's servers, or `meshflow server`", 0,
       false },
-    { "mesh", "AXES",
-      "let processors of a mesh hold slices of the weights and compute pieces: 'rows:2;cols:2'; "
-      "docs/mesh.md",
+    MF_MESH_OPTIONS,
+    { "balance", NULL, "on a mesh: let slow workers have less of what is cut", 0, false },
+    { "pipeline", "ORDER",
+      "order of the micro-batches: one back as soon as it can (1f1b), all forwards first (gpipe), "
+      "several chunks of layers on each stage (interleaved), gradients of weights where there is "
+      "time (zero-bubble)",
       0, false },
-    { "layout", "RULES", "which dimensions are cut along which axes: 'batch:rows;hidden:cols'", 0,
+    { "chunks", "N", "of an interleaved pipeline: chunks of layers on each stage; 2 unless told", 0,
       false },
-    { "explain", NULL, "on a mesh: in the end, a table of what a step costs a processor, by op", 0,
-      false },
-    { "exact", NULL, "on a mesh: cut no dimension that is summed over; the bits of one processor",
+    { "explain", NULL,
+      "on a mesh: in the end, a table of what a step costs a processor, by op; "
+      "of a pipeline, what its stages did when, and how long they were idle",
       0, false },
+    { "auto", NULL,
+      "let the planner choose mesh and layout, or the layout on --mesh; docs/planner.md", 0,
+      false },
+    { "processors", "N", "for --auto: threads of a mesh; as many as there are cores unless told", 0,
+      false },
+    { "memory", "MIB", "for --auto: that each processor has; any number unless told", 0, false },
     { "codec", "RULES", "send gradients in fewer bytes: 'fp16', 'top_k ratio=0.01'; docs/codecs.md",
       0, false },
     MF_CONNECT_OPTIONS,

@@ -7,6 +7,9 @@
     X(train) \
     X(eval) \
     X(predict) \
+    X(contrast) \
+    X(compress) \
+    X(plan) \
     X(bench_step) \
     X(models) \
     X(data_show) \
@@ -29,10 +32,17 @@
     X(status) \
     X(hang) \
     X(set) \
+    X(vars) \
     X(join) \
     X(leave) \
     X(drain) \
     X(scale) \
+    X(daemon) \
+    X(submit) \
+    X(queue) \
+    X(attach) \
+    X(cancel) \
+    X(serve) \
     X(server) \
     X(env) \
     X(topo) \

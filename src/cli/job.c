@@ -4,6 +4,7 @@
 
 #include "base/board.h"
 #include "base/mem.h"
+#include "cli/model_note.h"
 #include "data/dataset.h"
 
 #include <errno.h>
@@ -44,7 +45,7 @@ static mf_status open_part(mf_args *args, const char *data, const char *part, mf
 
 static mf_status open_data(mf_job *job, mf_args *args, bool with_training)
 {
-    const char *data = mf_args_value(args, "data"), *test = mf_args_value(args, "test");
+    const char *data = job->data_text, *test = mf_args_value(args, "test");
 
     if (!data)
         return mf_args_wrong(args, "--data is missing: what to learn from, such as fashion-mnist");
@@ -104,31 +105,117 @@ static mf_status read_numbers(mf_job *job, mf_args *args)
     return MF_OK;
 }
 
-mf_status mf_job_open(mf_job *job, mf_args *args)
+/* What is not given is as it stands beside the checkpoint, if there is a note. */
+static mf_status read_note(mf_job *job, const char *from)
+{
+    mf_model_note note;
+    mf_status st;
+
+    job->arena = mf_arena_new();
+    if (!job->arena)
+        return MF_NOMEM("a model");
+    st = mf_model_note_read(from, job->arena, &note);
+    job->model_text = job->model_text ? job->model_text : note.model;
+    job->data_text = job->data_text ? job->data_text : note.data;
+    return st == MF_NOT_FOUND ? MF_OK : st;
+}
+
+mf_status mf_job_open(mf_job *job, mf_args *args, const char *from)
 {
     *job = (mf_job){ .model_text = mf_args_value(args, "model"),
                      .data_text = mf_args_value(args, "data") };
+    if (from && (!job->model_text || !job->data_text))
+        MF_TRY(read_note(job, from));
     if (!job->model_text)
         return mf_args_wrong(args,
                              "--model is missing: `meshflow models` lists what there is to choose");
     return read_numbers(job, args);
 }
 
+/* Of both parts, if so asked. */
+static mf_status make_pairs(mf_job *job, const mf_args *args)
+{
+    const char *settings = mf_args_value(args, "pairs");
+    mf_dataset **const sets[] = { &job->train, &job->test };
+
+    for (int i = 0; settings && i < MF_COUNT(sets); i++) {
+        mf_dataset *pairs;
+
+        if (!*sets[i])
+            continue;
+        MF_TRY(mf_dataset_pairs(*sets[i], settings, job->compile.seed, &pairs));
+        mf_dataset_unref(*sets[i]);
+        *sets[i] = pairs;
+    }
+    return MF_OK;
+}
+
 mf_status mf_job_load(mf_job *job, mf_args *args, bool with_training)
 {
     MF_TRY(open_data(job, args, with_training));
+    MF_TRY(make_pairs(job, args));
     return mf_model_zoo(job->model_text, job->train ? job->train : job->test, &job->model);
+}
+
+void mf_job_losses(const mf_args *args, const mf_model *model, mf_compile_options *out)
+{
+    const char *loss = mf_args_value(args, "loss"), *metrics = mf_args_value(args, "metrics");
+
+    mf_model_defaults(model, &out->loss, &out->metrics);
+    if (loss)
+        out->loss = loss;
+    if (metrics)
+        out->metrics = metrics;
+}
+
+mf_status mf_job_freeze(const mf_args *args, mf_model *model)
+{
+    const char *pattern;
+    int64_t at = 0;
+
+    while ((pattern = mf_args_next(args, "freeze", &at)) != NULL)
+        MF_TRY(mf_model_freeze(model, pattern, true));
+    return MF_OK;
+}
+
+/* What may differ from worker to worker. */
+static bool may_differ(const char *option)
+{
+    static const char *const names[] = { "threads",       "out",        "keep",          "trace",
+                                         "quiet",         "json",       "strategy",      "no-test",
+                                         "resume",        "timeout",    "summary-steps", "tls-dir",
+                                         "job-name",      "task-index", "name",          "priority",
+                                         "input-threads", "cache",      "near",          "store",
+                                         "from",          "output" };
+
+    for (int i = 0; i < MF_COUNT(names); i++) {
+        if (strcmp(names[i], option) == 0)
+            return true;
+    }
+    return false;
+}
+
+mf_status mf_job_in_common(const char *command, mf_args *args, int64_t samples, mf_buf *out)
+{
+    for (const mf_option *o = mf_command_find(command)->options; o->name; o++) {
+        const char *value, *between = "";
+        int64_t at = 0;
+
+        if (may_differ(o->name) || !mf_args_has(args, o->name))
+            continue;
+        mf_buf_printf(out, "--%s=%s", o->name, o->value ? "" : "yes");
+        /* One line, by which it is found: some options may be given several times. */
+        for (; o->value && (value = mf_args_next(args, o->name, &at)) != NULL; between = " ")
+            mf_buf_printf(out, "%s%s", between, value);
+        mf_buf_str(out, "\n");
+    }
+    mf_buf_printf(out, "samples=%lld\n", (long long)samples);
+    return mf_buf_finish(out);
 }
 
 mf_status mf_job_compile(mf_job *job, mf_args *args)
 {
-    const char *loss = mf_args_value(args, "loss"), *metrics = mf_args_value(args, "metrics");
-
-    mf_model_defaults(job->model, &job->compile.loss, &job->compile.metrics);
-    if (loss)
-        job->compile.loss = loss;
-    if (metrics)
-        job->compile.metrics = metrics;
+    mf_job_losses(args, job->model, &job->compile);
     return mf_model_compile(job->model, &job->compile, &job->trainer);
 }
 
@@ -142,4 +229,5 @@ void mf_job_deinit(mf_job *job)
     mf_dataset_unref(job->train);
     mf_dataset_unref(job->validation);
     mf_dataset_unref(job->test);
+    mf_arena_free(job->arena);
 }

@@ -5,6 +5,7 @@
  * need them: they only see to it that there are enough processes. */
 #include "cli/master.h"
 
+#include "base/board.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -161,7 +162,6 @@ static _Noreturn void become(const master *m, const ward *w, const char *config)
     (void)signal(SIGTERM, SIG_DFL);
     (void)setenv("TF_CONFIG", config, 1);
     (void)setenv("MESHFLOW_LOG_PREFIX", prefix, 1);
-    (void)unsetenv("MESHFLOW_LAUNCHER");
     (void)execv("/proc/self/exe", m->command.list);
     _exit(127);
 }
@@ -357,10 +357,11 @@ bool mf_master_is_one(const mf_cluster *c)
     return self && self->role == MF_ROLE_MASTER && store && store[0] != '\0' && c->addresses;
 }
 
-mf_status mf_master_run(const mf_cluster *c)
+mf_status mf_master_run(const mf_cluster *c, const char *job)
 {
     master m = { .cluster = c, .max_restarts = budget() };
     const struct sigaction action = { .sa_handler = on_signal };
+    bool shown = false;
     mf_status st;
 
     (void)sigaction(SIGINT, &action, NULL);
@@ -370,6 +371,9 @@ mf_status mf_master_run(const mf_cluster *c)
                    mf_cluster_self(c)->index);
     MF_TRY_TO(done, mf_words_read(getpid(), "cmdline", &m.command));
     MF_TRY_TO(done, list_wards(&m));
+    MF_TRY_TO(done, mf_board_open(job, m.name, m.n));
+    shown = true;
+    mf_board_phase(MF_PHASE_WATCH);
     MF_TRY_TO(done, mf_store_open(getenv("MESHFLOW_STORE"), NULL, &m.store));
     MF_TRY_TO(done, be_there(&m));
     st = watch(&m);
@@ -378,6 +382,8 @@ done:
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     if (m.store)
         mf_store_close(m.store);
+    if (shown)
+        mf_board_close();
     mf_free(m.alive);
     mf_free(m.wards);
     mf_words_deinit(&m.command);

@@ -2,6 +2,7 @@
 /* plot_svg.c - a learning curve as an SVG file: a panel for each quantity, readable on white and on
  * black. Needs nothing from elsewhere, no fonts, no scripts. */
 #include "cli/curve.h"
+#include "cli/svg.h"
 
 #include <math.h>
 #include <string.h>
@@ -44,8 +45,7 @@ static double y_of(const panel *p, double v)
     return p->top + (p->y.hi - v) / (p->y.hi - p->y.lo) * PANEL;
 }
 
-/* Names come from data and command lines. */
-static void put_text(mf_buf *out, const char *text)
+void mf_svg_text(mf_buf *out, const char *text)
 {
     for (; *text; text++) {
         if (*text == '<' || *text == '>' || *text == '&')
@@ -84,7 +84,7 @@ static void put_axes(const panel *p)
     mf_buf_printf(p->out,
                   "<text transform=\"translate(16 %.1f) rotate(-90)\" text-anchor=\"middle\">",
                   p->top + PANEL / 2.0);
-    put_text(p->out, p->curve->names[p->value]);
+    mf_svg_text(p->out, p->curve->names[p->value]);
     mf_buf_str(p->out, "</text>\n");
 }
 
@@ -145,21 +145,26 @@ static void put_points(const panel *p, int which)
     mf_buf_str(p->out, "\n");
 }
 
+void mf_svg_begin(mf_buf *out, int width, int height, int left, const char *title)
+{
+    mf_buf_printf(out,
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+                  "viewBox=\"0 0 %d %d\" role=\"img\">\n<title>",
+                  width, height, width, height);
+    mf_svg_text(out, title);
+    mf_buf_printf(out,
+                  "</title>\n%s<rect class=\"paper\" width=\"100%%\" height=\"100%%\"/>\n<text "
+                  "class=\"title\" x=\"%d\" y=\"22\">",
+                  style, left);
+    mf_svg_text(out, title);
+    mf_buf_str(out, "</text>\n");
+}
+
 static void put_head(const mf_curve *c, const char *title, int height, mf_buf *out)
 {
     double x = LEFT + 10;
 
-    mf_buf_printf(out,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-                  "viewBox=\"0 0 %d %d\" role=\"img\">\n<title>",
-                  WIDTH, height, WIDTH, height);
-    put_text(out, title);
-    mf_buf_printf(out,
-                  "</title>\n%s<rect class=\"paper\" width=\"100%%\" height=\"100%%\"/>\n<text "
-                  "class=\"title\" x=\"%d\" y=\"22\">",
-                  style, LEFT);
-    put_text(out, title);
-    mf_buf_str(out, "</text>\n");
+    mf_svg_begin(out, WIDTH, height, LEFT, title);
     for (int l = 0; l < MF_CURVE_LINES; l++) {
         if (c->lines[l].n == 0)
             continue;

@@ -25,6 +25,7 @@ typedef struct mf_progress {
     double epoch_sum[MF_MAX_RESULTS];
     int64_t epoch_steps;
     int64_t n_recent;
+    const char *planned; /* by --auto, and what became of it; NULL: nothing was */
     const char *ended; /* why, where it was not the last step; NULL: nobody knows */
 } mf_progress;
 

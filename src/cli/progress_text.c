@@ -178,6 +178,8 @@ static void put_steps(const mf_progress *p, mf_buf *out)
         mf_buf_printf(out, "; %s skipped, for their gradients were no numbers",
                       mf_cli_count(p->skipped, step));
     mf_buf_str(out, "\n");
+    if (p->planned)
+        mf_buf_printf(out, "%-12s%s\n", "plan", p->planned);
     if (p->ended && p->ended[0])
         mf_buf_printf(out, "%-12s%s\n", "ended", p->ended);
     if (!p->begun)

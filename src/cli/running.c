@@ -14,6 +14,16 @@ mf_status mf_cli_running(mf_args *args, const char *job, mf_running *out)
     return MF_FAIL(MF_NOT_FOUND, "there is no job '%s' here", job);
 }
 
+/* Of the first task; of masters only where they are alone. */
+static mf_phase phase_of(const mf_running_job *job)
+{
+    int i = 0;
+
+    while (i + 1 < job->n && mf_running_is_master(&job->tasks[i]))
+        i++;
+    return (mf_phase)job->tasks[i].page.phase;
+}
+
 void mf_cli_explain(const mf_running_job *job, int64_t now, mf_buf *out)
 {
     const mf_running_sum s = mf_running_sum_up(job);
@@ -22,7 +32,7 @@ void mf_cli_explain(const mf_running_job *job, int64_t now, mf_buf *out)
     if (mf_running_explain(job, now, out))
         return;
     if (s.steps == 0) {
-        mf_buf_printf(out, "it %s", mf_phase_text((mf_phase)job->tasks[0].page.phase));
+        mf_buf_printf(out, "it %s", mf_phase_text(phase_of(job)));
         return;
     }
     mf_buf_printf(out, "it goes on: step %s of %s, %s samples/s, and nobody waits for long",

@@ -77,3 +77,14 @@ int mf_cli_width(const char *text)
         n += ((unsigned char)*text & 0xc0) != 0x80;
     return n;
 }
+
+void mf_cli_put_bytes(mf_buf *out, int64_t bytes)
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+    double value = (double)bytes;
+    int unit = 0;
+
+    for (; value >= 1024 && unit + 1 < MF_COUNT(units); unit++)
+        value /= 1024;
+    mf_buf_printf(out, "%.4g %s", value, units[unit]);
+}

@@ -11,6 +11,8 @@ enum { MF_TEXT = 40 };
 const char *mf_cli_count(int64_t n, char text[MF_TEXT]);
 /* "0:07", "12:34", "3:04:05" */
 const char *mf_cli_time(double seconds, char text[MF_TEXT]);
+/* "1.5 GiB" */
+void mf_cli_put_bytes(mf_buf *out, int64_t bytes);
 /* About four digits: "0.8607", "12.34", "1.23e-05". */
 const char *mf_cli_number(double v, char text[MF_TEXT]);
 

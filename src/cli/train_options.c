@@ -14,13 +14,16 @@ static mf_status read_compile(mf_args *args, mf_compile_options *c)
     c->optimizer = mf_args_value(args, "optimizer");
     c->schedule = mf_args_value(args, "schedule");
     c->clip = mf_args_value(args, "clip");
+    c->prune = mf_args_value(args, "prune");
     c->guard = mf_args_value(args, "guard");
+    c->offload = mf_args_value(args, "offload");
     MF_TRY(mf_args_double(args, "lr", &c->learning_rate));
     MF_TRY(mf_args_double(args, "weight-decay", &c->weight_decay));
     MF_TRY(mf_args_double(args, "ema", &c->ema));
     c->ema_eval = mf_args_has(args, "ema-eval");
     MF_TRY(mf_args_int(args, "micro-batches", 1, 4096, &micro));
     c->micro_batches = (int)micro;
+    c->recompute = mf_args_value(args, "recompute");
     c->hogwild = mf_args_has(args, "hogwild");
     if (c->hogwild) /* not refused: scripts for many workers shall run on one, too */
         MF_WARN("--hogwild changes nothing here: one process does one step after the other, and no "

@@ -3,6 +3,7 @@
 #include "client/caller.h"
 
 #include "base/cond.h"
+#include "base/pending.h"
 #include "proto/wire.h"
 
 #include <stdio.h>
@@ -18,19 +19,15 @@ struct mf_caller {
 
 /* A question on its way. */
 typedef struct call {
-    mf_cancel_hook hook; /* first */
+    mf_pending pending; /* first */
     mf_caller *caller;
-    mf_cancel *cancel;
     const ProtobufCMessageDescriptor *reply;
     mf_arena *arena; /* NULL: the answer is not read */
     bool owns_arena;
     mf_answer_fn *done;
     mf_answer_parts_fn *done_parts; /* instead */
     void *ctx;
-    /* guarded by the caller's lock: */
-    void *asked; /* for cancelling */
-    bool is_done, is_hooked;
-    int refs;
+    void *asked; /* for cancelling; before it can be */
 } call;
 
 /* ---- opening ---- */
@@ -85,12 +82,7 @@ bool mf_caller_reaches(const mf_caller *c)
 
 static void unref(call *k)
 {
-    bool last;
-
-    pthread_mutex_lock(&k->caller->lock);
-    last = --k->refs == 0;
-    pthread_mutex_unlock(&k->caller->lock);
-    if (!last)
+    if (!mf_pending_unref(&k->pending))
         return;
     if (k->owns_arena)
         mf_arena_free(k->arena);
@@ -102,7 +94,7 @@ static mf_status refuse(const call *k, mf_status status, const char *message)
 {
     const char *address = k->caller->address;
 
-    if (k->cancel && mf_cancel_is_raised(k->cancel))
+    if (k->pending.cancel && mf_cancel_is_raised(k->pending.cancel))
         return MF_FAIL(MF_CANCELLED, "the call of the server at %s was cancelled", address);
     if (status == MF_UNAVAILABLE || status == MF_DEADLINE_EXCEEDED || status == MF_UNAUTHENTICATED)
         return MF_FAIL(status, "asking the server at %s: %s", address, message);
@@ -142,14 +134,8 @@ static void read_answer(const call *k, mf_status st, const mf_part *parts, int n
 static void answered(void *ctx, mf_status status, const char *message, mf_part *parts, int n)
 {
     call *k = ctx;
-    bool hooked;
 
-    pthread_mutex_lock(&k->caller->lock);
-    k->is_done = true;
-    hooked = k->is_hooked;
-    pthread_mutex_unlock(&k->caller->lock);
-    if (hooked)
-        (void)mf_cancel_remove(k->cancel, &k->hook);
+    mf_pending_end(&k->pending);
     if (status != MF_OK)
         status = refuse(k, status, message);
     if (k->done_parts)
@@ -166,26 +152,10 @@ static void give_up(mf_cancel_hook *hook)
     call *k = (call *)(void *)hook;
     mf_caller *c = k->caller;
 
-    pthread_mutex_lock(&c->lock); /* so that it is not done meanwhile */
-    if (!k->is_done)
+    pthread_mutex_lock(&c->lock); /* so that it is not over meanwhile */
+    if (!k->pending.is_over)
         c->rpc->cancel(c->channel, k->asked);
     pthread_mutex_unlock(&c->lock);
-}
-
-/* It is asked already, and may be answered. */
-static void make_cancellable(call *k, void *asked)
-{
-    bool late = false;
-
-    pthread_mutex_lock(&k->caller->lock);
-    k->asked = asked;
-    if (k->cancel && !k->is_done) {
-        k->is_hooked = mf_cancel_add(k->cancel, &k->hook);
-        late = !k->is_hooked;
-    }
-    pthread_mutex_unlock(&k->caller->lock);
-    if (late)
-        give_up(&k->hook);
 }
 
 static void release_bytes(void *bytes)
@@ -200,12 +170,10 @@ static mf_status make_call(mf_caller *c, const mf_question *q, mf_arena *arena, 
     *out = k;
     if (!k)
         return MF_NOMEM("a call");
-    *k = (call){ .hook.fn = give_up,
+    *k = (call){ .pending = mf_pending_of(&c->lock, q->cancel, give_up),
                  .caller = c,
-                 .cancel = q->cancel,
                  .reply = q->reply,
-                 .arena = arena,
-                 .refs = 2 };
+                 .arena = arena };
     return MF_OK;
 }
 
@@ -257,7 +225,8 @@ static void start_call(mf_caller *c, const mf_question *q, mf_arena *arena, mf_a
                       .size = bytes.len,
                       .release = bytes.data ? release_bytes : NULL,
                       .ctx = bytes.data };
-    make_cancellable(k, c->rpc->ask(c->channel, &question));
+    k->asked = c->rpc->ask(c->channel, &question);
+    mf_pending_begin(&k->pending);
     unref(k);
 }
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "client/remote.h"
+#include "comm/inside_rpc.h"
 #include "comm/transports.h"
 
 #include <string.h>
@@ -14,18 +15,20 @@ static const char scheme[] = "grpc://";
 
 mf_status mf_remote_connect(const mf_session_options *options, mf_caller **out)
 {
-    const char *target = options->target, *address = target + strlen(scheme);
+    const char *target = options->target;
+    const bool inside = mf_is_inside(target);
+    const char *address = inside ? target : target + strlen(scheme);
     mf_security security = { .insecure_any_peer = options->insecure_any_peer };
-    const mf_rpc_kind *rpc;
+    const mf_rpc_kind *rpc = &mf_rpc_inside;
     char *memory = NULL;
     mf_status st;
 
     *out = NULL;
-    if (strncmp(target, scheme, strlen(scheme)) != 0 || !strchr(address, ':') ||
+    if ((!inside && strncmp(target, scheme, strlen(scheme)) != 0) || !strchr(address, ':') ||
         strpbrk(address, "/, "))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "there is no target '%s': a server's is grpc://host:port", target);
-    st = mf_rpc_find(&rpc);
+    st = inside ? MF_OK : mf_rpc_find(&rpc);
     if (st == MF_OK && options->tls_dir)
         st = mf_security_from_dir(options->tls_dir, "client", &security, &memory);
     else

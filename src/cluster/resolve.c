@@ -16,6 +16,7 @@ const mf_resolver *const mf_resolvers[] = {
     &mf_resolver_open_mpi, /* mpirun inside of a Slurm allocation: MPI started this process */
     &mf_resolver_mpich,
     &mf_resolver_slurm,
+    &mf_resolver_kubernetes,
     &mf_resolver_hostfile,
     NULL,
 };

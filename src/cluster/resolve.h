@@ -4,7 +4,7 @@
  * Asked in this order; the first that has something to say is used, the others are only compared
  * with it (a difference becomes a note):
  *
- *   flags > TF_CONFIG > torchrun > Open MPI > MPICH and PMI > Slurm > hostfile > none
+ *   flags > TF_CONFIG > torchrun > Open MPI > MPICH and PMI > Slurm > Kubernetes > hostfile > none
  *
  *     mf_cluster *c;
  *     MF_TRY(mf_cluster_resolve(&(mf_cluster_request){ .ps = 1 }, &c));

@@ -19,7 +19,8 @@ typedef struct mf_resolver {
 extern const mf_resolver *const mf_resolvers[];
 
 extern const mf_resolver mf_resolver_flags, mf_resolver_tf_config, mf_resolver_torchrun,
-    mf_resolver_open_mpi, mf_resolver_mpich, mf_resolver_slurm, mf_resolver_hostfile;
+    mf_resolver_open_mpi, mf_resolver_mpich, mf_resolver_slurm, mf_resolver_kubernetes,
+    mf_resolver_hostfile;
 
 /* ---- building (build.c) ---- */
 

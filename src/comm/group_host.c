@@ -192,7 +192,7 @@ static mf_status init(host_group *g, mf_net *net, const int *members, int n, uin
     g->kind = *g->shared.head.kind;
     g->kind.free = host_free;
     g->shared.head.kind = &g->kind;
-    g->watch = (mf_net_watch){ .fn = wake, .ctx = g->segment };
+    g->watch = (mf_net_watch){ .fn = wake, .ctx = g->segment, .questions = true };
     mf_net_watch_add(net, &g->watch);
     return MF_OK;
 }

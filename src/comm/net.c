@@ -71,6 +71,28 @@ static message *find_message(mf_peer *p, const mf_frame *f)
     return NULL;
 }
 
+/* With the lock held, which is let go. */
+static void send_again(mf_net *n, mf_waiter *w, int64_t deadline_ns)
+{
+    w->again_ns *= 2;
+    w->again_at = mf_clock_ns() + w->again_ns;
+    if (w->again->times)
+        ++*w->again->times;
+    pthread_mutex_unlock(&n->lock);
+    MF_LOG(MF_LOG_DEBUG, "%s has not sent %s of step %lld: it is asked again",
+           n->peers[w->from].name, w->what, (long long)w->frame.step);
+    if (mf_net_send(n, w->from, w->again->frame, w->again->data, deadline_ns) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message()); /* who waits will see why */
+    pthread_mutex_lock(&n->lock);
+}
+
+static int64_t next_look(const mf_waiter *w, int64_t deadline_ns)
+{
+    const int64_t look = mf_net_next_look(deadline_ns);
+
+    return w->again && w->again_at < look ? w->again_at : look;
+}
+
 /* With the lock held. MF_OK: look again. */
 static mf_status wait_more(mf_net *n, mf_waiter *w, int64_t deadline_ns)
 {
@@ -93,9 +115,11 @@ static mf_status wait_more(mf_net *n, mf_waiter *w, int64_t deadline_ns)
         pthread_mutex_lock(&n->lock);
         return MF_OK;
     }
+    if (w->again && mf_clock_ns() >= w->again_at)
+        send_again(n, w, deadline_ns);
     if (w->done || w->message) /* the lock was let go */
         return MF_OK;
-    (void)mf_cond_wait_until(&n->changed, &n->lock, mf_net_next_look(deadline_ns));
+    (void)mf_cond_wait_until(&n->changed, &n->lock, next_look(w, deadline_ns));
     return MF_OK;
 }
 
@@ -202,19 +226,56 @@ mf_status mf_net_recv(mf_net *n, int from, const mf_frame *f, void *data, int64_
     return mf_net_finish(n, &w, deadline_ns);
 }
 
+static mf_status take(mf_net *n, mf_waiter *w, void **data, size_t *size, int64_t deadline_ns)
+{
+    *data = NULL;
+    mf_net_post(n, w);
+    MF_TRY(await(n, w, deadline_ns));
+    *data = w->message->data;
+    *size = w->message->frame.size;
+    w->message->data = NULL;
+    mf_message_free(w->message);
+    return MF_OK;
+}
+
 mf_status mf_net_take(mf_net *n, int from, const mf_frame *f, void **data, size_t *size,
                       int64_t deadline_ns, const char *what)
 {
     mf_waiter w = { .frame = *f, .from = from, .what = what };
 
-    *data = NULL;
-    mf_net_post(n, &w);
-    MF_TRY(await(n, &w, deadline_ns));
-    *data = w.message->data;
-    *size = w.message->frame.size;
-    w.message->data = NULL;
-    mf_message_free(w.message);
-    return MF_OK;
+    return take(n, &w, data, size, deadline_ns);
+}
+
+/* Answers to what was asked twice, and needed once. */
+static void drop_late(mf_net *n, mf_peer *p, const mf_frame *f)
+{
+    pthread_mutex_lock(&n->lock);
+    for (message **at = &p->arrived; *at;) {
+        message *m = *at;
+
+        if (m->frame.kind != f->kind || m->frame.group != f->group || m->frame.seq >= f->seq) {
+            at = &m->next;
+            continue;
+        }
+        *at = m->next;
+        p->unclaimed -= (int64_t)m->frame.size;
+        mf_message_free(m);
+    }
+    pthread_mutex_unlock(&n->lock);
+}
+
+mf_status mf_net_take_again(mf_net *n, int from, const mf_frame *f, const mf_net_again *again,
+                            void **data, size_t *size, int64_t deadline_ns, const char *what)
+{
+    mf_waiter w = { .frame = *f,
+                    .from = from,
+                    .what = what,
+                    .again = again,
+                    .again_ns = again->after_ns,
+                    .again_at = mf_clock_ns() + again->after_ns };
+
+    drop_late(n, &n->peers[from], f);
+    return take(n, &w, data, size, deadline_ns);
 }
 
 void mf_net_forget(mf_net *n, uint32_t group)

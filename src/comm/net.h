@@ -91,6 +91,20 @@ MF_MUST mf_status mf_net_recv(mf_net *net, int from, const mf_frame *f, void *da
 MF_MUST mf_status mf_net_take(mf_net *net, int from, const mf_frame *f, void **data, size_t *size,
                               int64_t deadline_ns, const char *what);
 
+/* A request that may have been lost, or its reply: while no reply comes it is sent again, after
+ * `after_ns`, then after twice as long, and so on. Who serves it must do it once. */
+typedef struct mf_net_again {
+    const mf_frame *frame;
+    const void *data;
+    int64_t after_ns;
+    int64_t *times; /* counts how often it was; NULL: unwanted */
+} mf_net_again;
+/* mf_net_take() of the reply to a request that was sent. Replies to earlier ones of the same group
+ * that have come late are dropped. */
+MF_MUST mf_status mf_net_take_again(mf_net *net, int from, const mf_frame *f,
+                                    const mf_net_again *again, void **data, size_t *size,
+                                    int64_t deadline_ns, const char *what);
+
 /* Give up, because of what the thread's error says, and tell everybody: all that wait, here and
  * there, fail with ABORTED and that message. The thread's error stays what it is. */
 void mf_net_abort(mf_net *net, mf_status why);
@@ -103,11 +117,12 @@ MF_MUST mf_status mf_net_check_task(mf_net *net, int task);
  * Sending and waiting do so by themselves; who waits elsewhere may. */
 void mf_net_tell(mf_net *net);
 
-/* Called (from any thread) when somebody goes or gives up, or asks whom we wait for: for those who
- * wait elsewhere. It must not call the net. */
+/* Called (from any thread) when somebody goes or gives up: for those who wait elsewhere. It must
+ * not call the net. */
 typedef struct mf_net_watch {
     void (*fn)(void *ctx);
     void *ctx;
+    bool questions; /* also when somebody asks whom we wait for, or tells how it is */
     struct mf_net_watch *next;
 } mf_net_watch;
 /* Owns: borrows w until mf_net_watch_remove(), after which fn is not called any more. */

@@ -138,7 +138,8 @@ static bool take_control(mf_net *n, int peer, message *m)
     }
     pthread_mutex_unlock(&n->lock);
     if (news)
-        mf_net_tell_watches(n);
+        mf_net_tell_watches(n,
+                            m->frame.kind == MF_MESSAGE_ASK || m->frame.kind == MF_MESSAGE_STATE);
     if (serve) {
         serve(ctx, peer, &m->frame, m->data);
         m->data = NULL;
@@ -225,7 +226,7 @@ static void gone(mf_inbox *in, int peer, const char *why)
                       p->address ? p->address : "", why));
     pthread_mutex_unlock(&n->lock);
     if (news)
-        mf_net_tell_watches(n);
+        mf_net_tell_watches(n, false);
 }
 
 /* With the lock held. */

@@ -22,6 +22,8 @@ typedef struct mf_waiter {
     int64_t since;
     mf_waiting waiting;
     mf_suspicion suspicion;
+    const mf_net_again *again; /* NULL: it was sent once and for all */
+    int64_t again_ns, again_at; /* how long until the next time; when that is */
     struct mf_waiter *next;
 } mf_waiter;
 
@@ -131,8 +133,8 @@ bool mf_net_is_untold(mf_net *n);
 void mf_net_note_trouble(mf_net *n, mf_status st);
 /* The same: MF_OK as long as nothing is wrong with this task, or with all. */
 MF_MUST mf_status mf_net_why_not(const mf_net *n, int task);
-/* Without it: those who wait elsewhere shall look around. */
-void mf_net_tell_watches(mf_net *n);
+/* Without it: those who wait elsewhere shall look around; for a question only those who want to. */
+void mf_net_tell_watches(mf_net *n, bool question);
 /* With the lock held, which is let go meanwhile: tell those who asked that we wait for `task`.
  * Nothing is sent to `but` (-1: to all). */
 void mf_net_answer(mf_net *n, int task, int but);

@@ -30,11 +30,13 @@ void mf_net_note_trouble(mf_net *n, mf_status st)
     pthread_cond_broadcast(&n->changed);
 }
 
-void mf_net_tell_watches(mf_net *n)
+void mf_net_tell_watches(mf_net *n, bool question)
 {
     pthread_mutex_lock(&n->watching);
-    for (mf_net_watch *w = n->watches; w; w = w->next)
-        w->fn(w->ctx);
+    for (mf_net_watch *w = n->watches; w; w = w->next) {
+        if (!question || w->questions)
+            w->fn(w->ctx);
+    }
     pthread_mutex_unlock(&n->watching);
 }
 
@@ -101,7 +103,7 @@ void mf_net_abort(mf_net *n, mf_status why)
     n->aborted = true;
     mf_net_note_trouble(n, why);
     pthread_mutex_unlock(&n->lock);
-    mf_net_tell_watches(n);
+    mf_net_tell_watches(n, false);
     f.size = strlen(e.message);
     for (int i = 0; first && i < n->n_tasks; i++) {
         if (i != n->self && mf_net_meets(n, i) &&

@@ -204,6 +204,16 @@ static mf_status region_controls(builder *b, mf_item *item, mf_node *const *node
     return MF_OK;
 }
 
+/* All nodes of a region that are of a micro-batch are of the same. */
+static void note_turn(mf_item *item, mf_node *const *nodes, int64_t n)
+{
+    for (int64_t i = 0; i < n && item->turn == 0; i++) {
+        item->turn = mf_node_turn(nodes[i]);
+        item->is_back = mf_node_is_gradient(nodes[i]);
+        item->is_late = mf_node_is_late(nodes[i]);
+    }
+}
+
 static mf_status add_region_item(builder *b, int r, mf_node **nodes, int64_t n)
 {
     mf_plan_ends *ends = &b->ends[r];
@@ -213,12 +223,13 @@ static mf_status add_region_item(builder *b, int r, mf_node **nodes, int64_t n)
     mf_status st;
 
     if (mf_pass_is_on(b->c, "schedule"))
-        MF_TRY(mf_region_schedule(b->c, nodes, n));
+        MF_TRY(mf_region_schedule(b->c, nodes, n, b->leaves));
     MF_TRY(mf_plan_build(b->c, nodes, n, b->leaves, b->states, b->program->arena, &plan, ends));
     item = add_item(b, MF_ITEM_REGION, nodes[0], ends->n_inputs, ends->n_outputs);
     if (!item)
         return MF_NOMEM("a program");
     item->plan = plan;
+    note_turn(item, nodes, n);
     b->region_item[r] = b->program->n_items - 1;
     b->program->n_planned += n;
     for (int i = 0; i < ends->n_inputs; i++)
@@ -466,7 +477,7 @@ static mf_status build(builder *b)
     b->program->n_regions = b->n_regions;
     b->program->n_feeds = b->c->n_feeds;
     b->program->n_fetches = b->c->n_fetches;
-    return MF_OK;
+    return mf_program_peak(b->c, b->program, NULL, NULL, &b->program->peak_bytes);
 }
 
 static void deinit(builder *b)

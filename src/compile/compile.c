@@ -14,7 +14,8 @@ static const mf_pass passes[] = {
     { "fuse", "trees of elementwise ops run tile by tile in cache", true, mf_pass_fuse },
     { "updates", "updates of many variables by one rule become one op", true, mf_pass_updates },
     { "region", "straight runs of the graph become plans", true, NULL },
-    { "schedule", "inside a plan, writes to variables come last", true, NULL },
+    { "schedule", "inside a plan, what frees memory comes first, writes to variables last", true,
+      NULL },
     { "place", "values of a plan share one block of memory", true, NULL },
 };
 

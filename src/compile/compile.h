@@ -45,6 +45,8 @@ typedef struct mf_compile {
     mf_resources *session; /* for kernels that keep state */
     mf_pool *pool;
     const struct mf_exchange *exchange; /* NULL: all shards are computed here */
+    bool settles_turns; /* sums of a turn's gradients are made before those of turns are added */
+    bool turns_apart; /* turns of a _ShardMap do not wait for each other; their nodes are marked */
 } mf_compile;
 
 /* ---- passes ---- */

@@ -128,7 +128,8 @@ static void find_cues(const mf_contexts *contexts, mf_node *const *order, int64_
 static bool has_effect(const mf_node *n)
 {
     return n->op && n->op->control == MF_CONTROL_NONE && n->def->is_stateful &&
-           strcmp(n->op_name, "VarHandleOp") != 0 && strcmp(n->op_name, "ReadVariableOp") != 0;
+           strcmp(n->op_name, "VarHandleOp") != 0 && strcmp(n->op_name, "ReadVariableOp") != 0 &&
+           strcmp(n->op_name, "ResourceGather") != 0;
 }
 
 /* What waits for an effect, by a control edge of its own or of something it is made of, must go on

@@ -135,7 +135,7 @@ static mf_status copy_controls(copier *k, const mf_node *from, mf_node *to)
     return mf_graph_status(k->c->graph);
 }
 
-/* Random numbers belong to a sample's place in the whole batch. */
+/* Random numbers, and rows of a whole batch, belong to a sample's place in it. */
 static mf_status shift_samples(mf_compile *c, mf_node *n)
 {
     const int64_t offset = mf_node_int(n, "offset") + c->inliner->current->sample_offset;
@@ -163,7 +163,7 @@ mf_status mf_inline_clone(mf_compile *c, const mf_node *n, const char *prefix, c
         return MF_NOMEM("inlining");
     MF_TRY(mf_graph_add(c->graph, &spec, out));
     MF_TRY(adopt(c, *out));
-    if (is_op(n, "_SampleUniform") && c->inliner->current)
+    if ((is_op(n, "_SampleUniform") || is_op(n, "_SampleRows")) && c->inliner->current)
         MF_TRY(shift_samples(c, *out));
     for (int i = 0; i < (*out)->n_attrs; i++) { /* storage of constants belongs to the body */
         mf_attr *a = &(*out)->attrs[i].value;

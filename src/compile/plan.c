@@ -2,10 +2,10 @@
 /* plan.c - from the nodes of a region, in order, to a plan: values, entries, and memory.
  *
  * A value is one output of a node (or an input of the region). Values with a known shape that stay
- * inside are placed in one block: lifetimes are intervals of entries, and a free list sorted by
- * offset is walked once (best fit). An in-place op takes over the place of an input that dies with
- * it. All other values are made by their kernels from the buffer pool and dropped after their last
- * use. */
+ * inside are placed in one block (lodge.h): lifetimes are intervals of entries. An in-place op
+ * takes over the place of an input that dies with it. All other values are made by their kernels
+ * from the buffer pool and dropped after their last use. */
+#include "compile/lodge.h"
 #include "compile/region.h"
 
 #include <stdlib.h>
@@ -181,71 +181,7 @@ static mf_status add_entries(planner *p, bool *const *leaves, void *const *state
 
 /* ---- memory ---- */
 
-typedef struct hole {
-    int64_t offset, bytes;
-} hole;
-
-typedef struct block {
-    hole *holes; /* free ranges by offset */
-    int64_t n, cap, top; /* top: end of everything ever placed */
-} block;
-
 enum { ALIGN = 64 };
-
-static int64_t take_hole(block *b, int64_t bytes)
-{
-    int64_t best = -1, offset;
-
-    for (int64_t i = 0; i < b->n; i++) {
-        if (b->holes[i].bytes >= bytes && (best < 0 || b->holes[i].bytes < b->holes[best].bytes))
-            best = i;
-    }
-    if (best < 0) {
-        /* Extend the last hole if it reaches the end. */
-        if (b->n > 0 && b->holes[b->n - 1].offset + b->holes[b->n - 1].bytes == b->top) {
-            offset = b->holes[--b->n].offset;
-        } else {
-            offset = b->top;
-        }
-        b->top = offset + bytes;
-        return offset;
-    }
-    offset = b->holes[best].offset;
-    b->holes[best].offset += bytes;
-    b->holes[best].bytes -= bytes;
-    if (b->holes[best].bytes == 0) {
-        memmove(&b->holes[best], &b->holes[best + 1], (size_t)(b->n - best - 1) * sizeof *b->holes);
-        b->n--;
-    }
-    return offset;
-}
-
-static mf_status give_hole(block *b, int64_t offset, int64_t bytes)
-{
-    int64_t at = 0;
-
-    while (at < b->n && b->holes[at].offset < offset)
-        at++;
-    if (at > 0 && b->holes[at - 1].offset + b->holes[at - 1].bytes == offset) {
-        b->holes[at - 1].bytes += bytes;
-        if (at < b->n && offset + bytes == b->holes[at].offset) {
-            b->holes[at - 1].bytes += b->holes[at].bytes;
-            memmove(&b->holes[at], &b->holes[at + 1], (size_t)(b->n - at - 1) * sizeof *b->holes);
-            b->n--;
-        }
-        return MF_OK;
-    }
-    if (at < b->n && offset + bytes == b->holes[at].offset) {
-        b->holes[at].offset = offset;
-        b->holes[at].bytes += bytes;
-        return MF_OK;
-    }
-    MF_TRY(mf_grow(&b->holes, &b->cap, b->n + 1, sizeof *b->holes));
-    memmove(&b->holes[at + 1], &b->holes[at], (size_t)(b->n - at) * sizeof *b->holes);
-    b->holes[at] = (hole){ offset, bytes };
-    b->n++;
-    return MF_OK;
-}
 
 static mf_status bytes_of(const mf_plan_value *v, int64_t *out)
 {
@@ -279,70 +215,66 @@ static int replaceable_input(const planner *p, const mf_plan_entry *e, int at, i
     return -1;
 }
 
-static mf_status place_outputs(planner *p, block *b, const mf_plan_entry *e, int at, bool *taken)
+/* Those who share a place, one after the other, are one lodger. */
+typedef struct lodging {
+    mf_lodger *lodgers;
+    int64_t n;
+    int *of; /* by value: its lodger + 1 */
+    bool *taken; /* by value: its place lives on under another name */
+} lodging;
+
+static mf_status lodge_outputs(const planner *p, lodging *l, const mf_plan_entry *e, int at)
 {
     for (int i = 0; i < e->n_out; i++) {
-        mf_plan_value *v = &p->values[e->out[i]];
-        int64_t bytes;
-        int in;
+        const mf_plan_value *v = &p->values[e->out[i]];
+        const int in =
+            v->kind == MF_VALUE_ARENA && i == 0 ? replaceable_input(p, e, at, e->out[i]) : -1;
+        mf_lodger *to;
 
         if (v->kind != MF_VALUE_ARENA)
             continue;
-        MF_TRY(bytes_of(v, &bytes));
-        in = i == 0 ? replaceable_input(p, e, at, e->out[i]) : -1;
-        if (in >= 0 && !taken[in]) {
-            v->offset = p->values[in].offset;
-            taken[in] = true; /* its place lives on under the output's name */
-            continue;
+        if (in >= 0 && !l->taken[in]) {
+            l->taken[in] = true;
+            l->of[e->out[i]] = l->of[in];
+        } else {
+            l->of[e->out[i]] = (int)++l->n;
+            l->lodgers[l->n - 1] = (mf_lodger){ .born = at };
+            MF_TRY(bytes_of(v, &l->lodgers[l->n - 1].bytes));
         }
-        v->offset = take_hole(b, bytes);
-        if (b->top > (int64_t)1 << 46)
-            return MF_FAIL(MF_RESOURCE_EXHAUSTED, "the step needs more memory than there is");
+        to = &l->lodgers[l->of[e->out[i]] - 1];
+        to->dies = p->info[e->out[i]].dies;
     }
     return MF_OK;
 }
 
-/* Values by the entry they die at, as lists through `next`. */
-static mf_status place_all(planner *p, block *b, int *first, int *next, bool *taken)
+static mf_status place_all(planner *p, lodging *l)
 {
-    for (int64_t i = 0; i < p->plan->n_entries; i++)
-        first[i] = -1;
     for (int v = 0; v < p->n_values; v++) {
         if (p->values[v].kind == MF_VALUE_ARENA && p->info[v].escapes)
             p->values[v].kind = MF_VALUE_HEAP;
-        if (p->values[v].kind == MF_VALUE_ARENA) {
-            next[v] = first[p->info[v].dies];
-            first[p->info[v].dies] = v;
-        }
     }
-    for (int e = 0; e < p->plan->n_entries; e++) {
-        MF_TRY(place_outputs(p, b, &p->plan->entries[e], e, taken));
-        for (int v = first[e]; v >= 0; v = next[v]) {
-            int64_t bytes;
-
-            if (taken[v])
-                continue;
-            MF_TRY(bytes_of(&p->values[v], &bytes));
-            MF_TRY(give_hole(b, p->values[v].offset, bytes));
-        }
+    for (int e = 0; e < p->plan->n_entries; e++)
+        MF_TRY(lodge_outputs(p, l, &p->plan->entries[e], e));
+    MF_TRY(mf_lodge(l->lodgers, l->n, p->plan->n_entries, &p->plan->block_bytes));
+    if (p->plan->block_bytes > (int64_t)1 << 46)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "the step needs more memory than there is");
+    for (int v = 0; v < p->n_values; v++) {
+        if (l->of[v] > 0)
+            p->values[v].offset = l->lodgers[l->of[v] - 1].offset;
     }
-    p->plan->block_bytes = b->top;
     return MF_OK;
 }
 
 static mf_status place(planner *p)
 {
-    block b = { 0 };
-    int *first = mf_calloc(p->plan->n_entries, sizeof *first);
-    int *next = mf_calloc(p->n_values, sizeof *next);
-    bool *taken = mf_calloc(p->n_values, sizeof *taken);
-    mf_status st =
-        first && next && taken ? place_all(p, &b, first, next, taken) : MF_NOMEM("a plan");
+    lodging l = { .lodgers = mf_calloc(p->n_values, sizeof *l.lodgers),
+                  .of = mf_calloc(p->n_values, sizeof *l.of),
+                  .taken = mf_calloc(p->n_values, sizeof *l.taken) };
+    const mf_status st = l.lodgers && l.of && l.taken ? place_all(p, &l) : MF_NOMEM("a plan");
 
-    mf_free(b.holes);
-    mf_free(first);
-    mf_free(next);
-    mf_free(taken);
+    mf_free(l.lodgers);
+    mf_free(l.of);
+    mf_free(l.taken);
     return st;
 }
 
@@ -381,7 +313,7 @@ static mf_status add_drops(planner *p)
 
 static void mark_reuse(planner *p)
 {
-    for (int e = 0; e < p->plan->n_entries; e++) {
+    for (int e = 0; p->info && e < p->plan->n_entries; e++) {
         mf_plan_entry *entry = &p->plan->entries[e];
 
         for (int i = 0; i < entry->n_in && i < 64; i++) {

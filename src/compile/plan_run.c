@@ -14,7 +14,8 @@ struct mf_plan_instance {
     mf_tensor *values;
     mf_kernel *kernels; /* one per entry */
     mf_arena *arena;
-    mf_buffer *block;
+    mf_buffer *block; /* while it runs */
+    const char *bound; /* where the block was the last time: values point there */
     mf_step step; /* kernels point here; filled for each run */
 };
 
@@ -22,8 +23,6 @@ static mf_status bind_values(mf_plan_instance *x)
 {
     const mf_plan *plan = x->plan;
 
-    if (plan->block_bytes > 0)
-        MF_TRY(mf_buffer_new(MF_DTYPE_U8, plan->block_bytes, &x->block));
     for (int i = 0; i < plan->n_values; i++) {
         const mf_plan_value *v = &plan->values[i];
         mf_tensor *t = &x->values[i];
@@ -33,10 +32,33 @@ static mf_status bind_values(mf_plan_instance *x)
         } else if (v->kind == MF_VALUE_ARENA) {
             *t = (mf_tensor){ .dtype = v->dtype, .shape = v->shape };
             MF_TRY(mf_shape_count(&v->shape, &t->count));
-            t->data = (char *)x->block->data + v->offset;
         }
     }
     return MF_OK;
+}
+
+/* Between runs others have the block; mostly it is the same one again. */
+static mf_status take_block(mf_plan_instance *x)
+{
+    const mf_plan *plan = x->plan;
+
+    if (plan->block_bytes == 0)
+        return MF_OK;
+    MF_TRY(mf_buffer_new(MF_DTYPE_U8, plan->block_bytes, &x->block));
+    if (x->block->data == x->bound)
+        return MF_OK;
+    x->bound = x->block->data;
+    for (int i = 0; i < plan->n_values; i++) {
+        if (plan->values[i].kind == MF_VALUE_ARENA)
+            x->values[i].data = (char *)x->block->data + plan->values[i].offset;
+    }
+    return MF_OK;
+}
+
+static void give_block(mf_plan_instance *x)
+{
+    mf_buffer_unref(x->block);
+    x->block = NULL;
 }
 
 static mf_status bind_kernels(mf_plan_instance *x)
@@ -72,7 +94,6 @@ static void instance_free(mf_plan_instance *x)
         return;
     for (int i = 0; x->values && i < x->plan->n_values; i++)
         mf_buffer_unref(x->values[i].buffer);
-    mf_buffer_unref(x->block);
     mf_arena_free(x->arena);
     mf_free(x);
 }
@@ -182,6 +203,7 @@ mf_status mf_plan_run(mf_plan_instance *instance, const mf_step *step, mf_tensor
     const mf_plan *plan = x->plan;
     mf_status st = MF_OK;
 
+    MF_TRY(take_block(x));
     x->step = *step;
     for (int i = 0; i < plan->n_inputs; i++)
         mf_tensor_move(&x->values[plan->inputs[i]], in[i]);
@@ -195,6 +217,7 @@ mf_status mf_plan_run(mf_plan_instance *instance, const mf_step *step, mf_tensor
         if (st != MF_OK)
             *failed = plan->entries[e].node;
     }
+    give_block(x);
     if (st != MF_OK) {
         drop_all(x);
         return st;

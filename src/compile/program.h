@@ -55,6 +55,9 @@ typedef struct mf_item {
     int child; /* ENTER: the frame entered; EXIT, NEXT: the frame left or iterated */
     int index; /* FEED, FETCH: which */
     bool constant_enter;
+    bool is_back; /* it is of gradients, */
+    bool is_late; /* for weights alone */
+    int64_t turn; /* and of this micro-batch, from 1; 0: of none */
 } mf_item;
 
 typedef struct mf_frame_def {
@@ -76,6 +79,7 @@ typedef struct mf_program {
     int max_in, max_out; /* of any item */
     int n_regions; /* regions and plan entries, for people */
     int64_t n_planned;
+    int64_t peak_bytes; /* a run holds at most, besides variables and what is fed, see peak.c */
     void **states; /* what prepare made, by node id; released with the program */
     /* Idle step states, reused; guarded by lock. */
     pthread_mutex_t lock;
@@ -84,6 +88,12 @@ typedef struct mf_program {
 } mf_program;
 
 void mf_program_free(mf_program *program);
+/* What a run holds at most, besides variables and what is fed (peak.c). c: facts of its nodes.
+ * scratch(ctx, ...): bytes that a kernel takes for itself; NULL: that is left out. */
+struct mf_compile;
+typedef int64_t mf_scratch_fn(void *ctx, const mf_node *node, void *state);
+MF_MUST mf_status mf_program_peak(const struct mf_compile *c, const mf_program *program,
+                                  mf_scratch_fn *scratch, void *ctx, int64_t *out);
 /* Text for people: items, regions, plan entries with their memory. */
 void mf_program_print(const mf_program *program, mf_buf *out);
 

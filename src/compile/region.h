@@ -11,9 +11,10 @@
 MF_MUST mf_status mf_regions_find(const mf_compile *c, const mf_contexts *contexts,
                                   mf_node *const *order, int64_t n, int *region, int *n_regions);
 
-/* The nodes of one region in the order they will run: inputs first, writes to variables last, so
- * that readers are done with the storage that is then updated in place. Sorts in place. */
-MF_MUST mf_status mf_region_schedule(const mf_compile *c, mf_node **nodes, int64_t n);
+/* The nodes of one region in the order they will run (schedule.c). Sorts in place: they come with
+ * inputs first. leaves: as for mf_plan_build(). */
+MF_MUST mf_status mf_region_schedule(const mf_compile *c, mf_node **nodes, int64_t n,
+                                     bool *const *leaves);
 
 /* A plan for these nodes, in this order. The plan's inputs and outputs come back as graph outputs;
  * all memory is in `arena`. `leaves[id]` tells which outputs are used outside (one bool per port).

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rewrite.c - what passes share: order, replacing outputs, sweeping, evaluating. */
 #include "compile/compile.h"
+#include "compile/context.h"
 
 #include <string.h>
 
@@ -52,6 +53,27 @@ mf_output mf_subst_resolve(const mf_subst *s, mf_output o)
     return o;
 }
 
+/* Whoever waits for a value to be there waits for what it was made of, where that stands for it
+ * now: the op itself, which has no effect, need not run. Both must live in the same circumstances:
+ * nothing else but constants goes in, and no Switch lies between. */
+static mf_node *wait_for(const mf_subst *s, mf_node *n)
+{
+    mf_node *to;
+
+    if (n->n_outputs != 1 || n->n_controls > 0 || !mf_node_is_pure(n))
+        return n;
+    to = mf_subst_resolve(s, (mf_output){ n, 0 }).node;
+    if (!to || !to->op || to->op->control != MF_CONTROL_NONE || mf_node_is_constant(to))
+        return n;
+    for (int i = 0; i < n->n_inputs; i++) {
+        const mf_node *in = mf_subst_resolve(s, n->inputs[i]).node;
+
+        if (in != to && !mf_node_is_constant(in))
+            return n;
+    }
+    return to;
+}
+
 mf_status mf_subst_apply(mf_subst *s, mf_compile *c)
 {
     for (int64_t i = 0; i < c->graph->n_nodes; i++) {
@@ -59,6 +81,8 @@ mf_status mf_subst_apply(mf_subst *s, mf_compile *c)
 
         for (int k = 0; k < n->n_inputs && !n->removed; k++)
             n->inputs[k] = mf_subst_resolve(s, n->inputs[k]);
+        for (int k = 0; k < n->n_controls && !n->removed; k++)
+            n->controls[k] = wait_for(s, n->controls[k]);
     }
     return mf_compile_sweep(c);
 }

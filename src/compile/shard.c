@@ -55,7 +55,7 @@ static mf_status cut_inputs(mf_shard_map *m, const mf_output *before, mf_output 
         if (i >= m->n_batched)
             continue;
         MF_TRY(mf_shard_node(m, "_Rows", &m->node->inputs[i], 1, attrs, 2, &in[i]));
-        for (int k = 0; before && k < m->node->n_outputs; k++)
+        for (int k = 0; before && !m->c->turns_apart && k < m->node->n_outputs; k++)
             mf_control(m->c->graph, in[i].node, before[k].node);
     }
     m->in = in;
@@ -74,11 +74,48 @@ mf_status mf_shard_join(mf_shard_map *m, int port, mf_output *a, mf_output b)
     return mf_shard_node(m, sum ? "AddV2" : "ConcatV2", in, sum ? 2 : 3, NULL, 0, a);
 }
 
+/* On a mesh, parts of a gradient's sum lie on several processors: they are added now, not when all
+ * turns have been. */
+static mf_status settle(mf_shard_map *m, mf_output *outs)
+{
+    const mf_node_mark mark = m->c->graph->mark;
+    mf_status st = MF_OK;
+
+    for (int i = 0; st == MF_OK && i < m->node->n_outputs; i++) {
+        if (strcmp(m->join->strings[i].data, "sum") != 0 || !mf_node_is_gradient(outs[i].node))
+            continue;
+        m->c->graph->mark =
+            (mf_node_mark){ .layer = mf_node_layer(outs[i].node), .gradient = true };
+        st = mf_shard_node(m, "_MeshSettle", &outs[i], 1, NULL, 0, &outs[i]);
+    }
+    m->c->graph->mark = mark;
+    return st;
+}
+
+/* New nodes are those of this turn. */
+static void mark_turn(const mf_shard_map *m, int64_t turn)
+{
+    m->c->graph->mark.turn = m->c->turns_apart ? turn + 1 : 0;
+}
+
+/* What is added to a gradient is as much of its layer's as itself. */
 static mf_status join_turns(mf_shard_map *m, mf_output *a, const mf_output *b)
 {
-    for (int i = 0; i < m->node->n_outputs; i++)
-        MF_TRY(mf_shard_join(m, i, &a[i], b[i]));
-    return MF_OK;
+    const mf_node_mark mark = m->c->graph->mark;
+    mf_status st = MF_OK;
+
+    for (int i = 0; st == MF_OK && i < m->node->n_outputs; i++) {
+        if (m->c->turns_apart) {
+            m->c->graph->mark.layer = mf_node_layer(b[i].node);
+            m->c->graph->mark.gradient = mf_node_is_gradient(b[i].node);
+            /* Its next turn need not wait for what others add to it. */
+            m->c->graph->mark.turn =
+                m->c->settles_turns && m->c->graph->mark.gradient ? 0 : mark.turn;
+        }
+        st = mf_shard_join(m, i, &a[i], b[i]);
+    }
+    m->c->graph->mark = mark;
+    return st;
 }
 
 /* Shards in a turn: a power of two, so that turns are branches of the tree. */
@@ -117,15 +154,21 @@ static mf_status map_turns(const mf_shard_map *all, int64_t size, mf_output *out
             return MF_NOMEM("shards");
         if (m.samples == 0)
             break; /* and so are all that follow */
+        mark_turn(all, t);
         MF_TRY(cut_inputs(&m, before, in));
         MF_TRY(mf_shard_body(&m, result[t]));
+        if (m.c->settles_turns)
+            MF_TRY(settle(&m, result[t]));
         before = result[t];
         n++;
     }
     for (int64_t stride = 1; stride < n; stride *= 2) {
-        for (int64_t i = 0; i + stride < n; i += 2 * stride)
+        for (int64_t i = 0; i + stride < n; i += 2 * stride) {
+            mark_turn(all, i + 2 * stride < n ? i + 2 * stride - 1 : n - 1);
             MF_TRY(join_turns(&m, result[i], result[i + stride]));
+        }
     }
+    all->c->graph->mark.turn = 0;
     memcpy(outs, result[0], (size_t)all->node->n_outputs * sizeof *outs);
     return MF_OK;
 }

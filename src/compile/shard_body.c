@@ -288,11 +288,20 @@ static mf_status emit_argument(mf_shard_map *m, const mf_node *n)
     return MF_OK;
 }
 
-/* Normalisation by the statistics of each shard: what is normalised lies in rows again. */
-static bool normalises(const mf_node *n)
+/* Normalisation by the statistics of each shard, boxes cut out of a shard's images by their number:
+ * what comes of it lies in rows again. */
+static bool ends_in_rows(const mf_shard_map *m, const mf_node *n)
 {
-    return is_op(n, "FusedBatchNormV3") || is_op(n, "FusedBatchNormGradV3") ||
-           is_op(n, "FusedBatchNormV2") || is_op(n, "FusedBatchNormGradV2");
+    const mf_shape *out = mf_compile_facts(&m->facts, n)->shapes;
+    static const char *const ops[] = { "FusedBatchNormV3", "FusedBatchNormGradV3",
+                                       "FusedBatchNormV2", "FusedBatchNormGradV2",
+                                       "CropAndResize",    "CropAndResizeGradImage" };
+
+    for (int i = 0; i < MF_COUNT(ops); i++) {
+        if (is_op(n, ops[i]))
+            return out->rank >= 1 && out->dims[0] > 0 && out->dims[0] % m->samples == 0;
+    }
+    return false;
 }
 
 static mf_status concat_parts(mf_shard_map *m, mf_output o, mf_output *out);
@@ -303,7 +312,7 @@ static mf_status emit_by_shard(mf_shard_map *m, const mf_node *n)
 
     MF_LOG(MF_LOG_DEBUG, "{{node %s}} (%s) runs shard by shard", n->name, n->op_name);
     MF_TRY(emit_parts(m, n));
-    if (!m->clever || !normalises(n))
+    if (!m->clever || !ends_in_rows(m, n))
         return MF_OK;
     e->whole = MF_ARENA_ARRAY(m->arena, mf_output, n->n_outputs + 1);
     if (!e->whole)

@@ -138,6 +138,15 @@ static mf_status common_attrs(const mf_shard_map *m, const mf_shape *shapes, con
     return MF_OK;
 }
 
+/* Who has no samples uses nothing of what all shards share. Yet it may be that others need this
+ * worker to have it: it may come from an exchange itself. */
+static mf_status await_shared(mf_shard_map *m, mf_node *begin)
+{
+    for (int i = m->n_batched; i < m->node->n_inputs; i++)
+        mf_control(m->c->graph, begin, m->node->inputs[i].node);
+    return mf_graph_status(m->c->graph);
+}
+
 static mf_status begin_bucket(mf_shard_map *m, const parts *p, const bucket *b,
                               const mf_named_attr *common, mf_output *ticket)
 {
@@ -160,7 +169,8 @@ static mf_status begin_bucket(mf_shard_map *m, const parts *p, const bucket *b,
     memcpy(attrs, common, COMMON * sizeof *common);
     attrs[COMMON] = (mf_named_attr){ "T", int_list(MF_ATTR_TYPE, types, n) };
     attrs[COMMON + 1] = (mf_named_attr){ "parts", int_list(MF_ATTR_INT, ranges, 2 * b->n_parts) };
-    return mf_shard_node(m, "_ExchangeBegin", in, n, attrs, MF_COUNT(attrs), ticket);
+    MF_TRY(mf_shard_node(m, "_ExchangeBegin", in, n, attrs, MF_COUNT(attrs), ticket));
+    return b->n_parts > 0 ? MF_OK : await_shared(m, ticket->node);
 }
 
 static mf_status emit_bucket(mf_shard_map *m, const parts *p, const mf_shape *shapes,

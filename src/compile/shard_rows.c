@@ -251,6 +251,24 @@ static bool in_top_k(const mf_rows_query *q)
            gives_rows(q, q->in[0].dims[0]);
 }
 
+/* Samples in rows, all else shared. What belongs to them has as many rows as they are: those of a
+ * value with several rows for each sample would have to be counted otherwise. */
+static bool own_rows(const mf_rows_query *q)
+{
+    return q->in[0].rank >= 1 && q->in[0].dims[0] == q->samples && first(q);
+}
+
+/* Boxes and scores of images, each for itself. */
+static bool boxes(const mf_rows_query *q)
+{
+    for (int i = 2; i < q->node->n_inputs; i++) {
+        if (!is_fixed(q, i))
+            return false;
+    }
+    return is_rows(q, 0) && is_rows(q, 1) && q->in[0].dims[0] == q->in[1].dims[0] &&
+           gives_rows(q, q->in[0].dims[0]);
+}
+
 /* One value in all rows. */
 static bool fill(const mf_rows_query *q)
 {
@@ -283,6 +301,7 @@ static const struct {
     { "BiasAdd", first },
     { "BroadcastTo", broadcast },
     { "Cast", first },
+    { "CombinedNonMaxSuppression", boxes },
     { "ConcatV2", concat },
     { "Conv2D", first },
     { "Conv2DBackpropInput", last },
@@ -290,6 +309,7 @@ static const struct {
     { "DepthwiseConv2dNative", first },
     { "DepthwiseConv2dNativeBackpropInput", last },
     { "ExpandDims", expand },
+    { "FakeQuantWithMinMaxVars", first },
     { "Fill", fill },
     { "GatherV2", lookup },
     { "Identity", first },
@@ -328,6 +348,7 @@ static const struct {
     { "Transpose", transpose },
     { "Unpack", unpack },
     { "ZerosLike", first },
+    { "_SampleRows", own_rows },
     { "_SampleUniform", first },
 };
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 typedef struct event {
-    const char *name, *op; /* of the node, which outlives the step */
+    const char *name, *op; /* of the node, which outlives the step; or a note's */
     int64_t start, end;
     int thread; /* 0: none */
 } event;
@@ -52,13 +52,11 @@ int64_t mf_trace_begin(const mf_trace *trace)
     return trace->begin;
 }
 
-static void add(mf_trace *trace, const mf_node *node, int64_t start, int thread)
+static void add(mf_trace *trace, const char *name, const char *op, int64_t start, int thread)
 {
-    const event e = { .name = node->name,
-                      .op = node->op_name,
-                      .start = start,
-                      .end = mf_clock_ns(),
-                      .thread = thread };
+    const event e = {
+        .name = name, .op = op, .start = start, .end = mf_clock_ns(), .thread = thread
+    };
 
     pthread_mutex_lock(&trace->lock);
     if (mf_grow(&trace->events, &trace->cap, trace->n + 1, sizeof e) == MF_OK)
@@ -70,12 +68,17 @@ static void add(mf_trace *trace, const mf_node *node, int64_t start, int thread)
 
 void mf_trace_add(mf_trace *trace, const mf_node *node, int64_t start)
 {
-    add(trace, node, start, gettid());
+    add(trace, node->name, node->op_name, start, gettid());
+}
+
+void mf_trace_add_note(mf_trace *trace, const char *what, const char *about, int64_t start)
+{
+    add(trace, about, what, start, gettid());
 }
 
 void mf_trace_add_async(mf_trace *trace, const mf_node *node, int64_t start)
 {
-    add(trace, node, start, 0);
+    add(trace, node->name, node->op_name, start, 0);
 }
 
 void mf_trace_each(mf_trace *trace, mf_trace_fn *fn, void *ctx)

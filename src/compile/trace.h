@@ -16,6 +16,10 @@ void mf_trace_add(mf_trace *trace, const mf_node *node, int64_t start);
 /* The same for one that held no thread: others ran meanwhile. */
 void mf_trace_add_async(mf_trace *trace, const mf_node *node, int64_t start);
 
+/* The same for something that is no node: what was done, with whom or what. Both texts outlive the
+ * trace. */
+void mf_trace_add_note(mf_trace *trace, const char *what, const char *about, int64_t start);
+
 /* All that ran, in the order of their ends. thread 0: it held none. */
 typedef void mf_trace_fn(void *ctx, const char *node, const char *op, int64_t start, int64_t end,
                          int thread);

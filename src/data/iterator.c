@@ -82,11 +82,12 @@ static mf_status make_slot(mf_iterator *it, mf_slot *s)
 {
     const int n = it->set->n_columns;
 
-    s->indices = mf_calloc(2 * it->o.batch, sizeof *s->indices);
+    s->indices = mf_calloc(3 * it->o.batch, sizeof *s->indices);
     s->columns = mf_calloc(n, sizeof *s->columns);
     if (!s->indices || !s->columns)
         return MF_NOMEM("batches");
     s->ids = s->indices + it->o.batch;
+    s->own_ids = s->ids + it->o.batch;
     for (int i = 0; i < n; i++) {
         s->columns[i] = mf_calloc(1, sizeof *s->columns[i]);
         if (!s->columns[i])
@@ -126,17 +127,26 @@ static mf_status make_ring(mf_iterator *it, int threads)
     return MF_OK;
 }
 
-/* A smaller batch has no larger part. */
-static int64_t most_samples(const mf_iterator_options *o)
+static int64_t samples_of(const mf_iterator *it, int64_t whole)
 {
+    const mf_ranges *rows = mf_iterator_rows(it, whole);
     int64_t from;
 
-    return mf_iterator_part(o, o->batch, &from);
+    return rows ? mf_ranges_count(rows) : mf_iterator_part(&it->o, whole, &from);
+}
+
+/* Of a full batch, or of the last one of an epoch, of which other rows may be needed. */
+static int64_t most_samples(const mf_iterator *it)
+{
+    const int64_t full = samples_of(it, it->o.batch),
+                  last = samples_of(it, it->set->count % it->o.batch);
+
+    return full > last ? full : last;
 }
 
 static mf_status make_memory(mf_iterator *it)
 {
-    it->most = most_samples(&it->o);
+    it->most = most_samples(it);
     if (it->o.slice != MF_SLICE_ELEMENT)
         MF_TRY(mf_slices_new(it->set, it->o.shards, &it->slices));
     if (!it->o.in_order)
@@ -147,7 +157,34 @@ static mf_status make_memory(mf_iterator *it)
     return make_ring(it, it->o.threads);
 }
 
-mf_status mf_iterator_new(mf_dataset *set, const mf_iterator_options *options, mf_iterator **out)
+static mf_status check_needed(const mf_iterator *it, const mf_needed *needed, int n)
+{
+    if (n > MF_NEEDED || (n > 0 && (it->o.n_shards != it->o.shards || it->o.part_n > 0)))
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "rows of %d sizes of batches, of which %lld of %lld shards are taken", n,
+                       (long long)it->o.n_shards, (long long)it->o.shards);
+    for (int i = 0; i < n; i++) {
+        const mf_ranges *r = &needed[i].rows;
+
+        if (r->n > 0 && (r->at[0].begin < 0 || r->at[r->n - 1].end > needed[i].whole))
+            return MF_FAIL(MF_INVALID_ARGUMENT, "rows %lld to %lld of a batch of %lld",
+                           (long long)r->at[0].begin, (long long)r->at[r->n - 1].end,
+                           (long long)needed[i].whole);
+    }
+    return MF_OK;
+}
+
+/* It has these from now on. */
+static void take_needed(mf_iterator *it, mf_needed *needed, int n)
+{
+    for (int i = 0; i < n; i++) {
+        it->needed[it->n_needed++] = needed[i];
+        needed[i].rows = (mf_ranges){ 0 };
+    }
+}
+
+mf_status mf_iterator_new_needed(mf_dataset *set, const mf_iterator_options *options,
+                                 mf_needed *needed, int n, mf_iterator **out)
 {
     mf_iterator *it = mf_calloc(1, sizeof *it);
     mf_status st;
@@ -163,6 +200,12 @@ mf_status mf_iterator_new(mf_dataset *set, const mf_iterator_options *options, m
         it->o = *options;
     st = check_options(set, &it->o);
     if (st == MF_OK)
+        st = check_needed(it, needed, n);
+    if (st == MF_OK)
+        take_needed(it, needed, n);
+    for (int i = 0; i < n; i++) /* what was not taken */
+        mf_ranges_deinit(&needed[i].rows);
+    if (st == MF_OK)
         st = make_memory(it);
     if (st == MF_OK)
         st = start_threads(it);
@@ -174,6 +217,18 @@ mf_status mf_iterator_new(mf_dataset *set, const mf_iterator_options *options, m
     return MF_OK;
 }
 
+mf_status mf_iterator_new(mf_dataset *set, const mf_iterator_options *options, mf_iterator **out)
+{
+    return mf_iterator_new_needed(set, options, NULL, 0, out);
+}
+
+static void forget_needed(mf_iterator *it)
+{
+    for (int i = 0; i < it->n_needed; i++)
+        mf_ranges_deinit(&it->needed[i].rows);
+    it->n_needed = 0;
+}
+
 void mf_iterator_free(mf_iterator *it)
 {
     if (!it)
@@ -181,6 +236,7 @@ void mf_iterator_free(mf_iterator *it)
     stop_threads(it);
     for (int64_t i = 0; i < it->n_slots; i++)
         free_slot(it, &it->slots[i]);
+    forget_needed(it);
     mf_free(it->slots);
     mf_free(it->threads);
     mf_free(it->order);
@@ -257,6 +313,17 @@ mf_status mf_iterator_seek(mf_iterator *it, int64_t epoch, int64_t first)
     return start_threads(it);
 }
 
+/* Batches have another size from here on. Thread: the consumer's, while no others run. */
+static mf_status read_otherwise(mf_iterator *it)
+{
+    it->most = most_samples(it);
+    for (int64_t i = 0; i < it->n_slots; i++) {
+        for (int c = 0; c < it->set->n_columns; c++)
+            mf_tensor_clear(it->slots[i].columns[c]);
+    }
+    return start_threads(it);
+}
+
 mf_status mf_iterator_share(mf_iterator *it, int64_t first_shard, int64_t n_shards)
 {
     return mf_iterator_share_part(it, first_shard, n_shards, 0, 0);
@@ -275,12 +342,33 @@ mf_status mf_iterator_share_part(mf_iterator *it, int64_t first_shard, int64_t n
     it->o.n_shards = n_shards;
     it->o.part_first = part_first;
     it->o.part_n = part_n;
-    it->most = most_samples(&it->o);
-    for (int64_t i = 0; i < it->n_slots; i++) { /* batches have another size */
-        for (int c = 0; c < it->set->n_columns; c++)
-            mf_tensor_clear(it->slots[i].columns[c]);
+    return read_otherwise(it);
+}
+
+static bool are_needed(const mf_iterator *it, const mf_needed *needed, int n)
+{
+    for (int i = 0; i < n && n == it->n_needed; i++) {
+        if (it->needed[i].whole != needed[i].whole ||
+            !mf_ranges_equal(&it->needed[i].rows, &needed[i].rows))
+            return false;
     }
-    return start_threads(it);
+    return n == it->n_needed;
+}
+
+mf_status mf_iterator_need(mf_iterator *it, mf_needed *needed, int n)
+{
+    const mf_status st = check_needed(it, needed, n);
+    const bool same = st == MF_OK && are_needed(it, needed, n);
+
+    if (st == MF_OK && !same) {
+        stop_threads(it);
+        forget_needed(it);
+    }
+    if (st == MF_OK && !same)
+        take_needed(it, needed, n);
+    for (int i = 0; i < n; i++) /* what was not taken */
+        mf_ranges_deinit(&needed[i].rows);
+    return st == MF_OK && !same ? read_otherwise(it) : st;
 }
 
 mf_status mf_iterator_set_threads(mf_iterator *it, int threads)

@@ -31,6 +31,11 @@ static void choose(mf_iterator *it, mf_slot *s)
     s->batch.whole = whole;
     s->batch.place = from;
     s->batch.ids = s->ids + from;
+    s->rows = mf_iterator_rows(it, whole);
+    if (s->rows) {
+        s->batch.n = mf_ranges_count(s->rows);
+        s->batch.ids = s->own_ids;
+    }
     if (it->order && it->order_epoch != it->next_epoch)
         make_order(it);
     for (int64_t i = 0; i < whole; i++)
@@ -60,21 +65,41 @@ static mf_status prepare_column(const mf_iterator *it, const mf_column *c, int64
     return MF_OK;
 }
 
-static mf_status make(const mf_iterator *it, mf_slot *s)
+/* The k-th that is read, in the whole batch. */
+static mf_status read_sample(const mf_iterator *it, mf_slot *s, int64_t k, int64_t row)
 {
     void *to[MF_DATASET_COLUMNS] = { NULL };
+
+    for (int i = 0; i < it->set->n_columns; i++)
+        to[i] = (char *)s->columns[i]->data + (size_t)k * it->set->bytes[i];
+    return it->set->ops->read(it->set, (uint64_t)s->batch.epoch, s->indices[row], to);
+}
+
+static mf_status read_rows(const mf_iterator *it, mf_slot *s)
+{
+    int64_t k = 0;
+
+    for (int64_t i = 0; i < s->rows->n; i++) {
+        for (int64_t row = s->rows->at[i].begin; row < s->rows->at[i].end; row++) {
+            s->own_ids[k] = s->ids[row];
+            MF_TRY(read_sample(it, s, k++, row));
+        }
+    }
+    return MF_OK;
+}
+
+static mf_status make(const mf_iterator *it, mf_slot *s)
+{
     mf_status st = MF_OK;
 
     for (int64_t k = 0; k < s->batch.whole; k++)
         s->ids[k] = mf_dataset_sample_id(it->set, s->indices[k]);
     for (int i = 0; i < it->set->n_columns && st == MF_OK; i++)
         st = prepare_column(it, &it->set->columns[i], s->batch.n, s->columns[i]);
-    for (int64_t k = 0; k < s->batch.n && st == MF_OK; k++) {
-        for (int i = 0; i < it->set->n_columns; i++)
-            to[i] = (char *)s->columns[i]->data + (size_t)k * it->set->bytes[i];
-        st = it->set->ops->read(it->set, (uint64_t)s->batch.epoch, s->indices[s->batch.place + k],
-                                to);
-    }
+    if (st == MF_OK && s->rows)
+        return read_rows(it, s);
+    for (int64_t k = 0; k < s->batch.n && st == MF_OK; k++)
+        st = read_sample(it, s, k, s->batch.place + k);
     return st;
 }
 

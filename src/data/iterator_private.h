@@ -11,6 +11,7 @@
 #ifndef MF_DATA_ITERATOR_PRIVATE_H
 #define MF_DATA_ITERATOR_PRIVATE_H
 
+#include "data/needed.h"
 #include "data/slices.h"
 #include "graph/shard.h"
 
@@ -23,6 +24,8 @@ typedef struct mf_slot {
     mf_batch batch;
     int64_t next_epoch, next_first; /* where the batch behind it begins */
     int64_t *indices, *ids; /* of the whole batch */
+    int64_t *own_ids; /* of what is read, where that is not one behind the other */
+    const mf_ranges *rows; /* that are read; NULL: n from `place` on */
     mf_tensor **columns;
     mf_error error; /* why the batch could not be made; status MF_OK: it could */
 } mf_slot;
@@ -31,6 +34,8 @@ struct mf_iterator {
     mf_dataset *set;
     mf_iterator_options o; /* defaults filled in */
     int64_t most; /* samples of a batch, or of our part of it */
+    mf_needed needed[MF_NEEDED]; /* changed while no threads run */
+    int n_needed;
     int64_t epoch, first; /* of the next batch; the consumer's */
     int64_t taken; /* ticket that the consumer takes next; its own */
     mf_slot *slots;
@@ -74,6 +79,16 @@ static inline int64_t mf_iterator_part(const mf_iterator_options *o, int64_t who
 
     *from = o->part_n > 0 ? first + skip : first;
     return o->part_n > 0 ? mf_shard_begin(n, o->shards, o->part_first + o->part_n) - skip : n;
+}
+
+/* Those that are read of a batch of so many; NULL: our part of it. */
+static inline const mf_ranges *mf_iterator_rows(const mf_iterator *it, int64_t whole)
+{
+    for (int i = 0; i < it->n_needed; i++) {
+        if (it->needed[i].whole == whole)
+            return &it->needed[i].rows;
+    }
+    return NULL;
 }
 
 #endif

@@ -15,14 +15,27 @@
 extern const mf_source mf_source_idx, mf_source_fashion_mnist, mf_source_cifar, mf_source_cifar10,
     mf_source_cifar100, mf_source_records, mf_source_npz, mf_source_npy, mf_source_csv,
     mf_source_libsvm, mf_source_images, mf_source_ctr, mf_source_text, mf_source_sequence,
-    mf_source_language;
+    mf_source_language, mf_source_scenes;
 
 /* In the order in which folders are asked. */
 const mf_source *const mf_sources[] = {
-    &mf_source_fashion_mnist, &mf_source_cifar10,  &mf_source_cifar100, &mf_source_ctr,
-    &mf_source_text,          &mf_source_sequence, &mf_source_language, &mf_source_idx,
-    &mf_source_cifar,         &mf_source_records,  &mf_source_npz,      &mf_source_npy,
-    &mf_source_csv,           &mf_source_libsvm,   &mf_source_images,   NULL,
+    &mf_source_fashion_mnist,
+    &mf_source_cifar10,
+    &mf_source_cifar100,
+    &mf_source_ctr,
+    &mf_source_text,
+    &mf_source_sequence,
+    &mf_source_language,
+    &mf_source_idx,
+    &mf_source_cifar,
+    &mf_source_records,
+    &mf_source_npz,
+    &mf_source_npy,
+    &mf_source_csv,
+    &mf_source_libsvm,
+    &mf_source_images,
+    &mf_source_scenes,
+    NULL,
 };
 
 /* ---- paths ---- */

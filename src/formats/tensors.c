@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensors.c - one way to read and write the three formats of named tensors. */
+/* tensors.c - one way to read and write the formats of named tensors. */
 #include "formats/tensors.h"
 
 #include "base/mem.h"
 #include "formats/bundle.h"
 #include "formats/npz.h"
+#include "formats/packed.h"
 #include "formats/safetensors.h"
 
 #include <stdlib.h>
@@ -172,7 +173,38 @@ static mf_status safetensors_read(void *file, int64_t i, mf_tensor *out)
     return mf_safetensors_read(file, i, out);
 }
 
-/* ---- all three ---- */
+/* ---- packed ---- */
+
+static mf_status packed_open(const char *path, void **file)
+{
+    mf_packed *p;
+    const mf_status st = mf_packed_open(path, &p);
+
+    *file = p;
+    return st;
+}
+
+static void packed_close(void *file)
+{
+    mf_packed_close(file);
+}
+
+static int64_t packed_count(const void *file)
+{
+    return mf_packed_count(file);
+}
+
+static const char *packed_name_at(const void *file, int64_t i)
+{
+    return mf_packed_at(file, i)->name;
+}
+
+static mf_status packed_read(void *file, int64_t i, mf_tensor *out)
+{
+    return mf_packed_unpack(mf_packed_at(file, i), out);
+}
+
+/* ---- all of them ---- */
 
 static const format formats[] = {
     { .name = "npz",
@@ -193,6 +225,15 @@ static const format formats[] = {
       .name_at = safetensors_name_at,
       .read = safetensors_read,
       .write = mf_safetensors_write },
+    { .name = "packed",
+      .ending = MF_PACKED_ENDING,
+      .has_checksums = true,
+      .open = packed_open,
+      .close = packed_close,
+      .count = packed_count,
+      .name_at = packed_name_at,
+      .read = packed_read,
+      .write = mf_packed_write },
     { .name = "bundle",
       .has_checksums = true,
       .open = bundle_open,

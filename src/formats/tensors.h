@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensors.h - named tensors in a file, whichever of three formats it has: an archive (.npz), a
- * safetensors file (.safetensors), or, for every other name, TensorFlow's bundle, of which the path
- * is the prefix (or one of its two files). */
+/* tensors.h - named tensors in a file, whichever format it has: an archive (.npz), a safetensors
+ * file
+ * (.safetensors), a packed file (.mfz), or, for every other name, TensorFlow's bundle, of which the
+ * path is the prefix (or one of its two files). */
 #ifndef MF_FORMATS_TENSORS_H
 #define MF_FORMATS_TENSORS_H
 
 #include "tensor/tensor.h"
+
+#define MF_PACKED_ENDING ".mfz"
+/* What a folder with a packed checkpoint calls it. */
+#define MF_PACKED_NAME "model" MF_PACKED_ENDING
 
 typedef struct mf_tensors mf_tensors;
 
@@ -14,7 +19,7 @@ typedef struct mf_tensors mf_tensors;
 MF_MUST mf_status mf_tensors_open(const char *path, mf_tensors **out);
 void mf_tensors_close(mf_tensors *t);
 
-/* "bundle", "npz", "safetensors". */
+/* "bundle", "npz", "safetensors", "packed". */
 const char *mf_tensors_format(const mf_tensors *t);
 /* Does it have checksums, which reading compares? */
 bool mf_tensors_has_checksums(const mf_tensors *t);

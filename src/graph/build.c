@@ -189,19 +189,22 @@ mf_output mf_ints(mf_graph *graph, const int64_t *values, int64_t n)
 
 void mf_control(mf_graph *graph, mf_node *node, mf_node *after)
 {
-    mf_node **controls;
-
     if (graph->failed || !node || !after)
         return;
-    controls = MF_ARENA_ARRAY(graph->arena, mf_node *, node->n_controls + 1);
-    if (!controls) {
-        mf_graph_fail(graph, MF_NOMEM("a control edge"));
-        return;
+    if (!node->grown || node->controls != node->grown || node->n_controls == node->cap_grown) {
+        const int cap = 2 * node->n_controls + 1;
+
+        node->grown = MF_ARENA_ARRAY(graph->arena, mf_node *, cap);
+        if (!node->grown) {
+            mf_graph_fail(graph, MF_NOMEM("a control edge"));
+            return;
+        }
+        for (int i = 0; i < node->n_controls; i++)
+            node->grown[i] = node->controls[i];
+        node->controls = node->grown;
+        node->cap_grown = cap;
     }
-    for (int i = 0; i < node->n_controls; i++)
-        controls[i] = node->controls[i];
-    controls[node->n_controls++] = after;
-    node->controls = controls;
+    node->controls[node->n_controls++] = after;
 }
 
 void mf_define(mf_graph *graph, const char *name, const mf_output *inputs, const mf_output *outputs)

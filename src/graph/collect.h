@@ -6,6 +6,8 @@
 
 #include "graph/op.h"
 
+enum { MF_GROUP_MAX = 4096 }; /* members */
+
 typedef enum mf_collect_kind { /* TensorFlow's numbers */
                                MF_COLLECT_REDUCE = 0,
                                MF_COLLECT_BROADCAST = 1,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradients.c - reverse-mode differentiation: every op on a path from xs to ys is asked for the
  * gradients of its inputs, in reverse order; where several arrive they are summed, in a fixed
- * order. */
+ * order. What is made for an op is marked as a gradient of the op's layer (mf_node_mark). */
 #include "graph/gradients.h"
 
 #include <string.h>
@@ -88,15 +88,6 @@ static void mark_wanted(backward *b, mf_node *const *order, int64_t n, const mf_
     }
 }
 
-static bool is_x(const mf_output *xs, int n_xs, const mf_node *n)
-{
-    for (int i = 0; i < n_xs; i++) {
-        if (xs[i].node == n)
-            return true;
-    }
-    return false;
-}
-
 /* The attribute _gradient_op_type names another gradient than the op's own. Clients write names of
  * functions that live in their process there, which nobody else can call. But every tf.function's
  * call has one, "PartitionedCall-12": that one says nothing. */
@@ -159,7 +150,7 @@ static mf_status collect(backward *b, mf_node *n, mf_output *dy, bool *any)
     return MF_OK;
 }
 
-static mf_status walk(backward *b, mf_node *const *order, int64_t n, const mf_output *xs, int n_xs)
+static mf_status walk(backward *b, mf_node *const *order, int64_t n)
 {
     for (int64_t i = n - 1; i >= 0; i--) {
         mf_node *node = order[i];
@@ -168,6 +159,7 @@ static mf_status walk(backward *b, mf_node *const *order, int64_t n, const mf_ou
 
         if (!b->wanted[node->id] || !b->at[node->id].port)
             continue;
+        b->g->mark.layer = mf_node_layer(node);
         dy = MF_ARENA_ARRAY(b->g->arena, mf_output, node->n_outputs);
         if (!dy)
             return MF_NOMEM("gradients");
@@ -180,7 +172,7 @@ static mf_status walk(backward *b, mf_node *const *order, int64_t n, const mf_ou
                 MF_TRY(arrive(b, (mf_output){ node, p }, dy[p]));
         }
         /* What an x is made of matters only if another x lies behind it. */
-        bool behind = !is_x(xs, n_xs, node);
+        bool behind = false;
 
         for (int k = 0; k < node->n_inputs && !behind; k++)
             behind = b->wanted[node->inputs[k].node->id];
@@ -193,8 +185,10 @@ static mf_status walk(backward *b, mf_node *const *order, int64_t n, const mf_ou
 static mf_status seed(backward *b, const mf_output *ys, int n_ys, const mf_output *dys)
 {
     for (int i = 0; i < n_ys; i++) {
-        const mf_output dy = dys && dys[i].node ? dys[i] : mf_apply(b->g, "OnesLike", MF_IN(ys[i]));
+        mf_output dy;
 
+        b->g->mark.layer = mf_node_layer(ys[i].node);
+        dy = dys && dys[i].node ? dys[i] : mf_apply(b->g, "OnesLike", MF_IN(ys[i]));
         MF_TRY(mf_graph_status(b->g));
         MF_TRY(arrive(b, ys[i], dy));
     }
@@ -217,6 +211,7 @@ mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys, const mf_
     backward b = { .g = graph, .n_nodes = graph->n_nodes };
     mf_node **order = mf_calloc(graph->n_nodes, sizeof *order);
     const char *scope = graph->scope;
+    const mf_node_mark mark = graph->mark;
     int64_t n = 0;
     mf_status st = mf_graph_status(graph);
 
@@ -235,14 +230,18 @@ mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys, const mf_
         st = mf_graph_order(graph, order, &n);
     if (st == MF_OK) {
         graph->scope = "gradients/";
+        graph->mark.gradient = true;
         mark_wanted(&b, order, n, xs, n_xs);
         st = seed(&b, ys, n_ys, dys);
     }
     if (st == MF_OK)
-        st = walk(&b, order, n, xs, n_xs);
-    for (int i = 0; st == MF_OK && i < n_xs; i++)
+        st = walk(&b, order, n);
+    for (int i = 0; st == MF_OK && i < n_xs; i++) {
+        graph->mark.layer = mf_node_layer(xs[i].node);
         st = total(&b, xs[i], &dxs[i]);
+    }
     graph->scope = scope;
+    graph->mark = mark;
     backward_deinit(&b);
     mf_free(order);
     return st;

@@ -106,8 +106,8 @@ const char *mf_graph_unique_name(mf_graph *graph, const char *base)
 /* The edge that closes a loop; everything else must be acyclic. */
 static bool is_back_edge(const mf_node *from, const mf_node *to)
 {
-    return from->op && to->op && from->op->control == MF_CONTROL_NEXT &&
-           to->op->control == MF_CONTROL_MERGE;
+    return to->op && to->op->control == MF_CONTROL_MERGE && from->op &&
+           from->op->control == MF_CONTROL_NEXT; /* in this order: `to` is at hand */
 }
 
 typedef struct visit {

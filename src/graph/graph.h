@@ -28,6 +28,8 @@ struct mf_node {
     mf_named_attr *attrs; /* sorted by name; defaults filled in */
     mf_dtype *in_types, *out_types; /* reference edges have MF_DTYPE_REF added */
     int n_inputs, n_controls, n_attrs, n_outputs;
+    mf_node **grown; /* controls, as long as nobody else has set them: there is room for more, */
+    int cap_grown; /* so many in all */
     mf_bytes unknown; /* wire bytes of fields we do not know, written out again */
     bool removed; /* by a pass; skipped everywhere */
     bool any_shape; /* a variable that a node of the whole graph may give another shape */
@@ -45,6 +47,13 @@ typedef struct mf_graph_tensor {
     struct mf_graph_tensor *next;
 } mf_graph_tensor;
 
+/* What nodes are marked with while they are added: where in a model they belong. */
+typedef struct mf_node_mark {
+    int64_t layer; /* attribute _layer: the layer's number, from 1; 0: none, no attribute */
+    bool gradient; /* attribute _gradient: made by mf_gradients(), for nodes of that layer */
+    int64_t turn; /* attribute _turn: of which micro-batch, from 1; 0: none, no attribute */
+} mf_node_mark;
+
 struct mf_graph {
     mf_arena *arena;
     mf_node **nodes;
@@ -54,6 +63,7 @@ struct mf_graph {
     mf_map unique; /* base name -> int64_t counter, for new names */
     mf_graph_tensor *tensors;
     const char *scope; /* "" or "a/b/" */
+    mf_node_mark mark; /* of new nodes; set and put back by whoever builds a layer's */
     mf_map gradients; /* name of a function -> name of the function that is its gradient */
     mf_bytes unknown; /* GraphDef's unknown fields */
     int32_t producer, min_consumer;
@@ -112,6 +122,34 @@ const int64_t *mf_node_ints(const mf_node *node, const char *name, int64_t *n);
 /* Replace or add. The value's memory must be in the graph's arena. */
 MF_MUST mf_status mf_node_set_attr(mf_graph *graph, mf_node *node, const char *name,
                                    const mf_attr *value);
+
+enum { MF_MARK_MAX = 65536 }; /* a file can say anything */
+static inline int64_t mf_node_mark_of(const mf_node *node, const char *name)
+{
+    const int64_t n = mf_node_int(node, name);
+
+    return n > 0 && n <= MF_MARK_MAX ? n : 0;
+}
+/* The number of the model's layer that a node belongs to, see mf_node_mark; 0: none. */
+static inline int64_t mf_node_layer(const mf_node *node)
+{
+    return mf_node_mark_of(node, "_layer");
+}
+static inline bool mf_node_is_gradient(const mf_node *node)
+{
+    return mf_node_bool(node, "_gradient");
+}
+
+static inline int64_t mf_node_turn(const mf_node *node)
+{
+    return mf_node_mark_of(node, "_turn");
+}
+/* Of gradients of a micro-batch: they are for weights alone, no other layer waits for them
+ * (mesh/schedule.c). */
+static inline bool mf_node_is_late(const mf_node *node)
+{
+    return mf_node_bool(node, "_late");
+}
 
 /* First of the inputs / outputs that belong to the signature's argument `arg`, and how many. */
 void mf_node_arg_range(const mf_node *node, bool output, int arg, int *first, int *count);

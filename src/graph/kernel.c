@@ -21,6 +21,19 @@ static const mf_tensor *reusable_input(const mf_kernel *k, mf_dtype dtype, int64
     return NULL;
 }
 
+/* Kernels that have waited may be called by somebody else's thread. */
+static mf_status alloc_for(const mf_kernel *k, mf_tensor *out, mf_dtype dtype,
+                           const mf_shape *shape)
+{
+    mf_resources *resources = k->step->resources;
+    mf_account *before =
+        resources ? mf_account_enter(mf_resources_account(resources)) : mf_account_here();
+    const mf_status st = mf_tensor_alloc(out, dtype, shape);
+
+    (void)mf_account_enter(before);
+    return st;
+}
+
 mf_status mf_kernel_alloc(mf_kernel *k, int i, const mf_shape *shape, mf_tensor **t)
 {
     mf_tensor *out = k->out[i];
@@ -43,7 +56,7 @@ mf_status mf_kernel_alloc(mf_kernel *k, int i, const mf_shape *shape, mf_tensor 
         }
     }
     mf_tensor_clear(out);
-    return mf_tensor_alloc(out, dtype, shape);
+    return alloc_for(k, out, dtype, shape);
 }
 
 void mf_kernel_set(mf_kernel *k, int i, const mf_tensor *t)

@@ -6,6 +6,8 @@
 
 #include "graph/op.h"
 
+#include <meshflow/mesh.h>
+
 typedef struct mf_mesh_link mf_mesh_link;
 
 /* What was sent, a vector; borrowed. On failure the thread's error is set. */
@@ -18,12 +20,35 @@ typedef struct mf_mesh_link_kind {
     /* got() is called once: now or later, by any thread; CANCELLED when the step is. */
     void (*receive)(mf_mesh_link *l, int from, int64_t key, mf_cancel *cancel, mf_mesh_got_fn *got,
                     void *ctx);
+    /* The step has failed here, with the thread's error: whoever waits for a piece gets that. */
+    void (*fail)(mf_mesh_link *l, mf_status why);
 } mf_mesh_link_kind;
+
+/* What a processor does when, while a run is under way: see runtime/meter.h. */
+typedef struct mf_mesh_meter {
+    int running; /* items */
+    int64_t begin; /* of the run */
+    int64_t since; /* the first of those that run began */
+    int64_t busy_ns; /* before */
+    int n_turns;
+    mf_mesh_turn turns[MF_MESH_TURNS];
+} mf_mesh_meter;
 
 struct mf_mesh_link {
     const mf_mesh_link_kind *kind;
     int self; /* the processor whose it is */
     atomic_llong sent, received, collectives; /* bytes, bytes, how many */
+    mf_mesh_meter meter; /* guarded by the lock of the run */
 };
+
+/* Elements of a part of a tensor of that rank. */
+static inline int64_t mf_mesh_box_count(const int64_t *size, int rank)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < rank; d++)
+        n *= size[d];
+    return n;
+}
 
 #endif

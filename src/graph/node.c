@@ -221,8 +221,8 @@ static int leftover(const mf_opdef *def, int arg, const mf_node *n, int n_inputs
             continue;
         if (number && a->number_attr && strcmp(number, a->number_attr) == 0)
             sharers++;
-        else if (!mf_add_i64(others, stated(a, n), &others) || others > n_inputs)
-            return -1; /* now, before the sum grows beyond all bounds */
+        else if (!mf_add_i64(others, stated(a, n), &others) || others < 0 || others > n_inputs)
+            return -1; /* now, before the sum or what it leaves grows beyond all bounds */
     }
     return (n_inputs - others) % sharers == 0 ? (int)((n_inputs - others) / sharers) : -1;
 }
@@ -471,6 +471,22 @@ static mf_status init_node(mf_graph *graph, mf_node *n, const mf_node_spec *spec
     return MF_OK;
 }
 
+/* A mark that the node brings along stays. */
+static mf_status mark_node(mf_graph *graph, mf_node *n)
+{
+    const mf_attr layer = { .kind = MF_ATTR_INT, .n = 1, .i = graph->mark.layer };
+    const mf_attr turn = { .kind = MF_ATTR_INT, .n = 1, .i = graph->mark.turn };
+    const mf_attr gradient = { .kind = MF_ATTR_BOOL, .n = 1, .b = true };
+
+    if (graph->mark.layer && !mf_node_attr(n, "_layer"))
+        MF_TRY(mf_node_set_attr(graph, n, "_layer", &layer));
+    if (graph->mark.gradient && !mf_node_attr(n, "_gradient"))
+        MF_TRY(mf_node_set_attr(graph, n, "_gradient", &gradient));
+    if (graph->mark.turn && !mf_node_attr(n, "_turn"))
+        MF_TRY(mf_node_set_attr(graph, n, "_turn", &turn));
+    return MF_OK;
+}
+
 mf_status mf_graph_add(mf_graph *graph, const mf_node_spec *spec, mf_node **out)
 {
     mf_node *n = MF_ARENA_NEW(graph->arena, mf_node);
@@ -485,6 +501,7 @@ mf_status mf_graph_add(mf_graph *graph, const mf_node_spec *spec, mf_node **out)
     if (mf_graph_find(graph, n->name))
         return MF_FAIL(MF_INVALID_ARGUMENT, "Duplicate node name in graph: '%s'", n->name);
     MF_TRY(init_node(graph, n, spec));
+    MF_TRY(mark_node(graph, n));
     n->id = (int)graph->n_nodes;
     MF_TRY(mf_grow(&graph->nodes, &graph->cap_nodes, graph->n_nodes + 1, sizeof(mf_node *)));
     MF_TRY(mf_map_set(&graph->names, n->name, n));

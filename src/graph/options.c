@@ -68,7 +68,9 @@ static mf_status check_range(const char *subject, const mf_attrdef *d, const mf_
     return st;
 }
 
-static mf_status parse_one(const mf_opdef *def, const char **p, mf_arena *arena, mf_options *out)
+/* given: what stood in the text so far. */
+static mf_status parse_one(const mf_opdef *def, const char **p, mf_arena *arena, bool *given,
+                           mf_options *out)
 {
     const size_t n = strcspn(*p, "= \t\n");
     const char *name = mf_arena_strndup(arena, *p, n);
@@ -85,7 +87,7 @@ static mf_status parse_one(const mf_opdef *def, const char **p, mf_arena *arena,
     if (!d)
         return unknown(out->subject, def, name);
     i = (int)(d - def->attrs);
-    if (out->given[i])
+    if (given[i])
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s is given twice", out->subject, name);
     *p += n + 1;
     if (d->kind == MF_ATTR_STRING && !d->is_list && **p != '\'')
@@ -100,20 +102,39 @@ static mf_status parse_one(const mf_opdef *def, const char **p, mf_arena *arena,
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s is no %s%s%s", out->subject, name,
                        d->is_list ? "list(" : "", mf_attr_kind_name(d->kind),
                        d->is_list ? ")" : "");
-    out->given[i] = true;
+    given[i] = out->given[i] = true;
     return check_range(out->subject, d, &out->attrs[i].value);
+}
+
+static mf_status parse_signature(const char *subject, const char *signature, mf_arena *arena,
+                                 mf_opdef *def)
+{
+    const char *whole = mf_arena_printf(arena, "() -> () %s", signature);
+
+    return whole ? mf_opdef_parse(subject, whole, arena, def) : MF_NOMEM("settings");
+}
+
+static mf_status parse_text(const mf_opdef *def, const char *text, mf_arena *arena, mf_options *out)
+{
+    bool *given = MF_ARENA_ARRAY(arena, bool, def->n_attrs);
+
+    if (!given)
+        return MF_NOMEM("settings");
+    for (text = text ? text : "";;) {
+        text += strspn(text, " ,\t\n");
+        if (!*text)
+            return MF_OK;
+        MF_TRY(parse_one(def, &text, arena, given, out));
+    }
 }
 
 mf_status mf_options_parse(const char *subject, const char *signature, const char *text,
                            mf_arena *arena, mf_options *out)
 {
     mf_opdef def;
-    const char *whole = mf_arena_printf(arena, "() -> () %s", signature);
 
     *out = (mf_options){ .subject = subject };
-    if (!whole)
-        return MF_NOMEM("settings");
-    MF_TRY(mf_opdef_parse(subject, whole, arena, &def));
+    MF_TRY(parse_signature(subject, signature, arena, &def));
     out->n = def.n_attrs;
     out->attrs = MF_ARENA_ARRAY(arena, mf_named_attr, def.n_attrs);
     out->given = MF_ARENA_ARRAY(arena, bool, def.n_attrs);
@@ -121,18 +142,21 @@ mf_status mf_options_parse(const char *subject, const char *signature, const cha
         return MF_NOMEM("settings");
     for (int i = 0; i < def.n_attrs; i++)
         out->attrs[i] = (mf_named_attr){ def.attrs[i].name, def.attrs[i].default_value };
-    for (text = text ? text : "";;) {
-        text += strspn(text, " ,\t\n");
-        if (!*text)
-            break;
-        MF_TRY(parse_one(&def, &text, arena, out));
-    }
+    MF_TRY(parse_text(&def, text, arena, out));
     for (int i = 0; i < def.n_attrs; i++) {
         if (!out->given[i] && !def.attrs[i].has_default)
             return MF_FAIL(MF_INVALID_ARGUMENT, "%s needs the setting %s=...", subject,
                            def.attrs[i].name);
     }
     return MF_OK;
+}
+
+mf_status mf_options_change(mf_options *o, const char *signature, const char *text, mf_arena *arena)
+{
+    mf_opdef def;
+
+    MF_TRY(parse_signature(o->subject, signature, arena, &def));
+    return parse_text(&def, text, arena, o);
 }
 
 /* ---- asking ---- */

@@ -23,6 +23,10 @@ typedef struct mf_options {
  * another kind, out of its range, given twice. */
 MF_MUST mf_status mf_options_parse(const char *subject, const char *signature, const char *text,
                                    mf_arena *arena, mf_options *out);
+/* Settings that stand in the text replace those that were read before, against the same signature.
+ * Fails in the same way. */
+MF_MUST mf_status mf_options_change(mf_options *o, const char *signature, const char *text,
+                                    mf_arena *arena);
 
 /* The settings of a signature are always there; asking for another name is a mistake of ours. */
 const mf_attr *mf_options_get(const mf_options *o, const char *name);

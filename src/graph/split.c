@@ -22,6 +22,15 @@ void mf_split_out(mf_split *s, int output, int dim, int letter)
     s->out_dims[output].dims[dim] = (mf_split_dim){ .letter = letter, .inside = 1 };
 }
 
+mf_attr *mf_split_attr(mf_named_attr *attrs, int n, const char *name)
+{
+    for (int i = 0; i < n; i++) {
+        if (strcmp(attrs[i].name, name) == 0)
+            return &attrs[i].value;
+    }
+    return NULL;
+}
+
 /* ---- text ---- */
 
 /* One side of it. The next shape is returned; NULL: it does not fit. */
@@ -267,6 +276,7 @@ void mf_split_rows(mf_split *s, const char *op)
     mf_split_in(s, 0, 0, letter);
     s->index_letter = letter;
     s->index_input = 1;
+    s->index_range = MF_INDEX_INSIDE;
     s->op_if_index_cut = op;
 }
 
@@ -285,6 +295,7 @@ void mf_split_own_rows(mf_split *s, int variables, int indices, int rows)
             s->index_letter = letter;
     }
     s->index_input = indices;
+    s->index_range = MF_INDEX_INSIDE;
     s->rows_input = rows;
 }
 

@@ -17,7 +17,7 @@
 
 #include "graph/op.h"
 
-enum { MF_SPLIT_LETTERS = 32 };
+enum { MF_SPLIT_LETTERS = 32, MF_SPLIT_ATTRS = 2 };
 
 /* What happens where a letter is cut. */
 typedef enum mf_cut {
@@ -47,9 +47,24 @@ typedef struct mf_split_dim {
     int letter; /* -1: whole */
     int64_t inside; /* elements of the dimension for each index of the letter */
     /* Of an input, where windows slide over the dimension (step > 0, and inside is 1): index x
-     * needs elements [x * step - before, x * step - before + span), as far as they are there. */
-    int64_t step, before, span;
+     * needs elements [x * step - before, x * step - before + span), as far as they are there; where
+     * there are several to an element (per > 1), those that these lie in. */
+    int64_t step, before, span, per;
 } mf_split_dim;
+
+static inline int64_t mf_split_floor(int64_t x, int64_t by)
+{
+    return x >= 0 ? x / by : -((by - 1 - x) / by);
+}
+
+/* From indices to the elements that they need. */
+static inline void mf_split_window(const mf_split_dim *dim, int64_t *begin, int64_t *end)
+{
+    const int64_t per = dim->per > 1 ? dim->per : 1;
+
+    *begin = mf_split_floor(*begin * dim->step - dim->before, per);
+    *end = mf_split_floor((*end - 1) * dim->step - dim->before + dim->span - 1, per) + 1;
+}
 
 /* The indices of a letter that a processor has. */
 typedef struct mf_split_piece {
@@ -60,6 +75,13 @@ typedef struct mf_split_piece {
 typedef struct mf_split_shape {
     mf_split_dim dims[MF_MAX_RANK];
 } mf_split_shape;
+
+/* Which indices into a letter the op takes; others are errors, also where it is cut. */
+typedef enum mf_split_range {
+    MF_INDEX_ANY,
+    MF_INDEX_BELOW, /* below the letter's size: negative ones stand for nothing */
+    MF_INDEX_INSIDE,
+} mf_split_range;
 
 typedef struct mf_split {
     const mf_node *node;
@@ -83,14 +105,15 @@ typedef struct mf_split {
     /* Indices into a letter. Where it is cut, those outside of the piece are -1, the others count
      * from where it begins; -1: there are none. */
     int index_letter, index_input;
+    mf_split_range index_range;
     int count_input; /* a scalar that is the letter's size; -1: none is */
     const char *op_if_index_cut; /* on the first two inputs; NULL: the same op on all */
     int rows_input; /* indices outside of the piece are left out, and these rows with them; -1: they
                        stay, as -1 */
-    /* Change attributes (of which there are n, sorted or not) for pieces of the letters; memory is
-     * the arena's. NULL: they stay. */
+    /* Change attributes (of which there are *n, sorted or not) for pieces of the letters, or add up
+     * to MF_SPLIT_ATTRS; memory is the arena's. NULL: they stay. */
     mf_status (*fix)(const struct mf_split *s, const mf_split_piece *pieces, mf_named_attr *attrs,
-                     int n, mf_arena *arena);
+                     int *n, mf_arena *arena);
     const char *offset_attr; /* an attribute to which where the piece begins is added, */
     int offset_letter; /* of this letter. NULL: there is none */
 } mf_split;
@@ -101,6 +124,8 @@ typedef void mf_split_fn(mf_split *s);
 int mf_split_new(mf_split *s, int64_t size, mf_cut cut);
 void mf_split_in(mf_split *s, int input, int dim, int letter);
 void mf_split_out(mf_split *s, int output, int dim, int letter);
+/* One of the attributes that fix() may change; NULL: it is not there. */
+mf_attr *mf_split_attr(mf_named_attr *attrs, int n, const char *name);
 /* Say it as text: "mk,kn->mn", ranks as they are; '.' is whole. Letters of which no output has any
  * are contracted, by `contracted`. Says nothing where ranks differ. */
 void mf_split_text(mf_split *s, const char *text, mf_cut contracted);

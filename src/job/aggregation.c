@@ -4,9 +4,12 @@
 
 #include <string.h>
 
-static const char *const NAMES[] = { "sum", "mean", "weighted", "trimmed_mean", "median" };
-static const mf_aggregate KINDS[] = { MF_AGGREGATE_SUM, MF_AGGREGATE_SUM, MF_AGGREGATE_WEIGHTED,
-                                      MF_AGGREGATE_TRIMMED_MEAN, MF_AGGREGATE_MEDIAN };
+static const char *const NAMES[] = {
+    "sum", "mean", "weighted", "trimmed_mean", "median", "adasum"
+};
+static const mf_aggregate KINDS[] = { MF_AGGREGATE_SUM,      MF_AGGREGATE_SUM,
+                                      MF_AGGREGATE_WEIGHTED, MF_AGGREGATE_TRIMMED_MEAN,
+                                      MF_AGGREGATE_MEDIAN,   MF_AGGREGATE_ADASUM };
 
 static mf_status find_kind(const mf_options *o, mf_aggregate *how)
 {
@@ -19,8 +22,8 @@ static mf_status find_kind(const mf_options *o, mf_aggregate *how)
         }
     }
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "%s: there is no aggregation '%s'; there are sum, mean, weighted, trimmed_mean "
-                   "and median",
+                   "%s: there is no aggregation '%s'; there are sum, mean, weighted, trimmed_mean, "
+                   "median and adasum",
                    o->subject, name);
 }
 
@@ -67,11 +70,11 @@ mf_status mf_aggregation_read(const mf_options *o, int size, mf_aggregation *out
 
 mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t)
 {
-    for (int i = 0; i < t->graph.n_weights && mf_aggregate_is_robust(a->how); i++) {
+    for (int i = 0; i < t->graph.n_weights && mf_aggregate_is_apart(a->how); i++) {
         if (t->graph.weights[i].ids.node)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "trimmed mean and median need whole gradients, but '%s' is updated by "
-                           "the rows that were looked up; use aggregation=sum",
+                           "trimmed mean, median and adasum need whole gradients, but '%s' is "
+                           "updated by the rows that were looked up; use aggregation=sum",
                            t->graph.weights[i].weight->name);
     }
     return MF_OK;

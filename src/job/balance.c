@@ -52,6 +52,22 @@ static void take(const mf_balance *b, mf_team *team)
     team->n_shards = b->shares[team->rank].n;
 }
 
+/* Where they are not the same for all. */
+static void say_first(const mf_balance *b, const mf_team *team)
+{
+    char text[400];
+    size_t at = 0;
+    bool equal = true;
+
+    for (int r = 0; r < team->size && at < sizeof text - 24; r++) {
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%lld", r > 0 ? ", " : "",
+                               (long long)b->shares[r].n);
+        equal &= b->speed[r] == b->speed[0];
+    }
+    if (!equal && team->rank == 0)
+        MF_INFO("shards are dealt out by threads: workers take %s", text);
+}
+
 mf_status mf_balance_init(mf_balance *b, mf_team *team, int64_t shards, int64_t grain, int threads,
                           bool moves)
 {
@@ -71,6 +87,7 @@ mf_status mf_balance_init(mf_balance *b, mf_team *team, int64_t shards, int64_t 
     MF_TRY(gather_speeds(team, 0, threads, b->speed));
     mf_deal(shards, grain, team->size, b->speed, b->order, b->shares);
     take(b, team);
+    say_first(b, team);
     return MF_OK;
 }
 

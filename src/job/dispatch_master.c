@@ -54,7 +54,7 @@ static mf_status start(mf_master *m, const int *tasks, int n)
     if (n == 0)
         MF_TRY(add_myself(m));
     if (m->d->net) {
-        m->watch = (mf_net_watch){ .fn = wake_agents, .ctx = m };
+        m->watch = (mf_net_watch){ .fn = wake_agents, .ctx = m, .questions = true };
         mf_net_watch_add(m->d->net, &m->watch);
         mf_net_serve(m->d->net, take_message, m);
     }

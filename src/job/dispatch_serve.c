@@ -216,7 +216,7 @@ mf_status mf_worker_serve(mf_dispatch *d)
     pthread_mutex_init(&w.lock, NULL);
     mf_mailbox_init(&w.box);
     mf_mailbox_init(&w.calls);
-    w.watch = (mf_net_watch){ .fn = wake, .ctx = &w.box };
+    w.watch = (mf_net_watch){ .fn = wake, .ctx = &w.box, .questions = true };
     mf_net_watch_add(d->net, &w.watch);
     mf_net_serve(d->net, mf_mailbox_put, &w.box);
     st = start(&w);

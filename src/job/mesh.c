@@ -3,219 +3,284 @@
  * slices of variables and computes its pieces. Processors are threads of this process, or of all
  * workers, which have an equal part of them each.
  *
- * The trainer's own variables are where weights come from and go to: what was written here is
- * handed to the processors before the next step, and all is brought together when somebody is going
- * to look. */
+ * The trainer's own variables are where weights come from and go to: what was written there is
+ * handed to the processors before the next step, and let go of; all is brought together when
+ * somebody is going to look. Where workers may die that is every so many steps, and everybody keeps
+ * what it got. When one does, or somebody comes, the
+ * processors are dealt out anew, among those who are there; they go on from what was brought
+ * together last, and do the steps since then again: who runs a processor does not show in the bits.
+ */
+#include "base/clock.h"
 #include "base/log.h"
-#include "job/strategies.h"
-#include "mesh/wire_net.h"
-#include "train/loop.h"
+#include "base/mem.h"
+#include "job/mesh_private.h"
+#include "parallel/votes.h"
+#include "train/inquiry.h"
 
-#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
-typedef struct mesh {
-    mf_strategy strategy; /* first */
-    mf_team team;
-    mf_mesh_setup setup;
-    mf_net *net; /* NULL: there is nobody else */
-    mf_mesh_wire *wire;
-    mf_trainer *trainer; /* NULL: none has joined */
-    bool joined; /* one has been here */
-    bool wants_stop, stop;
-    mf_graph *graph; /* the model's, and what writes and reads each variable */
-    mf_session *session;
-    uint64_t *handed; /* by variable: mf_variable_writes() of what processors have */
-    const char **value, **set, **get; /* by variable: names of nodes; NULL: no step has it */
-    mf_mesh_counts *counts; /* by processor; NULL: nobody has asked */
-} mesh;
-
-static mesh *of_team(mf_team *team)
-{
-    return (mesh *)(void *)((char *)team - offsetof(mesh, team));
-}
-
 /* Processors are dealt out evenly, neighbours to one worker: the first of this rank. */
-static int first_of(const mesh *m, int rank)
+static int first_of(const mf_job_mesh *m, int rank)
 {
-    return m->setup.mesh.n * rank / m->team.size;
-}
-
-/* ---- variables ---- */
-
-static mf_node *find_handle(const mf_graph *g, const char *name)
-{
-    for (int64_t i = 0; i < g->n_nodes; i++) {
-        mf_node *n = g->nodes[i];
-
-        if (strcmp(n->op_name, "VarHandleOp") == 0 &&
-            strcmp(mf_node_string(n, "shared_name"), name) == 0)
-            return n;
-    }
-    return NULL;
-}
-
-static mf_status add_variable(mesh *m, int64_t i)
-{
-    const mf_trained *v = &m->trainer->trained[i];
-    const char *type = mf_dtype_name(v->variable->dtype);
-    mf_graph *g = m->graph;
-    const mf_output handle = { find_handle(g, v->name), 0 };
-    mf_output value;
-
-    m->handed[i] = mf_variable_writes(v->variable) - 1; /* nothing was */
-    if (!handle.node)
-        return MF_OK;
-    m->value[i] = mf_arena_printf(g->arena, "_mesh_value/%s", v->name);
-    m->set[i] = mf_arena_printf(g->arena, "_mesh_set/%s", v->name);
-    m->get[i] = mf_arena_printf(g->arena, "_mesh_get/%s", v->name);
-    if (!m->value[i] || !m->set[i] || !m->get[i])
-        return MF_NOMEM("variables");
-    value = mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=%s name='%s'", type, m->value[i]);
-    (void)mf_applyf(g, "AssignVariableOp", MF_IN(handle, value), "name='%s'", m->set[i]);
-    (void)mf_applyf(g, "ReadVariableOp", MF_IN(handle), "dtype=%s name='%s'", type, m->get[i]);
-    return mf_graph_status(g);
-}
-
-static mf_status make_graph(mesh *m)
-{
-    const mf_trainer *t = m->trainer;
-
-    MF_TRY(mf_graph_copy(t->model->graph, NULL, &m->graph));
-    m->handed = MF_ARENA_ARRAY(m->graph->arena, uint64_t, t->n_trained);
-    m->value = MF_ARENA_ARRAY(m->graph->arena, const char *, t->n_trained);
-    m->set = MF_ARENA_ARRAY(m->graph->arena, const char *, t->n_trained);
-    m->get = MF_ARENA_ARRAY(m->graph->arena, const char *, t->n_trained);
-    if (!m->handed || !m->value || !m->set || !m->get)
-        return MF_NOMEM("variables");
-    for (int64_t i = 0; i < t->n_trained; i++)
-        MF_TRY(add_variable(m, i));
-    return MF_OK;
-}
-
-/* Everybody cuts its slices out of its own copy: nothing travels. */
-static mf_status hand_over(mesh *m, int64_t i)
-{
-    mf_variable *v = m->trainer->trained[i].variable;
-    const uint64_t writes = mf_variable_writes(v);
-    mf_tensor value = { 0 };
-    const mf_tensor *feed = &value;
-    mf_status st;
-
-    if (writes == m->handed[i] || !m->set[i])
-        return MF_OK;
-    MF_TRY(mf_variable_read(v, &value));
-    st = mf_session_run(m->session, NULL, &m->value[i], &feed, 1, NULL, 0, &m->set[i], 1, NULL);
-    mf_tensor_clear(&value);
-    if (st == MF_OK)
-        m->handed[i] = writes;
-    return st;
-}
-
-static mf_run_options patience(const mesh *m)
-{
-    return (mf_run_options){ .timeout_ms = m->team.timeout_ns / 1000000 };
-}
-
-static mf_status bring_together(mesh *m, int64_t i)
-{
-    mf_variable *v = m->trainer->trained[i].variable;
-    const mf_run_options o = patience(m);
-    mf_tensor *value = NULL;
-    mf_status st;
-
-    if (!m->get[i])
-        return MF_OK;
-    st = mf_session_run(m->session, &o, NULL, NULL, 0, &m->get[i], 1, NULL, 0, &value);
-    if (st == MF_OK)
-        st = mf_variable_assign(v, value, true);
-    if (st == MF_OK)
-        m->handed[i] = mf_variable_writes(v);
-    mf_tensor_free(value);
-    return st;
+    return m->setup.meshes.processors * rank / m->team.size;
 }
 
 /* ---- the team ---- */
 
+/* Worker 0 draws it. */
+static mf_status tell_seed(mf_job_mesh *m)
+{
+    const uint64_t mine = mf_random_seed() | 1;
+    uint64_t *all = mf_calloc(m->team.size, sizeof *all);
+    mf_status st =
+        all ? mf_team_gather(&m->team, 0, "the seed", &mine, sizeof mine, all) : MF_NOMEM("seeds");
+
+    if (st == MF_OK)
+        m->setup.seed = all[0];
+    mf_free(all);
+    return st;
+}
+
+static mf_status make_wire(mf_job_mesh *m)
+{
+    const int workers = m->team.size;
+    int *first = mf_calloc(workers + 1, sizeof *first);
+    mf_status st = MF_OK;
+
+    if (!first)
+        return MF_NOMEM("a mesh");
+    for (int i = 0; i <= workers; i++)
+        first[i] = first_of(m, i);
+    if (mf_job_mesh_net(m) && workers > 1)
+        st = mf_mesh_wire_net_new(mf_job_mesh_net(m), first, workers, m->team.timeout_ns, &m->wire);
+    mf_free(first);
+    m->setup.wire = m->wire;
+    return st;
+}
+
+/* Where workers come and go, those that are too many go, and the others meet without them. */
+static mf_status check_seats(const mf_job_mesh *m)
+{
+    const int n = m->setup.meshes.processors;
+
+    if (m->team.size <= n)
+        return MF_OK;
+    if (m->team.members && m->team.rank < n)
+        return MF_FAIL(MF_ABORTED, "%d workers came to a mesh of %d processors", m->team.size, n);
+    return MF_FAIL(
+        MF_INVALID_ARGUMENT,
+        "the mesh has %d processors and the job %d workers: some would have nothing to do", n,
+        m->team.size);
+}
+
+mf_status mf_job_mesh_begin_session(mf_job_mesh *m)
+{
+    MF_TRY(check_seats(m));
+    m->setup.first = first_of(m, m->team.rank);
+    m->setup.n = first_of(m, m->team.rank + 1) - m->setup.first;
+    if (m->team.size > 1)
+        MF_TRY(tell_seed(m));
+    MF_TRY(make_wire(m));
+    mf_mesh_balance_restart(&m->balance, m->trainer->step);
+    m->team.cuts++;
+    for (int64_t i = 0; i < m->trainer->n_trained; i++) /* nothing was handed over */
+        m->handed[i] = mf_variable_writes(m->trainer->trained[i].variable) - 1;
+    return mf_mesh_session_make(m->graph, &m->setup, &m->session);
+}
+
+void mf_job_mesh_end_session(mf_job_mesh *m)
+{
+    mf_session_free(m->session);
+    mf_mesh_wire_net_free(m->wire);
+    m->session = NULL;
+    m->wire = m->setup.wire = NULL;
+}
+
+/* One micro-batch cannot go back before all have gone forwards, where all are compared. */
+static mf_status check_pipeline(const mf_job_mesh *m, const mf_trainer *t)
+{
+    if (!t->graph.whole.loss || m->setup.meshes.n <= 1 || t->options.micro_batches <= 1 ||
+        m->setup.pipeline == MF_PIPELINE_GPIPE)
+        return MF_OK;
+    return MF_FAIL(MF_UNIMPLEMENTED,
+                   "the loss '%s' looks at all samples of a step, so all micro-batches go forwards "
+                   "before the first one goes back; use --pipeline gpipe",
+                   t->graph.whole.loss);
+}
+
 static mf_status mesh_join(mf_team *team, mf_trainer *t)
 {
-    mesh *m = of_team(team);
+    mf_job_mesh *m = mf_job_mesh_of(team);
 
     if (m->trainer)
         return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
+    MF_TRY(check_pipeline(m, t));
     m->trainer = t;
+    m->kept.steps = -1;
     m->joined = true;
-    team->shards = team->n_shards = t->options.shards; /* everybody has the whole batch */
-    MF_TRY(make_graph(m));
+    team->shards = team->n_shards = t->options.shards; /* of all, rows() says which samples */
+    MF_TRY(mf_job_mesh_make_graph(m));
     m->setup.pool = t->pool;
+    m->setup.micro_batches = t->options.micro_batches;
     m->setup.session.disable = t->options.disable;
-    return mf_mesh_session_make(m->graph, &m->setup, &m->session);
+    return team->members ? MF_OK
+                         : mf_job_mesh_begin_session(m); /* members meet when all is ready */
 }
 
 static void mesh_leave(mf_team *team, mf_trainer *t)
 {
-    mesh *m = of_team(team);
+    mf_job_mesh *m = mf_job_mesh_of(team);
 
     if (m->trainer != t)
         return; /* one that came while another was there */
-    mf_session_free(m->session);
+    mf_job_mesh_end_session(m);
     mf_graph_free(m->graph);
-    m->session = NULL;
     m->graph = NULL;
     m->trainer = NULL;
 }
 
 static mf_status mesh_begin_step(mf_team *team, int64_t step, int64_t samples, bool wants_stop)
 {
-    mesh *m = of_team(team);
+    mf_job_mesh *m = mf_job_mesh_of(team);
 
     (void)step;
-    (void)samples;
+    m->samples = samples;
     m->wants_stop = wants_stop;
-    for (int64_t i = 0; i < m->trainer->n_trained; i++)
-        MF_TRY(hand_over(m, i));
+    if (mf_job_mesh_keeps(m) && m->trainer->step >= m->kept.steps + m->keep_steps)
+        MF_TRY(mf_job_mesh_keep(m));
+    MF_TRY(mf_job_mesh_hand_over(m));
+    if (!mf_job_mesh_keeps(m))
+        mf_job_mesh_let_go(m);
+    m->whole_bytes = mf_job_mesh_whole_bytes(m);
     return MF_OK;
 }
 
-/* Steps run on the mesh, all else (evaluations) here. */
 static mf_status mesh_run(mf_team *team, mf_trainer *t, const mf_run_options *options,
                           const mf_call *call)
 {
-    return mf_trainer_call_at(t, of_team(team)->session, patience(of_team(team)).timeout_ms,
-                              options, call);
-}
+    mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_status st;
 
-/* One that wants to stop is enough. */
-static mf_status vote(mesh *m, int64_t step, bool *stop)
-{
-    const mf_collective c = mf_team_call(&m->team, step, "the votes");
-    const char mine = m->wants_stop;
-    int64_t *sizes = mf_calloc(m->team.size, sizeof *sizes);
-    char *all = mf_calloc(m->team.size, 1);
-    mf_status st = sizes && all ? MF_OK : MF_NOMEM("votes");
-
-    for (int i = 0; st == MF_OK && i < m->team.size; i++)
-        sizes[i] = 1;
-    if (st == MF_OK)
-        st = mf_all_gather(m->team.group,
-                           &(mf_gather){ .call = c, .data = &mine, .sizes = sizes, .out = all });
-    for (int i = 0; st == MF_OK && i < m->team.size; i++)
-        *stop = *stop || all[i];
-    mf_free(sizes);
-    mf_free(all);
+    mf_mesh_session_feed_rows(m->session, team->n_rows, m->samples);
+    st = mf_trainer_call_at(t, m->session, mf_job_mesh_patience(m).timeout_ms, options, call);
+    mf_mesh_session_feed_rows(m->session, 0, 0);
     return st;
 }
 
-static mf_status mesh_end_step(mf_team *team, int64_t step, bool *stop)
+static mf_status mesh_rows(mf_team *team, const mf_call *call, int n, int64_t whole, mf_ranges *out)
 {
-    mesh *m = of_team(team);
+    const mf_run_names names = { call->feed_names, call->fetches,   call->targets,
+                                 call->n_feeds,    call->n_fetches, call->n_targets };
 
-    *stop = m->wants_stop;
-    return m->net ? vote(m, step, stop) : MF_OK;
+    if (!mf_job_mesh_of(team)->session)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "the workers of the mesh have not met");
+    return mf_mesh_session_rows(mf_job_mesh_of(team)->session, &names, call->feeds, n, whole, out);
+}
+
+static mf_status mesh_infer(mf_team *team, const mf_names *names)
+{
+    mf_job_mesh *m = mf_job_mesh_of(team);
+    const mf_run_options o = mf_job_mesh_patience(m);
+
+    if (!m->session) /* nothing was trained: members have not met yet */
+        MF_TRY(mf_team_gather_round(team, m->trainer, MF_OK));
+    MF_TRY(mf_job_mesh_hand_over(m));
+    return mf_session_run(m->session, &o, names->feeds, names->values, names->n_feeds,
+                          names->fetches, names->n_fetches, NULL, 0, names->results);
+}
+
+/* Everybody can, or nobody does. */
+static mf_status agree_to_change(mf_job_mesh *m, int64_t step, mf_status mine)
+{
+    const int32_t own = (int32_t)mine;
+    int32_t *all = mf_calloc(m->team.size, sizeof *all);
+    mf_error why;
+    mf_status st = MF_OK;
+
+    mf_error_save(mine, &why);
+    if (!all)
+        return MF_NOMEM("votes");
+    if (m->team.group)
+        st = mf_team_gather(&m->team, step, "whether the layout can be", &own, sizeof own, all);
+    for (int i = 0; st == MF_OK && mine == MF_OK && m->team.group && i < m->team.size; i++) {
+        if (all[i] != (int32_t)MF_OK)
+            st = MF_FAIL(MF_INVALID_ARGUMENT, "worker %d says so; see its log", i);
+    }
+    mf_free(all);
+    return st == MF_OK ? mf_error_restore(&why) : st;
+}
+
+/* Between two steps: what processors hold goes where the new layout wants it. It is no failure that
+ * it cannot be. */
+static mf_status change(mf_job_mesh *m, int64_t step, const mf_mesh_agreed *a)
+{
+    const mf_run_options o = mf_job_mesh_patience(m);
+    const int64_t begin = mf_clock_ns();
+    mf_mesh_setup next = m->setup;
+    mf_mesh_change *c = NULL;
+    char words[MF_WISH_TEXT];
+    int64_t bytes = 0;
+    mf_status st = mf_meshes_parse(a->to.mesh, a->to.layout, &next.meshes, &next.rules);
+
+    memset(next.layers, 0, sizeof next.layers); /* they are dealt anew */
+    if (st == MF_OK)
+        st = mf_mesh_change_new(m->session, &next, &c);
+    st = agree_to_change(m, step, st);
+    if (st == MF_OK)
+        st = mf_mesh_change_make(c, &o, &bytes);
+    mf_mesh_change_free(c);
+    if (st == MF_INVALID_ARGUMENT) {
+        (void)snprintf(words, sizeof words, "mesh '%s', layout '%s' cannot be: %s", a->to.mesh,
+                       a->to.layout, mf_error_message());
+        MF_WARN("%s", words);
+        mf_mesh_wish_answer(&m->wish, a, MF_WISH_REFUSED, words);
+        return MF_OK;
+    }
+    if (st != MF_OK) { /* perhaps those who are left can */
+        mf_mesh_wish_answer(&m->wish, a, MF_WISH_MADE, "");
+        return st;
+    }
+    m->setup = next;
+    m->now = a->to;
+    m->changes++;
+    m->team.cuts++;
+    mf_mesh_balance_restart(&m->balance, step);
+    (void)snprintf(words, sizeof words,
+                   "after step %lld the mesh is '%s', the layout '%s': %lld bytes came to "
+                   "processors here, %.1f ms",
+                   (long long)step, a->to.mesh, a->to.layout, (long long)bytes,
+                   (double)(mf_clock_ns() - begin) * 1e-6);
+    MF_INFO("%s", words);
+    mf_mesh_wish_answer(&m->wish, a, MF_WISH_DONE, words);
+    return MF_OK;
+}
+
+/* What every worker has read, by rank. */
+static mf_status count_workers(mf_job_mesh *m)
+{
+    const mf_mesh_worker mine = { .samples = m->team.samples,
+                                  .samples_read = m->team.samples_read,
+                                  .whole_bytes = m->whole_bytes };
+    mf_mesh_worker *all = mf_calloc(m->team.size, sizeof *all);
+    mf_status st = all ? MF_OK : MF_NOMEM("counters");
+
+    if (st == MF_OK && m->team.size > 1)
+        st = mf_team_gather(&m->team, 0, "what was read", &mine, (int64_t)sizeof mine, all);
+    else if (st == MF_OK)
+        all[0] = mine;
+    if (st != MF_OK) {
+        mf_free(all);
+        return st;
+    }
+    mf_free(m->workers);
+    m->workers = all;
+    m->n_workers = m->team.size;
+    return MF_OK;
 }
 
 /* What everybody's processors have done: neighbours are one worker's, in the order of the ranks. */
-static mf_status count(mesh *m)
+static mf_status count(mf_job_mesh *m)
 {
     const int64_t each = (int64_t)sizeof *m->counts;
     const mf_collective c = mf_team_call(&m->team, 0, "the counters");
@@ -224,14 +289,14 @@ static mf_status count(mesh *m)
     mf_status st = MF_OK;
 
     if (!m->counts)
-        m->counts = mf_calloc(m->setup.mesh.n, sizeof *m->counts);
+        m->counts = mf_calloc(m->setup.meshes.processors, sizeof *m->counts);
     if (!mine || !sizes || !m->counts)
         st = MF_NOMEM("counters");
     for (int i = 0; st == MF_OK && i < m->setup.n; i++)
         st = mf_mesh_session_counts(m->session, m->setup.first + i, &mine[i]);
     for (int i = 0; st == MF_OK && i < m->team.size; i++)
         sizes[i] = each * (first_of(m, i + 1) - first_of(m, i));
-    if (st == MF_OK && m->net)
+    if (st == MF_OK && m->team.size > 1)
         st = mf_all_gather(
             m->team.group,
             &(mf_gather){ .call = c, .data = mine, .sizes = sizes, .out = m->counts });
@@ -242,103 +307,195 @@ static mf_status count(mesh *m)
     return st;
 }
 
+/* Everybody knows the same, so everybody does. */
+static mf_status balance(mf_job_mesh *m, int64_t step)
+{
+    const mf_meshes *meshes = &m->setup.meshes;
+    int64_t *busy = mf_calloc(meshes->processors, sizeof *busy);
+    mf_mesh_agreed to = { 0 };
+    mf_buf text = { 0 };
+    mf_mesh next;
+    bool better = false;
+    mf_status st = busy ? count(m) : MF_NOMEM("speeds");
+
+    for (int i = 0; st == MF_OK && i < meshes->processors; i++)
+        busy[i] = m->counts[i].busy_ns;
+    if (st == MF_OK)
+        st = mf_mesh_balance_look(&m->balance, meshes, &m->setup.rules, step, busy, &next, &better);
+    mf_free(busy);
+    if (st == MF_OK && better) {
+        mf_mesh_text(&next, &text);
+        st = mf_buf_finish(&text);
+        if (st == MF_OK && text.len < sizeof to.to.mesh) {
+            memcpy(to.to.mesh, text.data, text.len + 1);
+            (void)snprintf(to.to.layout, sizeof to.to.layout, "%s", m->now.layout);
+            st = change(m, step, &to);
+        }
+    }
+    mf_buf_deinit(&text);
+    return st;
+}
+
+static mf_status mesh_end_step(mf_team *team, int64_t step, bool *stop)
+{
+    mf_job_mesh *m = mf_job_mesh_of(team);
+    const int votes = team->members   ? mf_job_members_votes(&m->members, team, m->wants_stop)
+                      : m->wants_stop ? MF_VOTE_STOP
+                                      : 0;
+    mf_mesh_agreed all;
+
+    MF_TRY(
+        mf_mesh_wish_agree(&m->wish, team, step, votes | (team->looks ? MF_VOTE_LOOK : 0), &all));
+    mf_job_take_votes(team, all.votes, stop);
+    if (m->trainer->graph.guard.kind == MF_GUARD_SKIP)
+        MF_TRY(mf_job_mesh_take_counts(m));
+    if (all.votes & MF_VOTE_LOOK)
+        MF_TRY(mf_job_mesh_keep(m));
+    if (all.change)
+        return change(m, step, &all);
+    if (m->balances && team->size > 1 &&
+        mf_mesh_balance_is_due(&m->balance, &m->setup.meshes, step))
+        return balance(m, step);
+    return MF_OK;
+}
+
 static mf_status mesh_settle(mf_team *team, bool *stop)
 {
-    mesh *m = of_team(team);
+    mf_job_mesh *m = mf_job_mesh_of(team);
 
     (void)stop;
     MF_TRY(count(m));
-    for (int64_t i = 0; i < m->trainer->n_trained; i++)
-        MF_TRY(bring_together(m, i));
-    return MF_OK;
+    MF_TRY(count_workers(m));
+    return mf_job_mesh_keep(m);
 }
 
 static void mesh_failed(mf_team *team, mf_status why)
 {
-    mesh *m = of_team(team);
+    mf_job_mesh *m = mf_job_mesh_of(team);
 
-    if (m->net)
-        mf_net_abort(m->net, why);
+    if (mf_job_mesh_net(m))
+        mf_net_abort(mf_job_mesh_net(m), why);
 }
 
 static void mesh_traffic(const mf_team *team, mf_traffic *out)
 {
-    const mesh *m = of_team((mf_team *)(uintptr_t)team);
+    const mf_job_mesh *m = mf_job_mesh_of((mf_team *)(uintptr_t)team);
 
     if (m->wire)
         out->bytes = out->plain_bytes = mf_mesh_wire_net_bytes(m->wire);
+}
+
+/* "[0:392, 0:128]" */
+static void box_text(const mf_box *box, int rank, mf_buf *out)
+{
+    mf_buf_str(out, "[");
+    for (int d = 0; d < rank; d++)
+        mf_buf_printf(out, "%s%lld:%lld", d > 0 ? ", " : "", (long long)box->begin[d],
+                      (long long)(box->begin[d] + box->size[d]));
+    mf_buf_str(out, "]");
+}
+
+/* The trainer's copy is brought up to date where nobody else is needed for that. */
+static mf_status mesh_holders(mf_team *team, const mf_trainer *t, int64_t i, mf_holders *out,
+                              int64_t *step)
+{
+    mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_buf slice = { 0 };
+    char task[64];
+    mf_box box;
+    int rank;
+
+    if (team->size == 1 && m->kept.steps != t->step)
+        MF_TRY(mf_job_mesh_keep(m));
+    *step = m->kept.steps;
+    for (int r = 0; r < team->size; r++) {
+        for (int p = first_of(m, r); p < first_of(m, r + 1); p++) {
+            if (!mf_mesh_session_holds(m->session, t->trained[i].name, p, &box, &rank))
+                continue;
+            mf_buf_clear(&slice);
+            box_text(&box, rank, &slice);
+            (void)snprintf(task, sizeof task, "worker %d, processor %d", r, p);
+            mf_holders_add(out, task, slice.data, t->step);
+        }
+    }
+    mf_buf_deinit(&slice);
+    return MF_OK;
 }
 
 static const mf_team_kind TEAM = { .join = mesh_join,
                                    .leave = mesh_leave,
                                    .begin_step = mesh_begin_step,
                                    .run = mesh_run,
+                                   .rows = mesh_rows,
+                                   .infer = mesh_infer,
                                    .end_step = mesh_end_step,
                                    .settle = mesh_settle,
+                                   .meet = mf_job_mesh_meet,
+                                   .aligned = mf_job_mesh_aligned,
+                                   .note_saved = mf_job_note_saved,
+                                   .finish = mf_job_note_end,
                                    .failed = mesh_failed,
-                                   .traffic = mesh_traffic };
+                                   .traffic = mesh_traffic,
+                                   .holders = mesh_holders };
 
 /* ---- opening and closing ---- */
 
 static void mesh_close(mf_strategy *s)
 {
-    mesh *m = (mesh *)s;
+    mf_job_mesh *m = (mf_job_mesh *)s;
 
-    if (m->joined && m->net && mf_net_check(m->net) == MF_OK &&
+    if (m->joined && mf_job_mesh_net(m) && mf_net_check(mf_job_mesh_net(m)) == MF_OK &&
         mf_team_meet(&m->team, 0, "the end") != MF_OK) /* nobody leaves while others still send */
-        MF_WARN("%s", mf_error_message());
+        MF_LOG(m->team.members ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
     mf_mesh_wire_net_free(m->wire);
+    mf_mesh_wish_deinit(&m->wish);
+    mf_mesh_balance_deinit(&m->balance);
     mf_free(m->counts);
+    mf_free(m->workers);
     mf_group_free(m->team.group);
     if (m->net)
         mf_net_close(m->net);
+    if (m->team.members)
+        mf_job_members_deinit(&m->members);
     mf_free(m);
 }
 
-static mf_status connect(mesh *m, const mf_strategy_call *call)
+static mf_status connect(mf_job_mesh *m, const mf_strategy_call *call)
 {
-    const int workers = call->cluster->size, n = m->setup.mesh.n;
-    int *first = MF_ARENA_ARRAY(call->arena, int, workers + 1);
-
-    if (!first)
-        return MF_NOMEM("a mesh");
-    if (n < workers)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "the mesh has %d processors and the job %d workers: some would have nothing "
-                       "to do",
-                       n, workers);
-    for (int i = 0; i <= workers; i++)
-        first[i] = first_of(m, i);
-    m->setup.first = first[m->team.rank];
-    m->setup.n = first[m->team.rank + 1] - m->setup.first;
+    if (mf_job_may_change(call->o, call->cluster)) {
+        m->team.members = &m->members;
+        return mf_job_members_init(call, &m->members);
+    }
     MF_TRY(mf_job_connect(call, &m->net));
-    MF_TRY(mf_job_group(call, m->net, 1, &m->team.group));
-    MF_TRY(mf_mesh_wire_net_new(m->net, first, workers, call->timeout_ns, &m->wire));
-    m->setup.wire = m->wire;
-    return MF_OK;
+    return mf_job_group(call, m->net, 1, &m->team.group);
 }
 
-static mf_status open_mesh(mesh *m, const mf_strategy_call *call)
+static mf_status open_mesh(mf_job_mesh *m, const mf_strategy_call *call)
 {
-    MF_TRY(mf_mesh_parse(mf_options_string(call->settings, "axes"), &m->setup.mesh));
-    MF_TRY(mf_layout_rules_parse(&m->setup.mesh, mf_options_string(call->settings, "layout"),
-                                 &m->setup.rules));
-    m->setup.exact = mf_options_bool(call->settings, "exact");
-    m->setup.n = m->setup.mesh.n;
+    MF_TRY(mf_mesh_setup_read(call->settings, &m->setup));
+    m->balances = mf_options_bool(call->settings, "balance");
+    (void)snprintf(m->now.mesh, sizeof m->now.mesh, "%s",
+                   mf_options_string(call->settings, "axes"));
+    (void)snprintf(m->now.layout, sizeof m->now.layout, "%s",
+                   mf_options_string(call->settings, "layout"));
     return call->cluster->size > 1 ? connect(m, call) : MF_OK;
 }
 
 mf_status mf_mesh_open(const mf_strategy_call *call, mf_strategy **out)
 {
-    mesh *m = mf_calloc(1, sizeof *m);
+    mf_job_mesh *m = mf_calloc(1, sizeof *m);
     mf_error why;
     mf_status st;
 
     if (!m)
         return MF_NOMEM("a mesh");
     m->strategy = (mf_strategy){ .team = &m->team, .close = mesh_close };
+    m->kept.steps = -1;
+    mf_mesh_wish_init(&m->wish);
+    mf_mesh_balance_init(&m->balance);
     m->team = (mf_team){ .kind = &TEAM,
                          .lockstep = call->cluster->size > 1,
+                         .in_slices = true,
                          .rank = call->cluster->size > 1 ? call->cluster->rank : 0,
                          .size = call->cluster->size > 1 ? call->cluster->size : 1,
                          .timeout_ns = call->timeout_ns };
@@ -352,20 +509,48 @@ mf_status mf_mesh_open(const mf_strategy_call *call, mf_strategy **out)
     return mf_error_restore(&why);
 }
 
+mf_status mf_strategy_mesh_relayout(mf_strategy *strategy, const char *axes, const char *layout)
+{
+    if (!strategy || strategy->close != mesh_close)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "only a training on a mesh can change its layout");
+    return mf_mesh_wish_set(&((mf_job_mesh *)strategy)->wish, axes ? axes : "",
+                            layout ? layout : "");
+}
+
+const mf_mesh_setup *mf_strategy_mesh_setup(const mf_strategy *strategy)
+{
+    return strategy && strategy->close == mesh_close ? &((const mf_job_mesh *)strategy)->setup
+                                                     : NULL;
+}
+
 int mf_strategy_mesh_counts(const mf_strategy *strategy, mf_mesh_counts *out, int max)
 {
-    const mesh *m = strategy && strategy->close == mesh_close ? (const mesh *)strategy : NULL;
+    const mf_job_mesh *m =
+        strategy && strategy->close == mesh_close ? (const mf_job_mesh *)strategy : NULL;
 
     if (!m || !m->counts)
         return 0;
-    for (int i = 0; i < max && i < m->setup.mesh.n; i++)
+    for (int i = 0; i < max && i < m->setup.meshes.processors; i++)
         out[i] = m->counts[i];
-    return m->setup.mesh.n;
+    return m->setup.meshes.processors;
+}
+
+int mf_strategy_mesh_workers(const mf_strategy *strategy, mf_mesh_worker *out, int max)
+{
+    const mf_job_mesh *m =
+        strategy && strategy->close == mesh_close ? (const mf_job_mesh *)strategy : NULL;
+
+    if (!m || !m->workers)
+        return 0;
+    for (int i = 0; i < max && i < m->n_workers; i++)
+        out[i] = m->workers[i];
+    return m->n_workers;
 }
 
 mf_status mf_strategy_mesh_costs(const mf_strategy *strategy, mf_mesh_cost_fn *each, void *ctx)
 {
-    const mesh *m = strategy && strategy->close == mesh_close ? (const mesh *)strategy : NULL;
+    const mf_job_mesh *m =
+        strategy && strategy->close == mesh_close ? (const mf_job_mesh *)strategy : NULL;
 
     if (!m || !m->session)
         return MF_FAIL(MF_FAILED_PRECONDITION, "no step has run on a mesh");

@@ -2,6 +2,7 @@
 /* ps.c - strategy parameter_server: workers compute, servers hold and update the weights. */
 #include "job/ps.h"
 
+#include "base/board.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -10,10 +11,16 @@
 #include "job/ps_crew.h"
 #include "parallel/votes.h"
 #include "train/checkpoint.h"
+#include "train/inquiry.h"
 
 #include <stddef.h>
 #include <string.h>
 #include <time.h>
+
+enum {
+    IDLE_NS = 100000000, /* how often one that has nothing to do asks whether that is still so */
+    MOST_COPIES = 63, /* of a slice on other servers */
+};
 
 typedef struct ps_job {
     mf_strategy strategy; /* first */
@@ -22,6 +29,7 @@ typedef struct ps_job {
     int n_workers, n_servers, index; /* index: among the servers; -1: a worker */
     mf_job_members members; /* where tasks come and go: the team's, and whose the net is */
     mf_ps_copies copies; /* a server's */
+    int n_copies; /* on so many other servers */
     bool by_host;
     bool balances; /* shards go to who is fast; synchronous workers' only */
     mf_balance balance;
@@ -29,6 +37,8 @@ typedef struct ps_job {
     mf_ps_client *client;
     mf_ps_crew crew;
     int64_t sent; /* bytes to other hosts, by each worker on average */
+    int64_t pushed, pulled; /* bytes, by clients of earlier meetings */
+    mf_traffic done; /* by the servers, in the end */
     bool began; /* servers wait for what we say */
     bool stop; /* somebody wants to */
     int64_t start; /* batches that were done before this training was begun or resumed */
@@ -58,6 +68,8 @@ static mf_status ps_join(mf_team *team, mf_trainer *t)
     mf_ps_client_free(j->client);
     MF_TRY(mf_ps_client_new(j->net, j->n_workers, j->n_servers, t, &j->mode, team->first_shard,
                             team->n_shards, team->timeout_ns, &j->client));
+    if (team->rank == 0 && j->mode.partition.kind != MF_PARTITION_EVEN)
+        mf_ps_say_placement(mf_ps_client_placement(j->client), &j->mode.partition);
     mf_ps_client_join_crew(j->client, &j->crew);
     mf_session_set_exchange(t->session, mf_rounds_exchange(mf_ps_client_rounds(j->client)));
     return MF_OK;
@@ -123,17 +135,45 @@ static mf_status recover(ps_job *j, mf_trainer *t)
     return st;
 }
 
+/* Asynchronous servers have what the job has come to, and we get it; unless one of them was lost,
+ * for they keep no copies. */
+static mf_status go_on(ps_job *j)
+{
+    mf_ps_standing *each = mf_calloc(j->n_servers, sizeof *each);
+    mf_status st = each ? mf_ps_client_stand(j->client, each) : MF_NOMEM("parameter servers");
+
+    for (int s = 0; s < j->n_servers && st == MF_OK; s++) {
+        if (!each[s].begun)
+            st = MF_FAIL(MF_DATA_LOSS,
+                         "a parameter server was lost, with the weights that it held: asynchronous "
+                         "ones keep no copies of each other; go on from the last checkpoint with "
+                         "--resume");
+    }
+    if (st == MF_OK) {
+        j->start = each[0].start;
+        st = mf_ps_client_get(j->client);
+    }
+    mf_free(each);
+    return st;
+}
+
 /* The chief's variables are those of the job: servers begin with them. */
+static mf_status begin_servers(ps_job *j, mf_trainer *t)
+{
+    MF_TRY(recover(j, t));
+    mf_ps_client_begin(j->client);
+    if (j->team.rank == 0)
+        MF_TRY(mf_ps_client_set(j->client));
+    j->start = t->step;
+    return MF_OK;
+}
+
 static mf_status ps_aligned(mf_team *team, mf_trainer *t)
 {
     ps_job *j = of_team(team);
 
-    MF_TRY(recover(j, t));
-    mf_ps_client_begin(j->client);
-    if (team->rank == 0)
-        MF_TRY(mf_ps_client_set(j->client));
+    MF_TRY(team->members && !team->anew && !j->mode.sync ? go_on(j) : begin_servers(j, t));
     team->lockstep = j->mode.sync;
-    j->start = t->step;
     j->stop = false;
     j->began = true;
     return mf_team_meet(team, t->step, "the servers' beginning");
@@ -152,6 +192,12 @@ static mf_status ps_lease(mf_team *team, int64_t total, int64_t *batch, bool *ov
 
     memcpy(lease.near, team->near, sizeof lease.near);
     MF_TRY(mf_ps_client_lease(j->client, &lease, batch));
+    while (*batch == MF_PS_NO_BLOCK) {
+        mf_board_phase(MF_PHASE_IDLE);
+        (void)nanosleep(&(struct timespec){ 0, IDLE_NS }, NULL);
+        MF_TRY(mf_net_check(j->net));
+        MF_TRY(mf_ps_client_lease(j->client, &lease, batch));
+    }
     *over = *batch < 0 || j->stop;
     return MF_OK;
 }
@@ -160,6 +206,41 @@ static mf_status ps_save_parts(mf_team *team, mf_trainer *t, const char *prefix,
 {
     (void)t;
     return mf_ps_client_save(of_team(team)->client, prefix, s);
+}
+
+static mf_status ps_trace_begin(mf_team *team, int64_t origin)
+{
+    return mf_ps_client_trace_begin(of_team(team)->client, origin);
+}
+
+static mf_status ps_trace_end(mf_team *team, mf_buf *events)
+{
+    return mf_ps_client_trace_end(of_team(team)->client, events);
+}
+
+static void widen(int64_t range[2], int64_t n)
+{
+    range[0] = n < range[0] ? n : range[0];
+    range[1] = n > range[1] ? n : range[1];
+}
+
+/* What servers have done, now that no step comes any more. */
+static mf_status count_updates(ps_job *j)
+{
+    mf_ps_standing *each = mf_calloc(j->n_servers, sizeof *each);
+    mf_status st = each ? mf_ps_client_stand(j->client, each) : MF_NOMEM("parameter servers");
+
+    for (int s = 0; s < j->n_servers && st == MF_OK; s++) {
+        if (s == 0)
+            j->done = (mf_traffic){ .updates = { each[0].version, each[0].version },
+                                    .batches = { each[0].batches, each[0].batches } };
+        widen(j->done.updates, each[s].version);
+        widen(j->done.batches, each[s].batches);
+        j->done.late_pushes =
+            each[s].late > j->done.late_pushes ? each[s].late : j->done.late_pushes;
+    }
+    mf_free(each);
+    return st;
 }
 
 /* No step comes any more. */
@@ -177,7 +258,7 @@ static mf_status ps_leave(mf_team *team, mf_trainer *t)
     for (int r = 0; st == MF_OK && r < team->size; r++)
         j->sent += sent[r] / team->size;
     mf_free(sent);
-    return st;
+    return st == MF_OK ? count_updates(j) : st;
 }
 
 /* All have done their last step: everybody gets what has come of it. */
@@ -201,7 +282,8 @@ static mf_status ps_finish(mf_team *team, mf_trainer *t)
     MF_TRY(st);
     MF_TRY(mf_ps_client_get(j->client));
     team->lockstep = true;
-    return mf_team_meet(team, t->step, "the last weights");
+    MF_TRY(mf_team_meet(team, t->step, "the last weights"));
+    return mf_job_note_end(team, t);
 }
 
 static bool somebody_waits(void *ctx)
@@ -209,7 +291,8 @@ static bool somebody_waits(void *ctx)
     return mf_members_wait_for_next(((ps_job *)ctx)->members.members);
 }
 
-static mf_status serve_once(ps_job *j, mf_trainer *t)
+/* kept: see mf_ps_server_options. */
+static mf_status serve_once(ps_job *j, mf_trainer *t, struct server **kept)
 {
     return mf_ps_serve(
         &(mf_ps_server_options){ .net = j->net,
@@ -218,7 +301,9 @@ static mf_status serve_once(ps_job *j, mf_trainer *t)
                                  .n_servers = j->n_servers,
                                  .mode = j->mode,
                                  .timeout_ns = j->team.timeout_ns,
-                                 .copies = j->team.members ? &j->copies : NULL,
+                                 .copies = j->team.members && j->mode.sync ? &j->copies : NULL,
+                                 .n_copies = j->n_copies,
+                                 .kept = kept,
                                  .generation = j->team.members ? j->members.view->epoch : 0,
                                  .wait_for_next = j->team.members ? somebody_waits : NULL,
                                  .ctx = j },
@@ -229,7 +314,12 @@ static void ps_traffic(const mf_team *team, mf_traffic *out)
 {
     const ps_job *j = of_team((mf_team *)(uintptr_t)team);
 
+    *out = j->done;
     out->bytes = out->plain_bytes = j->sent;
+    if (j->client)
+        mf_ps_client_traffic(j->client, &out->pushed_bytes, &out->pulled_bytes);
+    out->pushed_bytes += j->pushed;
+    out->pulled_bytes += j->pulled;
 }
 
 /* ---- tasks that come and go ---- */
@@ -237,9 +327,13 @@ static void ps_traffic(const mf_team *team, mf_traffic *out)
 static void part(mf_team *team, mf_status why)
 {
     ps_job *j = of_team(team);
+    mf_traffic before;
     mf_error e;
 
     mf_error_save(why, &e);
+    ps_traffic(team, &before);
+    j->pushed = before.pushed_bytes;
+    j->pulled = before.pulled_bytes;
     if (j->client)
         mf_session_set_exchange(mf_ps_client_trainer(j->client)->session, NULL);
     mf_ps_client_free(j->client);
@@ -306,6 +400,7 @@ static mf_status ps_leave_for_good(mf_team *team, mf_trainer *t)
 static mf_status serve_all(mf_team *team, mf_trainer *t)
 {
     ps_job *j = of_team(team);
+    struct server *kept = NULL; /* synchronous ones are set by the workers, which know all */
     mf_status st = MF_OK;
 
     do {
@@ -313,17 +408,26 @@ static mf_status serve_all(mf_team *team, mf_trainer *t)
         st = connect_all(j);
         j->index = j->members.self - j->n_workers;
         if (st == MF_OK && j->n_workers == 0 && mf_members_are_done(j->members.members))
-            return MF_OK;
+            break;
         if (st == MF_OK)
-            st = serve_once(j, t);
+            st = serve_once(j, t, j->mode.sync ? NULL : &kept);
     } while (mf_job_others_failed(st));
+    mf_ps_server_free(kept);
     team->over = st == MF_OUT_OF_RANGE;
     return st;
 }
 
 static mf_status ps_serve(mf_team *team, mf_trainer *t)
 {
-    return team->members ? serve_all(team, t) : serve_once(of_team(team), t);
+    return team->members ? serve_all(team, t) : serve_once(of_team(team), t, NULL);
+}
+
+static mf_status ps_holders(mf_team *team, const mf_trainer *t, int64_t i, mf_holders *out,
+                            int64_t *step)
+{
+    (void)step; /* after every step a worker has the weights of all servers */
+    mf_ps_client_holders(of_team(team)->client, t->trained[i].name, out);
+    return MF_OK;
 }
 
 static const mf_team_kind WORKER = { .join = ps_join,
@@ -336,17 +440,23 @@ static const mf_team_kind WORKER = { .join = ps_join,
                                      .before_save = ps_before_save,
                                      .save_parts = ps_save_parts,
                                      .finish = ps_leave_for_good,
-                                     .traffic = ps_traffic };
+                                     .traffic = ps_traffic,
+                                     .holders = ps_holders,
+                                     .trace_begin = ps_trace_begin,
+                                     .trace_end = ps_trace_end };
 static const mf_team_kind LEASING_WORKER = { .join = ps_join,
                                              .begin_step = ps_begin_step,
                                              .end_step = ps_end_step,
                                              .failed = ps_failed,
+                                             .meet = ps_meet,
+                                             .note_saved = mf_job_note_saved,
                                              .aligned = ps_aligned,
                                              .before_save = ps_before_save,
                                              .save_parts = ps_save_parts,
                                              .lease = ps_lease,
                                              .finish = ps_finish,
-                                             .traffic = ps_traffic };
+                                             .traffic = ps_traffic,
+                                             .holders = ps_holders };
 static const mf_team_kind SERVER = { .join = ps_join, .failed = ps_failed, .serve = ps_serve };
 
 /* ---- opening and closing ---- */
@@ -385,31 +495,9 @@ static void ps_close(mf_strategy *s)
     mf_free(j);
 }
 
-static mf_status read_mode(const mf_options *o, mf_ps_mode *mode)
-{
-    const char *name = mf_options_string(o, "mode");
-    const bool semi = strcmp(name, "semi") == 0;
-
-    if (!semi && strcmp(name, "sync") != 0 && strcmp(name, "async") != 0)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "parameter_server: mode is sync, async or semi, not '%s'", name);
-    *mode = (mf_ps_mode){ .sync = strcmp(name, "sync") == 0,
-                          .staleness = semi ? mf_options_int(o, "staleness") : -1,
-                          .quorum = semi ? mf_options_int(o, "quorum") : 0,
-                          .period = mf_options_int(o, "period") };
-    if (mode->sync && mode->period > 1)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "parameter_server: period=%lld is for mode=async and mode=semi; in sync "
-                       "all workers push every step",
-                       (long long)mode->period);
-    if (mode->quorum > 0 && !mf_options_given(o, "staleness"))
-        mode->staleness = -1; /* those that are late are not waited for, but left behind */
-    return MF_OK;
-}
-
 static mf_status open_all(ps_job *j, const mf_strategy_call *call)
 {
-    MF_TRY(read_mode(call->settings, &j->mode));
+    MF_TRY(mf_ps_read_mode(call->settings, &j->mode));
     if (j->index < 0 && !j->mode.sync)
         j->team.kind = &LEASING_WORKER;
     j->team.lockstep = j->mode.sync;
@@ -417,9 +505,13 @@ static mf_status open_all(ps_job *j, const mf_strategy_call *call)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "parameter_server needs parameter servers: give the cluster tasks of job "
                        "ps, as `meshflow launch --workers 2 --ps 1 -- train ...` does");
+    j->n_copies = (int)mf_options_int(call->settings, "copies");
+    if (j->n_copies > MOST_COPIES)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "parameter_server: copies=%d, and %d is the most",
+                       j->n_copies, MOST_COPIES);
     j->balances = mf_options_bool(call->settings, "balance");
     j->by_host = j->mode.sync && mf_options_bool(call->settings, "by_host");
-    if (j->mode.sync && mf_job_may_change(call->o, call->cluster)) {
+    if (mf_job_may_change(call->o, call->cluster)) {
         j->team.members = &j->members;
         return mf_job_members_init(call, &j->members);
     }

@@ -26,11 +26,13 @@ typedef enum mf_ps_request {
     MF_PS_LEAVE, /* no more pushes of this worker -> nothing */
     MF_PS_SAVE, /* where: write your part of a checkpoint there, once all workers have left ->
                    nothing; or why not */
-    MF_PS_COPY, /* from the server before this one, see ps_keep.c; then MF_PS_KEPT */
+    MF_PS_COPY, /* from a server before this one, see ps_keep.c; then MF_PS_KEPT */
     MF_PS_KEPT, /* to that server: do we have it?; no reply */
     MF_PS_COPIES, /* nothing -> mf_ps_copy_of after mf_ps_copy_of: which copies there are */
     MF_PS_FETCH, /* mf_ps_copy_of -> the same and its variables; nothing, if there is none */
-    MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number; -1: none is left */
+    MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number, or mf_ps_no_batch */
+    MF_PS_TRACE, /* of what the server does, see ps_trace.c */
+    MF_PS_STAND, /* nothing -> mf_ps_standing */
 } mf_ps_request;
 
 /* Flags. */
@@ -62,14 +64,32 @@ typedef struct mf_ps_reply {
      */
 } mf_ps_reply;
 
+/* How a server stands. */
+typedef struct mf_ps_standing {
+    int64_t begun; /* a training: it has been given variables */
+    int64_t start; /* its first step */
+    int64_t version; /* updates so far */
+    int64_t batches; /* that went into them, each counted once; 0: not counted */
+    int64_t repeated, late; /* pushes of batches that had; pushes that were thrown away */
+} mf_ps_standing;
+
+typedef enum mf_ps_no_batch {
+    MF_PS_NONE_LEFT = -1,
+    MF_PS_NO_BLOCK = -2, /* all are others' as long as these are here: ask again later */
+} mf_ps_no_batch;
+
 typedef struct mf_ps_lease {
     int64_t start, total; /* of the training, in batches */
+    int64_t held; /* of the last so many the servers have not got anything yet */
     int64_t n_near; /* see mf_team */
     uint8_t near[MF_TEAM_STREAMS];
 } mf_ps_lease;
 
 /* How weights are divided, the same on all tasks. */
-MF_MUST mf_status mf_ps_place(const mf_trainer *t, int servers, mf_placement *out);
+MF_MUST mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_partition *rule,
+                              mf_placement *out);
+/* For whoever wants to know: which server has which rows. */
+void mf_ps_say_placement(const mf_placement *place, const mf_partition *rule);
 
 /* Which elements of a variable of `count` a server has, if it has such a variable; false: none.
  * What is no weight's own, or not as large as its weight, is everybody's. */
@@ -118,7 +138,12 @@ typedef struct mf_ps_mode {
     int64_t quorum; /* an update waits for so many pushes, and the rest of them is thrown away; 0:
                        every push is an update */
     int64_t period; /* push and pull only every so many steps */
+    int64_t blocks; /* of data, each for one worker: see ps_leases.h; 0: none */
+    mf_partition partition; /* of weights */
 } mf_ps_mode;
+
+/* From the settings of the strategy. INVALID_ARGUMENT naming those that do not go together. */
+MF_MUST mf_status mf_ps_read_mode(const mf_options *o, mf_ps_mode *mode);
 
 typedef struct mf_ps_client mf_ps_client;
 struct mf_ps_crew;
@@ -132,6 +157,9 @@ void mf_ps_client_free(mf_ps_client *c);
 void mf_ps_client_join_crew(mf_ps_client *c, const struct mf_ps_crew *crew);
 mf_rounds *mf_ps_client_rounds(mf_ps_client *c);
 mf_trainer *mf_ps_client_trainer(mf_ps_client *c);
+const mf_placement *mf_ps_client_placement(const mf_ps_client *c);
+/* Bytes of this worker's pushes and of what came back for them. */
+void mf_ps_client_traffic(const mf_ps_client *c, int64_t *pushed, int64_t *pulled);
 /* What somebody has voted for in the last round (parallel/votes.h). */
 int mf_ps_client_votes(mf_ps_client *c);
 /* Training begins, again perhaps: nothing has come from the servers yet. */
@@ -139,6 +167,9 @@ void mf_ps_client_begin(mf_ps_client *c);
 /* Servers are others than before, perhaps: our variables become what the servers had after this
  * step, from copies of those who are left. *found: there are enough. */
 MF_MUST mf_status mf_ps_client_recover(mf_ps_client *c, int64_t step, bool *found);
+/* How every server stands, each[n_servers]. What we push from here on was computed with these
+ * versions. */
+MF_MUST mf_status mf_ps_client_stand(mf_ps_client *c, mf_ps_standing *each);
 /* The servers get our variables; we get theirs. */
 MF_MUST mf_status mf_ps_client_set(mf_ps_client *c);
 MF_MUST mf_status mf_ps_client_get(mf_ps_client *c);
@@ -150,7 +181,16 @@ MF_MUST mf_status mf_ps_client_save(mf_ps_client *c, const char *prefix, struct 
 MF_MUST mf_status mf_ps_client_flush(mf_ps_client *c);
 /* Nobody needs to wait for our pushes any more. */
 MF_MUST mf_status mf_ps_client_leave(mf_ps_client *c);
+/* Which servers hold what of this variable, and of which update this worker has it. Nobody: it is
+ * no matter of servers. */
+struct mf_holders;
+void mf_ps_client_holders(const mf_ps_client *c, const char *variable, struct mf_holders *out);
 MF_MUST mf_status mf_ps_client_lease(mf_ps_client *c, const mf_ps_lease *lease, int64_t *batch);
+
+/* The servers note what they do from here on, `origin` being time 0 by our clock; their events,
+ * each behind a comma. Between the two the server's trace is one of whoever began it. */
+MF_MUST mf_status mf_ps_client_trace_begin(mf_ps_client *c, int64_t origin);
+MF_MUST mf_status mf_ps_client_trace_end(mf_ps_client *c, mf_buf *out);
 
 typedef struct mf_ps_server_options {
     mf_net *net;
@@ -159,7 +199,11 @@ typedef struct mf_ps_server_options {
     mf_ps_mode mode;
     int64_t timeout_ns;
     struct mf_ps_copies *copies; /* kept from one time of serving to the next; NULL: none */
+    int n_copies; /* so many other servers have one of each, if there are as many */
     int64_t generation; /* of slices; of copies */
+    /* What a server holds stays here from one time of serving to the next, as long as there are as
+     * many servers: mf_ps_server_free(). NULL: it is gone with each. */
+    struct server **kept;
     /* Somebody may wait to be let in: asked now and then while there are no workers. NULL: nobody
      */
     bool (*wait_for_next)(void *ctx);
@@ -169,5 +213,6 @@ typedef struct mf_ps_server_options {
 /* Serve until a worker says that it is over, or trouble comes; without workers, until somebody
  * waits to be let in (ABORTED). t: the whole model, not trained. */
 MF_MUST mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t);
+void mf_ps_server_free(struct server *s);
 
 #endif

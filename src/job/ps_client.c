@@ -4,8 +4,14 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/param.h"
+#include "train/inquiry.h"
 
+#include <stdio.h>
 #include <string.h>
+
+MF_PARAM_INT(ps_push_again_ms, 3000,
+             "a push that a parameter server does not answer for so long is sent again");
 
 mf_rounds *mf_ps_client_rounds(mf_ps_client *c)
 {
@@ -17,9 +23,20 @@ mf_trainer *mf_ps_client_trainer(mf_ps_client *c)
     return c->t;
 }
 
+const mf_placement *mf_ps_client_placement(const mf_ps_client *c)
+{
+    return &c->place;
+}
+
 int mf_ps_client_votes(mf_ps_client *c)
 {
     return c->votes;
+}
+
+void mf_ps_client_traffic(const mf_ps_client *c, int64_t *pushed, int64_t *pulled)
+{
+    *pushed = c->pushed;
+    *pulled = c->pulled;
 }
 
 /* ---- requests ---- */
@@ -46,14 +63,42 @@ mf_status mf_ps_answer_by(mf_ps_client *c, int64_t deadline_ns, int server, mf_p
 {
     const mf_frame f = frame_of(c, what, MF_MESSAGE_REPLY, step);
 
-    return mf_net_take(c->net, c->first_server + server, &f, data, size, deadline_ns,
-                       what == MF_PS_PUSH ? "the new weights" : "an answer");
+    return mf_net_take(c->net, c->first_server + server, &f, data, size, deadline_ns, "an answer");
 }
 
 mf_status mf_ps_answer(mf_ps_client *c, int server, mf_ps_request what, int64_t step, void **data,
                        size_t *size)
 {
     return mf_ps_answer_by(c, mf_clock_ns() + c->timeout_ns, server, what, step, data, size);
+}
+
+static mf_frame push_frame(const mf_ps_client *c, int server, int64_t step)
+{
+    mf_frame f = frame_of(c, MF_PS_PUSH, MF_MESSAGE_REQUEST, step);
+
+    f.size = c->push[server].len;
+    return f;
+}
+
+mf_status mf_ps_ask_push(mf_ps_client *c, int server, int64_t step)
+{
+    const mf_frame f = push_frame(c, server, step);
+
+    return mf_net_send(c->net, c->first_server + server, &f, c->push[server].data,
+                       mf_clock_ns() + c->timeout_ns);
+}
+
+mf_status mf_ps_answer_push(mf_ps_client *c, int server, int64_t step, void **data, size_t *size)
+{
+    const mf_frame asked = push_frame(c, server, step);
+    const mf_frame f = frame_of(c, MF_PS_PUSH, MF_MESSAGE_REPLY, step);
+    const mf_net_again again = { .frame = &asked,
+                                 .data = c->push[server].data,
+                                 .after_ns = MF_PARAM(ps_push_again_ms) * 1000000,
+                                 .times = &c->again };
+
+    return mf_net_take_again(c->net, c->first_server + server, &f, &again, data, size,
+                             mf_clock_ns() + c->timeout_ns, "the new weights");
 }
 
 /* One whole number. */
@@ -87,6 +132,27 @@ mf_status mf_ps_client_end(mf_ps_client *c, int64_t *staleness)
     return MF_OK;
 }
 
+mf_status mf_ps_client_stand(mf_ps_client *c, mf_ps_standing *each)
+{
+    c->seq++;
+    for (int s = 0; s < c->n_servers; s++)
+        MF_TRY(mf_ps_ask(c, s, MF_PS_STAND, 0, NULL));
+    for (int s = 0; s < c->n_servers; s++) {
+        void *data;
+        size_t size;
+
+        MF_TRY(mf_ps_answer(c, s, MF_PS_STAND, 0, &data, &size));
+        if (size == sizeof *each)
+            memcpy(&each[s], data, sizeof *each);
+        mf_free(data);
+        if (size != sizeof *each)
+            return MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense",
+                           mf_ps_server_name(c, s));
+        c->version[s] = each[s].version;
+    }
+    return MF_OK;
+}
+
 mf_status mf_ps_client_leave(mf_ps_client *c)
 {
     void *data;
@@ -104,11 +170,13 @@ mf_status mf_ps_client_leave(mf_ps_client *c)
 
 mf_status mf_ps_client_lease(mf_ps_client *c, const mf_ps_lease *lease, int64_t *batch)
 {
+    mf_ps_lease ours = *lease;
     mf_buf out = { 0 };
     mf_status st;
 
     c->seq++;
-    mf_buf_bytes(&out, lease, sizeof *lease);
+    ours.held = c->held.steps;
+    mf_buf_bytes(&out, &ours, sizeof ours);
     st = mf_buf_finish(&out);
     if (st == MF_OK)
         st = mf_ps_ask(c, 0, MF_PS_LEASE, 0, &out);
@@ -186,8 +254,9 @@ mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trai
     c->mode = *mode;
     c->version = mf_calloc(n_servers, sizeof *c->version);
     c->lanes = mf_calloc(n_servers, sizeof *c->lanes);
-    st = c->version && c->lanes ? mf_ps_place(t, n_servers, &c->place)
-                                : MF_NOMEM("parameter servers");
+    c->push = mf_calloc(n_servers, sizeof *c->push);
+    st = c->version && c->lanes && c->push ? mf_ps_place(t, n_servers, &mode->partition, &c->place)
+                                           : MF_NOMEM("parameter servers");
     if (st == MF_OK)
         st = mf_ps_held_init(&c->held, t->graph.n_results);
     if (st == MF_OK)
@@ -222,7 +291,32 @@ void mf_ps_client_free(mf_ps_client *c)
     mf_ps_held_deinit(&c->held);
     for (int s = 0; c->lanes && s < c->n_servers; s++)
         mf_ps_lane_close(&c->lanes[s]);
+    for (int s = 0; c->push && s < c->n_servers; s++)
+        mf_buf_deinit(&c->push[s]);
+    mf_free(c->push);
     mf_free(c->lanes);
     mf_free(c->version);
     mf_free(c);
+}
+
+/* ---- who holds what ---- */
+
+void mf_ps_client_holders(const mf_ps_client *c, const char *variable, mf_holders *out)
+{
+    const mf_model *model = c->t->model;
+
+    for (int64_t w = 0; w < model->n_weights; w++) {
+        if (strcmp(model->weights[w]->name, variable) != 0)
+            continue;
+        for (int s = 0; s < c->n_servers; s++) {
+            const mf_piece *piece = mf_placement_find(&c->place, s, model->weights[w]);
+            char slice[64];
+
+            if (!piece)
+                continue;
+            (void)snprintf(slice, sizeof slice, "elements %lld:%lld", (long long)piece->from,
+                           (long long)piece->to);
+            mf_holders_add(out, mf_ps_server_name(c, s), slice, c->version[s]);
+        }
+    }
 }

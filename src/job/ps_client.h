@@ -29,8 +29,16 @@ struct mf_ps_client {
     mf_ps_held held;
     mf_ps_crew crew; /* the strategy's */
     int votes; /* of the last round */
+    int64_t pushed, pulled; /* bytes of pushes and of their answers, wherever these lay */
+    mf_buf *push; /* by server: the last one's message, to be sent again if need be */
+    int64_t again; /* pushes that were */
 };
 
+/* Send c->push[server]; receive its answer. One that gets no answer for a while is sent again.
+ * Owns: mf_free(*data). */
+MF_MUST mf_status mf_ps_ask_push(mf_ps_client *c, int server, int64_t step);
+MF_MUST mf_status mf_ps_answer_push(mf_ps_client *c, int server, int64_t step, void **data,
+                                    size_t *size);
 /* Send a request; receive its answer. Owns: mf_free(*data). */
 MF_MUST mf_status mf_ps_ask(mf_ps_client *c, int server, mf_ps_request what, int64_t step,
                             const mf_buf *data);
@@ -43,6 +51,12 @@ MF_MUST mf_status mf_ps_answer_by(mf_ps_client *c, int64_t deadline_ns, int serv
 static inline const char *mf_ps_server_name(const mf_ps_client *c, int server)
 {
     return mf_net_name(c->net, c->first_server + server);
+}
+/* Is it a gradient of rows, of which this server holds some? */
+static inline bool mf_ps_has_rows(const mf_ps_client *c, int server, int gradient)
+{
+    return c->ids[gradient] >= 0 &&
+           mf_placement_find(&c->place, server, c->t->graph.gradients[gradient].weight);
 }
 /* A round of a step (ps_round.c), and what comes before it (ps_push.c). ctx: the client. */
 MF_MUST mf_status mf_ps_round(void *ctx, mf_round *r);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ps_copies.h - copies of what parameter servers hold, so that it survives any one of them: each
- * server keeps its own slice and that of the server before it as they were after the last two
- * steps.
+ * server keeps its own slice and those of the server before it, or of several, as they were after
+ * the last two steps.
  *
  * Slices are cut anew whenever servers come or go: a *generation* of slices is known by the epoch
  * in which they were cut. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_keep.c - a parameter server keeps copies of its slice and of its neighbour's: of the
- * optimizer's slots, that is; workers have the weights.
+/* ps_keep.c - a parameter server keeps copies of its slice and of those of the servers before it:
+ * of the optimizer's slots, that is; workers have the weights.
  *
- * On one host a copy is written once, into memory that both servers see, and kept there by both: of
+ * On one host a copy is written once, into memory that all who keep it see, and kept there: of
  * three areas two hold what is kept, the third is free for the next step. A server that dies leaves
- * its neighbour's view of the memory as it is. Otherwise copies travel in messages. */
+ * the others' view of the memory as it is. Otherwise copies travel in messages. */
+#include "base/board.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -25,10 +26,16 @@ typedef struct kept_head {
     int64_t has_it; /* 0: the memory cannot be used */
 } kept_head;
 
-/* The server that keeps our copies. */
-static int behind(const server *s)
+/* How many servers keep our copies. */
+static int keepers(const server *s)
 {
-    return s->o.n_workers + (s->o.index + 1) % s->o.n_servers;
+    return s->o.n_copies < s->o.n_servers ? s->o.n_copies : s->o.n_servers - 1;
+}
+
+/* The i-th of them: the servers behind us. */
+static int keeper(const server *s, int i)
+{
+    return s->o.n_workers + (s->o.index + 1 + i) % s->o.n_servers;
 }
 
 static mf_status send_to_server(server *s, int to, uint32_t what, const void *data, size_t size)
@@ -42,15 +49,36 @@ static mf_status send_to_server(server *s, int to, uint32_t what, const void *da
 
 /* ---- giving ---- */
 
-static bool is_answer(const server *s, const mf_mail *r, const mf_ps_copy_of *about, bool *has_it)
+static mf_status send_to_keepers(server *s, const void *data, size_t size)
+{
+    for (int i = 0; i < keepers(s); i++)
+        MF_TRY(send_to_server(s, keeper(s, i), MF_PS_COPY, data, size));
+    return MF_OK;
+}
+
+/* Which of the keepers answers; -1: none does. */
+static int find_answer(const server *s, const mf_mail *r, const mf_ps_copy_of *about, bool *has_it)
 {
     kept_head k;
+    int i = 0;
 
-    if (r->frame.group != MF_PS_KEPT || r->from != behind(s) || r->frame.size != sizeof k)
-        return false;
+    while (i < keepers(s) && keeper(s, i) != r->from)
+        i++;
+    if (r->frame.group != MF_PS_KEPT || i == keepers(s) || r->frame.size != sizeof k)
+        return -1;
     memcpy(&k, r->data, sizeof k);
     *has_it = k.has_it != 0;
-    return memcmp(&k.about, about, sizeof *about) == 0;
+    return memcmp(&k.about, about, sizeof *about) == 0 ? i : -1;
+}
+
+/* The first that has not answered yet; NULL: all have. */
+static const char *find_silent(const server *s, uint64_t answered)
+{
+    for (int i = 0; i < keepers(s); i++) {
+        if (!(answered >> i & 1))
+            return mf_net_name(s->o.net, keeper(s, i));
+    }
+    return NULL;
 }
 
 static bool is_about_copies(const mf_mail *r)
@@ -60,22 +88,26 @@ static bool is_about_copies(const mf_mail *r)
 }
 
 /* What was sent may be lost with us as long as it is on its way. All that is done meanwhile is to
- * keep and to confirm the copies of others, who wait likewise. */
-static mf_status wait_until_kept(server *s, const mf_ps_copy_of *about, bool *has_it)
+ * keep and to confirm the copies of others, who wait likewise. *all_have: it could be used. */
+static mf_status wait_until_kept(server *s, const mf_ps_copy_of *about, bool *all_have)
 {
     mf_mail *aside = NULL, **end = &aside;
-    bool answered = false;
+    uint64_t answered = 0;
     mf_status st = MF_OK;
 
-    s->keeper = mf_net_name(s->o.net, behind(s));
-    while (st == MF_OK && !answered) {
+    *all_have = true;
+    while (st == MF_OK && (s->keeper = find_silent(s, answered))) {
+        bool has_it = false;
         mf_mail *r;
+        int who;
 
         st = mf_ps_next_request(s, &r);
         if (st != MF_OK)
             break;
-        answered = is_answer(s, r, about, has_it);
-        if (answered) {
+        who = find_answer(s, r, about, &has_it);
+        if (who >= 0) {
+            answered |= UINT64_C(1) << who;
+            *all_have &= has_it;
             mf_mail_free(r);
         } else if (is_about_copies(r)) {
             st = mf_ps_serve_copies(s, r);
@@ -95,13 +127,15 @@ static mf_status wait_until_kept(server *s, const mf_ps_copy_of *about, bool *ha
     return st;
 }
 
-/* False: there is no memory that both see. */
+/* False: there is no memory that all see. */
 static bool has_lane(server *s, size_t size)
 {
     mf_ps_lane *lane = &s->copies_out;
 
-    if (lane->refused || !mf_ps_lane_may_be(s->o.net, behind(s)))
-        return false;
+    for (int i = 0; i < keepers(s); i++) {
+        if (lane->refused || !mf_ps_lane_may_be(s->o.net, keeper(s, i)))
+            return false;
+    }
     if (lane->memory && lane->room >= (int64_t)size)
         return true;
     mf_ps_lane_close(lane);
@@ -130,13 +164,13 @@ static mf_status keep_in_lane(server *s, const mf_ps_copy_of *about, size_t size
     mf_ps_lane_tell(lane, &message);
     st = mf_buf_finish(&message);
     if (st == MF_OK)
-        st = send_to_server(s, behind(s), MF_PS_COPY, message.data, message.len + 1);
+        st = send_to_keepers(s, message.data, message.len + 1);
     mf_buf_deinit(&message);
     if (st == MF_OK)
         st = mf_ps_copies_put(s->o.copies, about, lane->answers[head.area], size);
     if (st == MF_OK)
         st = wait_until_kept(s, about, kept);
-    if (fresh) /* the neighbour has opened it, or will not */
+    if (fresh) /* the others have opened it, or will not */
         mf_ps_lane_hide(lane);
     lane->refused = !*kept;
     return st;
@@ -153,17 +187,17 @@ static mf_status keep_message(server *s, const mf_ps_copy_of *about, mf_buf *mes
 {
     const size_t size = message->len - sizeof(copy_head);
     mf_buffer *bytes;
-    bool has_it = true;
+    bool all_have;
     mf_status st;
 
     MF_TRY(
         mf_buffer_wrap(message->data + sizeof(copy_head), size, free_bytes, message->data, &bytes));
     st = mf_ps_copies_put(s->o.copies, about, bytes, size);
-    if (st == MF_OK && s->o.n_servers > 1)
-        st = send_to_server(s, behind(s), MF_PS_COPY, message->data, message->len);
+    if (st == MF_OK)
+        st = send_to_keepers(s, message->data, message->len);
     *message = (mf_buf){ 0 };
     mf_buffer_unref(bytes);
-    return st == MF_OK && s->o.n_servers > 1 ? wait_until_kept(s, about, &has_it) : st;
+    return st == MF_OK ? wait_until_kept(s, about, &all_have) : st;
 }
 
 static mf_status keep_by_message(server *s, const mf_ps_copy_of *about, size_t size)
@@ -199,7 +233,7 @@ mf_status mf_ps_keep_copy(server *s)
     if (s->version > 0) /* workers push only when all servers have begun */
         mf_ps_copies_forget_before(s->o.copies, s->o.generation);
     MF_TRY(mf_ps_store_size(&s->store, true, &size));
-    if (s->o.n_servers > 1)
+    if (keepers(s) > 0)
         MF_TRY(keep_in_lane(s, &about, size, &kept));
     return kept ? MF_OK : keep_by_message(s, &about, size);
 }
@@ -214,35 +248,36 @@ static mf_status confirm(server *s, int to, const mf_ps_copy_of *about, bool has
 }
 
 /* The same memory as last time, or another one. */
-static mf_status open_lane(server *s, const char *text)
+static mf_status open_lane(mf_ps_lane *lane, const char *text)
 {
     mf_buf known = { 0 };
     bool same;
 
-    if (s->copies_in.memory)
-        mf_ps_lane_tell(&s->copies_in, &known);
+    if (lane->memory)
+        mf_ps_lane_tell(lane, &known);
     same = known.data && strcmp(known.data, text) == 0;
     mf_buf_deinit(&known);
     if (same)
         return MF_OK;
-    MF_TRY(mf_ps_lane_open(&s->copies_in, text));
-    return mf_ps_lane_wrap(&s->copies_in);
+    MF_TRY(mf_ps_lane_open(lane, text));
+    return mf_ps_lane_wrap(lane);
 }
 
 /* False: it cannot be seen. */
 static bool find_in_lane(server *s, const copy_head *head, const mf_mail *r, mf_buffer **out)
 {
     const char *text = (const char *)r->data + sizeof *head;
+    mf_ps_lane *lane = &s->copies_in[r->from - s->o.n_workers];
 
     if (r->frame.size == sizeof *head || ((const char *)r->data)[r->frame.size - 1] != '\0')
         return false;
-    if (open_lane(s, text) != MF_OK) {
+    if (open_lane(lane, text) != MF_OK) {
         MF_WARN("copies come by messages instead of shared memory: %s", mf_error_message());
         return false;
     }
-    if (head->area >= MF_PS_ANSWERS || head->size < 0 || head->size > s->copies_in.room)
+    if (head->area >= MF_PS_ANSWERS || head->size < 0 || head->size > lane->room)
         return false;
-    *out = mf_buffer_ref(s->copies_in.answers[head->area]);
+    *out = mf_buffer_ref(lane->answers[head->area]);
     return true;
 }
 
@@ -271,6 +306,8 @@ static mf_status take_copy(server *s, mf_mail *r)
     if (found)
         st = mf_ps_copies_put(s->o.copies, &head.about, bytes, (size_t)head.size);
     mf_buffer_unref(bytes);
+    if (st == MF_OK && found)
+        mf_board_holds(mf_net_name(s->o.net, r->from), head.about.step);
     return st == MF_OK ? confirm(s, r->from, &head.about, found) : st;
 }
 

@@ -18,12 +18,23 @@ typedef struct lessee {
     uint8_t near[MF_TEAM_STREAMS];
 } lessee;
 
+typedef struct given {
+    int64_t batch;
+    int worker;
+} given;
+
 struct mf_ps_leases {
     lessee *workers;
     int n;
-    int64_t bound, total, seen;
+    int64_t bound, start, total, seen;
     int64_t next; /* the first batch that nobody has */
     uint32_t taken; /* bit i: somebody has batch next + i */
+    int64_t blocks;
+    int64_t *used; /* by block: so many batches of it were leased */
+    given *given; /* and may not be done yet; in the order of leasing */
+    int64_t n_given, cap_given;
+    int64_t *back; /* batches that came back, in no order */
+    int64_t n_back, cap_back;
 };
 
 mf_status mf_ps_leases_new(int workers, int64_t staleness, mf_ps_leases **out)
@@ -48,8 +59,42 @@ void mf_ps_leases_reset(mf_ps_leases *l)
 {
     for (int i = 0; i < l->n; i++)
         l->workers[i] = (lessee){ .clock = -1 }; /* the first request comes before the first step */
-    l->next = l->total = l->seen = 0;
+    for (int64_t k = 0; k < l->blocks; k++)
+        l->used[k] = 0;
+    l->next = l->start = l->total = l->seen = 0;
     l->taken = 0;
+    l->n_given = l->n_back = 0;
+}
+
+mf_status mf_ps_leases_cut(mf_ps_leases *l, int64_t blocks)
+{
+    int64_t *used = mf_calloc(blocks + 1, sizeof *used);
+
+    if (!used)
+        return MF_NOMEM("leases");
+    mf_free(l->used);
+    l->used = used;
+    l->blocks = blocks;
+    return MF_OK;
+}
+
+mf_status mf_ps_leases_renew(mf_ps_leases *l, int workers)
+{
+    lessee *fresh = mf_calloc(workers, sizeof *fresh);
+
+    if (!fresh || mf_grow(&l->back, &l->cap_back, l->n_back + l->n_given, sizeof *l->back)) {
+        mf_free(fresh);
+        return MF_NOMEM("leases");
+    }
+    for (int64_t i = 0; i < l->n_given; i++)
+        l->back[l->n_back++] = l->given[i].batch;
+    l->n_given = 0;
+    mf_free(l->workers);
+    l->workers = fresh;
+    l->n = workers;
+    for (int i = 0; i < l->n; i++)
+        l->workers[i].clock = -1;
+    return MF_OK;
 }
 
 void mf_ps_leases_free(mf_ps_leases *l)
@@ -57,18 +102,37 @@ void mf_ps_leases_free(mf_ps_leases *l)
     if (!l)
         return;
     mf_free(l->workers);
+    mf_free(l->used);
+    mf_free(l->given);
+    mf_free(l->back);
     mf_free(l);
 }
 
-void mf_ps_leases_ask(mf_ps_leases *l, int worker, uint32_t seq, const mf_ps_lease *lease)
+/* All that this worker has, but for the last `but`, is done. */
+static void confirm(mf_ps_leases *l, int worker, int64_t but)
+{
+    int64_t kept = 0, its = 0;
+
+    for (int64_t i = 0; i < l->n_given; i++)
+        its += l->given[i].worker == worker;
+    for (int64_t i = 0; i < l->n_given; i++) {
+        if (l->given[i].worker != worker || its-- <= but)
+            l->given[kept++] = l->given[i];
+    }
+    l->n_given = kept;
+}
+
+mf_status mf_ps_leases_ask(mf_ps_leases *l, int worker, uint32_t seq, const mf_ps_lease *lease)
 {
     lessee *w = &l->workers[worker];
 
     if (w->asks && w->seq == seq)
-        return; /* it asks twice */
+        return MF_OK; /* it asks twice */
+    MF_TRY(mf_grow(&l->given, &l->cap_given, l->n_given + l->n, sizeof *l->given));
+    confirm(l, worker, lease->held);
     l->total = lease->total;
     if (lease->start > l->next) {
-        l->next = lease->start;
+        l->next = l->start = lease->start;
         l->taken = 0;
     }
     w->n_near = lease->n_near > 0 && lease->n_near <= MF_TEAM_STREAMS ? lease->n_near : 0;
@@ -76,12 +140,20 @@ void mf_ps_leases_ask(mf_ps_leases *l, int worker, uint32_t seq, const mf_ps_lea
     w->clock++;
     w->asks = true;
     w->seq = seq;
+    return MF_OK;
 }
 
 void mf_ps_leases_leave(mf_ps_leases *l, int worker)
 {
+    confirm(l, worker, 0);
     l->workers[worker].asks = false;
     l->workers[worker].out = true;
+}
+
+/* Is there a block for this worker, or are there none? */
+static bool has_block(const mf_ps_leases *l, int worker)
+{
+    return l->blocks == 0 || worker < l->blocks;
 }
 
 static int64_t slowest(const mf_ps_leases *l)
@@ -89,10 +161,49 @@ static int64_t slowest(const mf_ps_leases *l)
     int64_t least = INT64_MAX;
 
     for (int i = 0; i < l->n; i++) {
-        if (!l->workers[i].out && l->workers[i].clock < least)
+        if (!l->workers[i].out && has_block(l, i) && l->workers[i].clock < least)
             least = l->workers[i].clock;
     }
     return least;
+}
+
+/* The next of a block that nobody has had. */
+static int64_t next_of_block(const mf_ps_leases *l, int64_t block)
+{
+    const int64_t first = (block - l->start % l->blocks + l->blocks) % l->blocks;
+
+    return l->start + first + l->used[block] * l->blocks;
+}
+
+/* The first that has come back and is for this worker; -1: none. */
+static int64_t find_back(const mf_ps_leases *l, int worker)
+{
+    int64_t best = -1;
+
+    for (int64_t i = 0; i < l->n_back; i++) {
+        if ((l->blocks == 0 || l->back[i] % l->blocks == worker) &&
+            (best < 0 || l->back[i] < l->back[best]))
+            best = i;
+    }
+    return best;
+}
+
+static bool has_more(const mf_ps_leases *l, int worker)
+{
+    if (find_back(l, worker) >= 0)
+        return true;
+    if (l->blocks == 0)
+        return l->next < l->total;
+    return worker < l->blocks && next_of_block(l, worker) < l->total;
+}
+
+static bool somebody_has_more(const mf_ps_leases *l)
+{
+    for (int i = 0; i < l->n; i++) {
+        if (has_more(l, i))
+            return true;
+    }
+    return false;
 }
 
 /* The nearest of the next few that nobody has; there is one. */
@@ -110,6 +221,24 @@ static int64_t take_batch(mf_ps_leases *l, const lessee *w)
     return batch;
 }
 
+static int64_t lease(mf_ps_leases *l, int worker)
+{
+    const int64_t back = find_back(l, worker);
+    int64_t batch;
+
+    if (back >= 0) {
+        batch = l->back[back];
+        l->back[back] = l->back[--l->n_back];
+    } else if (l->blocks > 0) {
+        batch = next_of_block(l, worker);
+        l->used[worker]++;
+    } else {
+        batch = take_batch(l, &l->workers[worker]);
+    }
+    l->given[l->n_given++] = (given){ batch, worker }; /* there is room, since it has asked */
+    return batch;
+}
+
 bool mf_ps_leases_next(mf_ps_leases *l, mf_ps_grant *out)
 {
     const int64_t least = slowest(l) < 0 ? 0 : slowest(l);
@@ -117,13 +246,16 @@ bool mf_ps_leases_next(mf_ps_leases *l, mf_ps_grant *out)
     for (int i = 0; i < l->n; i++) {
         lessee *w = &l->workers[i];
         const int64_t ahead = w->clock - least;
+        const bool more = has_more(l, i);
 
-        if (!w->asks || (l->next < l->total && l->bound >= 0 && ahead > l->bound))
+        if (!w->asks || (more && l->bound >= 0 && ahead > l->bound))
             continue;
-        *out = (mf_ps_grant){ i, w->seq, l->next < l->total ? take_batch(l, w) : -1 };
+        *out = (mf_ps_grant){ i, w->seq, more ? lease(l, i) : MF_PS_NONE_LEFT };
+        if (!more && !has_block(l, i) && somebody_has_more(l))
+            out->batch = MF_PS_NO_BLOCK;
         w->asks = false;
-        w->out = out->batch < 0;
-        if (!w->out && ahead > l->seen)
+        w->out = out->batch == MF_PS_NONE_LEFT;
+        if (more && ahead > l->seen)
             l->seen = ahead;
         return true;
     }

@@ -240,7 +240,7 @@ static void write_body(const mf_ps_client *c, const mf_round *r, int server, mf_
     for (int p = 0; p < r->n_parts && server == 0; p++)
         write_extra(c, r, p, out);
     for (int i = 0; i < c->t->graph.n_gradients; i++) {
-        if (c->ids[i] >= 0)
+        if (mf_ps_has_rows(c, server, i))
             write_rows(c, r, server, i, out);
     }
 }
@@ -278,5 +278,7 @@ mf_status mf_ps_write_push(mf_ps_client *c, const mf_round *r, int server, mf_bu
     if (!in_lane)
         write_body(c, r, server, &out);
     MF_ASSERT(!out.full); /* there was room_needed() */
-    return mf_buf_finish(message);
+    MF_TRY(mf_buf_finish(message));
+    c->pushed += (int64_t)message->len + (in_lane ? head.in_lane : 0);
+    return MF_OK;
 }

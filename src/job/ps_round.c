@@ -159,13 +159,14 @@ static mf_status read_reply(mf_ps_client *c, mf_round *r, int server, answer *a)
         return MF_FAIL((mf_status)head.status, "%.*s", (int)a->in.left, a->in.at);
     c->votes = (int)head.votes; /* all servers have got the same ones */
     c->version[server] = head.version;
+    c->pulled += head.in_lane > 0 ? head.in_lane : 0;
     if (head.in_lane >= 0)
         MF_TRY(look_into_lane(c, server, &head, a));
     MF_TRY(read_dense(c, r, server, a));
     if (server == 0)
         read_extra(c, r, &a->in);
     for (int i = 0; i < c->t->graph.n_gradients; i++) {
-        if (c->ids[i] >= 0)
+        if (mf_ps_has_rows(c, server, i))
             MF_TRY(append_rows(c, r, i, &a->in));
     }
     return MF_OK;
@@ -178,7 +179,8 @@ static mf_status take_reply(mf_ps_client *c, mf_round *r, int server)
     answer a;
     mf_status st;
 
-    MF_TRY(mf_ps_answer(c, server, MF_PS_PUSH, r->step, &data, &size));
+    MF_TRY(mf_ps_answer_push(c, server, r->step, &data, &size));
+    c->pulled += (int64_t)size;
     a = (answer){ .in = { .at = data, .left = size } };
     st = read_reply(c, r, server, &a);
     if (st == MF_OK && (a.in.bad || a.in.left > 0))
@@ -242,7 +244,6 @@ static mf_status keep_weights(mf_ps_client *c, mf_round *r)
 
 static mf_status ask_servers(mf_ps_client *c, mf_round *r)
 {
-    mf_buf out = { 0 };
     mf_status st = room_for_results(c, r);
 
     if (st == MF_OK)
@@ -250,12 +251,11 @@ static mf_status ask_servers(mf_ps_client *c, mf_round *r)
     c->seq++;
     c->votes = 0;
     for (int s = 0; s < c->n_servers && st == MF_OK; s++) {
-        mf_buf_clear(&out);
-        st = mf_ps_write_push(c, r, s, &out);
+        mf_buf_clear(&c->push[s]);
+        st = mf_ps_write_push(c, r, s, &c->push[s]);
         if (st == MF_OK)
-            st = mf_ps_ask(c, s, MF_PS_PUSH, r->step, &out);
+            st = mf_ps_ask_push(c, s, r->step);
     }
-    mf_buf_deinit(&out);
     for (int s = 0; s < c->n_servers && st == MF_OK; s++)
         st = take_reply(c, r, s);
     return st;

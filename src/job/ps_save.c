@@ -14,6 +14,7 @@
 #include "job/ps_client.h"
 #include "job/ps_server.h"
 #include "train/checkpoint.h"
+#include "train/stored.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,9 +75,12 @@ static mf_status write_variable(server *s, mf_bundle_writer *w, const mf_ps_vari
     if (to - from == count && !is_last(s, v, count))
         return MF_OK;
     MF_TRY(mf_variable_read(mine->variable, &value));
-    st = value.count == to - from ? write_range(w, v, &value, from, to)
-                                  : MF_FAIL(MF_INTERNAL, "%s has %lld elements, not %lld", v->name,
-                                            (long long)value.count, (long long)(to - from));
+    st = v->is_weight ? mf_stored_narrow(s->t->stored, v->name, &value) : MF_OK;
+    if (st == MF_OK)
+        st = value.count == to - from
+                 ? write_range(w, v, &value, from, to)
+                 : MF_FAIL(MF_INTERNAL, "%s has %lld elements, not %lld", v->name,
+                           (long long)value.count, (long long)(to - from));
     mf_tensor_clear(&value);
     return st;
 }
@@ -87,6 +91,8 @@ mf_status mf_ps_save_part(server *s, const char *where)
     mf_buf prefix = { 0 };
     mf_status st;
 
+    if (s->t->stored == MF_DTYPE_F16) /* of whole tensors it does */
+        return MF_FAIL(MF_FAILED_PRECONDITION, "TensorFlow reads no slices of float16");
     if (access(where, R_OK) != 0)
         return MF_FAIL(MF_FAILED_PRECONDITION, "there is no %s here: this is another folder",
                        where);

@@ -28,8 +28,10 @@ mf_status mf_ps_send_reply(server *s, const mf_mail *r, const void *data, size_t
 static mf_status answer_push(server *s, push *p, const mf_buf *out)
 {
     mf_buf *kept = &s->last_reply[p->of->from];
+    const int64_t start = mf_clock_ns();
     mf_status st = mf_ps_send_reply(s, p->of, out->data, out->len);
 
+    mf_ps_note(s, "acknowledge", mf_net_name(s->o.net, p->of->from), start);
     s->last_seq[p->of->from] = p->of->frame.seq;
     s->pulled[p->of->from] = s->version;
     mf_buf_clear(kept);
@@ -77,6 +79,7 @@ static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all
         return MF_NOMEM("answers");
     for (int i = 0; i < n_all && sent == MF_OK; i++) {
         const int worker = all[i]->of->from;
+        const int64_t start = mf_clock_ns();
         const bool in_lane = s->lanes[worker].memory && all[i]->head.answer >= 0;
 
         if (!in_lane && same && common >= 0)
@@ -90,6 +93,7 @@ static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all
             write_failure(st, &out[i]);
         }
         sent = mf_buf_finish(&out[i]);
+        mf_ps_note(s, "pull", mf_net_name(s->o.net, worker), start);
     }
     for (int i = 0; i < n_all && sent == MF_OK; i++)
         sent = answer_push(s, all[i], &out[out[i].len > 0 ? i : common]);
@@ -99,13 +103,25 @@ static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all
     return sent;
 }
 
+/* A push is one batch's, and no other push is: then one that has gone into the weights, of a worker
+ * that was lost before it heard of it, need not once more. */
+static bool counts_batches(const server *s)
+{
+    return !s->o.mode.sync && s->o.mode.period <= 1;
+}
+
 /* Nobody may get to know of a step that could be lost with us. */
 static mf_status do_step(server *s, push *const *all, int n_all)
 {
     const mf_status st = mf_ps_apply(s, all, n_all);
+    const int64_t start = mf_clock_ns();
 
+    for (int i = 0; i < n_all && st == MF_OK && counts_batches(s); i++)
+        MF_TRY(mf_ps_done_add(&s->done, all[i]->head.step));
     if (st == MF_OK)
         MF_TRY(mf_ps_keep_copy(s));
+    if (s->o.copies)
+        mf_ps_note(s, "copy", "to other servers", start);
     return answer_all(s, st, all, n_all);
 }
 
@@ -135,16 +151,24 @@ static mf_status try_step(server *s)
     return n > 0 && workers >= wanted(s) ? do_step(s, all, n) : MF_OK;
 }
 
+/* Nothing comes of it: its worker gets the weights as they are. */
+static mf_status pass_over(server *s, push *p, int64_t *count)
+{
+    ++*count;
+    return answer_all(s, MF_OK, &p, 1);
+}
+
 static mf_status take_push(server *s, mf_mail *r)
 {
+    const int64_t start = mf_clock_ns();
+    mf_status st;
+
     if (r->from < 0 || r->from >= s->o.n_workers) {
         mf_mail_free(r);
         return MF_OK; /* not a worker's business */
     }
     if (s->last_reply[r->from].len > 0 && r->frame.seq <= s->last_seq[r->from]) {
-        const mf_status st =
-            mf_ps_send_reply(s, r, s->last_reply[r->from].data, s->last_reply[r->from].len);
-
+        st = mf_ps_send_reply(s, r, s->last_reply[r->from].data, s->last_reply[r->from].len);
         mf_mail_free(r); /* it was applied already */
         return st;
     }
@@ -152,13 +176,14 @@ static mf_status take_push(server *s, mf_mail *r)
         mf_mail_free(r);
         return MF_OK;
     }
-    if (mf_ps_look_at(s, r, &s->pushes[r->from]) != MF_OK)
+    st = mf_ps_look_at(s, r, &s->pushes[r->from]);
+    mf_ps_note(s, "push", mf_net_name(s->o.net, r->from), start);
+    if (st != MF_OK)
         return refuse_push(s, &s->pushes[r->from]);
-    if (s->o.mode.quorum > 0 && s->pushes[r->from].head.version < s->version) {
-        push *late = &s->pushes[r->from]; /* others were enough: what it did is thrown away */
-
-        return answer_all(s, MF_OK, &late, 1);
-    }
+    if (counts_batches(s) && mf_ps_done_has(&s->done, s->pushes[r->from].head.step))
+        return pass_over(s, &s->pushes[r->from], &s->repeated);
+    if (s->o.mode.quorum > 0 && s->pushes[r->from].head.version < s->version)
+        return pass_over(s, &s->pushes[r->from], &s->late); /* others were enough */
     return try_step(s);
 }
 
@@ -182,7 +207,7 @@ static mf_status take_lane(server *s, mf_mail *r)
 
 /* A training begins: nothing of an earlier one counts any more, and workers count their requests
  * anew. */
-static void begin_training(server *s)
+static void begin_training(server *s, int64_t start)
 {
     for (int w = 0; w < s->o.n_workers; w++) {
         mf_buf_clear(&s->last_reply[w]);
@@ -195,9 +220,12 @@ static void begin_training(server *s)
                    (size_t)s->store.model->weights[i]->shape.dims[0] * sizeof *s->touched[i]);
     }
     mf_ps_leases_reset(s->leases);
-    s->version = 0;
+    mf_ps_done_reset(&s->done, start);
+    s->start = start;
+    s->version = s->repeated = s->late = 0;
     s->active = s->o.n_workers;
     s->stop = false;
+    s->begun = true;
 }
 
 static mf_status take_set(server *s, mf_mail *r)
@@ -207,8 +235,7 @@ static mf_status take_set(server *s, mf_mail *r)
     const char *text = read == MF_OK ? "" : mf_error_message();
     mf_status st = MF_OK;
 
-    begin_training(s);
-    s->start = r->frame.step;
+    begin_training(s, r->frame.step);
     if (read == MF_OK)
         st = mf_ps_keep_copy(s);
     if (st == MF_OK)
@@ -225,9 +252,25 @@ static mf_status take_get(server *s, mf_mail *r)
 
     if (st == MF_OK)
         st = mf_buf_finish(&out);
+    if (st == MF_OK && r->from < s->o.n_workers) /* rows, too */
+        s->pulled[r->from] = s->version;
     if (st == MF_OK)
         st = mf_ps_send_reply(s, r, out.data, out.len);
     mf_buf_deinit(&out);
+    mf_mail_free(r);
+    return st;
+}
+
+static mf_status take_stand(server *s, mf_mail *r)
+{
+    const mf_ps_standing standing = { .begun = s->begun,
+                                      .start = s->start,
+                                      .version = s->version,
+                                      .batches = s->done.n,
+                                      .repeated = s->repeated,
+                                      .late = s->late };
+    const mf_status st = mf_ps_send_reply(s, r, &standing, sizeof standing);
+
     mf_mail_free(r);
     return st;
 }
@@ -253,6 +296,8 @@ static mf_status grant_leases(server *s)
                        .group = MF_PS_LEASE,
                        .seq = g.seq };
 
+        if (g.batch == MF_PS_NO_BLOCK && s->stop)
+            g.batch = MF_PS_NONE_LEFT;
         f.size = sizeof g.batch;
         MF_TRY(mf_net_send(s->o.net, g.worker, &f, &g.batch, mf_clock_ns() + s->o.timeout_ns));
     }
@@ -301,13 +346,14 @@ static mf_status take_leave(server *s, mf_mail *r)
 static mf_status take_lease(server *s, mf_mail *r)
 {
     mf_ps_lease lease = { 0 };
+    mf_status st = MF_OK;
 
     if (r->frame.size == sizeof lease)
         memcpy(&lease, r->data, sizeof lease);
     if (r->from >= 0 && r->from < s->o.n_workers)
-        mf_ps_leases_ask(s->leases, r->from, r->frame.seq, &lease);
+        st = mf_ps_leases_ask(s->leases, r->from, r->frame.seq, &lease);
     mf_mail_free(r);
-    return grant_leases(s);
+    return st == MF_OK ? grant_leases(s) : st;
 }
 
 static mf_status serve_one(server *s, mf_mail *r)
@@ -329,6 +375,10 @@ static mf_status serve_one(server *s, mf_mail *r)
         return take_save(s, r);
     case MF_PS_LEASE:
         return take_lease(s, r);
+    case MF_PS_TRACE:
+        return mf_ps_take_trace(s, r);
+    case MF_PS_STAND:
+        return take_stand(s, r);
     case MF_PS_COPY:
     case MF_PS_COPIES:
     case MF_PS_FETCH:
@@ -339,14 +389,21 @@ static mf_status serve_one(server *s, mf_mail *r)
     }
 }
 
+static void show_version(const server *s)
+{
+    mf_board_holds(mf_net_name(s->o.net, mf_net_self(s->o.net)), s->start + s->version);
+}
+
 static mf_status serve_and_show(server *s, mf_mail *r)
 {
-    const int64_t before = s->version;
+    const int64_t before = s->version, start = s->start;
     mf_status st;
 
     mf_board_computing(+1);
     st = serve_one(s, r);
     mf_board_computing(-1);
+    if (s->version != before || s->start != start)
+        show_version(s);
     if (s->version != before) {
         mf_board_step(s->version, 0, 0, 0.0);
         mf_board_phase(MF_PHASE_SERVE);
@@ -361,22 +418,17 @@ static void wake(void *ctx)
     mf_mailbox_wake(ctx);
 }
 
-static mf_status start(server *s, mf_trainer *t)
+/* What it holds. */
+static mf_status hold(server *s, mf_trainer *t)
 {
-    MF_TRY(mf_ps_place(t, s->o.n_servers, &s->place));
+    MF_TRY(mf_ps_place(t, s->o.n_servers, &s->o.mode.partition, &s->place));
     MF_TRY(mf_ps_store_init(&s->store, t, &s->place, s->o.index));
     for (int i = 0; i < s->store.n_slices; i++) {
         if (!s->store.slices[i].weight->lookups)
             s->dense += s->store.slices[i].to - s->store.slices[i].from;
     }
-    s->active = s->o.n_workers;
-    s->pushes = mf_calloc(s->o.n_workers, sizeof *s->pushes);
-    s->last_seq = mf_calloc(s->o.n_workers, sizeof *s->last_seq);
-    s->last_reply = mf_calloc(s->o.n_workers, sizeof *s->last_reply);
-    s->pulled = mf_calloc(s->o.n_workers, sizeof *s->pulled);
-    s->lanes = mf_calloc(s->o.n_workers, sizeof *s->lanes);
     s->touched = mf_calloc(s->store.n_slices, sizeof *s->touched);
-    if (!s->pushes || !s->last_seq || !s->last_reply || !s->pulled || !s->lanes || !s->touched)
+    if (!s->touched)
         return MF_NOMEM("a parameter server");
     for (int i = 0; i < s->store.n_slices; i++) {
         const mf_weight *w = s->store.model->weights[i];
@@ -387,56 +439,122 @@ static mf_status start(server *s, mf_trainer *t)
             return MF_NOMEM("a parameter server");
     }
     MF_TRY(mf_ps_leases_new(s->o.n_workers, s->o.mode.staleness, &s->leases));
+    MF_TRY(mf_ps_leases_cut(s->leases, s->o.mode.blocks));
     MF_INFO("this parameter server holds %lld numbers", (long long)s->dense);
+    return MF_OK;
+}
+
+/* Whom it serves. */
+static mf_status connect(server *s)
+{
+    const int n = s->o.n_workers;
+
+    mf_mailbox_init(&s->requests);
+    s->active = n;
+    s->pushes = mf_calloc(n, sizeof *s->pushes);
+    s->last_seq = mf_calloc(n, sizeof *s->last_seq);
+    s->last_reply = mf_calloc(n, sizeof *s->last_reply);
+    s->pulled = mf_calloc(n, sizeof *s->pulled);
+    s->lanes = mf_calloc(n, sizeof *s->lanes);
+    s->copies_in = mf_calloc(s->o.n_servers, sizeof *s->copies_in);
+    if (!s->pushes || !s->last_seq || !s->last_reply || !s->pulled || !s->lanes || !s->copies_in)
+        return MF_NOMEM("a parameter server");
+    MF_TRY(mf_ps_leases_renew(s->leases, n));
+    mf_board_holds("", 0);
+    show_version(s);
     mf_net_serve(s->o.net, mf_mailbox_put, &s->requests);
-    s->watch = (mf_net_watch){ .fn = wake, .ctx = &s->requests };
+    s->watch = (mf_net_watch){ .fn = wake, .ctx = &s->requests, .questions = true };
     mf_net_watch_add(s->o.net, &s->watch);
     return MF_OK;
 }
 
-static void finish(server *s)
+static void disconnect(server *s)
 {
     if (s->watch.fn)
         mf_net_watch_remove(s->o.net, &s->watch);
+    s->watch.fn = NULL;
     mf_net_serve(s->o.net, NULL, NULL);
+    mf_ps_trace_end(s);
     for (int w = 0; s->pushes && w < s->o.n_workers; w++)
         mf_mail_free(s->pushes[w].of);
     for (int w = 0; s->last_reply && w < s->o.n_workers; w++)
         mf_buf_deinit(&s->last_reply[w]);
-    mf_mail_free(s->save);
-    for (int i = 0; s->touched && i < s->store.n_slices; i++)
-        mf_free(s->touched[i]);
-    mf_free(s->touched);
     for (int w = 0; s->lanes && w < s->o.n_workers; w++)
         mf_ps_lane_close(&s->lanes[w]);
-    mf_free(s->lanes);
+    mf_mail_free(s->save);
+    s->save = NULL;
     mf_ps_lane_close(&s->copies_out);
-    mf_ps_lane_close(&s->copies_in);
+    for (int i = 0; s->copies_in && i < s->o.n_servers; i++)
+        mf_ps_lane_close(&s->copies_in[i]);
+    mf_free(s->copies_in);
+    mf_free(s->lanes);
     mf_free(s->pulled);
     mf_free(s->pushes);
     mf_free(s->last_seq);
     mf_free(s->last_reply);
+    mf_mailbox_deinit(&s->requests);
+}
+
+void mf_ps_server_free(server *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; s->touched && i < s->store.n_slices; i++)
+        mf_free(s->touched[i]);
+    mf_free(s->touched);
+    mf_ps_done_deinit(&s->done);
     mf_ps_leases_free(s->leases);
     mf_ps_store_deinit(&s->store);
-    mf_mailbox_deinit(&s->requests);
+    mf_free(s);
+}
+
+/* The one that was kept, if its slices are still the same; else another one. */
+static mf_status find_server(const mf_ps_server_options *o, mf_trainer *t, server **out)
+{
+    server *s = o->kept ? *o->kept : NULL;
+    mf_status st;
+
+    if (o->kept)
+        *o->kept = NULL;
+    if (s && s->o.n_servers == o->n_servers && s->o.index == o->index) {
+        s->o = *o;
+        *out = s;
+        return MF_OK;
+    }
+    mf_ps_server_free(s);
+    s = mf_calloc(1, sizeof *s);
+    if (!s)
+        return MF_NOMEM("a parameter server");
+    s->o = *o;
+    s->t = t;
+    st = hold(s, t);
+    if (st == MF_OK)
+        *out = s;
+    else
+        mf_ps_server_free(s);
+    return st;
 }
 
 mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t)
 {
-    server s = { .o = *o, .t = t };
+    server *s;
     mf_status st;
 
-    mf_mailbox_init(&s.requests);
-    st = start(&s, t);
+    MF_TRY(find_server(o, t, &s));
+    st = connect(s);
     mf_board_begin(0, 0);
     mf_board_phase(MF_PHASE_SERVE);
-    while (st == MF_OK && !s.over) {
+    while (st == MF_OK && !s->over) {
         mf_mail *r;
 
-        st = mf_ps_next_request(&s, &r);
+        st = mf_ps_next_request(s, &r);
         if (st == MF_OK)
-            st = serve_and_show(&s, r);
+            st = serve_and_show(s, r);
     }
-    finish(&s);
+    disconnect(s);
+    if (o->kept)
+        *o->kept = s;
+    else
+        mf_ps_server_free(s);
     return st;
 }

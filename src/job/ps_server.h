@@ -4,7 +4,9 @@
 #ifndef MF_JOB_PS_SERVER_H
 #define MF_JOB_PS_SERVER_H
 
+#include "compile/trace.h"
 #include "job/mailbox.h"
+#include "job/ps_done.h"
 #include "job/ps_lane.h"
 #include "job/ps_leases.h"
 #include "job/ps_store.h"
@@ -36,10 +38,16 @@ typedef struct server {
     int64_t *pulled; /* by worker: the version it has */
     int64_t **touched; /* by weight of the store: of each row, the version that changed it last */
     struct mf_ps_leases *leases;
+    mf_ps_done done; /* batches that went into the weights; synchronous, or a period: not kept */
+    int64_t repeated, late; /* pushes of those; pushes that were thrown away */
+    bool begun; /* variables have been set */
     mf_buf *last_reply; /* by worker; some of it may lie in its lane */
     mf_ps_lane *lanes; /* by worker */
-    mf_ps_lane copies_out, copies_in; /* to the server behind us, from the one before us */
+    mf_ps_lane copies_out; /* to the servers behind us */
+    mf_ps_lane *copies_in; /* by server: from it */
     const char *keeper; /* who is to confirm that it has our copy; NULL: none is under way */
+    mf_trace *trace; /* NULL: nobody wants one */
+    int64_t trace_origin, trace_error; /* the chief's time 0 by our clock, right to so much */
     bool over;
     mf_mailbox requests;
     mf_net_watch watch; /* wakes who waits for requests */
@@ -61,12 +69,17 @@ int64_t mf_ps_first_row(const server *s, const mf_weight *w);
  * in the message. */
 MF_MUST mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker,
                                     const push *to, mf_buf *message);
-/* After an update or a new beginning: keep a copy, and give one to the server behind us, which has
- * it when this returns. */
+/* After an update or a new beginning: keep a copy, and give one to the servers behind us, which
+ * have it when this returns. */
 MF_MUST mf_status mf_ps_keep_copy(server *s);
 /* Requests about copies (ps_keep.c). */
 MF_MUST mf_status mf_ps_serve_copies(server *s, mf_mail *r);
 MF_MUST mf_status mf_ps_send_reply(server *s, const mf_mail *r, const void *data, size_t size);
+/* Requests about traces; what was done since `start`, for the trace, if there is one (both texts
+ * stay); no trace any more (ps_trace.c). */
+MF_MUST mf_status mf_ps_take_trace(server *s, mf_mail *r);
+void mf_ps_note(const server *s, const char *what, const char *about, int64_t start);
+void mf_ps_trace_end(server *s);
 /* Write what this server holds to a bundle (ps_save.c). Fails: FAILED_PRECONDITION, for the asker
  * does not see the same folder, and as writing files does. */
 MF_MUST mf_status mf_ps_save_part(server *s, const char *where);

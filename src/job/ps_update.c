@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ps_update.c - pushes of workers are looked at and added up, and weights are updated. */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "job/ps_server.h"
 
@@ -269,6 +270,8 @@ static void touch_rows(server *s)
 
 mf_status mf_ps_apply(server *s, push *const *all, int n_all)
 {
+    int64_t start = mf_clock_ns();
+
     for (int i = 0; i < n_all; i++) {
         if (all[i]->head.flags & MF_PS_BAD)
             return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -286,7 +289,10 @@ mf_status mf_ps_apply(server *s, push *const *all, int n_all)
         if (w->lookups)
             MF_TRY(join_rows(s, all, n_all, g, mf_ps_first_row(s, w)));
     }
+    mf_ps_note(s, "aggregate", "gradients of all pushes", start);
+    start = mf_clock_ns();
     MF_TRY(mf_ps_store_update(&s->store, all[0]->head.step, all[0]->head.learning_rate));
+    mf_ps_note(s, "update", "weights and slots", start);
     s->version++;
     touch_rows(s);
     return MF_OK;

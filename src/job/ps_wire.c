@@ -1,21 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ps_wire.c - what both sides of a parameter server have in common. */
+#include "base/log.h"
 #include "job/ps.h"
+#include "train/prune.h"
 
 #include <string.h>
 
-mf_status mf_ps_place(const mf_trainer *t, int servers, mf_placement *out)
+mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_partition *rule, mf_placement *out)
 {
     const char *clip = t->options.clip;
+    bool global = false, whole;
 
+    MF_TRY(mf_prune_is_global(t->options.prune, t->arena, &global));
+    if (global && servers > 1)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "no parameter server sees all weights, so --prune with scope=global needs "
+                       "one server (--ps 1), scope=layer, or another strategy");
     if (clip && strncmp(clip, "global_norm", 11) == 0 && servers > 1)
         return MF_FAIL(MF_UNIMPLEMENTED,
                        "no parameter server sees all gradients, so --clip %s needs one server "
                        "(--ps 1), or another strategy",
                        clip);
-    return mf_placement_make(
-        t->model, servers, t->graph.updates.kind->whole || (clip && strncmp(clip, "norm", 4) == 0),
-        t->arena, out);
+    whole =
+        t->graph.updates.kind->whole || t->options.prune || (clip && strncmp(clip, "norm", 4) == 0);
+    return rule->kind == MF_PARTITION_EVEN
+               ? mf_placement_make(t->model, servers, whole, t->arena, out)
+               : mf_placement_deal(t->model, servers, whole, rule, t->arena, out);
+}
+
+void mf_ps_say_placement(const mf_placement *place, const mf_partition *rule)
+{
+    for (int s = 0; s < place->n_servers; s++) {
+        for (int i = 0; i < place->n_slices[s]; i++) {
+            const mf_piece *x = &place->slices[s][i];
+
+            MF_INFO("ps %d has elements %lld to %lld of %s, which is cut into %lld shards", s,
+                    (long long)x->from, (long long)x->to, x->weight->name,
+                    (long long)mf_partition_shards(rule, &x->weight->shape));
+        }
+    }
 }
 
 /* Whose it is: a weight's own, or a slot beside it; NULL: nobody's in particular. */

@@ -38,6 +38,8 @@ MF_MUST mf_status mf_mirrored_open(const mf_strategy_call *call, mf_strategy **o
 MF_MUST mf_status mf_central_storage_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_mesh_open(const mf_strategy_call *call, mf_strategy **out); /* mesh.c */
+/* Of a strategy mesh: its processors, and the wire to those elsewhere; NULL: it is another one. */
+const struct mf_mesh_setup *mf_strategy_mesh_setup(const mf_strategy *strategy);
 MF_MUST mf_status mf_servers_open(const mf_strategy_call *call, mf_strategy **out); /* servers.c */
 
 /* The settings of a strategy that say what becomes of gradients. */

@@ -27,11 +27,15 @@ const mf_strategy_kind mf_strategies[] = {
       mf_local_sgd_open },
     { "parameter_server",
       "{mode: string = 'sync', staleness: int >= 0 = 2, quorum: int >= 0 = 0, "
-      "period: int >= 1 = 1, by_host: bool = true, balance: bool = true, "
+      "period: int >= 1 = 1, blocks: int >= 0 = 0, copies: int >= 0 = 1, by_host: bool = true, "
+      "partition: string = 'even', shards: int >= 0 = 0, shard_bytes: int >= 1 = 262144, "
+      "max_shards: int >= 0 = 0, place: string = 'round_robin', balance: bool = true, "
       "collective: string = 'auto'}",
       "servers hold and update the weights; workers push gradients and pull weights", mf_ps_open },
     { "mesh",
-      "{axes: string, layout: string = '', exact: bool = false, collective: string = 'auto'}",
+      "{axes: string, layout: string = '', exact: bool = false, stages: string = '', "
+      "pipeline: string = '1f1b', chunks: int >= 1 = 2, balance: bool = false, "
+      "collective: string = 'auto'}",
       "processors hold slices of the weights and compute pieces, as a layout of named dimensions "
       "says; --mesh and --layout are short for it",
       mf_mesh_open },

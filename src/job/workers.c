@@ -323,7 +323,7 @@ static mf_status open_all(workers *w, const mf_strategy_call *call)
         MF_TRY(mf_codecs_parse(call->o->codec, &w->codecs));
     if (w->codecs && mf_codecs_with_memory(w->codecs))
         w->team.kind = &KEEPING_TEAM;
-    if (w->codecs && mf_aggregate_is_robust(w->aggregation.how))
+    if (w->codecs && mf_aggregate_is_apart(w->aggregation.how))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "a codec sums what it encodes, so there is no %s of it; leave out one of "
                        "--codec and aggregation",

@@ -16,6 +16,8 @@ static const double NEVER = 1e300;
 typedef struct chooser {
     const mf_lowering *l;
     const mf_mesh_sheet *s;
+    int k; /* the mesh */
+    const mf_mesh *m;
     const mf_node *n;
     const mf_split *q;
     mf_axes allowed[MF_SPLIT_LETTERS]; /* axes that might cut it */
@@ -27,6 +29,16 @@ typedef struct chooser {
 static const mf_mesh_version *first_version(const mf_lowering *l, mf_output o)
 {
     return l->versions[o.node->id][o.port];
+}
+
+/* The first one that there is on this mesh; NULL: there is none. */
+static const mf_mesh_version *here(const chooser *c, int i)
+{
+    const mf_mesh_version *v = first_version(c->l, c->n->inputs[i]);
+
+    while (v && v->mesh != c->k)
+        v = v->next;
+    return v;
 }
 
 /* ---- layouts of a way ---- */
@@ -93,7 +105,7 @@ static mf_box window_box(const chooser *c, int i, const mf_layout_dim *letters, 
 {
     const mf_layout plain = in_layout(c, i, letters, 0);
     const mf_shape *shape = &c->q->in[i];
-    mf_box box = mf_layout_box(c->s->mesh, &plain, shape, processor);
+    mf_box box = mf_layout_box(c->m, &plain, shape, processor);
 
     for (int d = 0; d < shape->rank; d++) {
         const mf_split_dim *dim = &c->q->in_dims[i].dims[d];
@@ -101,10 +113,9 @@ static mf_box window_box(const chooser *c, int i, const mf_layout_dim *letters, 
 
         if (dim->letter < 0 || dim->step <= 0 || !letters[dim->letter].axes)
             continue;
-        mf_layout_piece(c->s->mesh, letters[dim->letter], c->q->letters[dim->letter].size,
-                        processor, &begin, &end);
-        end = (end - 1) * dim->step - dim->before + dim->span;
-        begin = begin * dim->step - dim->before;
+        mf_layout_piece(c->m, letters[dim->letter], c->q->letters[dim->letter].size, processor,
+                        &begin, &end);
+        mf_split_window(dim, &begin, &end);
         box.begin[d] = begin > 0 ? begin : 0;
         box.size[d] = (end < shape->dims[d] ? end : shape->dims[d]) - box.begin[d];
     }
@@ -116,9 +127,9 @@ static int64_t windows_lack(const chooser *c, int i, const mf_layout *have)
 {
     int64_t most = 0;
 
-    for (int p = 0; p < c->s->mesh->n; p++) {
+    for (int p = c->m->first; p < c->m->first + c->m->n; p++) {
         const mf_box want = window_box(c, i, c->now, p);
-        const mf_box own = mf_layout_box(c->s->mesh, have, &c->q->in[i], p);
+        const mf_box own = mf_layout_box(c->m, have, &c->q->in[i], p);
         int64_t n = mf_box_count(&want, c->q->in[i].rank);
         mf_box both;
 
@@ -129,6 +140,18 @@ static int64_t windows_lack(const chooser *c, int i, const mf_layout *have)
     return most;
 }
 
+/* All of it comes from another mesh. */
+static double from_afar(const chooser *c, int i, const mf_layout *want)
+{
+    const mf_mesh_value *v = mf_mesh_value_of(c->s, c->n->inputs[i]);
+    mf_box box;
+
+    if (here(c, i) || v->fixed || want->partial || !mf_shape_is_static(&v->shape))
+        return NEVER;
+    box = mf_layout_box(c->m, want, &v->shape, c->m->first);
+    return (double)(mf_box_count(&box, v->shape.rank) * cell_of(c->n->in_types[i]));
+}
+
 static double windows_cost(const chooser *c, int i)
 {
     double least = NEVER;
@@ -136,12 +159,12 @@ static double windows_cost(const chooser *c, int i)
     for (const mf_mesh_version *at = first_version(c->l, c->n->inputs[i]); at; at = at->next) {
         double bytes;
 
-        if (at->layout.partial || at->boxes)
+        if (at->layout.partial || at->boxes || at->mesh != c->k)
             continue;
         bytes = (double)(windows_lack(c, i, &at->layout) * cell_of(c->n->in_types[i]));
         least = bytes < least ? bytes : least;
     }
-    return least;
+    return least < NEVER ? least : from_afar(c, i, &(mf_layout){ 0 });
 }
 
 static double in_cost(const chooser *c, int i)
@@ -156,17 +179,23 @@ static double in_cost(const chooser *c, int i)
     for (const mf_mesh_version *at = first_version(c->l, o); at; at = at->next) {
         double bytes;
 
-        if (at->boxes)
+        if (at->boxes || at->mesh != c->k)
             continue;
         if (mf_layout_equal(&at->layout, &want))
             return 0;
         if (v->fixed || want.partial || !mf_shape_is_static(&v->shape))
             continue;
-        bytes = (double)(mf_move_elements(c->s->mesh, &at->layout, &v->shape, &want) *
+        bytes = (double)(mf_move_elements(c->m, &at->layout, &v->shape, &want) *
                          cell_of(c->n->in_types[i]));
         least = bytes < least ? bytes : least;
     }
-    return least;
+    return least < NEVER ? least : from_afar(c, i, &want);
+}
+
+/* Do the wishes for what the node makes mean this mesh? */
+static bool speaks(const chooser *c)
+{
+    return mf_mesh_speaks(c->s, (mf_output){ (mf_node *)(uintptr_t)c->n, 0 }, c->m);
 }
 
 static double out_cost(const chooser *c, int i)
@@ -174,9 +203,9 @@ static double out_cost(const chooser *c, int i)
     const mf_mesh_value *v = &c->s->values[c->n->id][i];
     const mf_layout made = out_layout(c, i, c->now, c->partial);
 
-    if (v->fixed || !mf_shape_is_static(&v->shape))
+    if (!speaks(c) || v->fixed || !mf_shape_is_static(&v->shape))
         return 0;
-    return (double)(mf_move_elements(c->s->mesh, &made, &v->shape, &v->layout) *
+    return (double)(mf_move_elements(c->m, &made, &v->shape, &v->layout) *
                     cell_of(c->n->out_types[i]));
 }
 
@@ -185,9 +214,10 @@ static double work(const chooser *c)
     double n = 1;
 
     for (int k = 0; k < c->q->n_letters; k++) {
-        const int64_t pieces = mf_mesh_count(c->s->mesh, c->now[k].axes);
+        const int64_t pieces = mf_mesh_count(c->m, c->now[k].axes);
+        const int64_t largest = (c->q->letters[k].size + pieces - 1) / pieces;
 
-        n *= (double)((c->q->letters[k].size + pieces - 1) / pieces);
+        n *= (double)largest;
     }
     return n;
 }
@@ -214,11 +244,10 @@ static bool can_be_cut(const chooser *c, int k, mf_axes axes)
 {
     const mf_split_letter *l = &c->q->letters[k];
 
-    if (l->some && l->size / c->now[k].grain < mf_mesh_count(c->s->mesh, axes))
+    if (l->some && l->size / c->now[k].grain < mf_mesh_count(c->m, axes))
         return false;
     return !c->s->exact ||
-           l->size / c->now[k].grain / mf_mesh_count(c->s->mesh, axes) * c->now[k].grain >=
-               l->least;
+           l->size / c->now[k].grain / mf_mesh_count(c->m, axes) * c->now[k].grain >= l->least;
 }
 
 /* The axis cuts nothing, or one of the letters that it may; then the next one. */
@@ -226,7 +255,7 @@ static void try_axis(chooser *c, int axis)
 {
     const mf_axes bit = (mf_axes)1 << axis;
 
-    if (axis == c->s->mesh->n_axes) {
+    if (axis == c->m->n_axes) {
         compare(c);
         return;
     }
@@ -266,12 +295,13 @@ static void allow_all(chooser *c)
         const mf_mesh_value *v = mf_mesh_value_of(c->s, c->n->inputs[i]);
 
         for (const mf_mesh_version *at = first_version(c->l, c->n->inputs[i]); at; at = at->next) {
-            if (!at->boxes)
+            if (!at->boxes && mf_mesh_alike(&c->s->meshes->at[at->mesh], c->m))
                 allow(c, &c->q->in_dims[i], v->shape.rank, &at->layout);
         }
-        allow(c, &c->q->in_dims[i], v->shape.rank, &v->layout);
+        if (mf_mesh_speaks(c->s, c->n->inputs[i], c->m))
+            allow(c, &c->q->in_dims[i], v->shape.rank, &v->layout);
     }
-    for (int i = 0; i < c->q->n_out; i++) {
+    for (int i = 0; speaks(c) && i < c->q->n_out; i++) {
         const mf_mesh_value *v = &c->s->values[c->n->id][i];
 
         allow(c, &c->q->out_dims[i], v->shape.rank, &v->layout);
@@ -284,7 +314,7 @@ static mf_axes common_partial(const chooser *c)
     mf_axes partial = 0;
 
     for (int i = 0; i < c->q->n_in; i++) {
-        const mf_mesh_version *v = first_version(c->l, c->n->inputs[i]);
+        const mf_mesh_version *v = here(c, i);
 
         if (!(c->q->additive >> i & 1))
             continue;
@@ -310,11 +340,11 @@ static mf_status fill(const chooser *c, mf_mesh_choice *out)
         out->in[i] = in_layout(c, i, c->best, c->best_partial);
         if (!has_windows(c, i, c->best))
             continue;
-        out->windows[i] = MF_ARENA_ARRAY(arena, mf_box, c->s->mesh->n);
+        out->windows[i] = MF_ARENA_ARRAY(arena, mf_box, c->m->n);
         if (!out->windows[i])
             return MF_NOMEM("layouts");
-        for (int p = 0; p < c->s->mesh->n; p++)
-            out->windows[i][p] = window_box(c, i, c->best, p);
+        for (int p = 0; p < c->m->n; p++)
+            out->windows[i][p] = window_box(c, i, c->best, c->m->first + p);
     }
     for (int i = 0; c->q && i < c->n->n_outputs; i++)
         out->out[i] = out_layout(c, i, c->best, c->best_partial);
@@ -328,20 +358,30 @@ static mf_status check_fixed(const chooser *c, const mf_mesh_choice *choice)
         const mf_output o = c->n->inputs[i];
         char text[MF_LAYOUT_TEXT];
 
+        if (mf_mesh_value_of(c->s, o)->fixed && !here(c, i))
+            return MF_FAIL(MF_UNIMPLEMENTED,
+                           "{{node %s}}: it works on %s, which is on another mesh", c->n->name,
+                           o.node->name);
         if (mf_mesh_value_of(c->s, o)->fixed &&
-            !mf_layout_equal(&first_version(c->l, o)->layout, &choice->in[i]))
+            !mf_layout_equal(&here(c, i)->layout, &choice->in[i]))
             return MF_FAIL(MF_UNIMPLEMENTED,
                            "{{node %s}}: %s cannot work on a variable that is cut (%s lies %s)",
                            c->n->name, c->n->op_name, o.node->name,
-                           mf_layout_text(c->s->mesh, &first_version(c->l, o)->layout,
+                           mf_layout_text(c->m, &here(c, i)->layout,
                                           mf_mesh_value_of(c->s, o)->shape.rank, text));
     }
     return MF_OK;
 }
 
-mf_status mf_mesh_choose(const mf_lowering *l, const mf_node *n, mf_mesh_choice *out)
+mf_status mf_mesh_choose(const mf_lowering *l, const mf_node *n, int mesh, mf_mesh_choice *out)
 {
-    chooser c = { .l = l, .s = l->sheet, .n = n, .q = l->sheet->splits[n->id], .cost = NEVER };
+    chooser c = { .l = l,
+                  .s = l->sheet,
+                  .k = mesh,
+                  .m = &l->sheet->meshes->at[mesh],
+                  .n = n,
+                  .q = l->sheet->splits[n->id],
+                  .cost = NEVER };
 
     *out = (mf_mesh_choice){ 0 };
     if (c.q) {

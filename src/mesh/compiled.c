@@ -2,8 +2,13 @@
 /* compiled.c - see compiled.h. */
 #include "mesh/compiled.h"
 
+#include "mesh/chunks.h"
 #include "mesh/expand.h"
 #include "mesh/lower.h"
+#include "mesh/place.h"
+#include "mesh/schedule.h"
+#include "mesh/slices.h"
+#include "mesh/stored.h"
 
 #include <string.h>
 
@@ -21,17 +26,13 @@ void mf_mesh_variables_deinit(mf_mesh_variables *v)
     mf_arena_free(v->arena);
 }
 
-static bool is_variable(const mf_node *n)
-{
-    return strcmp(n->op_name, "VarHandleOp") == 0;
-}
-
 static void fix_known(const mf_mesh_variables *v, mf_mesh_sheet *s)
 {
     for (int64_t i = 0; i < s->n; i++) {
         const mf_mesh_variable *known =
-            is_variable(s->order[i]) ? mf_map_find(&v->layouts, mf_mesh_variable_name(s->order[i]))
-                                     : NULL;
+            mf_mesh_is_variable(s->order[i])
+                ? mf_map_find(&v->layouts, mf_mesh_variable_name(s->order[i]))
+                : NULL;
 
         if (known) {
             mf_mesh_fix(s, (mf_output){ s->order[i], 0 }, &known->layout);
@@ -49,104 +50,17 @@ static mf_status remember(mf_mesh_variables *v, const mf_mesh_sheet *s, mf_node 
         return MF_OK;
     if (!known || !(known->name = mf_arena_strdup(v->arena, mf_mesh_variable_name(n))))
         return MF_NOMEM("variables");
+    known->dtype = mf_node_type(n, "dtype");
+    known->mesh = mf_mesh_home(s, n);
     known->shape = value->shape;
     known->layout = value->layout;
     known->stored = value->stored;
     return mf_map_set(&v->layouts, known->name, known);
 }
 
-/* Can all that use it take it cut there? */
-static bool can_cut(const mf_mesh_sheet *s, const mf_node *variable, int d)
+static int chunks_of(const mf_mesh_setup *setup)
 {
-    for (int64_t i = 0; i < s->n; i++) {
-        const mf_node *n = s->order[i];
-        const mf_split *q = s->splits[n->id];
-
-        for (int k = 0; k < n->n_inputs; k++) {
-            if (n->inputs[k].node == variable &&
-                (!q || q->in_dims[k].dims[d].letter < 0 ||
-                 !mf_cut_is_exact(q->letters[q->in_dims[k].dims[d].letter].cut)))
-                return false;
-        }
-    }
-    return true;
-}
-
-/* The rule for "weights": variables are cut along these axes, too, whatever becomes of what is
- * computed from them: along the dimension that is longest for each piece. */
-static void cut_weights(const mf_mesh_sheet *s, const mf_node *n, mf_axes axes)
-{
-    mf_mesh_value *v = &s->values[n->id][0];
-
-    axes &= ~mf_layout_cuts(&v->layout, v->shape.rank);
-    for (int a = 0; a < s->mesh->n_axes; a++) {
-        int best = -1;
-        int64_t longest = 1;
-
-        for (int d = 0; axes >> a & 1 && d < v->shape.rank; d++) {
-            const int64_t each = v->shape.dims[d] / mf_mesh_count(s->mesh, v->layout.dims[d].axes);
-
-            if (each > longest && can_cut(s, n, d)) {
-                longest = each;
-                best = d;
-            }
-        }
-        if (best >= 0) {
-            v->stored |= (mf_axes)1 << a;
-            v->layout.dims[best].axes |= (mf_axes)1 << a;
-            v->layout.dims[best].grain =
-                v->layout.dims[best].grain ? v->layout.dims[best].grain : 1;
-        }
-    }
-}
-
-static void uncut(mf_mesh_value *v)
-{
-    for (int d = 0; d < v->shape.rank; d++) {
-        v->layout.dims[d].axes &= ~v->stored;
-        if (!v->layout.dims[d].axes)
-            v->layout.dims[d].grain = 0;
-    }
-    v->stored = 0;
-}
-
-/* Variables that an op updates together lie alike: where one of them cannot be cut, none is. */
-static bool agree(const mf_mesh_sheet *s, const mf_node *n)
-{
-    const mf_mesh_value *first = NULL;
-    bool same = true;
-
-    for (int k = 0; s->splits[n->id] && k < n->n_inputs; k++) {
-        const mf_mesh_value *v = mf_mesh_value_of(s, n->inputs[k]);
-
-        if (!v->fixed || !is_variable(n->inputs[k].node))
-            continue;
-        if (!first)
-            first = v;
-        same = same && (!mf_shape_equal(&first->shape, &v->shape) ||
-                        mf_layout_equal(&first->layout, &v->layout));
-    }
-    for (int k = 0; !same && k < n->n_inputs; k++) {
-        if (is_variable(n->inputs[k].node))
-            uncut(mf_mesh_value_of(s, n->inputs[k]));
-    }
-    return same;
-}
-
-static void cut_all_weights(const mf_mesh_variables *known, const mf_mesh_sheet *s, mf_axes axes)
-{
-    bool changed = axes != 0;
-
-    for (int64_t i = 0; axes && i < s->n; i++) {
-        if (is_variable(s->order[i]) &&
-            !mf_map_find(&known->layouts, mf_mesh_variable_name(s->order[i])))
-            cut_weights(s, s->order[i], axes);
-    }
-    while (changed) {
-        changed = false;
-        for (int64_t i = 0; i < s->n; i++)
-            changed |= !agree(s, s->order[i]);
-    }
+    return setup->chunks > 1 && setup->meshes.n > 1 ? setup->chunks : 1;
 }
 
 static mf_status lay_out_variables(mf_mesh_variables *v, const mf_mesh_setup *setup, mf_compile *c)
@@ -155,18 +69,23 @@ static mf_status lay_out_variables(mf_mesh_variables *v, const mf_mesh_setup *se
     mf_status st;
 
     MF_TRY(mf_infer_graph(c));
-    st = mf_mesh_sheet_init(&s, &setup->mesh, c);
+    st = mf_mesh_sheet_init(&s, &setup->meshes, c);
     s.exact = setup->exact;
+    s.chunks = chunks_of(setup);
+    if (st == MF_OK)
+        st = mf_mesh_deal_layers(&s, setup->layers, v->first_layer);
+    if (st == MF_OK)
+        st = mf_mesh_place(&s, v);
     if (st == MF_OK) {
         fix_known(v, &s);
         st = mf_mesh_pin_names(&s, &setup->rules);
     }
     if (st == MF_OK) {
         mf_mesh_propagate(&s);
-        cut_all_weights(v, &s, mf_layout_rules_find(&setup->rules, "weights"));
+        mf_mesh_cut_stored(&s, &setup->rules, v);
     }
     for (int64_t i = 0; st == MF_OK && i < s.n; i++) {
-        if (is_variable(s.order[i]))
+        if (mf_mesh_is_variable(s.order[i]))
             st = remember(v, &s, s.order[i]);
     }
     mf_mesh_sheet_deinit(&s);
@@ -202,7 +121,7 @@ static mf_status add_variables(mf_mesh_variables *v, const mf_mesh_setup *setup,
     mf_status st = mf_graph_copy(graph, NULL, &c.graph);
 
     if (st == MF_OK && assume)
-        st = assume_batch(c.graph, (int64_t)setup->mesh.n * 4);
+        st = assume_batch(c.graph, (int64_t)setup->meshes.processors * 4);
     if (st == MF_OK)
         st = lay_out_variables(v, setup, &c);
     mf_compile_end(&c);
@@ -221,15 +140,40 @@ mf_status mf_mesh_variables_add(mf_mesh_variables *v, const mf_mesh_setup *setup
 
 /* ---- runs ---- */
 
-/* A batch is one shard: how it is cut is the layout's business. */
-static mf_status join_shards(mf_graph *g)
+/* A micro-batch is one shard: how it is cut is the layout's business. */
+static mf_status join_shards(mf_graph *g, int micro_batches)
 {
-    const mf_attr one = { .kind = MF_ATTR_INT, .n = 1, .i = 1 };
+    const mf_attr n = { .kind = MF_ATTR_INT, .n = 1, .i = micro_batches > 1 ? micro_batches : 1 };
 
     for (int64_t i = 0; i < g->n_nodes; i++) {
         if (strcmp(g->nodes[i]->op_name, "_ShardMap") == 0) {
-            MF_TRY(mf_node_set_attr(g, g->nodes[i], "shards", &one));
-            MF_TRY(mf_node_set_attr(g, g->nodes[i], "turns", &one));
+            MF_TRY(mf_node_set_attr(g, g->nodes[i], "shards", &n));
+            MF_TRY(mf_node_set_attr(g, g->nodes[i], "turns", &n));
+        }
+    }
+    return MF_OK;
+}
+
+static bool is_zero(const mf_node *n, const char *name)
+{
+    const mf_attr *a = mf_node_attr(n, name);
+
+    return a && a->kind == MF_ATTR_INT && !a->is_list && a->i == 0;
+}
+
+/* Random ops without a seed would have another one on every processor. */
+static mf_status give_seeds(mf_graph *g, uint64_t seed)
+{
+    for (int64_t i = 0; i < g->n_nodes; i++) {
+        mf_node *n = g->nodes[i];
+        const mf_attr one = { .kind = MF_ATTR_INT, .n = 1, .i = (int64_t)seed };
+        const mf_attr two = { .kind = MF_ATTR_INT,
+                              .n = 1,
+                              .i = (int64_t)mf_hash(n->name, strlen(n->name), seed) };
+
+        if (is_zero(n, "seed") && is_zero(n, "seed2")) {
+            MF_TRY(mf_node_set_attr(g, n, "seed", &one));
+            MF_TRY(mf_node_set_attr(g, n, "seed2", &two));
         }
     }
     return MF_OK;
@@ -238,22 +182,147 @@ static mf_status join_shards(mf_graph *g)
 /* What makes one op of several comes later, when they are pieces. */
 static const char LATER[] = "shards,layout,fuse,updates";
 
+/* What is fed, and parts of it that are micro-batches. */
+static mf_status pin_feeds(mf_mesh_sheet *s, const mf_signature *sig, const mf_layout_rules *rules)
+{
+    const mf_compile *c = s->c;
+
+    for (int i = 0; i < c->n_feeds; i++) {
+        if (s->values[c->feeds[i]->id]) /* else nothing needs it */
+            MF_TRY(mf_mesh_pin(s, (mf_output){ c->feeds[i], 0 }, sig->feeds[i].node, rules));
+    }
+    for (int64_t k = 0; k < s->n; k++) {
+        mf_node *n = s->order[k];
+
+        for (int i = 0; strcmp(n->op_name, "_Rows") == 0 && i < c->n_feeds; i++) {
+            if (n->inputs[0].node == c->feeds[i])
+                MF_TRY(mf_mesh_pin(s, (mf_output){ n, 0 }, sig->feeds[i].node, rules));
+        }
+    }
+    return MF_OK;
+}
+
 /* What should lie where, from what is said. Owns: mf_mesh_sheet_deinit(), also after a failure. */
 static mf_status lay_out(mf_compile *c, const mf_signature *sig, const mf_mesh_setup *setup,
                          const mf_mesh_variables *variables, mf_mesh_sheet *s)
 {
     MF_TRY(mf_infer_graph(c));
-    MF_TRY(mf_mesh_sheet_init(s, &setup->mesh, c));
+    MF_TRY(mf_mesh_sheet_init(s, &setup->meshes, c));
     s->exact = setup->exact;
+    s->chunks = chunks_of(setup);
+    MF_TRY(mf_mesh_place(s, variables));
     fix_known(variables, s);
-    for (int i = 0; i < c->n_feeds; i++) {
-        if (s->values[c->feeds[i]->id]) /* else nothing needs it */
-            MF_TRY(
-                mf_mesh_pin(s, (mf_output){ c->feeds[i], 0 }, sig->feeds[i].node, &setup->rules));
-    }
+    MF_TRY(pin_feeds(s, sig, &setup->rules));
     MF_TRY(mf_mesh_pin_names(s, &setup->rules));
     mf_mesh_propagate(s);
+    mf_mesh_wish_slices(s);
     return MF_OK;
+}
+
+static bool is_assignment(const mf_node *n)
+{
+    static const char *const OPS[] = { "AssignVariableOp", "AssignAddVariableOp",
+                                       "AssignSubVariableOp" };
+
+    for (int i = 0; i < MF_COUNT(OPS); i++) {
+        if (strcmp(n->op_name, OPS[i]) == 0)
+            return mf_mesh_is_variable(n->inputs[0].node);
+    }
+    return false;
+}
+
+/* What is assigned to a variable that is cut must be, too, so its shape has to be known: it is the
+ * variable's, or the run fails. */
+static mf_status know_assigned(mf_compile *c, const mf_mesh_variables *variables)
+{
+    const int64_t n_nodes = c->graph->n_nodes;
+
+    MF_TRY(mf_infer_graph(c));
+    for (int64_t i = 0; i < n_nodes; i++) {
+        mf_node *n = c->graph->nodes[i];
+        char shape[MF_SHAPE_TEXT];
+        const mf_mesh_variable *v;
+
+        if (n->removed || !is_assignment(n))
+            continue;
+        v = mf_map_find(&variables->layouts, mf_mesh_variable_name(n->inputs[0].node));
+        if (!v || mf_layout_is_whole(&v->layout, v->shape.rank) ||
+            mf_shape_is_static(&mf_compile_facts(c, n->inputs[1].node)->shapes[n->inputs[1].port]))
+            continue;
+        n->inputs[1] = mf_applyf(c->graph, "EnsureShape", MF_IN(n->inputs[1]), "shape=shape%s",
+                                 mf_shape_text(&v->shape, shape));
+    }
+    return mf_graph_status(c->graph);
+}
+
+/* A shape, say: what is known of it before anything runs needs nothing to travel. It still waits
+ * for what it waited for. */
+static mf_status become_constant(mf_graph *g, mf_node *n, const mf_tensor *value)
+{
+    mf_node **controls = MF_ARENA_ARRAY(g->arena, mf_node *, n->n_inputs + n->n_controls + 1);
+    mf_named_attr attrs[] = {
+        { "value", { .kind = MF_ATTR_TENSOR, .n = 1 } },
+        { "dtype", { .kind = MF_ATTR_TYPE, .n = 1, .type = n->out_types[0] } },
+    };
+    const mf_node_spec spec = { .op = "Const",
+                                .device = n->device,
+                                .controls = controls,
+                                .n_controls = n->n_inputs + n->n_controls,
+                                .attrs = attrs,
+                                .n_attrs = MF_COUNT(attrs) };
+
+    attrs[0].value.tensor = mf_graph_own_tensor(g, value);
+    if (!controls || !attrs[0].value.tensor)
+        return MF_NOMEM("a constant");
+    for (int i = 0; i < n->n_controls; i++)
+        controls[i] = n->controls[i];
+    for (int i = 0; i < n->n_inputs; i++)
+        controls[n->n_controls + i] = n->inputs[i].node;
+    return mf_node_become(g, n, &spec);
+}
+
+/* The branch that is not taken must not be alive because of it. */
+static bool waits_for_branch(const mf_node *n)
+{
+    for (int i = 0; i < n->n_inputs; i++) {
+        if (n->inputs[i].node->op && n->inputs[i].node->op->control == MF_CONTROL_SWITCH)
+            return true;
+    }
+    return false;
+}
+
+static mf_status know_values(mf_compile *c)
+{
+    MF_TRY(mf_infer_graph(c));
+    for (int64_t i = 0; i < c->graph->n_nodes; i++) {
+        mf_node *n = c->graph->nodes[i];
+        const mf_tensor *value;
+
+        if (n->removed || n->n_outputs != 1 || n->n_inputs == 0 || !mf_node_is_pure(n) ||
+            waits_for_branch(n))
+            continue;
+        value = mf_compile_facts(c, n)->values[0];
+        if (value)
+            MF_TRY(become_constant(c->graph, n, value));
+    }
+    return MF_OK;
+}
+
+/* A micro-batch that has to come back to an earlier stage goes there and back in one item each, all
+ * of them in the same order: only GPipe has such. */
+static mf_status schedule(const mf_mesh_setup *setup, bool returns, int processor, mf_graph *graph)
+{
+    mf_pipeline_plan plan = { .how = setup->pipeline,
+                              .stages = setup->meshes.n,
+                              .chunks = chunks_of(setup) };
+
+    if (returns && plan.how == MF_PIPELINE_INTERLEAVED)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "a part of the model needs what a later chunk of layers has made, so chunks "
+                       "cannot be interleaved: use --pipeline 1f1b or gpipe");
+    if (returns)
+        plan.how = MF_PIPELINE_GPIPE;
+    return mf_mesh_schedule(graph, &plan, mf_meshes_of(&setup->meshes, processor));
 }
 
 static mf_status lower(mf_compile *c, const mf_signature *sig, const mf_mesh_setup *setup,
@@ -269,16 +338,21 @@ static mf_status lower(mf_compile *c, const mf_signature *sig, const mf_mesh_set
         return MF_NOMEM("a mesh");
     for (int i = 0; i < setup->n; i++)
         here[i] = setup->first + i;
+    MF_TRY_TO(done, mf_mesh_update_slices(c, variables));
+    MF_TRY_TO(done, know_values(c));
+    MF_TRY_TO(done, know_assigned(c, variables));
     MF_TRY_TO(done, lay_out(c, sig, setup, variables, &s));
     do { /* what becomes of one op may let layouts reach the next */
-        if (!setup->exact)
-            MF_TRY_TO(done, mf_mesh_expand(&s, &changed));
+        MF_TRY_TO(done, mf_mesh_expand(&s, &changed));
         if (changed) {
             mf_mesh_sheet_deinit(&s);
             MF_TRY_TO(done, lay_out(c, sig, setup, variables, &s));
         }
     } while (changed);
+    MF_TRY_TO(done, mf_mesh_mark_chunks(&s, variables, &costs->returns));
     st = mf_mesh_lower(&s, here, setup->n, graphs, receives, costs);
+    for (int i = 0; st == MF_OK && setup->meshes.n > 1 && i < setup->n; i++)
+        st = schedule(setup, costs->returns, here[i], graphs[i]);
 done:
     mf_mesh_sheet_deinit(&s);
     return st;
@@ -288,15 +362,17 @@ mf_status mf_mesh_compile(const mf_graph *graph, const mf_signature *sig,
                           const mf_mesh_setup *setup, const mf_mesh_variables *variables,
                           mf_graph **graphs, int64_t *receives, mf_mesh_costs *costs)
 {
-    mf_compile c = { 0 };
+    mf_compile c = { .turns_apart = setup->meshes.n > 1,
+                     .settles_turns = mf_layout_rules_has(&setup->rules, "gradients") };
     mf_status st;
 
     memset(graphs, 0, (size_t)setup->n * sizeof *graphs);
     MF_TRY(mf_passes_parse(LATER, &c.disabled));
     MF_TRY_TO(done, mf_compile_begin(&c, graph, sig));
-    MF_TRY_TO(done, join_shards(c.graph));
+    MF_TRY_TO(done, join_shards(c.graph, setup->micro_batches));
     MF_TRY_TO(done, mf_compile_late_reads(&c));
     MF_TRY_TO(done, mf_compile_passes(&c));
+    MF_TRY_TO(done, give_seeds(c.graph, setup->seed));
     st = lower(&c, sig, setup, variables, graphs, receives, costs);
 done:
     mf_compile_end(&c);

@@ -11,10 +11,13 @@
 typedef struct mf_mesh_variables {
     mf_arena *arena;
     mf_map layouts; /* name -> mf_mesh_variable */
+    int64_t first_layer[MF_MESH_CHUNKS]; /* by mesh, or chunk: of a model; 0: not decided yet */
 } mf_mesh_variables;
 
 typedef struct mf_mesh_variable {
     const char *name;
+    mf_dtype dtype;
+    int mesh;
     mf_layout layout;
     mf_axes stored; /* see mf_mesh_value */
     mf_shape shape;

@@ -13,6 +13,8 @@ typedef struct mf_mesh_costs {
     mf_mesh_cost **list;
     int64_t n, cap;
     mf_map kinds; /* by op */
+    bool returns; /* a micro-batch goes back to an earlier mesh before its gradients do */
+    int64_t together; /* things that processors do together in a run: the same for all of them */
 } mf_mesh_costs;
 
 MF_MUST mf_status mf_mesh_costs_init(mf_mesh_costs *c);

@@ -11,6 +11,7 @@ typedef struct expansion {
     int rank; /* of its first image, or scores */
     int64_t classes; /* the last dimension */
     int64_t samples; /* all others together */
+    int64_t parts, chosen; /* TopK: of the classes, and of each */
     mf_output out[6]; /* by output of the node; empty: nobody needs it */
 } expansion;
 
@@ -54,31 +55,35 @@ static void log_softmax(expansion *e)
     e->out[0] = two(e, "Sub", x, one(e, "Log", sum));
 }
 
-/* loss = sum of labels * (log of the sum - x), backprop = softmax - labels. */
-static void cross_entropy(expansion *e, mf_output labels)
+/* loss = sum of labels * (log of the sum - x), backprop = softmax - labels. times: of two numbers;
+ * of a score that is -inf and no label, what one processor gives. */
+static void cross_entropy(expansion *e, mf_output labels, const char *times)
 {
     const mf_output x = shifted(e), power = one(e, "Exp", x);
     const mf_output sum = over_classes(e, "Sum", power, true);
 
     e->out[0] =
-        over_classes(e, "Sum", two(e, "Mul", labels, two(e, "Sub", one(e, "Log", sum), x)), false);
+        over_classes(e, "Sum", two(e, times, two(e, "Sub", one(e, "Log", sum), x), labels), false);
     e->out[1] = two(e, "Sub", two(e, "RealDiv", power, sum), labels);
 }
 
 static void sparse_cross_entropy(expansion *e)
 {
+    const mf_output valid = mf_applyf(
+        e->g, "_MeshIndices", MF_IN(e->n->inputs[1]), "begin=0 size=%lld limit=%lld negative=false",
+        (long long)e->classes, (long long)e->classes); /* or it fails */
     const mf_output labels =
         mf_applyf(e->g, "OneHot",
-                  MF_IN(e->n->inputs[1], mf_scalar(e->g, MF_DTYPE_I32, (double)e->classes),
+                  MF_IN(valid, mf_scalar(e->g, MF_DTYPE_I32, (double)e->classes),
                         mf_scalar(e->g, e->type, 1), mf_scalar(e->g, e->type, 0)),
                   "axis=-1");
 
-    cross_entropy(e, labels);
+    cross_entropy(e, labels, "MulNoNan");
 }
 
 static void dense_cross_entropy(expansion *e)
 {
-    cross_entropy(e, e->n->inputs[1]);
+    cross_entropy(e, e->n->inputs[1], "Mul");
 }
 
 /* ---- batch normalisation ---- */
@@ -131,28 +136,49 @@ static void normalise_grad(expansion *e)
     e->out[2] = sum;
 }
 
+/* ---- the largest ---- */
+
+/* Those of each part, and of these candidates the largest. */
+static void top_k(expansion *e)
+{
+    const mf_output part =
+        mf_applyf(e->g, "_TopKPart", MF_IN(e->n->inputs[0]), "k=%lld width=%lld index_type=%s",
+                  (long long)e->chosen, (long long)(e->classes / e->parts),
+                  mf_dtype_name(e->n->out_types[1]));
+    const mf_output top = two(e, "TopKV2", part, mf_scalar(e->g, MF_DTYPE_I32, (double)e->chosen));
+    const mf_output axis = mf_scalar(e->g, MF_DTYPE_I32, e->rank - 1);
+
+    e->out[0] = top;
+    e->out[1] = mf_applyf(e->g, "GatherV2",
+                          MF_IN(((mf_output){ part.node, 1 }), ((mf_output){ top.node, 1 }), axis),
+                          "batch_dims=%d", e->rank - 1);
+}
+
 /* ---- which ---- */
 
 /* It has been replaced, as far as it could be: some outputs nothing stands for. */
 #define DONE "_expanded"
 
+typedef enum subject { CLASSES, SAMPLES, RANKING } subject;
+
 typedef struct row {
     const char *op;
     void (*make)(expansion *e);
-    bool norm; /* it is the samples that must not be cut, else the classes */
+    subject whole; /* must not be cut; a ranking gives the same bits */
 } row;
 
 static const row rows[] = {
-    { "Softmax", softmax, false },
-    { "LogSoftmax", log_softmax, false },
-    { "SparseSoftmaxCrossEntropyWithLogits", sparse_cross_entropy, false },
-    { "SoftmaxCrossEntropyWithLogits", dense_cross_entropy, false },
-    { "FusedBatchNorm", normalise, true },
-    { "FusedBatchNormV2", normalise, true },
-    { "FusedBatchNormV3", normalise, true },
-    { "FusedBatchNormGrad", normalise_grad, true },
-    { "FusedBatchNormGradV2", normalise_grad, true },
-    { "FusedBatchNormGradV3", normalise_grad, true },
+    { "Softmax", softmax, CLASSES },
+    { "LogSoftmax", log_softmax, CLASSES },
+    { "SparseSoftmaxCrossEntropyWithLogits", sparse_cross_entropy, CLASSES },
+    { "SoftmaxCrossEntropyWithLogits", dense_cross_entropy, CLASSES },
+    { "FusedBatchNorm", normalise, SAMPLES },
+    { "FusedBatchNormV2", normalise, SAMPLES },
+    { "FusedBatchNormV3", normalise, SAMPLES },
+    { "FusedBatchNormGrad", normalise_grad, SAMPLES },
+    { "FusedBatchNormGradV2", normalise_grad, SAMPLES },
+    { "FusedBatchNormGradV3", normalise_grad, SAMPLES },
+    { "TopKV2", top_k, RANKING },
 };
 
 static const row *find(const char *op)
@@ -191,6 +217,29 @@ static bool classes_are_cut(const mf_mesh_sheet *s, const mf_node *n)
             mf_shape_equal(&label->shape, &v->shape));
 }
 
+/* TopK of so few that it is worth it; parts are equal. */
+static bool ranking_is_cut(const mf_mesh_sheet *s, const mf_node *n, expansion *e)
+{
+    const mf_mesh_value *v = mf_mesh_value_of(s, n->inputs[0]);
+    const mf_tensor *k = s->splits[n->id] ? s->splits[n->id]->in_value[1] : NULL;
+    mf_layout_dim cut;
+
+    if (!k || !mf_shape_is_static(&v->shape) || v->shape.rank < 1)
+        return false;
+    cut = v->layout.dims[v->shape.rank - 1];
+    e->parts = mf_mesh_count(&s->meshes->at[mf_mesh_home(s, n->inputs[0].node)], cut.axes);
+    e->chosen = mf_tensor_int_at(k, 0);
+    return cut.axes && v->shape.dims[v->shape.rank - 1] % (e->parts * cut.grain) == 0 &&
+           e->chosen > 0 && e->chosen < v->shape.dims[v->shape.rank - 1] / e->parts;
+}
+
+static bool is_cut(const mf_mesh_sheet *s, const mf_node *n, subject whole, expansion *e)
+{
+    if (whole == RANKING)
+        return ranking_is_cut(s, n, e);
+    return !s->exact && (whole == SAMPLES ? samples_are_cut(s, n) : classes_are_cut(s, n));
+}
+
 static mf_status expand_node(const mf_mesh_sheet *s, mf_node *n, mf_subst *subst, bool *changed)
 {
     const mf_attr yes = { .kind = MF_ATTR_BOOL, .n = 1, .b = true };
@@ -198,7 +247,7 @@ static mf_status expand_node(const mf_mesh_sheet *s, mf_node *n, mf_subst *subst
     const mf_mesh_value *v;
     expansion e = { .g = s->c->graph, .n = n };
 
-    if (!r || mf_node_bool(n, DONE) || !(r->norm ? samples_are_cut(s, n) : classes_are_cut(s, n)))
+    if (!r || mf_node_bool(n, DONE) || !is_cut(s, n, r->whole, &e))
         return MF_OK;
     MF_TRY(mf_node_set_attr(e.g, n, DONE, &yes));
     v = mf_mesh_value_of(s, n->inputs[0]);

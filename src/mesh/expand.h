@@ -7,8 +7,9 @@
 
 /* Softmax and cross entropy over classes that are cut: the largest, the sum of exponentials, and
  * the rest element by element. Batch normalisation over samples that are cut: means, and the rest.
- * They round otherwise, so not where bits count. *changed: the graph
- * is another one: what is known of it has to be found out again. */
+ * They round otherwise, so not where bits count. TopK over a dimension that is cut: of each part,
+ * and then of these. *changed: the graph is another one: what is known of it has to be found out
+ * again. */
 MF_MUST mf_status mf_mesh_expand(const mf_mesh_sheet *s, bool *changed);
 
 #endif

@@ -3,15 +3,24 @@
  *
  * A dimension of a tensor is cut along some axes of the mesh, the first of the mesh outermost: cut
  * along rows, then each piece along cols. Pieces differ by one at most (7 over 3: 3, 2, 2),
- * whatever axes they are cut along. Its grain is how many neighbours stay together: sizes are
- * counted in grains. Processors that differ only along axes that cut nothing have the same; or,
- * along those of `partial`, each a part of the sum. */
+ * whatever axes they are cut along, unless the mesh gives them shares. Its grain is how many
+ * neighbours stay together: sizes are counted in grains. Processors that differ only along axes
+ * that cut nothing have the same; or, along those of `partial`, each a part of the sum. */
 #ifndef MF_MESH_LAYOUT_H
 #define MF_MESH_LAYOUT_H
 
 #include "graph/split.h"
 
-enum { MF_MESH_AXES = 8, MF_MESH_RULES = 64, MF_MESH_PROCESSORS = 4096, MF_MESH_NAME = 32 };
+enum {
+    MF_MESH_AXES = 8,
+    MF_MESH_RULES = 64,
+    MF_MESH_PROCESSORS = 4096,
+    MF_MESH_NAME = 32,
+    MF_MESHES = 32,
+    MF_MESH_CHUNKS = 256, /* of layers, on all meshes together */
+    MF_MESH_SHARES = 64, /* places along an axis that has shares, at most */
+    MF_MESH_SHARE = 1000000, /* the largest */
+};
 
 typedef uint32_t mf_axes; /* a bit for each axis of the mesh */
 
@@ -19,15 +28,25 @@ typedef struct mf_mesh {
     int n_axes;
     char name[MF_MESH_AXES][MF_MESH_NAME];
     int size[MF_MESH_AXES];
+    /* By axis and place: the shares of those before it; of the last one all, 0: they are equal. */
+    int32_t before[MF_MESH_AXES][MF_MESH_SHARES + 1];
     int n; /* processors; the last axis counts fastest */
+    int first; /* the number of the first of them: meshes of one job count through */
 } mf_mesh;
 
-/* "rows:2;cols:2". INVALID_ARGUMENT saying what is wrong with it. */
+/* "rows:2;cols:2"; "rows:3,1;cols:2": the first row gets three times as much of what is cut along
+ * rows as the second. INVALID_ARGUMENT saying what is wrong with it. */
 MF_MUST mf_status mf_mesh_parse(const char *text, mf_mesh *out);
+static inline bool mf_mesh_has(const mf_mesh *m, int processor)
+{
+    return processor >= m->first && processor < m->first + m->n;
+}
+/* Have they the same axes, so that layouts of one are layouts of the other? */
+bool mf_mesh_alike(const mf_mesh *a, const mf_mesh *b);
+/* As mf_mesh_parse() would read it. Owns: mf_buf_deinit(out). */
+void mf_mesh_text(const mf_mesh *m, mf_buf *out);
 /* Where a processor is along an axis. */
 int mf_mesh_at(const mf_mesh *m, int processor, int axis);
-/* The processor that is along `axes` where `there` is, and else where `processor` is. */
-int mf_mesh_like(const mf_mesh *m, int processor, mf_axes axes, int there);
 /* How many processors differ only along these axes. */
 int mf_mesh_count(const mf_mesh *m, mf_axes axes);
 /* Which of them this is, 0 to count - 1; and the i-th of those around it. */
@@ -73,14 +92,33 @@ void mf_layout_piece(const mf_mesh *m, mf_layout_dim cut, int64_t size, int proc
 
 typedef struct mf_layout_rules {
     int n;
-    char dim[MF_MESH_RULES][MF_MESH_NAME];
-    int axis[MF_MESH_RULES];
+    char dim[MF_MESH_RULES][MF_MESH_NAME], axis[MF_MESH_RULES][MF_MESH_NAME];
 } mf_layout_rules;
 
-/* "batch:rows;hidden:cols". A dimension may have several axes: "batch:rows;batch:cols".
- * INVALID_ARGUMENT naming an axis that the mesh does not have. */
-MF_MUST mf_status mf_layout_rules_parse(const mf_mesh *m, const char *text, mf_layout_rules *out);
-/* The axes that cut dimensions of this name. */
-mf_axes mf_layout_rules_find(const mf_layout_rules *r, const char *name);
+/* "batch:rows;hidden:cols". A dimension may have several axes: "batch:rows;batch:cols". */
+MF_MUST mf_status mf_layout_rules_parse(const char *text, mf_layout_rules *out);
+/* The axes of this mesh that cut dimensions of this name. */
+mf_axes mf_layout_rules_find(const mf_layout_rules *r, const mf_mesh *m, const char *name);
+/* Is there one for this name, whatever the axis? */
+bool mf_layout_rules_has(const mf_layout_rules *r, const char *name);
+
+/* ---- several meshes ---- */
+
+/* One behind the other, they are the stages of a pipeline: the first has the first layers. */
+typedef struct mf_meshes {
+    int n, processors;
+    mf_mesh at[MF_MESHES];
+} mf_meshes;
+
+/* "rows:2;cols:2", or several, "rows:2 | cols:3"; and rules. Where the dimension `layers` is cut
+ * along axes, each index along these is a mesh of the rest: "stages:2;rows:2" and "layers:stages"
+ * are "rows:2 | rows:2". Fails: INVALID_ARGUMENT saying what is wrong, such as an axis that no mesh
+ * has. */
+MF_MUST mf_status mf_meshes_parse(const char *text, const char *layout, mf_meshes *out,
+                                  mf_layout_rules *rules);
+/* Of one mesh. */
+void mf_meshes_one(const mf_mesh *m, mf_meshes *out);
+/* The one that has this processor. */
+int mf_meshes_of(const mf_meshes *m, int processor);
 
 #endif

@@ -6,6 +6,7 @@
 #include "mesh/lower.h"
 
 #include "base/log.h"
+#include "compile/context.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,14 +26,16 @@ typedef struct emission {
     const mf_split *q; /* NULL: whole */
     const mf_mesh_choice *choice;
     const mf_mesh_version **in;
+    int k; /* the mesh */
+    const mf_mesh *m;
     int i; /* the processor at hand */
 } emission;
 
-/* Attributes of the copy; room for one that is changed. */
+/* Attributes of the copy; room for those that a rule adds. */
 static mf_status copy_attrs(const emission *e, mf_named_attr **out)
 {
     mf_graph *g = e->l->graphs[e->i];
-    mf_named_attr *attrs = MF_ARENA_ARRAY(g->arena, mf_named_attr, e->n->n_attrs + 1);
+    mf_named_attr *attrs = MF_ARENA_ARRAY(g->arena, mf_named_attr, e->n->n_attrs + MF_SPLIT_ATTRS);
 
     if (!attrs)
         return MF_NOMEM("a graph");
@@ -46,64 +49,44 @@ static mf_status copy_attrs(const emission *e, mf_named_attr **out)
     return MF_OK;
 }
 
-static mf_named_attr *attr_named(mf_named_attr *attrs, int n, const char *name)
+static mf_split_piece letter_piece(const emission *e, int letter)
 {
-    for (int k = 0; k < n; k++) {
-        if (strcmp(attrs[k].name, name) == 0)
-            return &attrs[k];
-    }
-    return NULL;
-}
-
-static int64_t letter_begin(const emission *e, int letter)
-{
+    const mf_layout_dim cut = e->choice->letters[letter];
     int64_t begin, end;
 
-    mf_layout_piece(e->l->sheet->mesh, e->choice->letters[letter], e->q->letters[letter].size,
-                    e->l->processors[e->i], &begin, &end);
-    return begin;
+    mf_layout_piece(e->m, cut, e->q->letters[letter].size, e->l->processors[e->i], &begin, &end);
+    return (mf_split_piece){ begin, end - begin, cut.axes != 0 };
 }
 
-static int64_t letter_size(const emission *e, int letter)
-{
-    int64_t begin, end;
-
-    mf_layout_piece(e->l->sheet->mesh, e->choice->letters[letter], e->q->letters[letter].size,
-                    e->l->processors[e->i], &begin, &end);
-    return end - begin;
-}
-
-static mf_status fix_attrs(const emission *e, mf_named_attr *attrs)
+static mf_status fix_attrs(const emission *e, mf_named_attr *attrs, int *n)
 {
     mf_graph *g = e->l->graphs[e->i];
 
-    if (is_op(e->n, "VarHandleOp")) {
+    if (mf_mesh_is_variable(e->n)) {
         const mf_mesh_value *v = &e->l->sheet->values[e->n->id][0];
-        const mf_box box =
-            mf_layout_box(e->l->sheet->mesh, &v->layout, &v->shape, e->l->processors[e->i]);
+        const mf_box box = mf_layout_box(e->m, &v->layout, &v->shape, e->l->processors[e->i]);
         mf_shape *shape = MF_ARENA_NEW(g->arena, mf_shape);
-        mf_named_attr *a = attr_named(attrs, e->n->n_attrs, "shape");
+        mf_attr *a = mf_split_attr(attrs, e->n->n_attrs, "shape");
 
         if (!shape || !a)
             return MF_NOMEM("a graph");
         *shape = v->shape;
         for (int d = 0; d < shape->rank; d++)
             shape->dims[d] = v->layout.dims[d].axes ? box.size[d] : shape->dims[d];
-        a->value.shape = shape;
+        a->shape = shape;
     }
     if (e->q && e->q->fix) {
         mf_split_piece pieces[MF_SPLIT_LETTERS];
 
         for (int k = 0; k < e->q->n_letters; k++)
-            pieces[k] = (mf_split_piece){ letter_begin(e, k), letter_size(e, k),
-                                          e->choice->letters[k].axes != 0 };
-        MF_TRY(e->q->fix(e->q, pieces, attrs, e->n->n_attrs, g->arena));
+            pieces[k] = letter_piece(e, k);
+        MF_TRY(e->q->fix(e->q, pieces, attrs, n, g->arena));
     }
     if (e->q && e->q->offset_attr) {
-        mf_named_attr *a = attr_named(attrs, e->n->n_attrs, e->q->offset_attr);
+        mf_attr *a = mf_split_attr(attrs, e->n->n_attrs, e->q->offset_attr);
 
         if (a)
-            a->value.i += letter_begin(e, e->q->offset_letter);
+            a->i += letter_piece(e, e->q->offset_letter).begin;
     }
     return MF_OK;
 }
@@ -114,18 +97,14 @@ static mf_status piece_sizes(const emission *e, mf_output *in)
     mf_graph *g = e->l->graphs[e->i];
     const mf_tensor *whole = e->q->in_value[e->q->sizes_input];
     const mf_shape *shape = &e->q->out[0];
-    const mf_box box =
-        mf_layout_box(e->l->sheet->mesh, &e->choice->out[0], shape, e->l->processors[e->i]);
+    const mf_box box = mf_layout_box(e->m, &e->choice->out[0], shape, e->l->processors[e->i]);
     mf_tensor sizes = { 0 };
 
     if (!whole || whole->count != shape->rank)
         return MF_FAIL(MF_INTERNAL, "{{node %s}}: its sizes are not known", e->n->name);
     MF_TRY(mf_tensor_alloc(&sizes, whole->dtype, &whole->shape));
-    for (int d = 0; d < shape->rank; d++) {
-        const bool cut = e->choice->out[0].dims[d].axes != 0;
-
-        mf_tensor_put(&sizes, d, cut ? (double)box.size[d] : (double)mf_tensor_int_at(whole, d));
-    }
+    for (int d = 0; d < shape->rank; d++) /* also where it says -1: of nothing, that is anything */
+        mf_tensor_put(&sizes, d, (double)box.size[d]);
     in[e->q->sizes_input] = mf_constant(g, &sizes, NULL);
     mf_tensor_clear(&sizes);
     return mf_graph_status(g);
@@ -140,11 +119,17 @@ static bool index_is_cut(const emission *e)
 static mf_status piece_indices(const emission *e, mf_output *in)
 {
     const int letter = e->q->index_letter, ids = e->q->index_input, rows = e->q->rows_input;
+    const mf_split_piece piece = letter_piece(e, letter);
     mf_graph *g = e->l->graphs[e->i];
     const mf_output both[] = { rows >= 0 ? in[rows] : in[ids], in[ids] };
     const mf_named_attr attrs[] = {
-        { "begin", { .kind = MF_ATTR_INT, .n = 1, .i = letter_begin(e, letter) } },
-        { "size", { .kind = MF_ATTR_INT, .n = 1, .i = letter_size(e, letter) } },
+        { "begin", { .kind = MF_ATTR_INT, .n = 1, .i = piece.begin } },
+        { "size", { .kind = MF_ATTR_INT, .n = 1, .i = piece.size } },
+        { "limit",
+          { .kind = MF_ATTR_INT,
+            .n = 1,
+            .i = e->q->index_range == MF_INDEX_ANY ? -1 : e->q->letters[letter].size } },
+        { "negative", { .kind = MF_ATTR_BOOL, .n = 1, .b = e->q->index_range != MF_INDEX_INSIDE } },
     };
     const mf_node_spec spec = { .op = rows >= 0 ? "_MeshSelect" : "_MeshIndices",
                                 .inputs = both,
@@ -158,8 +143,7 @@ static mf_status piece_indices(const emission *e, mf_output *in)
     if (rows >= 0)
         in[rows] = (mf_output){ node, 0 };
     if (e->q->count_input >= 0)
-        in[e->q->count_input] =
-            mf_scalar(g, e->n->in_types[e->q->count_input], (double)letter_size(e, letter));
+        in[e->q->count_input] = mf_scalar(g, e->n->in_types[e->q->count_input], (double)piece.size);
     return mf_graph_status(g);
 }
 
@@ -196,13 +180,31 @@ static mf_status divide(const emission *e, mf_node **node)
     return mf_graph_add(g, &spec, node);
 }
 
-static mf_status find_controls(const emission *e, mf_node ***out)
+/* Where nothing follows from a node, each mesh waits for its own part. */
+static bool sends_word(const mf_lowering *l, const mf_node *n, const mf_node *control, int mesh)
 {
+    const bool is_last = is_op(n, "NoOp") && !l->sheet->is_used[n->id];
+
+    return !is_last && !mf_node_is_constant(control) && !(l->sheet->where[control->id] >> mesh & 1);
+}
+
+static mf_status find_controls(const emission *e, mf_node ***out, int *n)
+{
+    *n = 0;
     *out = MF_ARENA_ARRAY(e->l->graphs[e->i]->arena, mf_node *, e->n->n_controls + 1);
     if (!*out)
         return MF_NOMEM("a graph");
-    for (int k = 0; k < e->n->n_controls; k++)
-        (*out)[k] = e->l->twins[e->n->controls[k]->id][e->i];
+    for (int k = 0; k < e->n->n_controls; k++) {
+        mf_node *c = e->n->controls[k];
+        const mf_mesh_version *word;
+
+        if (e->l->twins[c->id][e->i]) {
+            (*out)[(*n)++] = e->l->twins[c->id][e->i];
+        } else if (sends_word(e->l, e->n, c, e->k)) {
+            MF_TRY(mf_mesh_deliver_signal(e->l, c, e->k, &word));
+            (*out)[(*n)++] = word->at[e->i].node;
+        }
+    }
     return MF_OK;
 }
 
@@ -215,7 +217,6 @@ static mf_status emit(const emission *e, mf_node **out)
                           .op = other ? e->q->op_if_cut : e->n->op_name,
                           .inputs = in,
                           .n_inputs = e->n->n_inputs,
-                          .n_controls = e->n->n_controls,
                           .n_attrs = e->n->n_attrs };
     mf_named_attr *attrs;
     mf_node **controls;
@@ -225,7 +226,7 @@ static mf_status emit(const emission *e, mf_node **out)
     for (int k = 0; k < e->n->n_inputs; k++)
         in[k] = e->in[k]->at[e->i];
     MF_TRY(copy_attrs(e, &attrs));
-    MF_TRY(fix_attrs(e, attrs));
+    MF_TRY(fix_attrs(e, attrs, &spec.n_attrs));
     if (e->q && e->q->sizes_input >= 0 && e->n->n_outputs > 0 &&
         mf_layout_cuts(&e->choice->out[0], e->q->out[0].rank))
         MF_TRY(piece_sizes(e, in));
@@ -237,7 +238,7 @@ static mf_status emit(const emission *e, mf_node **out)
             spec.n_attrs = row_attrs(attrs, spec.n_attrs);
         }
     }
-    MF_TRY(find_controls(e, &controls));
+    MF_TRY(find_controls(e, &controls, &spec.n_controls));
     spec.attrs = attrs;
     spec.controls = controls;
     MF_TRY(mf_graph_add(g, &spec, out));
@@ -246,6 +247,11 @@ static mf_status emit(const emission *e, mf_node **out)
 
 /* ---- one node everywhere ---- */
 
+static bool is_here(const mf_lowering *l, int mesh, int i)
+{
+    return mf_mesh_has(&l->sheet->meshes->at[mesh], l->processors[i]);
+}
+
 static mf_status fill_versions(mf_lowering *l, mf_node *n)
 {
     l->versions[n->id] = MF_ARENA_ARRAY(l->sheet->arena, mf_mesh_version *, n->n_outputs + 1);
@@ -253,20 +259,23 @@ static mf_status fill_versions(mf_lowering *l, mf_node *n)
     return l->versions[n->id] && l->twins[n->id] ? MF_OK : MF_NOMEM("a graph");
 }
 
-static mf_status note_outputs(mf_lowering *l, mf_node *n, const mf_layout *layouts)
+static mf_status note_outputs(mf_lowering *l, mf_node *n, int mesh, const mf_layout *layouts)
 {
     for (int port = 0; port < n->n_outputs; port++) {
         mf_mesh_version *v;
 
-        MF_TRY(mf_mesh_made(l, (mf_output){ n, port }, &layouts[port], &v));
-        for (int i = 0; i < l->n; i++)
-            v->at[i] = (mf_output){ l->twins[n->id][i], port };
+        MF_TRY(mf_mesh_made(l, (mf_output){ n, port }, mesh, &layouts[port], &v));
+        for (int i = 0; i < l->n; i++) {
+            if (is_here(l, mesh, i))
+                v->at[i] = (mf_output){ l->twins[n->id][i], port };
+        }
     }
     return MF_OK;
 }
 
 /* "MatMul x: [rows,.] [.,cols] -> [rows,cols]", for those who want to know. */
-static void explain(const mf_lowering *l, const mf_node *n, const mf_mesh_choice *c)
+static void explain(const mf_lowering *l, const mf_node *n, const mf_mesh *m,
+                    const mf_mesh_choice *c)
 {
     char text[MF_LAYOUT_TEXT], shape[MF_SHAPE_TEXT];
     mf_buf line = { 0 };
@@ -277,11 +286,11 @@ static void explain(const mf_lowering *l, const mf_node *n, const mf_mesh_choice
         const mf_mesh_value *v =
             out ? &l->sheet->values[n->id][i] : mf_mesh_value_of(l->sheet, n->inputs[i]);
 
-        mf_buf_printf(
-            &line, "%s %s%s", out && i == 0 ? " ->" : "", mf_shape_text(&v->shape, shape),
-            mf_layout_text(l->sheet->mesh, out ? &c->out[i] : &c->in[i], v->shape.rank, text));
+        mf_buf_printf(&line, "%s %s%s", out && i == 0 ? " ->" : "", mf_shape_text(&v->shape, shape),
+                      mf_layout_text(m, out ? &c->out[i] : &c->in[i], v->shape.rank, text));
     }
-    MF_LOG(MF_LOG_DEBUG, "%s %s:%s", n->op_name, n->name, line.data ? line.data : "");
+    MF_LOG(MF_LOG_DEBUG, "%s %s, from processor %d on:%s", n->op_name, n->name, m->first,
+           line.data ? line.data : "");
     mf_buf_deinit(&line);
 }
 
@@ -304,7 +313,7 @@ static double work_of(emission *e)
 
     e->i = 0;
     for (int k = 0; k < e->q->n_letters; k++)
-        n *= (double)letter_size(e, k);
+        n *= (double)letter_piece(e, k).size;
     for (int k = 0; k < e->q->n_in + e->q->n_out; k++) {
         const bool out = k >= e->q->n_in;
         const int i = out ? k - e->q->n_in : k;
@@ -319,16 +328,18 @@ static double work_of(emission *e)
 static mf_status note_cost(emission *e)
 {
     const mf_lowering *l = e->l;
-    mf_mesh_cost *cost = mf_mesh_costs_of(l->costs, e->n->op_name);
+    mf_mesh_cost *cost;
     double made = 0;
 
+    if (!is_here(l, e->k, 0))
+        return MF_OK;
+    cost = mf_mesh_costs_of(l->costs, e->n->op_name);
     if (!cost)
         return MF_NOMEM("costs");
     cost->nodes++;
     for (int i = 0; i < e->n->n_outputs; i++) {
         const mf_mesh_value *v = &l->sheet->values[e->n->id][i];
-        const mf_box box =
-            mf_layout_box(l->sheet->mesh, &e->choice->out[i], &v->shape, l->processors[0]);
+        const mf_box box = mf_layout_box(e->m, &e->choice->out[i], &v->shape, l->processors[0]);
 
         if (v->fixed || !mf_shape_is_static(&v->shape))
             continue;
@@ -340,28 +351,60 @@ static mf_status note_cost(emission *e)
     return MF_OK;
 }
 
-static mf_status lower_node(mf_lowering *l, mf_node *n)
+static bool is_forward(const mf_node *n)
 {
-    emission e = { .l = l, .n = n, .q = l->sheet->splits[n->id] };
+    return mf_node_turn(n) > 0 && !mf_node_is_gradient(n);
+}
+
+/* A stage that needs, on the way there, what a later one has made. */
+static bool goes_back(const mf_lowering *l, const mf_node *n, int mesh)
+{
+    if (l->sheet->chunks > 1)
+        return false; /* they do; chunks.c knows by themselves */
+    for (int k = 0; is_forward(n) && k < n->n_inputs; k++) {
+        const mf_node *in = n->inputs[k].node;
+
+        if (is_forward(in) && l->sheet->where[in->id] < (uint32_t)2 << mesh)
+            continue;
+        if (is_forward(in) && !(l->sheet->where[in->id] >> mesh & 1))
+            return true;
+    }
+    return false;
+}
+
+static mf_status lower_node(mf_lowering *l, mf_node *n, int mesh)
+{
+    emission e = {
+        .l = l, .n = n, .q = l->sheet->splits[n->id], .k = mesh, .m = &l->sheet->meshes->at[mesh]
+    };
     mf_mesh_choice choice;
 
-    MF_TRY(mf_mesh_choose(l, n, &choice));
-    if (is_op(n, "VarHandleOp"))
+    MF_TRY(mf_mesh_choose(l, n, mesh, &choice));
+    if (mf_mesh_is_variable(n))
         choice.out[0] = l->sheet->values[n->id][0].layout;
+    l->costs->returns |= goes_back(l, n, mesh);
     if (mf_log_wants(MF_LOG_DEBUG))
-        explain(l, n, &choice);
+        explain(l, n, e.m, &choice);
     e.choice = &choice;
     e.in = MF_ARENA_ARRAY(l->sheet->arena, const mf_mesh_version *, n->n_inputs + 1);
     if (!e.in)
         return MF_NOMEM("a graph");
     for (int k = 0; k < n->n_inputs; k++)
         MF_TRY(choice.windows[k]
-                   ? mf_mesh_deliver_boxes(l, n->inputs[k], choice.windows[k], &e.in[k])
-                   : mf_mesh_deliver(l, n->inputs[k], &choice.in[k], &e.in[k]));
-    for (e.i = 0; e.i < l->n; e.i++)
-        MF_TRY(emit(&e, &l->twins[n->id][e.i]));
+                   ? mf_mesh_deliver_boxes(l, n->inputs[k], mesh, choice.windows[k], &e.in[k])
+                   : mf_mesh_deliver(l, n->inputs[k], mesh, &choice.in[k], &e.in[k]));
+    for (int k = 0; k < n->n_controls; k++) { /* whoever is at hand */
+        const mf_mesh_version *word;
+
+        if (sends_word(l, n, n->controls[k], mesh))
+            MF_TRY(mf_mesh_deliver_signal(l, n->controls[k], mesh, &word));
+    }
+    for (e.i = 0; e.i < l->n; e.i++) {
+        if (is_here(l, mesh, e.i))
+            MF_TRY(emit(&e, &l->twins[n->id][e.i]));
+    }
     MF_TRY(note_cost(&e));
-    return note_outputs(l, n, choice.out);
+    return note_outputs(l, n, mesh, choice.out);
 }
 
 /* ---- ends ---- */
@@ -381,17 +424,21 @@ static mf_status lower_feed(mf_lowering *l, mf_node *n)
     (void)snprintf(name, sizeof name, MF_MESH_FEED, (int)mf_node_int(n, "index"));
     for (int i = 0; i < l->n; i++)
         MF_TRY(mf_graph_add(l->graphs[i], &spec, &l->twins[n->id][i]));
-    return note_outputs(l, n, &WHOLE);
+    for (int k = 0; k < l->sheet->meshes->n; k++)
+        MF_TRY(note_outputs(l, n, k, &WHOLE));
+    return MF_OK;
 }
 
-static mf_status lower_fetch(mf_lowering *l, mf_node *n)
+static mf_status lower_fetch(mf_lowering *l, mf_node *n, int mesh)
 {
     const mf_mesh_version *v;
     char name[MF_MESH_END_NAME];
 
     (void)snprintf(name, sizeof name, MF_MESH_FETCH, (int)mf_node_int(n, "index"));
-    MF_TRY(mf_mesh_deliver(l, n->inputs[0], &WHOLE, &v));
+    MF_TRY(mf_mesh_deliver(l, n->inputs[0], mesh, &WHOLE, &v));
     for (int i = 0; i < l->n; i++) {
+        if (!is_here(l, mesh, i))
+            continue;
         const mf_node_spec spec = {
             .name = name, .op = "Identity", .inputs = &v->at[i], .n_inputs = 1
         };
@@ -409,12 +456,33 @@ static mf_status lower_all(mf_lowering *l)
         MF_TRY(fill_versions(l, n));
         if (is_op(n, "_Arg"))
             MF_TRY(lower_feed(l, n));
-        else if (is_op(n, "_Retval"))
-            MF_TRY(lower_fetch(l, n));
-        else
-            MF_TRY(lower_node(l, n));
+        for (int m = 0; m < l->sheet->meshes->n; m++) {
+            if (is_op(n, "_Retval"))
+                MF_TRY(lower_fetch(l, n, m));
+            else if (!is_op(n, "_Arg") && l->sheet->where[n->id] >> m & 1)
+                MF_TRY(lower_node(l, n, m));
+        }
     }
     return MF_OK;
+}
+
+/* Switch begins one, Merge ends it. */
+static void count_branches(const mf_lowering *l)
+{
+    for (int64_t i = 0; i < l->sheet->n; i++) {
+        const mf_node *n = l->sheet->order[i];
+        const int kind = n->op ? (int)n->op->control : MF_CONTROL_NONE;
+        int most = 0;
+
+        for (int k = 0; k < n->n_inputs; k++)
+            most = l->branches[n->inputs[k].node->id] > most ? l->branches[n->inputs[k].node->id]
+                                                             : most;
+        for (int k = 0; k < n->n_controls; k++)
+            most = l->branches[n->controls[k]->id] > most ? l->branches[n->controls[k]->id] : most;
+        l->branches[n->id] = kind == MF_CONTROL_SWITCH              ? most + 1
+                             : kind == MF_CONTROL_MERGE && most > 0 ? most - 1
+                                                                    : most;
+    }
 }
 
 mf_status mf_mesh_lower(const mf_mesh_sheet *sheet, const int *processors, int n, mf_graph **graphs,
@@ -429,13 +497,19 @@ mf_status mf_mesh_lower(const mf_mesh_sheet *sheet, const int *processors, int n
 
     l.versions = MF_ARENA_ARRAY(sheet->arena, mf_mesh_version **, sheet->c->graph->n_nodes + 1);
     l.twins = MF_ARENA_ARRAY(sheet->arena, mf_node **, sheet->c->graph->n_nodes + 1);
-    if (!l.versions || !l.twins)
+    l.signals = MF_ARENA_ARRAY(sheet->arena, mf_mesh_version *, sheet->c->graph->n_nodes + 1);
+    l.ends = MF_ARENA_ARRAY(sheet->arena, mf_node *, n);
+    l.branches = MF_ARENA_ARRAY(sheet->arena, int, sheet->c->graph->n_nodes + 1);
+    if (!l.versions || !l.twins || !l.signals || !l.ends || !l.branches)
         return MF_NOMEM("a graph");
+    count_branches(&l);
     memset(graphs, 0, (size_t)n * sizeof *graphs);
     memset(receives, 0, (size_t)n * sizeof *receives);
     for (int i = 0; i < n; i++) {
         MF_TRY(mf_graph_new(&graphs[i]));
         mf_graph_scope(graphs[i], "_mesh"); /* of new names: the others keep theirs */
     }
-    return lower_all(&l);
+    MF_TRY(lower_all(&l));
+    costs->together = l.next_id;
+    return MF_OK;
 }

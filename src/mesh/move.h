@@ -9,6 +9,7 @@
 #ifndef MF_MESH_MOVE_H
 #define MF_MESH_MOVE_H
 
+#include "base/param.h"
 #include "mesh/layout.h"
 
 /* How a partial layout is reduced on the way to another. */
@@ -34,17 +35,31 @@ typedef struct mf_move {
     bool keeps; /* there is such a part */
 } mf_move;
 
-/* What a processor does so that everybody comes from `from`, which is not partial, to its box. */
+/* What a processor does so that everybody comes from `from`, which is not partial, to its box; `to`
+ * is by processor of the mesh. */
 MF_MUST mf_status mf_move_plan(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
                                const mf_box *to, int processor, mf_arena *arena, mf_move *out);
+
+/* From one mesh to another. */
+typedef struct mf_cross {
+    const mf_mesh *a, *b;
+    const mf_layout *from, *to; /* neither is partial */
+    const mf_shape *shape;
+} mf_cross;
+
+/* What a processor of either does. One that is of both keeps what it has. */
+MF_MUST mf_status mf_cross_plan(const mf_cross *c, int processor, mf_arena *arena, mf_move *out);
+
 /* Everybody's new block lies in its old one. */
 bool mf_move_is_local(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
                       const mf_layout *to);
-/* Elements that a processor receives on the whole way, reductions included: the most of any. */
+/* Elements that a processor receives on the whole way, reductions included: the most of any, or, on
+ * a large mesh, of some. */
 int64_t mf_move_elements(const mf_mesh *m, const mf_layout *from, const mf_shape *shape,
                          const mf_layout *to);
 
 /* Elements up to which a sum for everybody is made by everybody: one round instead of two. */
-enum { MF_REDUCE_DIRECT = 1024 };
+extern mf_param mf_param_mesh_reduce_direct;
+#define MF_REDUCE_DIRECT MF_PARAM(mesh_reduce_direct)
 
 #endif

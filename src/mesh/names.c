@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names.c - names of dimensions: an attribute of the node, so they travel with the graph. */
+/* names.c - names of dimensions, and which mesh a node is on: attributes of the node, so they
+ * travel with the graph. */
 #include "mesh/sheet.h"
 
 #include <meshflow/mesh.h>
@@ -27,6 +28,17 @@ void mf_name_dims(mf_graph *graph, mf_output tensor, const char *names)
                      tensor.node->name);
     else
         st = mf_node_set_attr(graph, tensor.node, MF_DIMS_ATTR, &a);
+    if (st != MF_OK)
+        mf_graph_fail(graph, st);
+}
+
+void mf_put_on_mesh(mf_graph *graph, mf_output tensor, int mesh)
+{
+    const mf_attr a = { .kind = MF_ATTR_INT, .n = 1, .i = mesh };
+    mf_status st = MF_OK;
+
+    if (tensor.node)
+        st = mf_node_set_attr(graph, tensor.node, MF_MESH_ATTR, &a);
     if (st != MF_OK)
         mf_graph_fail(graph, st);
 }

@@ -17,6 +17,12 @@ static mf_mesh_value *side(const mf_mesh_sheet *s, const mf_node *n, bool output
     return output ? &s->values[n->id][i] : mf_mesh_value_of(s, n->inputs[i]);
 }
 
+/* An input may come from another mesh, whose axes mean nothing here. */
+static bool speaks(const mf_mesh_sheet *s, const mf_node *n, int i)
+{
+    return mf_mesh_speaks(s, n->inputs[i], &s->meshes->at[mf_mesh_home(s, n)]);
+}
+
 /* How the letter is cut in one of the values; axes 0: in none. */
 static mf_layout_dim find_cut(const mf_mesh_sheet *s, const mf_split *q, int letter)
 {
@@ -26,6 +32,8 @@ static mf_layout_dim find_cut(const mf_mesh_sheet *s, const mf_split *q, int let
         const mf_mesh_value *v = side(s, q->node, output, i);
         const mf_split_shape *dims = output ? &q->out_dims[i] : &q->in_dims[i];
 
+        if (!output && !speaks(s, q->node, i))
+            continue;
         for (int d = 0; d < v->shape.rank; d++) {
             if (dims->dims[d].letter == letter) {
                 mf_layout_dim cut = mf_mesh_letter_of(v->layout.dims[d], dims->dims[d]);
@@ -48,7 +56,7 @@ static bool give(mf_mesh_value *v, const mf_split_shape *dims, int letter, mf_la
 
         if (dims->dims[d].letter != letter || v->closed >> d & 1 || v->layout.dims[d].axes ||
             (cut.axes & mf_layout_cuts(&v->layout, v->shape.rank)) ||
-            v->shape.dims[d] % mine.grain != 0)
+            (mine.grain > 1 && v->shape.dims[d] % mine.grain != 0))
             continue;
         v->layout.dims[d] = mine;
         changed = true;
@@ -72,7 +80,7 @@ static bool visit(const mf_mesh_sheet *s, const mf_node *n, bool forwards)
         for (int i = 0; forwards && i < q->n_out; i++)
             changed |= give(side(s, n, true, i), &q->out_dims[i], l, cut);
         for (int i = 0; !forwards && i < q->n_in; i++)
-            changed |= give(side(s, n, false, i), &q->in_dims[i], l, cut);
+            changed |= speaks(s, n, i) && give(side(s, n, false, i), &q->in_dims[i], l, cut);
     }
     return changed;
 }

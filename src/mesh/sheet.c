@@ -6,7 +6,7 @@
 
 /* ---- what there is ---- */
 
-static bool is_variable(const mf_node *n)
+bool mf_mesh_is_variable(const mf_node *n)
 {
     return strcmp(n->op_name, "VarHandleOp") == 0;
 }
@@ -29,7 +29,7 @@ static mf_status add_values(mf_mesh_sheet *s, const mf_node *n)
         v[i].shape = facts->shapes[i];
         v[i].fixed =
             mf_type_base(n->out_types[i]) == MF_DTYPE_RESOURCE || mf_type_is_ref(n->out_types[i]);
-        if (is_variable(n))
+        if (mf_mesh_is_variable(n))
             v[i].shape = *mf_node_shape(n, "shape");
         else if (v[i].fixed) /* queues, references: whole */
             v[i].closed = UINT32_MAX;
@@ -99,12 +99,14 @@ static mf_status ask_op(mf_mesh_sheet *s, const mf_node *n)
     return MF_OK;
 }
 
-mf_status mf_mesh_sheet_init(mf_mesh_sheet *s, const mf_mesh *mesh, mf_compile *c)
+mf_status mf_mesh_sheet_init(mf_mesh_sheet *s, const mf_meshes *meshes, mf_compile *c)
 {
-    *s = (mf_mesh_sheet){ .mesh = mesh, .c = c, .arena = c->graph->arena };
+    *s = (mf_mesh_sheet){ .meshes = meshes, .c = c, .arena = c->graph->arena, .chunks = 1 };
     s->values = MF_ARENA_ARRAY(s->arena, mf_mesh_value *, c->graph->n_nodes + 1);
     s->splits = MF_ARENA_ARRAY(s->arena, mf_split *, c->graph->n_nodes + 1);
-    if (!s->values || !s->splits)
+    s->is_used = MF_ARENA_ARRAY(s->arena, bool, c->graph->n_nodes + 1);
+    s->where = MF_ARENA_ARRAY(s->arena, uint32_t, c->graph->n_nodes + 1);
+    if (!s->values || !s->splits || !s->is_used || !s->where)
         return MF_NOMEM("layouts");
     MF_TRY(mf_compile_order(c, &s->order, &s->n));
     for (int64_t i = 0; i < s->n; i++) {
@@ -113,6 +115,11 @@ mf_status mf_mesh_sheet_init(mf_mesh_sheet *s, const mf_mesh *mesh, mf_compile *
         if (n->op && n->op->control == MF_CONTROL_NEXT)
             return MF_FAIL(MF_UNIMPLEMENTED, "{{node %s}}: loops are not possible on a mesh",
                            n->name);
+        s->where[n->id] = 1;
+        for (int k = 0; k < n->n_inputs; k++)
+            s->is_used[n->inputs[k].node->id] = true;
+        for (int k = 0; k < n->n_controls; k++)
+            s->is_used[n->controls[k]->id] = true;
         MF_TRY(add_values(s, n));
         if (n->op && mf_op_split(n->op))
             MF_TRY(ask_op(s, n));
@@ -155,6 +162,7 @@ mf_status mf_mesh_pin(mf_mesh_sheet *s, mf_output o, const mf_node *named,
                       const mf_layout_rules *rules)
 {
     const mf_attr *names = mf_node_attr(named, MF_DIMS_ATTR);
+    const mf_mesh *m = &s->meshes->at[mf_mesh_home(s, o.node)];
     mf_mesh_value *v = mf_mesh_value_of(s, o);
 
     if (!names || v->shape.rank < 0)
@@ -165,8 +173,7 @@ mf_status mf_mesh_pin(mf_mesh_sheet *s, mf_output o, const mf_node *named,
                        (long long)names->n, v->shape.rank);
     for (int d = 0; d < v->shape.rank; d++) {
         if (names->strings[d].len > 0)
-            MF_TRY(
-                pin_dim(v, d, mf_layout_rules_find(rules, names->strings[d].data), s->mesh, named));
+            MF_TRY(pin_dim(v, d, mf_layout_rules_find(rules, m, names->strings[d].data), m, named));
     }
     return MF_OK;
 }

@@ -13,6 +13,10 @@
 
 /* The attribute that mf_name_dims() leaves. */
 #define MF_DIMS_ATTR "_dims"
+/* And mf_put_on_mesh(). */
+#define MF_MESH_ATTR "_mesh"
+/* Of a variable's handle: an optimizer keeps it. */
+#define MF_SLOT_ATTR "_slot"
 
 typedef struct mf_mesh_value {
     mf_shape shape; /* of a variable's handle: of its value */
@@ -23,23 +27,39 @@ typedef struct mf_mesh_value {
 } mf_mesh_value;
 
 typedef struct mf_mesh_sheet {
-    const mf_mesh *mesh;
+    const mf_meshes *meshes;
     bool exact; /* contracted letters are not cut */
+    int chunks; /* of layers that each mesh has: the first chunk is the first mesh's, and so on */
     mf_compile *c; /* its facts are known */
     mf_arena *arena;
     mf_node **order; /* inputs first */
     int64_t n;
     mf_mesh_value **values; /* by node's id and port */
     mf_split **splits; /* by node's id; NULL: whole */
+    bool *is_used; /* by node's id: others wait for it, or use what it makes */
+    uint32_t *where; /* by node's id: bits of the meshes that compute it (place.c) */
 } mf_mesh_sheet;
 
-/* Owns: mf_mesh_sheet_deinit(). c->facts must be there. UNIMPLEMENTED: there is a loop. */
-MF_MUST mf_status mf_mesh_sheet_init(mf_mesh_sheet *s, const mf_mesh *mesh, mf_compile *c);
+/* Owns: mf_mesh_sheet_deinit(). c->facts must be there; everything is on the first mesh.
+ * UNIMPLEMENTED: there is a loop. */
+MF_MUST mf_status mf_mesh_sheet_init(mf_mesh_sheet *s, const mf_meshes *meshes, mf_compile *c);
 void mf_mesh_sheet_deinit(mf_mesh_sheet *s);
 
 static inline mf_mesh_value *mf_mesh_value_of(const mf_mesh_sheet *s, mf_output o)
 {
     return &s->values[o.node->id][o.port];
+}
+
+/* The first mesh that computes it: what its layouts mean. */
+static inline int mf_mesh_home(const mf_mesh_sheet *s, const mf_node *n)
+{
+    return s->where[n->id] ? __builtin_ctz(s->where[n->id]) : 0;
+}
+
+/* Do layouts of this value mean something to that mesh? */
+static inline bool mf_mesh_speaks(const mf_mesh_sheet *s, mf_output o, const mf_mesh *m)
+{
+    return mf_mesh_alike(&s->meshes->at[mf_mesh_home(s, o.node)], m);
 }
 
 /* The dimensions that `named` (a node of this or another graph) has names for are cut by the rules.
@@ -61,7 +81,9 @@ static inline mf_layout_dim mf_mesh_dim_of(mf_layout_dim letter, mf_split_dim di
 }
 /* And the other way; axes 0: it is not cut, or between indices of the letter. */
 mf_layout_dim mf_mesh_letter_of(mf_layout_dim cut, mf_split_dim dim);
-/* A variable's name in the store. */
+/* It is a variable's handle. */
+bool mf_mesh_is_variable(const mf_node *n);
+/* Its name in the store. */
 const char *mf_mesh_variable_name(const mf_node *n);
 
 #endif

@@ -132,7 +132,17 @@ static void release(void *data, void *ctx)
     mf_free(data);
 }
 
-static mf_status take(const wire *w, const mf_frame *f, void *data)
+/* It goes from a processor of that task to one of ours, in a run. */
+static bool is_for_us(const wire *w, int task, const mf_frame *f)
+{
+    const int from = (int)(f->group >> 16), to = (int)(f->group & 0xffff);
+    const int self = mf_net_self(w->net);
+
+    return task >= 0 && task < w->n_tasks && from >= w->first[task] && from < w->first[task + 1] &&
+           to >= w->first[self] && to < w->first[self + 1] && f->step > 0;
+}
+
+static mf_status take(const wire *w, int from, const mf_frame *f, void *data)
 {
     const mf_dtype dtype = (mf_dtype)f->flags;
     const size_t cell = f->flags < MF_DTYPE_COUNT ? mf_dtype_size(dtype) : 0;
@@ -140,9 +150,9 @@ static mf_status take(const wire *w, const mf_frame *f, void *data)
     mf_tensor *piece;
     mf_status st;
 
-    if (!cell || f->size % cell != 0) {
+    if (!cell || f->size % cell != 0 || !is_for_us(w, from, f)) {
         mf_free(data);
-        return MF_FAIL(MF_INVALID_ARGUMENT, "what has come is no piece of a tensor");
+        return MF_FAIL(MF_INVALID_ARGUMENT, "what has come is no piece of a tensor of ours");
     }
     st = mf_tensor_wrap(dtype, &n, 1, data, (size_t)f->size, release, NULL, &piece);
     if (st != MF_OK) {
@@ -158,7 +168,7 @@ static mf_status take(const wire *w, const mf_frame *f, void *data)
 /* What comes for a run that has failed here is of no use. */
 static void serve(void *ctx, int from, const mf_frame *f, void *data)
 {
-    const mf_status st = take(ctx, f, data);
+    const mf_status st = take(ctx, from, f, data);
 
     if (st != MF_OK && st != MF_CANCELLED)
         MF_WARN("a piece from task %d is lost: %s", from, mf_error_message());

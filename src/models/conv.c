@@ -19,13 +19,23 @@ static bool read_window(mf_layer_call *l, window *w)
            mf_layer_pair(l, "dilation_rate", w->dilation);
 }
 
+/* As attributes of an op. */
+static const char *window_text(mf_layer_call *l, const window *w)
+{
+    const char *text = mf_arena_printf(
+        l->graph->arena, "strides=[1,%lld,%lld,1] dilations=[1,%lld,%lld,1] padding='%s'",
+        (long long)w->strides[0], (long long)w->strides[1], (long long)w->dilation[0],
+        (long long)w->dilation[1], w->padding);
+
+    if (!text)
+        mf_graph_fail(l->graph, MF_NOMEM("a layer"));
+    return text ? text : "";
+}
+
 static mf_output convolve(mf_layer_call *l, const char *op, mf_output x, mf_output kernel,
                           const window *w)
 {
-    return mf_applyf(l->graph, op, MF_IN(x, kernel),
-                     "strides=[1,%lld,%lld,1] dilations=[1,%lld,%lld,1] padding='%s'",
-                     (long long)w->strides[0], (long long)w->strides[1], (long long)w->dilation[0],
-                     (long long)w->dilation[1], w->padding);
+    return mf_applyf(l->graph, op, MF_IN(x, kernel), "%s", window_text(l, w));
 }
 
 /* ---- images ---- */
@@ -36,17 +46,21 @@ static mf_output conv2d_build(mf_layer_call *l)
                   groups = mf_options_int(&l->o, "groups");
     const int64_t channels = l->shape.rank == 4 ? l->shape.dims[3] : -1;
     window w;
-    mf_output kernel;
 
     if (!read_window(l, &w))
         return (mf_output){ 0 };
     if (channels > 0 && (channels % groups != 0 || filters % groups != 0))
         return mf_layer_fail(l, "%lld groups cut neither %lld channels nor %lld filters evenly",
                              (long long)groups, (long long)channels, (long long)filters);
-    kernel = mf_layer_kernel(
-        l, "kernel",
-        &MF_SHAPE(w.size[0], w.size[1], channels > 0 ? channels / groups : -1, filters));
-    return mf_layer_bias_activation(l, convolve(l, "Conv2D", l->in[0], kernel, &w), filters);
+    if (groups > 1 && (mf_options_int(&l->o, "rank") > 0 ||
+                       strcmp(mf_options_string(&l->o, "quantize"), "none") != 0))
+        return mf_layer_fail(l, "rank and quantize are for convolutions of one group, not %lld",
+                             (long long)groups);
+    return mf_layer_product(
+        l, l->in[0],
+        &(mf_product){ .kernel = MF_SHAPE(w.size[0], w.size[1],
+                                          channels > 0 ? channels / groups : -1, filters),
+                       .window = window_text(l, &w) });
 }
 
 static mf_output depthwise_build(mf_layer_call *l)
@@ -124,8 +138,10 @@ const mf_layer_kind mf_layers_conv[] = {
       "{filters: int >= 1, kernel_size: int >= 1, strides: int >= 1 = 1, "
       "padding: string in ['valid','same','causal'] = 'valid', dilation_rate: int >= 1 = 1, " END,
       1, 1, 3, "convolution over time of sequences [n,t,c]", conv1d_build },
-    { "Conv2D", "{filters: int >= 1, kernel_size: list(int), groups: int >= 1 = 1, " WINDOW END, 1,
-      1, 4, "convolution of images [n,h,w,c]", conv2d_build },
+    { "Conv2D",
+      "{filters: int >= 1, kernel_size: list(int), groups: int >= 1 = 1, " MF_PRODUCT_SETTINGS
+      ", " WINDOW END,
+      1, 1, 4, "convolution of images [n,h,w,c]", conv2d_build },
     { "DepthwiseConv2D", "{kernel_size: list(int), depth_multiplier: int >= 1 = 1, " WINDOW END, 1,
       1, 4, "convolution of every channel by itself", depthwise_build },
     { "SeparableConv2D",

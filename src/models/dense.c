@@ -7,15 +7,14 @@ static mf_output dense_build(mf_layer_call *l)
 {
     const int64_t units = mf_options_int(&l->o, "units");
     const int64_t width = l->shape.rank > 0 ? l->shape.dims[l->shape.rank - 1] : -1;
-    const mf_output kernel = mf_layer_kernel(l, "kernel", &MF_SHAPE(width, units));
 
-    return mf_layer_bias_activation(l, mf_layer_matmul(l, l->in[0], kernel, units), units);
+    return mf_layer_product(l, l->in[0], &(mf_product){ .kernel = MF_SHAPE(width, units) });
 }
 
 const mf_layer_kind mf_layers_dense[] = {
     { "Dense",
       "{units: int >= 1, activation: string = 'linear', use_bias: bool = true, " MF_KERNEL_SETTINGS
-      "}",
+      ", " MF_PRODUCT_SETTINGS "}",
       1, 1, 2, "every output from every input", dense_build },
     { 0 },
 };

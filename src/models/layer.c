@@ -3,6 +3,7 @@
 #include "models/layer.h"
 
 #include "base/closest.h"
+#include "models/changes.h"
 #include "models/initializer.h"
 
 #include <ctype.h>
@@ -12,16 +13,26 @@
 extern const mf_layer_kind mf_layers_dense[], mf_layers_conv[], mf_layers_pool[], mf_layers_norm[],
     mf_layers_dropout[], mf_layers_shape[], mf_layers_activation[], mf_layers_merge[],
     mf_layers_residual[], mf_layers_embedding[], mf_layers_recurrent[], mf_layers_attention[],
-    mf_layers_transformer[];
+    mf_layers_transformer[], mf_layers_experts[], mf_layers_rbm[], mf_layers_detector[];
 
 const mf_layer_kind *const mf_layer_families[] = {
-    mf_layers_dense,       mf_layers_conv,
-    mf_layers_pool,        mf_layers_norm,
-    mf_layers_dropout,     mf_layers_embedding,
-    mf_layers_recurrent,   mf_layers_attention,
-    mf_layers_merge,       mf_layers_shape,
-    mf_layers_activation,  mf_layers_residual,
-    mf_layers_transformer, NULL,
+    mf_layers_dense,
+    mf_layers_conv,
+    mf_layers_pool,
+    mf_layers_norm,
+    mf_layers_dropout,
+    mf_layers_embedding,
+    mf_layers_recurrent,
+    mf_layers_attention,
+    mf_layers_merge,
+    mf_layers_shape,
+    mf_layers_activation,
+    mf_layers_residual,
+    mf_layers_transformer,
+    mf_layers_experts,
+    mf_layers_rbm,
+    mf_layers_detector,
+    NULL,
 };
 
 static const mf_layer_kind *find_kind(const char *name, mf_closest *close)
@@ -106,7 +117,8 @@ static mf_status prepare(mf_model *m, const char *kind_name, const char *setting
     if (!*kind)
         return mf_model_unknown("layer", kind_name, close.best, " --kind layers");
     signature = mf_arena_printf(m->graph->arena,
-                                "{name: string = '', trainable: bool = true, dim: string = ''%s%s",
+                                "{name: string = '', trainable: bool = true, dim: string = '', "
+                                "recompute: bool = false%s%s",
                                 (*kind)->settings[1] == '}' ? "" : ", ", (*kind)->settings + 1);
     if (!signature)
         return MF_NOMEM("a layer");
@@ -114,7 +126,7 @@ static mf_status prepare(mf_model *m, const char *kind_name, const char *setting
     MF_TRY(check_inputs(*kind, l));
     l->name = mf_options_given(&l->o, "name") ? mf_options_string(&l->o, "name")
                                               : automatic_name(m, kind_name);
-    return l->name ? MF_OK : MF_NOMEM("a layer");
+    return l->name ? mf_changes_apply(m, l->name, signature, &l->o) : MF_NOMEM("a layer");
 }
 
 static mf_output build(mf_model *m, const char *kind_name, const mf_output *inputs,
@@ -122,6 +134,7 @@ static mf_output build(mf_model *m, const char *kind_name, const mf_output *inpu
 {
     mf_layer_call l = { .model = m, .graph = m->graph, .in = inputs };
     const char *scope = m->graph->scope;
+    const mf_node_mark mark = m->graph->mark;
     const int64_t first_weight = m->n_weights;
     const bool frozen = m->frozen;
     const mf_layer_kind *kind;
@@ -142,10 +155,13 @@ static mf_output build(mf_model *m, const char *kind_name, const mf_output *inpu
     l.trainable = !frozen && mf_options_bool(&l.o, "trainable");
     m->frozen = !l.trainable;
     mf_graph_scope(m->graph, l.name);
+    if (m->depth == 0) /* parts are the whole's */
+        m->graph->mark.layer = ++m->n_layers;
     m->depth++;
     out = kind->build(&l);
     m->depth--;
     m->graph->scope = scope;
+    m->graph->mark = mark;
     m->frozen = frozen;
     for (int64_t i = first_weight; i < m->n_weights && !l.trainable; i++)
         m->weights[i]->trained = false;
@@ -154,7 +170,8 @@ static mf_output build(mf_model *m, const char *kind_name, const mf_output *inpu
                                      .output = out,
                                      .first_weight = first_weight,
                                      .n_weights = m->n_weights - first_weight,
-                                     .depth = m->depth };
+                                     .depth = m->depth,
+                                     .recompute = mf_options_bool(&l.o, "recompute") };
     /* cppcheck-suppress returnDanglingLifetime ; an output points into the graph */
     return out;
 }
@@ -276,6 +293,47 @@ mf_output mf_layer_moving(mf_layer_call *l, const char *what, const mf_shape *sh
     return w->value;
 }
 
+mf_output mf_layer_kept(mf_layer_call *l, const char *what, const mf_shape *shape,
+                        const char *initializer, mf_output like)
+{
+    mf_weight *w = new_weight(l, what, shape, initializer);
+    mf_model *m = l->model;
+
+    if (!w)
+        return (mf_output){ 0 };
+    w->trained = false;
+    read_weight(l, w, what);
+    if (mf_grow(&m->kept, &m->cap_kept, m->n_kept + 1, sizeof(mf_kept)) != MF_OK) {
+        mf_graph_fail(m->graph, MF_NOMEM("a weight"));
+        return (mf_output){ 0 };
+    }
+    m->kept[m->n_kept++] = (mf_kept){ .weight = w };
+    return mf_apply(l->graph, "_SampleRows", MF_IN(like, w->value, m->clock));
+}
+
+void mf_layer_keep(mf_layer_call *l, const char *what, mf_output rows)
+{
+    const mf_model *m = l->model;
+    const char *name = mf_arena_printf(l->graph->arena, "%s%s", l->graph->scope, what);
+
+    for (int64_t i = 0; name && i < m->n_kept; i++) {
+        if (strcmp(m->kept[i].weight->name, name) == 0)
+            m->kept[i].next = rows;
+    }
+}
+
+void mf_layer_add_loss(mf_layer_call *l, mf_output per_sample)
+{
+    mf_model *m = l->model;
+
+    if (!per_sample.node)
+        return;
+    if (mf_grow(&m->losses, &m->cap_losses, m->n_losses + 1, sizeof(mf_output)) != MF_OK)
+        mf_graph_fail(m->graph, MF_NOMEM("a loss"));
+    else
+        m->losses[m->n_losses++] = per_sample;
+}
+
 /* ---- training and inference ---- */
 
 mf_output mf_layer_by_mode(mf_layer_call *l, mf_output training, mf_output inference)
@@ -285,7 +343,12 @@ mf_output mf_layer_by_mode(mf_layer_call *l, mf_output training, mf_output infer
 
 mf_output mf_layer_uniform(mf_layer_call *l, mf_output like)
 {
-    const uint64_t stream = mf_hash(l->name, strlen(l->name), 0) >> 1;
+    return mf_layer_uniforms(l, like, 0);
+}
+
+mf_output mf_layer_uniforms(mf_layer_call *l, mf_output like, int64_t draw)
+{
+    const uint64_t stream = mf_hash(l->name, strlen(l->name), (uint64_t)draw) >> 1;
 
     return mf_applyf(l->graph, "_SampleUniform", MF_IN(like, l->model->clock), "stream=%lld",
                      (long long)stream);

@@ -2,6 +2,8 @@
 /* losses.c - losses by Keras's names. Those over classes take scores before the softmax. */
 #include "models/losses.h"
 
+#include "models/detection.h"
+
 #include <string.h>
 
 static const double EPSILON = 1e-7; /* Keras's */
@@ -136,19 +138,48 @@ static mf_output kl_build(mf_layer_call *l)
     return over_last(l, "Sum", two(l, "Mul", y, log), false);
 }
 
-static mf_output unit_length(mf_layer_call *l, mf_output x)
-{
-    mf_output s = over_last(l, "Sum", mf_apply(l->graph, "Square", MF_IN(x)), true);
-
-    s = two(l, "Maximum", s, mf_layer_number(l, 1e-12));
-    return two(l, "Mul", x, mf_apply(l->graph, "Rsqrt", MF_IN(s)));
-}
-
 static mf_output cosine_build(mf_layer_call *l)
 {
-    const mf_output y = unit_length(l, mf_label_like_output(l)), x = unit_length(l, l->in[0]);
+    const mf_output y = mf_layer_unit_length(l, mf_label_like_output(l)),
+                    x = mf_layer_unit_length(l, l->in[0]);
 
     return times(l, over_last(l, "Sum", two(l, "Mul", x, y), false), -1.0);
+}
+
+/* ---- distances ---- */
+
+/* Of pairs, where the label says whether both are the same: y d^2 + (1 - y) max(0, margin - d)^2.
+ */
+static mf_output contrastive_build(mf_layer_call *l)
+{
+    const mf_output y = mf_label_like_output(l), d = l->in[0];
+    mf_output near = mf_apply(l->graph, "Square", MF_IN(d)), apart = times(l, d, -1);
+
+    apart = plus(l, apart, mf_options_float(&l->o, "margin"));
+    apart = mf_apply(l->graph, "Square", MF_IN(mf_apply(l->graph, "Relu", MF_IN(apart))));
+    return two(l, "AddV2", two(l, "Mul", y, near),
+               two(l, "Mul", plus(l, times(l, y, -1), 1), apart));
+}
+
+static mf_output triplet_build(mf_layer_call *l)
+{
+    const char *mining = mf_options_string(&l->o, "mining");
+
+    if (l->shape.rank != 2)
+        return mf_layer_fail(l, "the output must be embeddings, [n,width]");
+    if (strcmp(mining, "all") != 0 && strcmp(mining, "hard") != 0 &&
+        strcmp(mining, "semi_hard") != 0)
+        return mf_layer_fail(l, "mining is all, hard or semi_hard, not '%.40s'", mining);
+    return mf_applyf(l->graph, "_TripletLoss", MF_IN(l->in[0], mf_label_classes(l)),
+                     "margin=%.9g mining='%s'", mf_options_float(&l->o, "margin"), mining);
+}
+
+/* Nothing of its own: what layers add is all there is. */
+static mf_output layers_build(mf_layer_call *l)
+{
+    const mf_output x = mf_mean_of_samples(l, l->in[0]);
+
+    return mf_apply(l->graph, "ZerosLike", MF_IN(x));
 }
 
 /* ---- the table ---- */
@@ -156,22 +187,44 @@ static mf_output cosine_build(mf_layer_call *l)
 const mf_loss_kind mf_losses[] = {
     { "sparse_categorical_crossentropy", "{}",
       "scores of classes, or of classes at every place, against class numbers",
-      sparse_categorical_build },
+      sparse_categorical_build, MF_LOSS_CLASSES, NULL },
     { "categorical_crossentropy", "{label_smoothing: float = 0.0}",
-      "scores of classes against their probabilities", categorical_build },
+      "scores of classes against their probabilities", categorical_build, 0, NULL },
     { "binary_crossentropy", "{label_smoothing: float = 0.0}",
-      "scores before the sigmoid against 0 and 1", binary_build },
-    { "mean_squared_error", "{}", "numbers", squared_build },
-    { "mean_absolute_error", "{}", "numbers", absolute_build },
-    { "huber", "{delta: float = 1.0}", "numbers: squared up to delta, then absolute", huber_build },
-    { "hinge", "{}", "scores against -1 (or 0) and 1", hinge_build },
-    { "kl_divergence", "{}", "probabilities against probabilities", kl_build },
-    { "cosine_similarity", "{}", "directions of vectors: -1 where they agree", cosine_build },
-    { "poisson", "{}", "expected counts against counts", poisson_build },
+      "scores before the sigmoid against 0 and 1", binary_build, 0, NULL },
+    { "mean_squared_error", "{}", "numbers", squared_build, 0, NULL },
+    { "mean_absolute_error", "{}", "numbers", absolute_build, 0, NULL },
+    { "huber", "{delta: float = 1.0}", "numbers: squared up to delta, then absolute", huber_build,
+      0, NULL },
+    { "hinge", "{}", "scores against -1 (or 0) and 1", hinge_build, 0, NULL },
+    { "kl_divergence", "{}", "probabilities against probabilities", kl_build, 0, NULL },
+    { "cosine_similarity", "{}", "directions of vectors: -1 where they agree", cosine_build, 0,
+      NULL },
+    { "poisson", "{}", "expected counts against counts", poisson_build, 0, NULL },
+    { "contrastive", "{margin: float = 1.0}",
+      "distances of pairs against 1 (both are the same) and 0 (they are not)", contrastive_build, 0,
+      NULL },
+    { "triplet", "{margin: float = 0.2, mining: string = 'semi_hard'}",
+      "embeddings against class numbers, by triplets of all samples of a step (mining: all, hard, "
+      "semi_hard)",
+      triplet_build, MF_LOSS_CLASSES | MF_LOSS_WHOLE, NULL },
+    { "layers", "{}", "nothing but what layers add", layers_build, MF_LOSS_CLASSES, NULL },
+    { "detection", "{negatives: int >= 1 = 64}",
+      "what a detector's layers say against boxes with classes", mf_detection_loss, 0, "[?,?,5]" },
     { 0 },
 };
 
 static const mf_kinds kinds = { "loss", mf_losses, sizeof *mf_losses };
+
+mf_status mf_loss_find(const char *text, mf_arena *arena, const mf_loss_kind **out)
+{
+    const char *rest;
+    const void *row;
+
+    MF_TRY(mf_kinds_find(&kinds, text, arena, &row, &rest));
+    *out = row;
+    return MF_OK;
+}
 
 mf_output mf_loss(mf_model *model, const char *text, mf_output output, mf_output label)
 {

@@ -5,6 +5,12 @@
 
 #include "models/layer.h"
 
+enum mf_loss_flag {
+    MF_LOSS_CLASSES = 1 << 0, /* the label is a class number for each row of the output */
+    MF_LOSS_WHOLE = 1 << 1, /* a sample's number depends on all others of the step: l->in are those
+                               of all shards, not of one */
+};
+
 typedef struct mf_loss_kind {
     const char *name; /* Keras's; NULL ends the table */
     const char *settings;
@@ -12,9 +18,14 @@ typedef struct mf_loss_kind {
     /* l->in: the model's output and the label, l->shape the output's. Returns [n] or [n,...], of
      * which the mean over all but n is taken. */
     mf_output (*build)(mf_layer_call *l);
+    unsigned flags;
+    const char *label; /* the shape of its label of floats; NULL: it goes with the output */
 } mf_loss_kind;
 
 extern const mf_loss_kind mf_losses[];
+
+/* The loss that `text` names. Fails: NOT_FOUND. */
+MF_MUST mf_status mf_loss_find(const char *text, mf_arena *arena, const mf_loss_kind **out);
 
 /* ---- shared with metrics.c ---- */
 

@@ -2,6 +2,8 @@
 /* metrics.c - metrics by Keras's names. */
 #include "models/metrics.h"
 
+#include "models/detection.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -82,6 +84,20 @@ static mf_output top_k_build(mf_layer_call *l)
         in = mf_layer_reshape(l, in,
                               (int64_t[]){ -1, mf_shape_span(&l->shape, 1, l->shape.rank - 1) }, 2);
     return sum(l, in);
+}
+
+/* Of pairs: the distance is below the threshold where the label says that both are the same. */
+static mf_output verification_build(mf_layer_call *l)
+{
+    const mf_output near =
+        two(l, "Less", l->in[0], mf_layer_number(l, mf_options_float(&l->o, "threshold")));
+
+    return sum(l, as_float(l, two(l, "Equal", near, above(l, mf_label_like_output(l), 0.5))));
+}
+
+static mf_output output_build(mf_layer_call *l)
+{
+    return sum(l, l->in[0]);
 }
 
 /* ---- losses as metrics ---- */
@@ -230,7 +246,17 @@ const mf_metric_kind mf_metrics[] = {
     { "recall", "{}", "found of what is; of several classes the mean", counts_build, recall_value },
     { "f1", "{}", "harmonic mean of precision and recall; of several classes the mean",
       counts_build, f1_value },
+    { "verification", "{threshold: float = 0.5}",
+      "part of the pairs whose distance is below the threshold, or not, as it should be",
+      verification_build, mean_value },
+    { "reconstruction_error", "{}", "mean of the output, of models that put out their error",
+      output_build, mean_value },
     { "perplexity", "{}", "exp of the mean cross-entropy", entropy_build, perplexity_value },
+    { "mean_average_precision", "{overlap: float = 0.5}",
+      "of detections that overlap an object so much, the mean over classes",
+      mf_average_precision_build, mf_average_precision_value },
+    { "matched_anchors", "{}", "anchors of a sample that are matched with an object",
+      mf_matched_anchors_build, mean_value },
     { 0 },
 };
 

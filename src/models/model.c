@@ -40,6 +40,9 @@ void mf_model_free(mf_model *model)
     mf_map_deinit(&model->layers);
     mf_free(model->weights);
     mf_free(model->moving);
+    mf_free(model->left);
+    mf_free(model->losses);
+    mf_free(model->kept);
     mf_free(model->inputs);
     mf_free(model->made);
     mf_graph_free(model->graph);
@@ -130,6 +133,26 @@ mf_weight *mf_model_weight(const mf_model *model, const char *name)
     return NULL;
 }
 
+void mf_model_leave(mf_model *model, const char *name, mf_output output)
+{
+    const mf_status st =
+        mf_grow(&model->left, &model->cap_left, model->n_left + 1, sizeof *model->left);
+
+    if (st != MF_OK)
+        mf_graph_fail(model->graph, st);
+    else if (output.node)
+        model->left[model->n_left++] = (mf_left){ name, output };
+}
+
+mf_output mf_model_left(const mf_model *model, const char *name)
+{
+    for (int64_t i = model->n_left - 1; i >= 0; i--) {
+        if (strcmp(model->left[i].name, name) == 0)
+            return model->left[i].output;
+    }
+    return (mf_output){ 0 };
+}
+
 mf_status mf_model_freeze(mf_model *model, const char *pattern, bool frozen)
 {
     bool any = false;
@@ -143,6 +166,8 @@ mf_status mf_model_freeze(mf_model *model, const char *pattern, bool frozen)
         any = true;
         for (int64_t k = 0; k < model->n_moving; k++)
             moves |= model->moving[k].weight == w;
+        for (int64_t k = 0; k < model->n_kept; k++)
+            moves |= model->kept[k].weight == w;
         if (!moves)
             w->trained = !frozen;
     }

@@ -35,13 +35,26 @@ typedef struct mf_moving {
     double momentum;
 } mf_moving;
 
+/* Rows of a weight that samples leave for those at their place of the next batch. */
+typedef struct mf_kept {
+    mf_weight *weight;
+    mf_output next; /* of the samples at hand */
+} mf_kept;
+
 /* A layer as it was made, for summaries. */
 typedef struct mf_layer_made {
     const char *name, *kind;
     mf_output output;
     int64_t first_weight, n_weights; /* in mf_model.weights; parts' included */
     int depth; /* 0: not part of another layer. Parts come after the whole */
+    bool recompute; /* its inside is computed again for gradients, instead of being kept */
 } mf_layer_made;
+
+/* An output under a name. */
+typedef struct mf_left {
+    const char *name; /* a string constant */
+    mf_output output;
+} mf_left;
 
 struct mf_model {
     mf_graph *graph;
@@ -50,6 +63,12 @@ struct mf_model {
     int64_t n_weights, cap_weights;
     mf_moving *moving;
     int64_t n_moving, cap_moving;
+    mf_kept *kept;
+    int64_t n_kept, cap_kept;
+    mf_output *losses; /* of layers, a number for each sample: added to the loss */
+    int64_t n_losses, cap_losses;
+    mf_left *left; /* what layers leave for the loss and metrics that go with them */
+    int64_t n_left, cap_left;
     mf_output *inputs; /* placeholders named like columns */
     int64_t n_inputs, cap_inputs;
     mf_output output;
@@ -58,8 +77,10 @@ struct mf_model {
     mf_output clock; /* int64 [3]: seed, step, place of the first sample; fed in training */
     mf_layer_made *made; /* in the order of the calls */
     int64_t n_made, cap_made;
+    int64_t n_layers; /* that are not part of another: the last one's mf_node_layer() */
     int depth; /* of the layer that is being built */
     bool frozen; /* it has trainable=false */
+    const char *changes; /* of settings of layers, see changes.h; NULL: none */
     mf_map layers; /* kind in lower case -> int64_t: how many there are, for names */
 };
 
@@ -73,5 +94,10 @@ mf_status mf_model_unknown(const char *what, const char *name, const char *close
 /* The first dimension of what is fed are samples, which layouts call "batch" (mf_name_dims). */
 void mf_model_name_batch(mf_graph *g, mf_output in, int rank);
 mf_weight *mf_model_weight(const mf_model *model, const char *name); /* NULL when there is none */
+
+/* Leave an output for a loss or a metric, under a name that lives as long; find it there (an empty
+ * output: no layer has left one). Of several the last counts. */
+void mf_model_leave(mf_model *model, const char *name, mf_output output);
+mf_output mf_model_left(const mf_model *model, const char *name);
 
 #endif

@@ -161,6 +161,11 @@ static mf_output group_build(mf_layer_call *l)
     return beta.node ? mf_apply(l->graph, "AddV2", MF_IN(x, beta)) : x;
 }
 
+static mf_output unit_build(mf_layer_call *l)
+{
+    return mf_layer_unit_length(l, l->in[0]);
+}
+
 #define LEARNED "epsilon: float = 0.001, center: bool = true, scale: bool = true}"
 
 const mf_layer_kind mf_layers_norm[] = {
@@ -170,5 +175,6 @@ const mf_layer_kind mf_layers_norm[] = {
       layer_build },
     { "GroupNormalization", "{groups: int = 32, " LEARNED, 1, 1, 2,
       "groups of channels of every sample", group_build },
+    { "UnitNormalization", "{}", 1, 1, 2, "the last dimension brought to length 1", unit_build },
     { 0 },
 };

@@ -39,15 +39,19 @@ mf_output mf_layer_kernel(mf_layer_call *l, const char *what, const mf_shape *sh
     return kernel;
 }
 
+mf_output mf_layer_bias(mf_layer_call *l, int64_t units)
+{
+    const mf_output b =
+        mf_layer_weight(l, "bias", &MF_SHAPE(units), mf_options_string(&l->o, "bias_initializer"));
+
+    name_units(l, 1);
+    return b;
+}
+
 mf_output mf_layer_bias_activation(mf_layer_call *l, mf_output y, int64_t units)
 {
-    if (mf_options_bool(&l->o, "use_bias")) {
-        const mf_output b = mf_layer_weight(l, "bias", &MF_SHAPE(units),
-                                            mf_options_string(&l->o, "bias_initializer"));
-
-        name_units(l, 1);
-        y = mf_apply(l->graph, "BiasAdd", MF_IN(y, b));
-    }
+    if (mf_options_bool(&l->o, "use_bias"))
+        y = mf_apply(l->graph, "BiasAdd", MF_IN(y, mf_layer_bias(l, units)));
     return mf_layer_activation(l, mf_options_string(&l->o, "activation"), y);
 }
 
@@ -79,6 +83,15 @@ mf_output mf_layer_reduce(mf_layer_call *l, const char *op, mf_output x, const i
 {
     return mf_applyf(l->graph, op, MF_IN(x, mf_ints(l->graph, axes, n)), "keep_dims=%s",
                      keep ? "true" : "false");
+}
+
+mf_output mf_layer_unit_length(mf_layer_call *l, mf_output x)
+{
+    const int64_t last = mf_model_shape(l->model, x).rank - 1;
+    mf_output s = mf_layer_reduce(l, "Sum", mf_apply(l->graph, "Square", MF_IN(x)), &last, 1, true);
+
+    s = mf_apply(l->graph, "Maximum", MF_IN(s, mf_layer_number(l, 1e-12)));
+    return mf_apply(l->graph, "Mul", MF_IN(x, mf_apply(l->graph, "Rsqrt", MF_IN(s))));
 }
 
 mf_output mf_layer_matmul(mf_layer_call *l, mf_output x, mf_output kernel, int64_t units)

@@ -3,13 +3,16 @@
 #include "models/zoo.h"
 
 #include "base/closest.h"
+#include "models/changes.h"
 
 #include <stdio.h>
 #include <string.h>
 
-extern const mf_zoo_kind mf_zoo_image[], mf_zoo_text[], mf_zoo_table[];
+extern const mf_zoo_kind mf_zoo_image[], mf_zoo_text[], mf_zoo_table[], mf_zoo_contrast[],
+    mf_zoo_detect[];
 
-const mf_zoo_kind *const mf_zoo_families[] = { mf_zoo_image, mf_zoo_text, mf_zoo_table, NULL };
+const mf_zoo_kind *const mf_zoo_families[] = { mf_zoo_image,    mf_zoo_text,   mf_zoo_table,
+                                               mf_zoo_contrast, mf_zoo_detect, NULL };
 
 /* ---- by name ---- */
 
@@ -38,14 +41,20 @@ static mf_status unknown(const char *name)
 static mf_status build(mf_zoo_call *z, const char *text)
 {
     mf_arena *arena = z->model->graph->arena;
-    const char *head, *rest;
+    const char *head, *rest, *settings;
 
     MF_TRY(mf_options_head(text, arena, &head, &rest));
     z->kind = mf_zoo_find(head);
     if (!z->kind)
         return unknown(head);
-    MF_TRY(mf_options_parse(z->kind->name, z->kind->settings, rest, arena, &z->o));
+    settings = mf_arena_printf(arena, "{changes: string = ''%s%s",
+                               z->kind->settings[1] == '}' ? "" : ", ", z->kind->settings + 1);
+    if (!settings)
+        return MF_NOMEM("a model");
+    MF_TRY(mf_options_parse(z->kind->name, settings, rest, arena, &z->o));
+    z->model->changes = mf_options_string(&z->o, "changes");
     mf_model_output(z->model, z->kind->build(z));
+    MF_TRY(mf_changes_check(z->model));
     z->model->loss = z->kind->loss;
     z->model->metrics = z->kind->metrics;
     return mf_model_status(z->model);

@@ -2,6 +2,7 @@
 /* zoo_text.c - models of sequences of tokens. */
 #include "models/zoo.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- what goes in and out ---- */
@@ -82,6 +83,18 @@ static mf_output text_cnn_build(mf_zoo_call *z)
     return class_scores(z, dropped(z, y));
 }
 
+/* Every second block of a mixture of experts has them. */
+static const char *experts_of(const mf_zoo_call *z, int64_t block, char text[], size_t size)
+{
+    if (strcmp(z->kind->name, "moe-transformer") != 0 || block % 2 == 0)
+        return "";
+    (void)snprintf(text, size, "experts=%lld top=%lld capacity_factor=%.9g balance=%.9g",
+                   (long long)mf_options_int(&z->o, "experts"),
+                   (long long)mf_options_int(&z->o, "top"),
+                   mf_options_float(&z->o, "capacity_factor"), mf_options_float(&z->o, "balance"));
+    return text;
+}
+
 /* With a label for every token: each is predicted from those before it (as GPT). With one label:
  * the mean over the places is classified (as a small BERT). */
 static mf_output transformer_build(mf_zoo_call *z)
@@ -95,11 +108,15 @@ static mf_output transformer_build(mf_zoo_call *z)
     x = mf_layer(z->model, "PositionEmbedding", MF_IN(x),
                  "initializer='random_normal stddev=0.02'");
     x = dropped(z, x);
-    for (int64_t i = 0; i < mf_options_int(&z->o, "layers"); i++)
+    for (int64_t i = 0; i < mf_options_int(&z->o, "layers"); i++) {
+        char experts[160];
+
         x = mf_layer(z->model, "TransformerBlock", MF_IN(x),
-                     "num_heads=%lld units=%lld dropout=%.9g use_causal_mask=%s",
+                     "num_heads=%lld units=%lld dropout=%.9g use_causal_mask=%s %s",
                      (long long)mf_options_int(&z->o, "heads"), 4 * (long long)width,
-                     mf_options_float(&z->o, "dropout"), causal ? "true" : "false");
+                     mf_options_float(&z->o, "dropout"), causal ? "true" : "false",
+                     experts_of(z, i, experts, sizeof experts));
+    }
     x = mf_layer(z->model, "LayerNormalization", MF_IN(x), "epsilon=0.00001");
     if (places)
         return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld use_bias=false dim=vocab",
@@ -126,6 +143,13 @@ const mf_zoo_kind mf_zoo_text[] = {
       WORDS "layers: int >= 1 = 2, width: int >= 1 = 64, heads: int >= 1 = 4, "
             "dropout: float = 0.1, causal: bool = true}",
       "small GPT where each token has a label, small BERT else", TOKENS OR_TOKENS,
+      "tokens=int32[64] label=int32[64] classes=256", "sparse_categorical_crossentropy",
+      "accuracy, perplexity", transformer_build },
+    { "moe-transformer",
+      WORDS "layers: int >= 1 = 2, width: int >= 1 = 64, heads: int >= 1 = 4, "
+            "experts: int >= 1 = 4, top: int >= 1 = 2, capacity_factor: float = 1.25, "
+            "balance: float = 0.01, dropout: float = 0.1, causal: bool = true}",
+      "transformer in which every second block has a mixture of experts", TOKENS OR_TOKENS,
       "tokens=int32[64] label=int32[64] classes=256", "sparse_categorical_crossentropy",
       "accuracy, perplexity", transformer_build },
     { 0 },

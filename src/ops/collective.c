@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GROUP_MAX = 4096 };
-
 /* ---- what is to be done ---- */
 
 /* Of whole numbers, as TensorFlow's Div does it; the divisor is the group's size. */
@@ -73,11 +71,11 @@ static mf_status read_offsets(const mf_node *n, mf_collect *c)
 {
     c->offsets = mf_node_ints(n, "subdiv_offsets", &c->n_offsets);
     for (int64_t i = 0; i < c->n_offsets; i++) {
-        if (c->offsets[i] < -GROUP_MAX || c->offsets[i] > GROUP_MAX)
+        if (c->offsets[i] < -MF_GROUP_MAX || c->offsets[i] > MF_GROUP_MAX)
             return MF_FAIL(MF_INVALID_ARGUMENT, "subdiv_offsets[%lld] is %lld, beyond %d",
-                           (long long)i, (long long)c->offsets[i], GROUP_MAX);
+                           (long long)i, (long long)c->offsets[i], MF_GROUP_MAX);
     }
-    if (c->n_offsets > GROUP_MAX)
+    if (c->n_offsets > MF_GROUP_MAX)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%lld subdiv_offsets are too many",
                        (long long)c->n_offsets);
     return MF_OK;
@@ -92,9 +90,9 @@ static mf_status prepare(mf_prepare *p, mf_collect_kind kind, bool is_source)
 
     if (!c)
         return MF_NOMEM("a collective");
-    if (size < 1 || size > GROUP_MAX)
+    if (size < 1 || size > MF_GROUP_MAX)
         return MF_FAIL(MF_INVALID_ARGUMENT, "group_size is %lld, not of 1 to %d", (long long)size,
-                       GROUP_MAX);
+                       MF_GROUP_MAX);
     *c = (mf_collect){ .kind = kind,
                        .group = (int32_t)mf_node_int(n, "group_key"),
                        .size = (int32_t)size,

@@ -24,7 +24,8 @@ typedef struct crop_job {
     const float *grads; /* of the crops */
     bool by_ratio; /* rounds the step between samples as TensorFlow's CropAndResizeGradBoxes does */
     float *out;
-    double *sums; /* of an image's gradient */
+    double *sums; /* of an image's gradient, */
+    mf_tensor *changed; /* and what becomes of them */
 } crop_job;
 
 /* Where samples fall along one dimension: between `low` and `high`, `part` of the way. */
@@ -105,6 +106,21 @@ static float value(const crop_job *job, int64_t at)
 
 /* ---- what is done with a sample ---- */
 
+/* The usual case of what take() does. */
+static void mix_floats(const crop_job *job, const int64_t at[4], float right, float down,
+                       float *restrict out)
+{
+    const float *image = job->image->data;
+    const float *tl = image + at[0], *tr = image + at[1], *bl = image + at[2], *br = image + at[3];
+
+    for (int64_t d = 0; d < job->depth; d++) {
+        const float top = tl[d] + (tr[d] - tl[d]) * right;
+        const float bottom = bl[d] + (br[d] - bl[d]) * right;
+
+        out[d] = top + (bottom - top) * down;
+    }
+}
+
 static void take(const crop_job *job, int64_t box, int64_t row, int64_t col, const spot *y,
                  const spot *x)
 {
@@ -116,6 +132,10 @@ static void take(const crop_job *job, int64_t box, int64_t row, int64_t col, con
     if (!y->inside || !x->inside)
         return;
     corners(job, box, y, x, at);
+    if (job->image->dtype == MF_DTYPE_F32 && !job->nearest) {
+        mix_floats(job, at, x->part, y->part, out);
+        return;
+    }
     for (int64_t d = 0; d < job->depth; d++) {
         const float tl = value(job, at[0] + d), bl = value(job, at[2] + d);
         const float top = tl + (value(job, at[1] + d) - tl) * x->part;
@@ -124,6 +144,14 @@ static void take(const crop_job *job, int64_t box, int64_t row, int64_t col, con
         out[d] = job->nearest ? value(job, pixel(job, box, y->nearest, x->nearest) + d)
                               : top + (bottom - top) * y->part;
     }
+}
+
+static void add_share(const crop_job *job, int64_t at, const float *g, float of_row, float of_col)
+{
+    double *restrict sums = job->sums + at;
+
+    for (int64_t d = 0; d < job->depth; d++)
+        sums[d] += (double)(of_col * (of_row * g[d]));
 }
 
 /* Every pixel gets its share of the gradients of the samples made of it. */
@@ -135,19 +163,15 @@ static void give_back(const crop_job *job, int64_t box, int64_t row, int64_t col
 
     if (!y->inside || !x->inside)
         return;
-    corners(job, box, y, x, at);
-    for (int64_t d = 0; d < job->depth; d++) {
-        const float top = (1 - y->part) * g[d], bottom = y->part * g[d];
-
-        if (job->nearest) {
-            job->sums[pixel(job, box, y->nearest, x->nearest) + d] += (double)g[d];
-            continue;
-        }
-        job->sums[at[0] + d] += (double)((1 - x->part) * top);
-        job->sums[at[1] + d] += (double)(x->part * top);
-        job->sums[at[2] + d] += (double)((1 - x->part) * bottom);
-        job->sums[at[3] + d] += (double)(x->part * bottom);
+    if (job->nearest) {
+        add_share(job, pixel(job, box, y->nearest, x->nearest), g, 1, 1);
+        return;
     }
+    corners(job, box, y, x, at);
+    add_share(job, at[0], g, 1 - y->part, 1 - x->part);
+    add_share(job, at[1], g, 1 - y->part, x->part);
+    add_share(job, at[2], g, y->part, 1 - x->part);
+    add_share(job, at[3], g, y->part, x->part);
 }
 
 /* How the slope of the image moves a sample when one side of the box moves. */
@@ -298,7 +322,26 @@ static mf_status image_grad_infer(mf_infer *in)
     return mf_infer_shape_input(in, 3, &in->out[0]);
 }
 
-/* (grads, boxes, box_ind, image_size); boxes overlap, so one after the other. */
+/* Boxes of an image overlap, so one after the other. */
+static void image_grad_piece(void *ctx, int64_t image)
+{
+    const crop_job *job = ctx;
+    const int64_t count = job->height * job->width * job->depth, from = image * count;
+
+    memset(job->sums + from, 0, (size_t)count * sizeof *job->sums);
+    for (int64_t box = 0; box < job->n; box++) {
+        if (job->of[box] == image)
+            each_sample(job, box, give_back);
+    }
+    for (int64_t i = from; i < from + count; i++) {
+        if (job->changed->dtype == MF_DTYPE_F32)
+            ((float *)job->changed->data)[i] = (float)job->sums[i];
+        else
+            mf_tensor_put(job->changed, i, job->sums[i]);
+    }
+}
+
+/* (grads, boxes, box_ind, image_size) */
 static mf_status image_grad_run(mf_kernel *k)
 {
     const crop_state *s = k->state;
@@ -313,12 +356,9 @@ static mf_status image_grad_run(mf_kernel *k)
     MF_TRY(set_grads(&job, k->in[0]));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
     MF_TRY_TO(done, mf_tensor_alloc(&sums, MF_DTYPE_F64, &shape));
-    mf_cells_zero(MF_DTYPE_F64, sums.data, 0, sums.count);
     job.sums = sums.data;
-    for (int64_t box = 0; box < job.n; box++)
-        each_sample(&job, box, give_back);
-    for (int64_t i = 0; i < out->count; i++)
-        mf_tensor_put(out, i, job.sums[i]);
+    job.changed = out;
+    mf_kernel_parallel(k, job.batch, image_grad_piece, &job);
 done:
     mf_tensor_clear(&sums);
     return st;

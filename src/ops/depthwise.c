@@ -9,6 +9,7 @@
 #include "ops/widen.h"
 #include "ops/window.h"
 #include "ops/window_grad.h"
+#include "ops/window_split.h"
 
 enum { MAX_PIECES = 16, GRAIN = 65536 };
 
@@ -326,7 +327,7 @@ static mf_status filter_grad(mf_grad *g)
 #define DEPTH_OP(NAME, DEF, INFER, GRAD, ...)                                                      \
     {                                                                                              \
         .name = NAME, .def = DEF ATTRS, .infer = INFER, .grad = GRAD, .prepare = depth_prepare,    \
-        .run = depth_run, .samples = MF_SAMPLES(__VA_ARGS__)                                       \
+        .run = depth_run, .split = mf_conv_split, .samples = MF_SAMPLES(__VA_ARGS__)               \
     }
 
 const mf_op mf_ops_depthwise[] = {
@@ -340,18 +341,21 @@ const mf_op mf_ops_depthwise[] = {
              "bf16[1,4,4,2] bf16[3,3,2,1] ; strides=[1,1,1,1] padding='SAME'",
              "f32[40,9,9,16] f32[3,3,16,1] ; strides=[1,1,1,1] padding='SAME' !nograd",
              "f32[0,5,6,3] f32[3,3,3,1] ; strides=[1,1,1,1] padding='SAME'",
+             "f32[3,9,8,4] f32[4,3,4,2] ; strides=[1,2,2,1] padding='SAME' !nograd",
              "f32[1,5,6,3] f32[3,3,2,1] ; strides=[1,1,1,1] padding='SAME' !fails"),
     DEPTH_OP("DepthwiseConv2dNativeBackpropInput",
              "(input_sizes:int32, filter:T, out_backprop:T) -> (output:T)", backprop_infer,
              input_grad,
              "i32[4]{2,5,6,3} f32[3,3,3,1] f32[2,5,6,3] ; strides=[1,1,1,1] padding='SAME'",
              "i32[4]{1,5,6,3} f64[3,2,3,2] f64[1,2,3,6] ; strides=[1,2,2,1] padding='VALID'",
+             "i32[4]{3,8,6,4} f32[4,3,4,2] f32[3,4,3,8] ; strides=[1,2,2,1] padding='SAME' !nograd",
              "i32[4]{2,5,6,3} f32[3,3,3,1] f32[2,5,5,3] ; strides=[1,1,1,1] padding='SAME' !fails"),
     DEPTH_OP("DepthwiseConv2dNativeBackpropFilter",
              "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T)", backprop_infer,
              filter_grad,
              "f32[2,5,6,3] i32[4]{3,3,3,1} f32[2,5,6,3] ; strides=[1,1,1,1] padding='SAME'",
              "f64[1,5,6,3] i32[4]{3,2,3,2} f64[1,2,3,6] ; strides=[1,2,2,1] padding='VALID'",
+             "f32[3,8,6,4] i32[4]{4,3,4,2} f32[3,4,3,8] ; strides=[1,2,2,1] padding='SAME' !nograd",
              "f32[60,5,6,30] i32[4]{3,3,30,1} f32[60,5,6,30] ; strides=[1,1,1,1] padding='SAME' "
              "!nograd !tol:1e-3",
              "f32[2,5,6,3] i32[4]{3,3,3,1} f32[2,5,5,3] ; strides=[1,1,1,1] padding='SAME' !fails"),

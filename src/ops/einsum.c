@@ -311,6 +311,46 @@ static bool same_order(const einsum_job *job)
     return at == job->out.n;
 }
 
+static void swap_sides(mf_gemm *g)
+{
+    const mf_gemm_side a = g->a;
+    const int64_t m = g->m;
+
+    g->a = g->b;
+    g->a.row = g->b.col;
+    g->a.col = g->b.row;
+    g->b = a;
+    g->b.row = a.col;
+    g->b.col = a.row;
+    g->m = g->n;
+    g->n = m;
+}
+
+/* The product can be written where it belongs, as it is or transposed: elements of a row then lie
+ * next to each other. */
+static bool fits_output(const einsum_job *job, const mf_tensor *out, mf_gemm *g)
+{
+    int64_t stride[MF_EINSUM_LABELS], a, b;
+
+    for (int d = 0; d < job->out.n; d++) {
+        if (memchr(job->out.label + d + 1, job->out.label[d], (size_t)(job->out.n - d - 1)))
+            return false; /* a diagonal */
+    }
+    label_strides(&job->out, &out->shape, stride);
+    if (!merge(job, LABEL_FREE_A, stride, &a) || !merge(job, LABEL_FREE_B, stride, &b))
+        return false;
+    if (b != 1 && g->n > 1) {
+        if (a != 1 && g->m > 1)
+            return false;
+        swap_sides(g);
+        a = b;
+    }
+    g->c_row = a;
+    for (int i = 0; i < g->batch_rank; i++)
+        g->c_batch_stride[i] = stride[job->label[LABEL_BATCH][i]];
+    return true;
+}
+
 static mf_status contract(const mf_kernel *k, einsum_job *job, const mf_tensor *in, mf_tensor *out)
 {
     mf_tensor packed[2] = { { 0 } }, product = { 0 };
@@ -321,17 +361,17 @@ static mf_status contract(const mf_kernel *k, einsum_job *job, const mf_tensor *
     g.m = walk_count(&job->group[LABEL_FREE_A]);
     g.n = walk_count(&job->group[LABEL_FREE_B]);
     g.k = walk_count(&job->group[LABEL_INNER]);
-    g.c_row = g.n;
-    g.c_batch = g.m * g.n;
     g.batch_rank = job->group[LABEL_BATCH].n;
     memcpy(g.batch_dims, job->group[LABEL_BATCH].dims, sizeof g.batch_dims);
     MF_TRY_TO(done, make_side(job, 0, &in[0], &packed[0], &g.a));
     MF_TRY_TO(done, make_side(job, 1, &in[1], &packed[1], &g.b));
-    if (same_order(job))
+    if (fits_output(job, out, &g)) {
         mf_tensor_set(&product, out);
-    else
+    } else {
+        mf_gemm_c_follows(&g);
         MF_TRY_TO(done, mf_tensor_alloc(&product, out->dtype,
                                         &MF_SHAPE(walk_count(&job->group[LABEL_BATCH]), g.m, g.n)));
+    }
     g.c = product.data;
     MF_TRY_TO(done, mf_gemm_run(k, &g));
     if (product.data != out->data)

@@ -121,13 +121,27 @@ typedef struct quant_job {
     int64_t channels, n;
 } quant_job;
 
+/* All by one range: what most values are. */
+static void quant_span(const quant *range, const float *x, float *out, int64_t n)
+{
+    const quant q = *range;
+
+    for (int64_t i = 0; i < n; i++)
+        out[i] = quantized(&q, x[i]);
+}
+
 static void quant_piece(void *ctx, int64_t piece)
 {
     const quant_job *job = ctx;
     const int64_t from = piece * GRAIN, end = job->n - from < GRAIN ? job->n : from + GRAIN;
+    int64_t c = from % job->channels;
 
-    for (int64_t i = from; i < end; i++)
-        job->out[i] = quantized(&job->q[i % job->channels], job->x[i]);
+    if (job->channels == 1) {
+        quant_span(job->q, job->x + from, job->out + from, end - from);
+        return;
+    }
+    for (int64_t i = from; i < end; i++, c = c + 1 < job->channels ? c + 1 : 0)
+        job->out[i] = quantized(&job->q[c], job->x[i]);
 }
 
 /* A quant per channel, in *memory. `x`: which input is quantized. */
@@ -173,14 +187,17 @@ static void split_gradient(const quant *q, int64_t channels, const mf_tensor *dy
                            float *dx, double *below, double *above)
 {
     const float *g = dy->data;
+    int64_t c = 0;
 
-    for (int64_t i = 0; i < dy->count; i++) {
-        const quant *c = &q[i % channels];
-        const bool is_below = !c->off && x[i] < c->low, is_above = !c->off && x[i] > c->high;
+    for (int64_t i = 0; i < dy->count; i++, c = c + 1 < channels ? c + 1 : 0) {
+        const bool is_below = !q[c].off && x[i] < q[c].low,
+                   is_above = !q[c].off && x[i] > q[c].high;
 
         dx[i] = is_below || is_above ? 0 : g[i];
-        below[i % channels] += is_below ? (double)g[i] : 0;
-        above[i % channels] += is_above ? (double)g[i] : 0;
+        if (is_below)
+            below[c] += (double)g[i];
+        if (is_above)
+            above[c] += (double)g[i];
     }
 }
 

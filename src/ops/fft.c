@@ -4,6 +4,7 @@
  * Lengths that are powers of two are transformed in place, by halves; any other length is a
  * convolution (Bluestein) of a power of two. All of it is computed in double. A line is a piece. */
 #include "base/mem.h"
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 
@@ -463,12 +464,18 @@ static mf_status irfft_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* Signals of a batch, each for itself. */
+static void fft_split(mf_split *s)
+{
+    mf_split_leading(s, s->in[0].rank - kind_of(s->node).dims);
+}
+
 #define COMPLEX_OP(NAME, ...)                                                                      \
     {                                                                                              \
         .name = NAME,                                                                              \
         .def = "(input:Tcomplex) -> (output:Tcomplex) {Tcomplex:type=complex64 in "                \
                "[complex64,complex128]}",                                                          \
-        .infer = fft_infer, .grad = complex_grad, .run = complex_run,                              \
+        .infer = fft_infer, .grad = complex_grad, .run = complex_run, .split = fft_split,          \
         .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 #define REAL_TYPES                                                                                 \
@@ -476,12 +483,14 @@ static mf_status irfft_grad(mf_grad *g)
 #define REAL_OP(NAME, GRAD, ...)                                                                   \
     {                                                                                              \
         .name = NAME, .def = "(input:Treal, fft_length:int32) -> (output:Tcomplex)" REAL_TYPES,    \
-        .infer = fft_infer, .grad = GRAD, .run = real_run, .samples = MF_SAMPLES(__VA_ARGS__)      \
+        .infer = fft_infer, .grad = GRAD, .run = real_run, .split = fft_split,                     \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 #define INVERSE_OP(NAME, GRAD, ...)                                                                \
     {                                                                                              \
         .name = NAME, .def = "(input:Tcomplex, fft_length:int32) -> (output:Treal)" REAL_TYPES,    \
-        .infer = fft_infer, .grad = GRAD, .run = real_run, .samples = MF_SAMPLES(__VA_ARGS__)      \
+        .infer = fft_infer, .grad = GRAD, .run = real_run, .split = fft_split,                     \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 #define SAMPLES_1                                                                                  \
     "c64[8] !nograd", "c128[3,7] !nograd", "c64[2,12] !nograd", "c128[1] !nograd",                 \

@@ -359,24 +359,43 @@ static mf_status gather_nd_grad(mf_grad *g)
     return MF_OK;
 }
 
-/* Indices stand for themselves, and so do the numbers of a row. */
+/* Indices stand for themselves, and so do the numbers of a row, and batches. */
 static void gather_split(mf_split *s)
 {
     const mf_shape *params = &s->in[0], *ids = &s->in[1];
-    int axis = 0;
+    int64_t at = 0;
+    gather_dims g;
 
-    if (mf_node_int(s->node, "batch_dims") != 0 ||
-        (s->n_in > 2 && !mf_split_axis(s, 2, params->rank, &axis)))
+    if (s->n_in > 2 && !s->in_value[2])
+        return;
+    if (s->n_in > 2)
+        at = mf_tensor_int_at(s->in_value[2], 0);
+    if (gather_dims_fix(at, mf_node_int(s->node, "batch_dims"), params, ids, &g) != MF_OK)
         return;
     for (int d = 0; d < params->rank; d++) {
-        if (d != axis)
-            mf_split_through(s, 0, d, d < axis ? d : d + ids->rank - 1);
+        if (d != g.axis)
+            mf_split_through(s, 0, d, d < g.axis ? d : d + ids->rank - g.batch - 1);
+        if (d < g.batch)
+            mf_split_in(s, 1, d, s->in_dims[0].dims[d].letter);
     }
-    for (int d = 0; d < ids->rank; d++)
-        mf_split_through(s, 1, d, axis + d);
-    if (axis == 0 && mf_dtype_is_plain(s->node->in_types[0]) &&
+    for (int d = g.batch; d < ids->rank; d++)
+        mf_split_through(s, 1, d, g.axis + d - g.batch);
+    if (g.axis == 0 && mf_dtype_is_plain(s->node->in_types[0]) &&
         s->node->in_types[0] != MF_DTYPE_BOOL)
         mf_split_rows(s, "_RowsOrZero");
+}
+
+/* Tuples stand for themselves, and so do the numbers of what they choose. */
+static void gather_nd_split(mf_split *s)
+{
+    const int tuples = s->in[1].rank - 1, depth = (int)s->in[1].dims[tuples];
+
+    for (int d = 0; d < tuples; d++)
+        mf_split_through(s, 1, d, d);
+    for (int d = depth; d < s->in[0].rank; d++) {
+        mf_split_through(s, 0, d, tuples + d - depth);
+        s->letters[s->n_letters - 1].some = true; /* nothing can be chosen from an empty piece */
+    }
 }
 
 const mf_op mf_ops_gather[] = {
@@ -415,9 +434,11 @@ const mf_op mf_ops_gather[] = {
       .infer = gather_nd_infer,
       .grad = gather_nd_grad,
       .run = gather_nd_run,
+      .split = gather_nd_split,
       .samples = MF_SAMPLES(
-          "f32[3,4] i32[2,2]{0,1,2,3}", "f64[3,4,2] i64[2,1]{2,0}", "f32[3,4] i32[2,0] !nograd",
-          "str[3] i32[2,1]{2,0}", "f32[3] i32[0,1]", "f32[2,2] i32[2]{1,0} !nograd",
+          "f32[3,4] i32[2,2]{0,1,2,3}", "f32[4,5] i32[3,2,1]{0,3,1,2,2,0}",
+          "f64[3,4,2] i64[2,1]{2,0}", "f32[3,4] i32[2,0] !nograd", "str[3] i32[2,1]{2,0}",
+          "f32[3] i32[0,1]", "f32[2,2] i32[2]{1,0} !nograd",
           "f32[3] i32[2,1]{5,1} ; bad_indices_policy='IGNORE'", "f32[3,4] i32[1,2]{0,4} !fails",
           "f32[3] i32[1,2]{0,0} !fails", "f32[3] i32[]{0} !fails") },
     { 0 },

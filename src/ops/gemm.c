@@ -20,7 +20,7 @@ enum {
     MAX_ROWS = 240, /* of a tile: A's slice takes half of the second cache */
     MAX_COLS = 512, /* of a tile */
     PANELS = 8, /* of B packed at a time: they stay in the second cache too */
-    AHEAD = 8, /* rows of B fetched before they are packed */
+    LINES = 8, /* rows of B packed at a time, while the next ones are fetched */
     PIECES = 16, /* wanted, when there is enough work */
     SMALL_SCRATCH = 48 * 1024 /* bytes that may lie on the stack */
 };
@@ -301,9 +301,10 @@ typedef struct gemm_job {
     atomic_int status;
 } gemm_job;
 
-static void finish_tile(const mf_gemm *g, int64_t batch, const gemm_tile *t)
+/* c_at: where the batch begins. */
+static void finish_tile(const mf_gemm *g, int64_t c_at, const gemm_tile *t)
 {
-    const int64_t at = batch * g->c_batch + t->i0 * g->c_row + t->j0;
+    const int64_t at = c_at + t->i0 * g->c_row + t->j0;
 
     if (t->n == g->c_row) {
         g->then->run(g->then, at, at + t->m * t->n);
@@ -318,7 +319,7 @@ static void run_tile(const gemm_job *job, int64_t batch, int64_t tile, char *scr
     const mf_gemm *g = job->g;
     const int64_t i0 = tile / job->tiles_n * job->tile_m, j0 = tile % job->tiles_n * job->tile_n;
     tile_job j = { .g = g, .scratch = scratch };
-    int64_t rest = batch, a_at = 0, b_at = 0;
+    int64_t rest = batch, a_at = 0, b_at = 0, c_at = 0;
 
     for (int d = g->batch_rank - 1; d >= 0; d--) {
         const int64_t i = rest % g->batch_dims[d];
@@ -326,15 +327,16 @@ static void run_tile(const gemm_job *job, int64_t batch, int64_t tile, char *scr
         rest /= g->batch_dims[d];
         a_at += i * g->a.batch_stride[d];
         b_at += i * g->b.batch_stride[d];
+        c_at += i * g->c_batch_stride[d];
     }
     j.a = (const char *)g->a.data + (size_t)a_at * mf_dtype_cell(g->a.type);
     j.b = (const char *)g->b.data + (size_t)b_at * mf_dtype_cell(g->b.type);
-    j.c = (char *)g->c + (size_t)(batch * g->c_batch) * mf_dtype_cell(g->c_type);
+    j.c = (char *)g->c + (size_t)c_at * mf_dtype_cell(g->c_type);
     j.t = (gemm_tile){ i0, j0, g->m - i0 < job->tile_m ? g->m - i0 : job->tile_m,
                        g->n - j0 < job->tile_n ? g->n - j0 : job->tile_n, g->k };
     any_tile(&j);
     if (g->then)
-        finish_tile(g, batch, &j.t);
+        finish_tile(g, c_at, &j.t);
 }
 
 static void run_tiles(const gemm_job *job, int64_t piece, char *scratch)

@@ -24,8 +24,8 @@ typedef struct mf_gemm {
     mf_gemm_side a, b; /* m x k, k x n */
     void *c;
     mf_dtype c_type;
-    int64_t c_row; /* stride of rows; batches follow each other, c_batch apart */
-    int64_t c_batch;
+    int64_t c_row; /* stride of rows */
+    int64_t c_batch_stride[MF_MAX_RANK];
     int batch_rank;
     int64_t batch_dims[MF_MAX_RANK]; /* outermost first */
     int64_t shards, samples; /* 0, or k is a multiple of the samples of a batch, cut into shards
@@ -33,6 +33,18 @@ typedef struct mf_gemm {
     const int64_t *shard_k; /* mf_gemm_run()'s own */
     const mf_then *then; /* NULL, or called with what is finished of C, of C's own type */
 } mf_gemm;
+
+/* C's rows and batches follow each other. m, n and the batch are known. */
+static inline void mf_gemm_c_follows(mf_gemm *g)
+{
+    int64_t step = g->m * g->n;
+
+    g->c_row = g->n;
+    for (int d = g->batch_rank - 1; d >= 0; d--) {
+        g->c_batch_stride[d] = step;
+        step *= g->batch_dims[d];
+    }
+}
 
 /* Most steps of k summed in one chain before they are added to C. */
 enum { MF_GEMM_K = 256 };

@@ -217,24 +217,29 @@ static void fn(run_panel)(const fn(panel) * p, T *c, int64_t c_row)
     }
 }
 
-/* kc lines of n elements each, `step` apart, cut into strips of `width` (a constant): line by line
- * through all strips, because lines may lie in different pages. */
+/* kc lines of n elements each, `step` apart, cut into strips of `width` (a constant): a few lines
+ * at a time through all strips, because lines may lie in different pages, and so may strips. */
 static inline __attribute__((always_inline)) void
 fn(pack_lines)(const T *from, int64_t step, int64_t n, int64_t kc, const int64_t width, T *packed)
 {
-    for (int64_t i = 0; i < kc; i++, from += step) {
+    for (int64_t i = 0, lines; i < kc; i += lines, from += lines * step) {
         int64_t j = 0;
 
+        lines = kc - i < LINES ? kc - i : LINES;
         for (; j + width <= n; j += width) {
-            if (i + AHEAD < kc)
-                __builtin_prefetch(from + AHEAD * step + j);
-            memcpy(packed + j * kc + i * width, from + j, (size_t)width * sizeof(T));
-        }
-        if (j < n) {
             T *to = packed + j * kc + i * width;
 
+            for (int64_t l = 0; l < lines; l++, to += width) {
+                if (i + l + LINES < kc)
+                    __builtin_prefetch(from + (l + LINES) * step + j);
+                memcpy(to, from + l * step + j, (size_t)width * sizeof(T));
+            }
+        }
+        for (int64_t l = 0; j < n && l < lines; l++) {
+            T *to = packed + j * kc + (i + l) * width;
+
             memset(to, 0, (size_t)width * sizeof(T));
-            memcpy(to, from + j, (size_t)(n - j) * sizeof(T));
+            memcpy(to, from + l * step + j, (size_t)(n - j) * sizeof(T));
         }
     }
 }

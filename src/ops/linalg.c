@@ -108,6 +108,30 @@ mf_shape mf_linalg_shape(const mf_shape *in, int64_t rows, int64_t cols)
     return out;
 }
 
+void mf_linalg_split(mf_split *s)
+{
+    const int batch = s->in[0].rank - 2;
+
+    for (int i = 1; i < s->n_in; i++) { /* one that is repeated is not for us */
+        if (s->in[i].rank != s->in[0].rank)
+            return;
+        for (int d = 0; d < batch; d++) {
+            if (s->in[i].dims[d] != s->in[0].dims[d])
+                return;
+        }
+    }
+    for (int d = 0; d < batch; d++) {
+        const int letter = mf_split_new(s, s->in[0].dims[d], MF_CUT_FREE);
+
+        for (int i = 0; i < s->n_in; i++)
+            mf_split_in(s, i, d, letter);
+        for (int i = 0; i < s->n_out; i++) {
+            if (s->out[i].rank > d && s->out[i].dims[d] == s->in[0].dims[d])
+                mf_split_out(s, i, d, letter);
+        }
+    }
+}
+
 mf_status mf_linalg_begin(mf_linalg_job *job, const mf_kernel *k, bool square)
 {
     const mf_shape *s = &k->in[0]->shape;

@@ -7,7 +7,7 @@
 #ifndef MF_OPS_LINALG_H
 #define MF_OPS_LINALG_H
 
-#include "graph/op.h"
+#include "graph/split.h"
 
 #include <stdatomic.h>
 
@@ -76,6 +76,9 @@ MF_MUST mf_status mf_linalg_run(mf_linalg_job *job);
 
 /* Input 0's batch, then these (rows and cols < 0: fewer dimensions). */
 mf_shape mf_linalg_shape(const mf_shape *in, int64_t rows, int64_t cols);
+
+/* Matrices of a batch, each for itself. */
+void mf_linalg_split(mf_split *s);
 
 /* Gradients. */
 mf_output mf_grad_matmul(mf_grad *g, mf_output a, bool adjoint_a, mf_output b, bool adjoint_b);

@@ -419,13 +419,13 @@ static mf_status svd_grad(mf_grad *g)
 #define LINALG_OP(NAME, DEF, INFER, GRAD, RUN, ...)                                                \
     {                                                                                              \
         .name = NAME, .def = DEF, .infer = INFER, .grad = GRAD, .run = RUN,                        \
-        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
+        .split = mf_linalg_split, .samples = MF_SAMPLES(__VA_ARGS__)                               \
     }
 #define SYMMETRIC3 "{4,1,-1,1,3,0.5,-1,0.5,-5}"
 
 const mf_op mf_ops_linalg_factor[] = {
     LINALG_OP("Qr", "(input:T) -> (q:T, r:T) {full_matrices:bool=false, " TYPES "}", qr_infer,
-              qr_grad, qr_run, "f32[3,3]", "f64[5,3]", "f64[2,3,5]",
+              qr_grad, qr_run, "f32[3,3]", "f64[5,3]", "f64[2,3,5]", "f32[5,4,3] !nograd",
               "f64[2,4] ; full_matrices=true", "f64[4,2] ; full_matrices=true !nograd",
               "c128[2,4,3] !nograd", "c64[2,2] !nograd", "f32[1,1]", "f32[0,3] !nograd",
               "f32[3] !fails"),

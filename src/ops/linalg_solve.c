@@ -458,7 +458,7 @@ static mf_status triangular_grad(mf_grad *g)
 #define LINALG_OP(NAME, DEF, INFER, GRAD, RUN, ...)                                                \
     {                                                                                              \
         .name = NAME, .def = DEF, .infer = INFER, .grad = GRAD, .run = RUN,                        \
-        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
+        .split = mf_linalg_split, .samples = MF_SAMPLES(__VA_ARGS__)                               \
     }
 /* Symmetric and positive definite; well conditioned. */
 #define POSITIVE3 "{4,1,-1,1,3,0.5,-1,0.5,5}"
@@ -493,7 +493,7 @@ const mf_op mf_ops_linalg_solve[] = {
     LINALG_OP("MatrixSolve", "(matrix:T, rhs:T) -> (output:T) {adjoint:bool=false, " TYPES "}",
               solve_infer, solve_grad, solve_run, "f32[3,3]" MATRIX3 " f32[3,2]",
               "f64[3,3]" MATRIX3 " f64[3,1] ; adjoint=true",
-              "f64[2,2,2]{3,1,1,2,4,0,1,5} f64[2,2,3]",
+              "f64[2,2,2]{3,1,1,2,4,0,1,5} f64[2,2,3]", "f64[3,2,4,4] f64[3,2,4,1] !nograd",
               "c128[2,2]{2,1,0,3} c128[2,2] ; adjoint=true !nograd", "f32[0,0] f32[0,2] !nograd",
               "f32[2,2]{1,2,2,4} f32[2,1] !fails", "f32[2,2] f32[3,1] !fails",
               "f32[2,2] f32[2] !fails", "f32[2,2,2] f32[1,2,2] !fails"),

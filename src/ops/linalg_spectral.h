@@ -175,7 +175,9 @@ static bool fn(separate)(int64_t m, T *p, T *q, int64_t n, T *vp, T *vq)
     const double size = sqrt(ABS2(pq)), zeta = (qq - pp) / (2 * size);
     const double t = copysign(1, zeta) / (fabs(zeta) + hypot(1, zeta)), c = 1 / hypot(1, t);
 
-    if (!(size > DBL_EPSILON * sqrt((double)m) * sqrt(pp) * sqrt(qq)))
+    /* Of columns that are nothing but rounding errors the square of pq may be too small for a
+     * double: then pq / size would not be 1, and q would change its length. */
+    if (!(size > DBL_EPSILON * sqrt((double)m) * sqrt(pp) * sqrt(qq)) || ABS2(pq) < DBL_MIN)
         return false;
     for (int64_t i = 0; i < m; i++)
         q[i] *= CONJ(pq) / size;

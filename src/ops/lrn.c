@@ -3,6 +3,7 @@
  *   y[c] = x[c] / norm[c]^beta,   norm[c] = bias + alpha * sum of x^2 over c - radius .. c + radius
  */
 #include "base/mem.h"
+#include "graph/split.h"
 #include "ops/grad_util.h"
 #include "ops/row_math.h"
 #include "ops/widen.h"
@@ -165,6 +166,12 @@ static mf_status lrn_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* Channels are normalised together, all else stands for itself. */
+static void lrn_split(mf_split *s)
+{
+    mf_split_around(s, 0, s->n_in, 3, true, true);
+}
+
 #define ATTRS                                                                                      \
     " {depth_radius:int=5, bias:float=1, alpha:float=1, beta:float=0.5, T:type=float in "          \
     "[half,bfloat16,float]}"
@@ -176,16 +183,18 @@ const mf_op mf_ops_lrn[] = {
       .grad = lrn_grad,
       .prepare = lrn_prepare,
       .run = lrn_run,
-      .samples =
-          MF_SAMPLES("f32[1,2,3,7]", "f32[2,2,2,9] ; depth_radius=2 bias=2 alpha=0.1 beta=0.75",
-                     "f16[1,2,2,5]", "bf16[1,2,2,5] !notf", "f32[0,2,2,5]", "f32[2,3] !fails",
-                     "f32[1,2,2,5] ; depth_radius=-1 !fails") },
+      .split = lrn_split,
+      .samples = MF_SAMPLES("f32[1,2,3,7]", "f32[3,4,5,6] !nograd",
+                            "f32[2,2,2,9] ; depth_radius=2 bias=2 alpha=0.1 beta=0.75",
+                            "f16[1,2,2,5]", "bf16[1,2,2,5] !notf", "f32[0,2,2,5]",
+                            "f32[2,3] !fails", "f32[1,2,2,5] ; depth_radius=-1 !fails") },
     { .name = "LRNGrad",
       .def = "(input_grads:T, input_image:T, output_image:T) -> (output:T)" ATTRS,
       .infer = lrn_infer,
       .grad = mf_grad_missing,
       .prepare = lrn_prepare,
       .run = lrn_run,
+      .split = lrn_split,
       .samples = MF_SAMPLES("f32[1,2,3,7] f32[1,2,3,7] f32[1,2,3,7] !nograd",
                             "f32[1,2,3,7] f32[1,2,3,7] f32[1,2,3,7] ; depth_radius=1 beta=0.75 "
                             "!nograd",

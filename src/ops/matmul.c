@@ -148,11 +148,10 @@ static mf_status matmul_run(mf_kernel *k)
     g.n = shape.dims[shape.rank - 1];
     g.c = out->data;
     g.c_type = out->dtype;
-    g.c_row = g.n;
-    g.c_batch = g.m * g.n;
     g.then = k->then;
     g.batch_rank = shape.rank - 2;
     memcpy(g.batch_dims, shape.dims, sizeof g.batch_dims);
+    mf_gemm_c_follows(&g);
     if (s->shards > 0 && s->samples > 0 && g.k % s->samples == 0 && g.c_type == MF_DTYPE_F32 &&
         g.batch_rank == 0) {
         g.shards = s->shards;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mesh_index.c - indices into a dimension of which a processor has a piece: those that lie in it
  * count from where it begins, the others stand for nothing. mesh/lower.c puts these ops in. */
-#include "graph/op.h"
+#include "graph/split.h"
 
 #include <string.h>
 
 typedef struct piece {
     int64_t begin, size;
+    int64_t limit; /* indices are below; -1: they need not be */
+    bool negative; /* they may be */
 } piece;
 
 static mf_status piece_prepare(mf_prepare *p)
@@ -15,7 +17,8 @@ static mf_status piece_prepare(mf_prepare *p)
 
     if (!s)
         return MF_NOMEM("indices");
-    *s = (piece){ mf_node_int(p->node, "begin"), mf_node_int(p->node, "size") };
+    *s = (piece){ mf_node_int(p->node, "begin"), mf_node_int(p->node, "size"),
+                  mf_node_int(p->node, "limit"), mf_node_bool(p->node, "negative") };
     p->state = s;
     return MF_OK;
 }
@@ -28,11 +31,25 @@ static int64_t place(const piece *s, const mf_tensor *ids, int64_t i)
     return id >= s->begin && id - s->begin < s->size ? id - s->begin : -1;
 }
 
+/* What is wrong with an index of the whole is so for every piece. */
+static mf_status check_range(const piece *s, const mf_tensor *ids)
+{
+    for (int64_t i = 0; i < ids->count; i++) {
+        const int64_t id = mf_tensor_int_at(ids, i);
+
+        if ((id < 0 && !s->negative) || (s->limit >= 0 && id >= s->limit))
+            return MF_FAIL(MF_INVALID_ARGUMENT, "indices[%lld] = %lld is not in [0, %lld)",
+                           (long long)i, (long long)id, (long long)s->limit);
+    }
+    return MF_OK;
+}
+
 static mf_status indices_run(mf_kernel *k)
 {
     const mf_tensor *ids = k->in[0];
     mf_tensor *out;
 
+    MF_TRY(check_range(k->state, ids));
     MF_TRY(mf_kernel_out(k, 0, &ids->shape, &out));
     for (int64_t i = 0; i < ids->count; i++)
         mf_tensor_put(out, i, (double)place(k->state, ids, i));
@@ -60,6 +77,7 @@ static mf_status select_run(mf_kernel *k)
 
     if (rows->shape.rank < 1 || ids->shape.rank != 1 || rows->shape.dims[0] != ids->count)
         return MF_FAIL(MF_INVALID_ARGUMENT, "there must be an index for each row");
+    MF_TRY(check_range(s, ids));
     for (int64_t i = 0; i < ids->count; i++)
         n += place(s, ids, i) >= 0;
     row = ids->count > 0 ? rows->count / ids->count : 0;
@@ -147,26 +165,32 @@ static mf_status variable_rows_run(mf_kernel *k)
 }
 
 const mf_op mf_ops_mesh_index[] = {
-    /* Indices as they count in [begin, begin + size); -1: elsewhere. */
+    /* Indices as they count in [begin, begin + size); -1: elsewhere. limit: of the whole, where
+     * those beyond are errors; negative: those below 0 are not. */
     { .name = "_MeshIndices",
-      .def = "(ids:T) -> (local:T) {T:type in [int8,int16,int32,int64,uint8], begin:int, size:int}",
+      .def = "(ids:T) -> (local:T) {T:type in [int8,int16,int32,int64,uint8], begin:int, size:int, "
+             "limit:int=-1, negative:bool=true}",
       .infer = mf_infer_same,
       .grad = mf_grad_missing,
       .prepare = piece_prepare,
       .run = indices_run,
+      .split = mf_split_same,
       .samples = MF_SAMPLES("i32[5]{0,3,4,6,7} ; begin=3 size=4", "i64[2,2] ; begin=-2 size=3",
-                            "i32[0] ; begin=0 size=0") },
+                            "i32[0] ; begin=0 size=0", "i32[3]{-1,3,9} ; begin=3 size=4 limit=10",
+                            "i32[3]{1,3,10} ; begin=3 size=4 limit=10 !fails",
+                            "i32[3]{1,-1,9} ; begin=3 size=4 limit=10 negative=false !fails") },
     /* Rows whose index is there, and that index. */
     { .name = "_MeshSelect",
       .def = "(rows:T, ids:Tids) -> (local:T, places:Tids) {T:type, Tids:type in [int32,int64], "
-             "begin:int, size:int}",
+             "begin:int, size:int, limit:int=-1, negative:bool=true}",
       .infer = select_infer,
       .grad = mf_grad_missing,
       .prepare = piece_prepare,
       .run = select_run,
       .samples = MF_SAMPLES("f32[5,2] i32[5]{0,3,4,6,7} ; begin=3 size=4",
                             "f64[3] i64[3]{9,1,2} ; begin=5 size=0",
-                            "f32[2,2] i32[3]{0,1,2} ; begin=0 size=9 !fails") },
+                            "f32[2,2] i32[3]{0,1,2} ; begin=0 size=9 !fails",
+                            "f32[2,2] i32[2]{0,9} ; begin=0 size=5 limit=9 !fails") },
     /* Rows of a table; zeros for negative indices. */
     { .name = "_RowsOrZero",
       .def = "(params:T, indices:Tindices) -> (output:T) {T:type in numbers, "

@@ -9,15 +9,6 @@
 
 /* ---- parts of tensors ---- */
 
-int64_t mf_mesh_box_count(const int64_t *size, int rank)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < rank; d++)
-        n *= size[d];
-    return n;
-}
-
 /* Rows of a box in the memory of a tensor: dimensions that it has whole are part of a row. */
 typedef struct rows {
     int outer; /* dimensions that are walked through */
@@ -78,12 +69,35 @@ static mf_status check_type(const mf_tensor *t)
     return MF_OK;
 }
 
+mf_status mf_mesh_infer_shape(mf_infer *in)
+{
+    in->out[0] = *mf_node_shape(in->node, "shape");
+    return MF_OK;
+}
+
+bool mf_mesh_box_fits(mf_mesh_box box, const mf_shape *shape)
+{
+    for (int d = 0; d < shape->rank; d++) {
+        if (box.begin[d] < 0 || box.size[d] < 0 || box.size[d] > shape->dims[d] ||
+            box.begin[d] > shape->dims[d] - box.size[d])
+            return false;
+    }
+    return true;
+}
+
 mf_status mf_mesh_pack(const mf_tensor *from, mf_mesh_box box, mf_tensor *out)
 {
     const int64_t n = mf_mesh_box_count(box.size, from->shape.rank);
     const rows r = find_rows(&from->shape, box);
 
     MF_TRY(check_type(from));
+    if (from->buffer && n > 0 && r.row == n) {
+        mf_tensor_set(out, from);
+        out->data = (char *)out->data + (size_t)r.start * mf_dtype_cell(from->dtype);
+        out->shape = MF_SHAPE(n);
+        out->count = n;
+        return MF_OK;
+    }
     MF_TRY(mf_tensor_alloc(out, from->dtype, &MF_SHAPE(n)));
     if (n > 0)
         walk(&r, box, mf_dtype_cell(from->dtype), from->data, out->data, true);
@@ -134,6 +148,8 @@ void mf_mesh_wait_less(mf_mesh_wait *w, mf_status status)
         if (w->why.status == MF_OK)
             mf_error_save(status, &w->why);
         pthread_mutex_unlock(&w->lock);
+        /* What we should have sent does not come, so others may not send what we wait for. */
+        w->link->kind->fail(w->link, status);
     }
     if (atomic_fetch_sub(&w->left, 1) > 1)
         return;
@@ -205,31 +221,65 @@ static mf_status add_halves(mf_dtype dtype, const void *const *parts, int n, int
     return st;
 }
 
-/* The larger, or the smaller: NaN counts for more than anything. */
+#define ADD_INTS(T)                                                                                \
+    for (int64_t i = 0; i < count; i++)                                                            \
+    ((T *)out)[i] = (T)(((T *)out)[i] + ((const T *)parts[k])[i])
+
+/* They wrap around, so their order does not matter. */
+static mf_status add_ints(mf_dtype dtype, const void *const *parts, int n, int64_t count, void *out)
+{
+    const size_t cell = mf_dtype_cell(dtype);
+
+    memcpy(out, parts[0], (size_t)count * cell);
+    for (int k = 1; k < n; k++) {
+        if (cell == 1)
+            ADD_INTS(uint8_t);
+        else if (cell == 2)
+            ADD_INTS(uint16_t);
+        else if (cell == 4)
+            ADD_INTS(uint32_t);
+        else
+            ADD_INTS(uint64_t);
+    }
+    return MF_OK;
+}
+
+/* Is number i of a the larger, or the smaller, one? NaN counts for more than anything. */
+static bool beats(mf_cut how, const mf_tensor *a, const mf_tensor *b, int64_t i)
+{
+    double x, y;
+
+    if (mf_dtype_is_int(a->dtype)) { /* doubles have no room for 64 bits */
+        const int64_t flip = a->dtype == MF_DTYPE_U64 ? INT64_MIN : 0; /* so that order stays */
+        const int64_t v = mf_tensor_int_at(a, i) ^ flip, w = mf_tensor_int_at(b, i) ^ flip;
+
+        return how == MF_CUT_MAX ? v > w : v < w;
+    }
+    x = mf_tensor_float_at(a, i);
+    y = mf_tensor_float_at(b, i);
+    return y == y && (x != x || (how == MF_CUT_MAX ? x > y : x < y));
+}
+
 static mf_status choose(mf_cut how, mf_dtype dtype, const void *const *parts, int n, int64_t count,
                         void *out)
 {
     const size_t cell = mf_dtype_cell(dtype);
+    mf_tensor best = { .dtype = dtype, .count = count, .data = out };
 
-    if (dtype == MF_DTYPE_I64 || dtype == MF_DTYPE_U64 || !mf_dtype_is_plain(dtype))
+    if (!mf_dtype_is_plain(dtype) || mf_dtype_is_complex(dtype))
         return MF_FAIL(MF_UNIMPLEMENTED, "%s is not compared between processors",
                        mf_dtype_name(dtype));
-    for (int64_t i = 0; i < count; i++) {
-        mf_tensor t = { .dtype = dtype, .count = count, .data = (void *)(uintptr_t)parts[0] };
-        double best = mf_tensor_float_at(&t, i);
-        int at = 0;
+    memcpy(out, parts[0], (size_t)count * cell);
+    for (int k = 1; k < n; k++) {
+        const mf_tensor part = { .dtype = dtype,
+                                 .count = count,
+                                 .data = (void *)(uintptr_t)parts[k] };
 
-        for (int k = 1; k < n && best == best; k++) {
-            double x;
-
-            t.data = (void *)(uintptr_t)parts[k];
-            x = mf_tensor_float_at(&t, i);
-            if (x != x || (how == MF_CUT_MAX ? x > best : x < best)) {
-                best = x;
-                at = k;
-            }
+        for (int64_t i = 0; i < count; i++) {
+            if (beats(how, &part, &best, i))
+                memcpy((char *)out + (size_t)i * cell, (const char *)parts[k] + (size_t)i * cell,
+                       cell);
         }
-        memcpy((char *)out + (size_t)i * cell, (const char *)parts[at] + (size_t)i * cell, cell);
     }
     return MF_OK;
 }
@@ -260,6 +310,8 @@ mf_status mf_mesh_combine(mf_cut how, mf_dtype dtype, const void *const *parts, 
         return join_bits(dtype, parts, n, count, out);
     if (how != MF_CUT_SUM)
         return choose(how, dtype, parts, n, count, out);
+    if (mf_dtype_is_int(dtype))
+        return add_ints(dtype, parts, n, count, out);
     if (dtype == MF_DTYPE_F16 || dtype == MF_DTYPE_BF16)
         return add_halves(dtype, parts, n, count, out);
     if (dtype == MF_DTYPE_C64) /* real and imaginary parts apart */

@@ -12,8 +12,23 @@ typedef struct mf_mesh_box {
     const int64_t *begin, *size;
 } mf_mesh_box;
 
-/* Elements of a part; its rank is that of the tensor it is of. */
-int64_t mf_mesh_box_count(const int64_t *size, int rank);
+/* Box i of a list: for each, begin and size. */
+static inline mf_mesh_box mf_mesh_box_at(const int64_t *list, int64_t i, int rank)
+{
+    return (mf_mesh_box){ list + 2 * i * rank, list + (2 * i + 1) * rank };
+}
+
+/* What the pieces of an op are sent under: this, and for what is sent later in it, the next. */
+static inline int64_t mf_mesh_key(const mf_node *n)
+{
+    return 2 * mf_node_int(n, "id");
+}
+
+/* The output has the shape that the node says. */
+MF_MUST mf_status mf_mesh_infer_shape(mf_infer *in);
+
+/* Does it lie in a tensor of that shape? */
+bool mf_mesh_box_fits(mf_mesh_box box, const mf_shape *shape);
 /* A new vector of what lies in the box. */
 MF_MUST mf_status mf_mesh_pack(const mf_tensor *from, mf_mesh_box box, mf_tensor *out);
 /* The other way. INVALID_ARGUMENT: the piece is of another type or size. */
@@ -32,7 +47,8 @@ typedef struct mf_mesh_wait {
 /* The link of the kernel's step, or NULL with the thread's error set. */
 mf_mesh_link *mf_mesh_link_of(const mf_kernel *k);
 void mf_mesh_wait_init(mf_mesh_wait *w, mf_kernel *k, int pieces);
-/* One thing less to wait for; it has gone so. After the last one, w is freed. */
+/* One thing less to wait for; it has gone so. After a failure, nothing else will be waited for.
+ * After the last one, w is freed. */
 void mf_mesh_wait_less(mf_mesh_wait *w, mf_status status);
 /* Send it, and count its bytes. */
 MF_MUST mf_status mf_mesh_send(mf_mesh_link *l, int to, int64_t key, const mf_tensor *piece);

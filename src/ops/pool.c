@@ -2,6 +2,7 @@
 /* pool.c - maxima and averages over windows of feature maps, and their gradients. */
 #include "base/mem.h"
 #include "ops/grad_util.h"
+#include "ops/move.h"
 #include "ops/pool_run.h"
 #include "ops/widen.h"
 #include "ops/window_grad.h"
@@ -107,14 +108,29 @@ static bool is_second(const mf_node *node)
     return strncmp(node->op_name, "MaxPoolGradGrad", strlen("MaxPoolGradGrad")) == 0;
 }
 
+/* What is left of an image (of rank 4) without the rows around a piece; unknown ones stay so. */
+static mf_status without_crop(const mf_window_attrs *a, const mf_shape *image, mf_shape *out)
+{
+    *out = *image;
+    for (int d = 0; d < a->nd && image->rank == 4; d++) {
+        int64_t *size = &out->dims[mf_window_axis(a, d + 1)];
+
+        if (*size >= 0 && *size < a->crop_lo[d] + a->crop_hi[d])
+            return MF_FAIL(MF_INVALID_ARGUMENT, "%lld rows cannot be left out of %lld",
+                           (long long)(a->crop_lo[d] + a->crop_hi[d]), (long long)*size);
+        *size -= *size >= 0 ? a->crop_lo[d] + a->crop_hi[d] : 0;
+    }
+    return MF_OK;
+}
+
 /* Gradients: the shape of the pooling's input, or (GradGrad) output. */
 static mf_status grad_infer(mf_infer *in)
 {
     mf_window_attrs a;
 
     MF_TRY(mf_window_read(in->node, 2, &a));
-    in->out[0] = in->in[is_second(in->node) ? 1 : 0];
-    return MF_OK;
+    in->out[0] = in->in[1];
+    return is_second(in->node) ? MF_OK : without_crop(&a, &in->in[0], &in->out[0]);
 }
 
 static mf_status avg_grad_infer(mf_infer *in)
@@ -193,6 +209,49 @@ done:
     return st;
 }
 
+static bool is_cropped(const mf_window_attrs *a)
+{
+    return a->crop_lo[0] || a->crop_hi[0] || a->crop_lo[1] || a->crop_hi[1];
+}
+
+/* Room for the gradient of an image, of a type computed in, of which `out` is to have what is not
+ * left out. */
+static mf_status image_grad_begin(const mf_window_attrs *a, const mf_shape *image,
+                                  const mf_tensor *out, mf_tensor *dx)
+{
+    if (!is_cropped(a))
+        return mf_widen_out(out, dx);
+    return mf_tensor_alloc(dx, mf_is_half(out->dtype) ? MF_DTYPE_F32 : out->dtype, image);
+}
+
+static mf_status image_grad_end(const mf_kernel *k, const mf_window_attrs *a, const mf_tensor *dx,
+                                mf_tensor *out)
+{
+    mf_move move = { .dtype = dx->dtype };
+    int64_t from[MF_MAX_RANK], to[MF_MAX_RANK], at = 0;
+    mf_tensor part = { 0 };
+    mf_status st;
+
+    if (!is_cropped(a)) {
+        mf_narrow(k, dx, out);
+        return MF_OK;
+    }
+    MF_TRY(mf_widen_out(out, &part));
+    mf_strides_of(&dx->shape, from);
+    mf_strides_of(&part.shape, to);
+    for (int d = 0; d < 2; d++)
+        at += a->crop_lo[d] * from[mf_window_axis(a, d + 1)];
+    for (int d = 0; d < 4; d++)
+        mf_move_add(&move, part.shape.dims[d], to[d], from[d]);
+    move.src = mf_cell_at(dx->dtype, dx->data, at);
+    move.dst = part.data;
+    st = part.count > 0 ? mf_move_run(k->step->pool, &move) : MF_OK;
+    if (st == MF_OK)
+        mf_narrow(k, &part, out);
+    mf_tensor_clear(&part);
+    return st;
+}
+
 /* MaxPoolGrad, MaxPoolGradGrad and their V2: (x, y, gradient) -> gradient of the other. */
 static mf_status max_grad_run(mf_kernel *k)
 {
@@ -201,7 +260,7 @@ static mf_status max_grad_run(mf_kernel *k)
     const mf_shape *in = &k->in[0]->shape;
     mf_pooling p = { .kind = second ? MF_POOL_MAX_GRAD2 : MF_POOL_MAX_GRAD };
     mf_tensor x = { 0 }, given = { 0 }, result = { 0 }, *out;
-    mf_shape shape;
+    mf_shape shape, part;
     mf_status st;
 
     if (k->n_in == 5)
@@ -209,17 +268,21 @@ static mf_status max_grad_run(mf_kernel *k)
     MF_TRY(pool_window(k, &a, in, &p.w, &shape));
     MF_TRY(check_shape("orig_output", &k->in[1]->shape, &shape));
     MF_TRY(check_shape("grad", &k->in[2]->shape, second ? in : &shape));
-    MF_TRY(mf_kernel_out(k, 0, second ? &shape : in, &out));
+    MF_TRY(without_crop(&a, in, &part));
+    MF_TRY(mf_kernel_out(k, 0, second ? &shape : &part, &out));
     MF_TRY_TO(done, mf_widen(k, k->in[0], &x));
     MF_TRY_TO(done, mf_widen(k, k->in[2], &given));
-    MF_TRY_TO(done, mf_widen_out(out, &result));
+    MF_TRY_TO(done, second ? mf_widen_out(out, &result) : image_grad_begin(&a, in, out, &result));
     p.type = x.dtype;
     p.x = x.data;
     p.dy = second ? NULL : given.data;
     p.dx = second ? given.data : result.data;
     p.y = second ? result.data : NULL;
     MF_TRY_TO(done, mf_pooling_run(k, &p));
-    mf_narrow(k, &result, out);
+    if (second)
+        mf_narrow(k, &result, out);
+    else
+        st = image_grad_end(k, &a, &result, out);
 done:
     mf_tensor_clear(&x);
     mf_tensor_clear(&given);
@@ -234,7 +297,7 @@ static mf_status avg_grad_run(mf_kernel *k)
     mf_pooling p = { .kind = MF_POOL_AVG_GRAD };
     mf_tensor dy = { 0 }, dx = { 0 }, *out;
     int64_t dims[4], count;
-    mf_shape in, shape;
+    mf_shape in, part, shape;
     mf_status st;
 
     if (sizes->shape.rank != 1 || sizes->count != 4)
@@ -242,18 +305,25 @@ static mf_status avg_grad_run(mf_kernel *k)
                        "orig_input_shape must be 1-dimensional and 4 elements");
     for (int d = 0; d < 4; d++)
         dims[d] = mf_tensor_int_at(sizes, d);
-    MF_TRY(mf_shape_from_dims(dims, 4, &in));
+    MF_TRY(mf_shape_from_dims(dims, 4, &part));
+    in = part;
+    for (int d = 0; d < 2; d++) {
+        int64_t *size = &in.dims[mf_window_axis(a, d + 1)];
+
+        if (!mf_add_i64(*size, a->crop_lo[d] + a->crop_hi[d], size))
+            return MF_FAIL(MF_INVALID_ARGUMENT, "too many rows");
+    }
     MF_TRY(mf_shape_count(&in, &count));
     MF_TRY(pool_window(k, a, &in, &p.w, &shape));
     MF_TRY(check_shape("grad", &k->in[1]->shape, &shape));
-    MF_TRY(mf_kernel_out(k, 0, &in, &out));
+    MF_TRY(mf_kernel_out(k, 0, &part, &out));
     MF_TRY_TO(done, mf_widen(k, k->in[1], &dy));
-    MF_TRY_TO(done, mf_widen_out(out, &dx));
+    MF_TRY_TO(done, image_grad_begin(a, &in, out, &dx));
     p.type = dy.dtype;
     p.dy = dy.data;
     p.dx = dx.data;
     MF_TRY_TO(done, mf_pooling_run(k, &p));
-    mf_narrow(k, &dx, out);
+    st = image_grad_end(k, a, &dx, out);
 done:
     mf_tensor_clear(&dy);
     mf_tensor_clear(&dx);
@@ -383,6 +453,7 @@ const mf_op mf_ops_pool[] = {
         "i32[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
         "i8[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !notf",
         "f32[0,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+        "f32[2,8,9,3] ; ksize=[1,4,3,1] strides=[1,2,1,1] padding='SAME' !nograd",
         "f32[4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !fails",
         "f32[1,4,4,2] ; ksize=[2,2,2,1] strides=[1,2,2,1] padding='VALID' !fails",
         "f32[1,4,4,2] ; ksize=[1,0,2,1] strides=[1,2,2,1] padding='VALID' !fails"),
@@ -404,8 +475,18 @@ const mf_op mf_ops_pool[] = {
             "ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !nograd",
             "f16[1,4,4,2]~ f16[1,2,2,2]~ f16[1,2,2,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] "
             "padding='VALID' !nograd",
+            "f32[2,8,6,3]~ f32[2,4,3,3]~ f32[2,4,3,3] ; ksize=[1,4,3,1] strides=[1,2,2,1] "
+            "padding='SAME' !nograd",
+            "f32[2,7,8,3]~ f32[2,5,3,3]~ f32[2,5,3,3] ; ksize=[1,3,3,1] strides=[1,1,2,1] "
+            "padding='VALID' !nograd",
+            "f16[1,6,6,2]~ f16[1,6,6,2]~ f16[1,6,6,2] ; ksize=[1,3,3,1] strides=[1,1,1,1] "
+            "padding='SAME' !nograd",
             "f32[2,4,6,3]~ f32[2,2,3,3]~ f32[2,2,2,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] "
-            "padding='VALID' !fails"),
+            "padding='VALID' !fails",
+            "f32[1,4,6,3]~ f32[1,4,3,3]~ f32[1,4,3,3] ; ksize=[1,3,3,1] strides=[1,1,2,1] "
+            "padding='VALID' _pad=[1,1,1,0] _crop=[1,0,2,0] !nograd !notf",
+            "f32[1,4,6,3]~ f32[1,4,3,3]~ f32[1,4,3,3] ; ksize=[1,3,3,1] strides=[1,1,2,1] "
+            "padding='VALID' _pad=[1,1,1,0] _crop=[1,4,2,0] !fails !notf"),
     POOL_OP("MaxPoolGradV2",
             "(orig_input:T, orig_output:T, grad:T, ksize:int32, strides:int32) -> (output:T) {" PAD2
                 FORMAT2 ", T:type=float in reals}",
@@ -419,7 +500,9 @@ const mf_op mf_ops_pool[] = {
             ", T:type in reals}",
             grad_infer, max_grad_run, max_grad_grad,
             "f32[2,4,6,3]~ f32[2,2,3,3]~ f32[2,4,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] "
-            "padding='VALID' !notf"),
+            "padding='VALID' !notf",
+            "f32[1,7,6,3]~ f32[1,7,3,3]~ f32[1,7,6,3] ; ksize=[1,3,3,1] strides=[1,1,2,1] "
+            "padding='SAME' !nograd !notf"),
     POOL_OP("MaxPoolGradGradV2",
             "(orig_input:T, orig_output:T, grad:T, ksize:int32, strides:int32) -> (output:T) {" PAD2
                 FORMAT2 ", T:type in reals}",
@@ -433,6 +516,8 @@ const mf_op mf_ops_pool[] = {
             "f32[2,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
             "f64[2,5,6,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' Targmax=int32 "
             "include_batch_in_index=true",
+            "f32[1,2,2,1] ; ksize=[1,2,2,1] strides=[1,1,1,1] padding='VALID' _pad=[9,0,9,0] "
+            "!fails !notf",
             "f32[0,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !fails"),
     POOL_OP("MaxPoolGradWithArgmax",
             "(input:T, grad:T, argmax:Targmax) -> (output:T) {" WINDOW PAD2
@@ -452,6 +537,7 @@ const mf_op mf_ops_pool[] = {
         "f16[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
         "bf16[1,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
         "f32[0,4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
+        "f32[2,8,9,3] ; ksize=[1,4,3,1] strides=[1,2,1,1] padding='SAME' !nograd",
         "f32[1,4,4,2] ; ksize=[1,1,1,2] strides=[1,1,1,2] padding='VALID' !fails"),
     POOL_OP(
         "AvgPoolGrad",
@@ -461,6 +547,8 @@ const mf_op mf_ops_pool[] = {
         "i32[4]{2,5,6,3} f32[2,2,3,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
         "i32[4]{1,5,6,3} f64[1,3,3,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
         "i32[4]{1,5,6,3} f16[1,3,3,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
+        "i32[4]{2,8,6,3} f32[2,4,3,3] ; ksize=[1,4,3,1] strides=[1,2,2,1] padding='SAME' !nograd",
+        "i32[4]{2,7,8,3} f32[2,5,3,3] ; ksize=[1,3,3,1] strides=[1,1,2,1] padding='VALID' !nograd",
         "i32[4]{1,5,6,3} f32[1,3,2,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' !fails "
         "!notf",
         "i32[4]{1,-5,6,3} f32[1,3,2,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME' !fails"),

@@ -6,6 +6,7 @@
 #include "ops/widen.h"
 #include "ops/window.h"
 #include "ops/window_grad.h"
+#include "ops/window_split.h"
 
 #include <math.h>
 #include <string.h>
@@ -198,11 +199,12 @@ static mf_status set_window(pool_job *job, const mf_window_attrs *a, const mf_sh
 }
 
 /* All inputs and the output in a type computed in. */
-static mf_status run_wide(mf_kernel *k, pool_job *job, const mf_tensor *x, const mf_tensor *y,
+static mf_status run_wide(mf_kernel *k, const pool_job *job, const mf_tensor *x, const mf_tensor *y,
                           const mf_tensor *d, mf_tensor *out)
 {
     const mf_tensor *const in[3] = { x, y, d };
     mf_tensor wide[4] = { { 0 } };
+    pool_job widened = *job;
     mf_status st = MF_OK;
 
     for (int i = 0; i < 3; i++) {
@@ -210,13 +212,13 @@ static mf_status run_wide(mf_kernel *k, pool_job *job, const mf_tensor *x, const
             MF_TRY_TO(done, mf_widen(k, in[i], &wide[i]));
     }
     MF_TRY_TO(done, mf_widen_out(out, &wide[3]));
-    job->x = &wide[0];
-    job->y = &wide[1];
-    job->d = &wide[2];
-    job->out = &wide[3];
+    widened.x = &wide[0];
+    widened.y = &wide[1];
+    widened.d = &wide[2];
+    widened.out = &wide[3];
     if (wide[3].count > 0)
         memset(wide[3].data, 0, (size_t)wide[3].count * mf_dtype_cell(wide[3].dtype));
-    mf_kernel_parallel(k, job->w.batch, pool_image, job);
+    mf_kernel_parallel(k, job->w.batch, pool_image, &widened);
     mf_narrow(k, &wide[3], out);
 done:
     for (int i = 0; i < 4; i++)
@@ -308,7 +310,7 @@ static mf_status avg_grad_grad(mf_grad *g)
 #define POOL_OP(NAME, DEF, INFER, RUN, GRAD, ...)                                                  \
     {                                                                                              \
         .name = NAME, .def = DEF, .infer = INFER, .grad = GRAD, .prepare = pool_prepare,           \
-        .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)                                             \
+        .run = RUN, .split = mf_pool_split, .samples = MF_SAMPLES(__VA_ARGS__)                     \
     }
 #define TWO " ; ksize=[1,2,2,2,1] strides=[1,2,2,2,1] padding='VALID'"
 #define THREE " ; ksize=[1,3,2,3,1] strides=[1,2,1,2,1] padding='SAME'"

@@ -212,7 +212,7 @@ MF_EACH_INT(MAX_GRAD_POSITION, max_grad, ADD_INT)
 AVG_POSITION(avg, f32, _)
 AVG_POSITION(avg, f64, _)
 
-/* ---- 2x2 windows of floats, two apart: half of all poolings ---- */
+/* ---- 2x2 windows of floats or bytes, two apart: half of all poolings ---- */
 
 typedef float v8f __attribute__((vector_size(32), aligned(4)));
 typedef int32_t v8i __attribute__((vector_size(32)));
@@ -285,11 +285,35 @@ static void max_2x2(const float *x, float *y, int64_t ch, int64_t below)
     }
 }
 
+static void max_of_bytes(const uint8_t *restrict a, const uint8_t *restrict b, uint8_t *restrict y,
+                         int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] =
+            a[i] > b[i] ? a[i] : b[i]; /* NOLINT(clang-analyzer-core.*): rows are filled before */
+}
+
+/* A row of windows: what is above each other first, as long as that is. */
+static void max_row_of_bytes(const uint8_t *x, uint8_t *y, int64_t windows, int64_t ch)
+{
+    uint8_t above[4096];
+    const int64_t below = 2 * windows * ch, some = (int64_t)sizeof above / (2 * ch);
+
+    for (int64_t w = 0; w < windows; w += some) {
+        const int64_t n = windows - w < some ? windows - w : some;
+
+        max_of_bytes(x + 2 * w * ch, x + below + 2 * w * ch, above, 2 * n * ch);
+        for (int64_t i = 0; i < n; i++)
+            max_of_bytes(above + 2 * i * ch, above + (2 * i + 1) * ch, y + (w + i) * ch, ch);
+    }
+}
+
 static bool is_2x2(const mf_pooling *p)
 {
     const mf_window *w = &p->w;
 
-    if (p->type != MF_DTYPE_F32 || (p->kind != MF_POOL_MAX && p->kind != MF_POOL_MAX_GRAD))
+    if (!(p->type == MF_DTYPE_F32 && (p->kind == MF_POOL_MAX || p->kind == MF_POOL_MAX_GRAD)) &&
+        !(p->type == MF_DTYPE_U8 && p->kind == MF_POOL_MAX && w->channels <= 1024))
         return false;
     for (int d = 0; d < 2; d++) {
         if (w->size[d] != 2 || w->stride[d] != 2 || w->in[d] != 2 * w->out[d] || w->pad_lo[d] != 0)
@@ -304,6 +328,10 @@ static void row_2x2(const mf_pooling *p, int64_t n, int64_t oh)
     const int64_t ch = w->channels, below = w->in[1] * ch;
     const int64_t in = (n * w->in[0] + 2 * oh) * below, out = (n * w->out[0] + oh) * w->out[1] * ch;
 
+    if (p->type == MF_DTYPE_U8) {
+        max_row_of_bytes((const uint8_t *)p->x + in, (uint8_t *)p->y + out, w->out[1], ch);
+        return;
+    }
     for (int64_t ow = 0; ow < w->out[1]; ow++) {
         const float *x = (const float *)p->x + in + 2 * ow * ch;
 

@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { ROW_LANES = 16, ROW_BLOCK = 1024 };
 
@@ -40,18 +41,37 @@ enum { ROW_LANES = 16, ROW_BLOCK = 1024 };
         }                                                                                          \
     } while (0)
 
-#define MF_ROW_FUNCTIONS(SUFFIX, T)                                                                \
+#define MF_ROW_FUNCTIONS(SUFFIX, T, I)                                                             \
+    typedef T mf_row_vector_##SUFFIX __attribute__((vector_size(32)));                             \
+    typedef I mf_row_bits_##SUFFIX __attribute__((vector_size(32)));                               \
+    /* Where v is larger than max, or no number. */                                                \
+    static inline mf_row_vector_##SUFFIX mf_row_larger_##SUFFIX(mf_row_vector_##SUFFIX max,        \
+                                                                mf_row_vector_##SUFFIX v)          \
+    {                                                                                              \
+        const mf_row_bits_##SUFFIX more = (v > max) | (v != v);                                    \
+                                                                                                   \
+        return (mf_row_vector_##SUFFIX)(((mf_row_bits_##SUFFIX)v & more) |                         \
+                                        ((mf_row_bits_##SUFFIX)max & ~more));                      \
+    }                                                                                              \
     /* The largest of n >= 1 numbers; NaN when one is. */                                          \
     static inline T mf_row_max_##SUFFIX(const T *x, int64_t n)                                     \
     {                                                                                              \
+        enum { VECTOR = 32 / sizeof(T) };                                                          \
+        mf_row_vector_##SUFFIX max[ROW_LANES / VECTOR];                                            \
         T lane[ROW_LANES];                                                                         \
         int64_t i = 0;                                                                             \
                                                                                                    \
         for (int l = 0; l < ROW_LANES; l++)                                                        \
             lane[l] = x[0];                                                                        \
+        memcpy(max, lane, sizeof max);                                                             \
         for (; i + ROW_LANES <= n; i += ROW_LANES)                                                 \
-            for (int l = 0; l < ROW_LANES; l++)                                                    \
-                lane[l] = x[i + l] > lane[l] || x[i + l] != x[i + l] ? x[i + l] : lane[l];         \
+            for (int l = 0; l < ROW_LANES / VECTOR; l++) {                                         \
+                mf_row_vector_##SUFFIX v;                                                          \
+                                                                                                   \
+                memcpy(&v, x + i + l * VECTOR, sizeof v);                                          \
+                max[l] = mf_row_larger_##SUFFIX(max[l], v);                                        \
+            }                                                                                      \
+        memcpy(lane, max, sizeof max);                                                             \
         for (int l = 0; i < n; i++, l++)                                                           \
             lane[l] = x[i] > lane[l] || x[i] != x[i] ? x[i] : lane[l];                             \
         for (int l = 1; l < ROW_LANES; l++)                                                        \
@@ -69,7 +89,7 @@ enum { ROW_LANES = 16, ROW_BLOCK = 1024 };
         return (T)sum;                                                                             \
     }
 #define MF_ROW_OUT(i) out[i]
-MF_ROW_FUNCTIONS(f32, float)
-MF_ROW_FUNCTIONS(f64, double)
+MF_ROW_FUNCTIONS(f32, float, int32_t)
+MF_ROW_FUNCTIONS(f64, double, int64_t)
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scan.c - Cumsum, Cumprod and CumulativeLogsumexp along an axis. */
+#include "graph/split.h"
 #include "ops/grad_util.h"
 #include "ops/loop.h"
 
@@ -227,13 +228,22 @@ static mf_status logsum_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* Each line along the axis for itself. */
+static void scan_split(mf_split *s)
+{
+    int axis;
+
+    if (mf_split_axis(s, 1, s->in[0].rank, &axis))
+        mf_split_around(s, 0, 1, axis, true, true);
+}
+
 #define SCAN_OP(NAME, TYPES, GRAD, RUN, ...)                                                       \
     {                                                                                              \
         .name = NAME,                                                                              \
         .def = "(x:T, axis:Tidx) -> (out:T) {exclusive:bool=false, reverse:bool=false, "           \
                "T:type in " TYPES ", Tidx:type=int32 in index}",                                   \
         .flags = MF_OP_INPLACE, .infer = scan_infer, .grad = GRAD, .prepare = scan_prepare,        \
-        .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)                                             \
+        .run = RUN, .split = scan_split, .samples = MF_SAMPLES(__VA_ARGS__)                        \
     }
 
 const mf_op mf_ops_scan[] = {
@@ -242,7 +252,7 @@ const mf_op mf_ops_scan[] = {
             "f32[2,3,4] i32[]{1} ; exclusive=true reverse=true", "i8[9]@-90:90 i32[]{0}",
             "u32[4,2] i32[]{0}", "c64[5] i32[]{0} !nograd", "f16[6] i32[]{0} !nograd",
             "f32[0,3] i32[]{0}", "f32[] i32[]{0} !fails", "f32[3] i32[]{1} !fails",
-            "f32[5,300] i32[]{0}"),
+            "f32[5,300] i32[]{0}", "f32[3,4,5] i32[]{1}"),
     SCAN_OP("Cumprod", "numbers", cumprod_grad, prod_run, "f32[6]@0.5:2 i32[]{0}",
             "f64[3,4]@0.5:2 i32[]{0} ; exclusive=true", "f64[3,4]@0.5:2 i64[]{1} ; reverse=true",
             "f32[2,3]@0.5:2 i32[]{1} ; exclusive=true reverse=true", "i16[9]@-9:9 i32[]{0}",

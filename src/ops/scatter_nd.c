@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scatter_nd.c - tensors with chosen parts updated: ScatterNd, TensorScatter*, SparseToDense. The
  * loops are in scatter.c. */
+#include "graph/split.h"
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 #include "ops/scatter.h"
@@ -87,6 +88,32 @@ static mf_status scatter_nd_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* Dimensions that tuples do not choose from, of updates and of the result. */
+static void inner_split(mf_split *s, int indices, int updates)
+{
+    const int tuples = s->in[indices].rank - 1, depth = (int)s->in[indices].dims[tuples];
+
+    for (int d = depth; d < s->out[0].rank; d++) {
+        mf_split_through(s, updates, tuples + d - depth, d);
+        s->letters[s->n_letters - 1].some = true; /* nothing can be chosen from an empty piece */
+    }
+}
+
+/* Tuples each add something. */
+static void scatter_nd_split(mf_split *s)
+{
+    if (!s->in_value[2])
+        return;
+    inner_split(s, 0, 1);
+    s->sizes_input = 2;
+    for (int d = 0; d < s->in[0].rank - 1 && s->node->in_types[1] != MF_DTYPE_BOOL; d++) {
+        const int letter = mf_split_new(s, s->in[0].dims[d], MF_CUT_SUM);
+
+        mf_split_in(s, 0, d, letter);
+        mf_split_in(s, 1, d, letter);
+    }
+}
+
 /* ---- TensorScatter*, ScatterNdNonAliasingAdd: (tensor, indices, updates) ---- */
 
 static mf_scatter_op op_of(const mf_node *node)
@@ -123,6 +150,13 @@ static mf_status tensor_scatter_run(mf_kernel *k)
     MF_TRY(mf_kernel_out(k, 0, &x->shape, &out));
     MF_TRY(mf_cells_copy(x->dtype, out->data, 0, x->data, 0, x->count));
     return scatter_into(k, out, op_of(k->node), k->in[1], k->in[2]);
+}
+
+static void tensor_scatter_split(mf_split *s)
+{
+    inner_split(s, 1, 2);
+    for (int d = 0; d < s->out[0].rank; d++)
+        mf_split_in(s, 0, d, s->out_dims[0].dims[d].letter);
 }
 
 static mf_status update_grad(mf_grad *g)
@@ -266,7 +300,8 @@ static mf_status sparse_grad(mf_grad *g)
 #define TENSOR_SCATTER(NAME, DEF_, GRAD, ...)                                                      \
     {                                                                                              \
         .name = NAME, .def = DEF_, .infer = tensor_scatter_infer, .grad = GRAD,                    \
-        .run = tensor_scatter_run, .samples = MF_SAMPLES(__VA_ARGS__)                              \
+        .run = tensor_scatter_run, .split = tensor_scatter_split,                                  \
+        .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 
 const mf_op mf_ops_scatter_nd[] = {
@@ -276,10 +311,12 @@ const mf_op mf_ops_scatter_nd[] = {
       .infer = scatter_nd_infer,
       .grad = scatter_nd_grad,
       .run = scatter_nd_run,
+      .split = scatter_nd_split,
       .samples = MF_SAMPLES(
           "i32[3,1]{4,1,4} f32[3] i32[1]{6}", "i64[2,1]{2,0} f64[2,3] i64[2]{4,3}",
-          "i32[2,2]{0,1,2,2} i32[2] i32[2]{3,3}", "i32[0,1] f32[0,2] i32[2]{3,2}",
-          "i32[2,1]{0,0} bool[2] i32[1]{3}", "i32[2,1]{1,0} c64[2] i32[1]{3}",
+          "i32[3,2,1]{0,3,1,3,2,0} f32[3,2,5] i32[2]{4,5}", "i32[2,2]{0,1,2,2} i32[2] i32[2]{3,3}",
+          "i32[0,1] f32[0,2] i32[2]{3,2}", "i32[2,1]{0,0} bool[2] i32[1]{3}",
+          "i32[2,1]{1,0} c64[2] i32[1]{3}",
           "i32[2,1]{1,9} f32[2] i32[1]{3} ; bad_indices_policy='IGNORE'",
           "i32[2,1]{1,3} f32[2] i32[1]{3} !fails", "i32[2,1]{1,2} f32[3] i32[1]{3} !fails",
           "i32[]{1} f32[1] i32[1]{3} !fails", "i32[1,2]{1,1} f32[1] i32[1]{3} !fails") },

@@ -318,6 +318,7 @@ static void unsorted_split(mf_split *s)
         mf_split_through(s, 0, d, d - ids + 1);
     s->index_letter = mf_split_new(s, s->out[0].dims[0], MF_CUT_FREE);
     s->index_input = 1;
+    s->index_range = MF_INDEX_BELOW;
     s->count_input = 2;
     mf_split_out(s, 0, 0, s->index_letter);
 }

@@ -87,6 +87,65 @@ static mf_status uniform_infer(mf_infer *in)
     return MF_OK;
 }
 
+/* ---- what belongs to samples, of all that there is ---- */
+
+static mf_status check_own(int64_t from, int64_t n, int64_t rows)
+{
+    if (from >= 0 && from <= rows - n)
+        return MF_OK;
+    return MF_FAIL(
+        MF_INVALID_ARGUMENT,
+        "samples %lld to %lld of the batch want a row each, but there are %lld rows: make "
+        "batches smaller, or rows more (chains of an RBM)",
+        (long long)from, (long long)(from + n), (long long)rows);
+}
+
+static mf_status own_infer(mf_infer *in)
+{
+    const mf_shape *like = &in->in[0], *rows = &in->in[1];
+
+    MF_TRY(mf_infer_rank_at_least(in, 0, 1));
+    MF_TRY(mf_infer_rank_at_least(in, 1, 1));
+    in->out[0] = *rows;
+    if (rows->rank > 0)
+        in->out[0].dims[0] = like->rank > 0 ? like->dims[0] : -1;
+    if (like->rank > 0 && rows->rank > 0 && like->dims[0] >= 0 && rows->dims[0] >= 0)
+        return check_own(mf_node_int(in->node, "offset"), like->dims[0], rows->dims[0]);
+    return MF_OK;
+}
+
+static mf_status own_prepare(mf_prepare *p)
+{
+    int64_t *offset = MF_ARENA_NEW(p->arena, int64_t);
+
+    if (!offset)
+        return MF_NOMEM("rows");
+    *offset = mf_node_int(p->node, "offset");
+    p->state = offset;
+    return MF_OK;
+}
+
+static mf_status own_run(mf_kernel *k)
+{
+    const mf_tensor *all = k->in[1], *clock = k->in[2];
+    mf_shape shape = all->shape;
+    int64_t from = *(const int64_t *)k->state, n, row;
+    mf_tensor *out;
+
+    if (k->in[0]->shape.rank < 1 || shape.rank < 1 || clock->count < 2 || clock->count > 3)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "samples and rows must be first dimensions, and clock a vector of seed, "
+                       "step and (if not 0) the batch's first sample");
+    if (clock->count == 3)
+        from += ((const int64_t *)clock->data)[2];
+    n = k->in[0]->shape.dims[0];
+    MF_TRY(check_own(from, n, shape.dims[0]));
+    row = shape.dims[0] > 0 ? all->count / shape.dims[0] : 0;
+    shape.dims[0] = n;
+    MF_TRY(mf_kernel_out(k, 0, &shape, &out));
+    return mf_cells_copy(out->dtype, out->data, 0, all->data, from * row, n * row);
+}
+
 /* ---- some rows ---- */
 
 typedef struct rows_state {
@@ -190,5 +249,18 @@ const mf_op mf_ops_shard[] = {
       .samples =
           MF_SAMPLES("f32[3,5]~ i64[2]{7,9} ; stream=3", "f32[2]~ i64[2]{7,9} ; stream=3 offset=4",
                      "f32[3,5]~ i64[3]{7,9,100} ; stream=3", "f32[2]~ i64[1]{7} !fails") },
+    /* Of rows that belong to the samples of the whole batch, those of the samples at hand: as many
+     * as `like` has, from the place of its first on (which is found as for _SampleUniform). */
+    { .name = "_SampleRows",
+      .def = "(like:L, rows:T, clock:int64) -> (own:T) {L:type, T:type, offset:int=0}",
+      .infer = own_infer,
+      .grad = mf_grad_none,
+      .prepare = own_prepare,
+      .run = own_run,
+      .samples =
+          MF_SAMPLES("f32[2,5]~ f32[4,3] i64[2]{7,9} ; offset=1", "i32[3] f32[3] i64[2]{7,9}",
+                     "f32[2]~ i32[5,2] i64[3]{7,9,2} ; offset=1", "f32[0]~ f32[2] i64[2]{7,9}",
+                     "f32[2]~ f32[4] i64[2]{7,9} ; offset=3 !fails",
+                     "f32[2]~ f32[4] i64[1]{7} !fails", "f32[2]~ f32[] i64[2]{7,9} !fails") },
     { 0 },
 };

@@ -1,39 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* suppress.c - NonMaxSuppression: of boxes that overlap too much, the one with the best score. With
  * soft_nms_sigma a box loses score for every better one it overlaps, instead of going at once. */
+#include "ops/suppress.h"
+
 #include "base/mem.h"
 #include "ops/grad_util.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef struct box {
-    float y0, x0, y1, x1, area;
-} box;
-
-typedef struct candidate {
-    int32_t box, seen; /* the first `seen` chosen boxes have been held against it */
-    float score;
-} candidate;
-
-typedef struct suppression {
-    float overlap, least, sigma; /* thresholds of overlap and score */
-    int64_t n, max;
-    box *boxes;
-    candidate *heap; /* the best first */
-    int64_t n_heap, chosen;
-    int32_t *index; /* of those chosen, with their scores */
-    float *score;
-} suppression;
-
 /* ---- a heap of candidates ---- */
 
-static bool is_better(const candidate *a, const candidate *b)
+static bool is_better(const mf_suppress_candidate *a, const mf_suppress_candidate *b)
 {
     return a->score != b->score ? a->score > b->score : a->box < b->box;
 }
 
-static void heap_push(suppression *s, candidate c)
+static void heap_push(mf_suppression *s, mf_suppress_candidate c)
 {
     int64_t at = s->n_heap++;
 
@@ -44,9 +27,9 @@ static void heap_push(suppression *s, candidate c)
     s->heap[at] = c;
 }
 
-static candidate heap_pop(suppression *s)
+static mf_suppress_candidate heap_pop(mf_suppression *s)
 {
-    const candidate best = s->heap[0], last = s->heap[--s->n_heap];
+    const mf_suppress_candidate best = s->heap[0], last = s->heap[--s->n_heap];
     int64_t at = 0;
 
     for (;;) {
@@ -68,7 +51,7 @@ static candidate heap_pop(suppression *s)
 /* ---- choosing ---- */
 
 /* The part of both boxes' area that they share. */
-static float overlap_of(const box *a, const box *b)
+static float overlap_of(const mf_suppress_box *a, const mf_suppress_box *b)
 {
     const float h = fminf(a->y1, b->y1) - fmaxf(a->y0, b->y0);
     const float w = fminf(a->x1, b->x1) - fmaxf(a->x0, b->x0);
@@ -78,7 +61,7 @@ static float overlap_of(const box *a, const box *b)
 }
 
 /* Hold the candidate against those chosen since the last time; false when it is out. */
-static bool survives(const suppression *s, candidate *c)
+static bool survives(const mf_suppression *s, mf_suppress_candidate *c)
 {
     for (int64_t j = s->chosen - 1; j >= c->seen; j--) {
         const float shared = overlap_of(&s->boxes[c->box], &s->boxes[s->index[j]]);
@@ -94,10 +77,21 @@ static bool survives(const suppression *s, candidate *c)
     return true;
 }
 
-static void choose(suppression *s)
+void mf_suppress_offer(mf_suppression *s, int32_t i, const float corners[4], float score)
+{
+    const float y0 = corners[0], x0 = corners[1], y1 = corners[2], x1 = corners[3];
+    mf_suppress_box *b = &s->boxes[i];
+
+    *b = (mf_suppress_box){ fminf(y0, y1), fminf(x0, x1), fmaxf(y0, y1), fmaxf(x0, x1), 0 };
+    b->area = (b->y1 - b->y0) * (b->x1 - b->x0);
+    if (score > s->least)
+        heap_push(s, (mf_suppress_candidate){ i, 0, score });
+}
+
+void mf_suppress_choose(mf_suppression *s)
 {
     while (s->chosen < s->max && s->n_heap > 0) {
-        candidate c = heap_pop(s);
+        mf_suppress_candidate c = heap_pop(s);
         const float before = c.score;
 
         if (!survives(s, &c))
@@ -141,7 +135,7 @@ static mf_status number(const mf_kernel *k, int i, float otherwise, float *out)
     return MF_OK;
 }
 
-static mf_status read_numbers(const mf_kernel *k, suppression *s)
+static mf_status read_numbers(const mf_kernel *k, mf_suppression *s)
 {
     float max;
 
@@ -169,26 +163,22 @@ static float at(const mf_tensor *t, int64_t i)
     return (float)mf_tensor_float_at(t, i);
 }
 
-static mf_status fill(const mf_kernel *k, mf_arena *arena, suppression *s)
+static mf_status fill(const mf_kernel *k, mf_arena *arena, mf_suppression *s)
 {
     const mf_tensor *boxes = k->in[0];
     const int64_t most = s->max < s->n ? s->max : s->n;
 
-    s->boxes = MF_ARENA_ARRAY(arena, box, s->n + 1);
-    s->heap = MF_ARENA_ARRAY(arena, candidate, s->n + 1);
+    s->boxes = MF_ARENA_ARRAY(arena, mf_suppress_box, s->n + 1);
+    s->heap = MF_ARENA_ARRAY(arena, mf_suppress_candidate, s->n + 1);
     s->index = MF_ARENA_ARRAY(arena, int32_t, most + 1);
     s->score = MF_ARENA_ARRAY(arena, float, most + 1);
     if (!s->boxes || !s->heap || !s->index || !s->score)
         return MF_NOMEM("boxes");
     for (int64_t i = 0; i < s->n; i++) {
-        const float y0 = at(boxes, 4 * i), x0 = at(boxes, 4 * i + 1);
-        const float y1 = at(boxes, 4 * i + 2), x1 = at(boxes, 4 * i + 3);
-        box *b = &s->boxes[i];
+        const float corners[] = { at(boxes, 4 * i), at(boxes, 4 * i + 1), at(boxes, 4 * i + 2),
+                                  at(boxes, 4 * i + 3) };
 
-        *b = (box){ fminf(y0, y1), fminf(x0, x1), fmaxf(y0, y1), fmaxf(x0, x1), 0 };
-        b->area = (b->y1 - b->y0) * (b->x1 - b->x0);
-        if (at(k->in[1], i) > s->least)
-            heap_push(s, (candidate){ (int32_t)i, 0, at(k->in[1], i) });
+        mf_suppress_offer(s, (int32_t)i, corners, at(k->in[1], i));
     }
     return MF_OK;
 }
@@ -210,7 +200,7 @@ static mf_status suppress_infer(mf_infer *in)
     return MF_OK;
 }
 
-static mf_status write_chosen(mf_kernel *k, const suppression *s)
+static mf_status write_chosen(mf_kernel *k, const mf_suppression *s)
 {
     const int64_t n = mf_node_bool(k->node, "pad_to_max_output_size") ? s->max : s->chosen;
     mf_tensor *index, *score = NULL, *valid;
@@ -232,7 +222,7 @@ static mf_status write_chosen(mf_kernel *k, const suppression *s)
 
 static mf_status suppress_run(mf_kernel *k)
 {
-    suppression s = { 0 };
+    mf_suppression s = { 0 };
     mf_arena *arena;
     mf_status st;
 
@@ -240,7 +230,7 @@ static mf_status suppress_run(mf_kernel *k)
     arena = mf_arena_new();
     st = arena ? fill(k, arena, &s) : MF_NOMEM("boxes");
     if (st == MF_OK) {
-        choose(&s);
+        mf_suppress_choose(&s);
         st = write_chosen(k, &s);
     }
     mf_arena_free(arena);

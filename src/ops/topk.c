@@ -211,6 +211,77 @@ static mf_status topk_grad(mf_grad *g)
     return MF_OK;
 }
 
+/* ---- _TopKPart: the k largest of each part, `width` neighbours of a row; parts count from
+ * `first`. What the mesh makes of TopK over a dimension that is cut (mesh/expand.c). ---- */
+
+static mf_status part_shape(const mf_node *node, mf_shape *shape)
+{
+    const int64_t width = mf_node_int(node, "width"), k = mf_node_int(node, "k");
+    int64_t *last = shape->rank > 0 ? &shape->dims[shape->rank - 1] : NULL;
+
+    if (!last || *last < 0)
+        return MF_OK;
+    if (*last % width != 0 || k > width)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld columns have no parts of %lld with %lld largest",
+                       (long long)*last, (long long)width, (long long)k);
+    *last = *last / width * k;
+    return MF_OK;
+}
+
+static mf_status part_infer(mf_infer *in)
+{
+    MF_TRY(mf_infer_rank_at_least(in, 0, 1));
+    in->out[0] = in->in[0];
+    MF_TRY(part_shape(in->node, &in->out[0]));
+    in->out[1] = in->out[0];
+    return MF_OK;
+}
+
+static mf_status part_run(mf_kernel *k)
+{
+    const mf_tensor *x = k->in[0];
+    const int64_t first = mf_node_int(k->node, "first");
+    mf_shape shape = x->shape;
+    job j = { .fn = top_loops[x->dtype], .in = x->data, .item = mf_dtype_cell(x->dtype) };
+    int64_t parts;
+
+    if (shape.rank < 1 || !j.fn)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "input must be rows of numbers");
+    if (first < 0 || first > INT32_MAX)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "first = %lld is not in [0, 2^31)", (long long)first);
+    j.k = mf_node_int(k->node, "k");
+    j.n = mf_node_int(k->node, "width");
+    parts = shape.dims[shape.rank - 1] / j.n;
+    j.rows = mf_shape_span(&shape, 0, shape.rank - 1) * parts;
+    j.sorted = true; /* of equals the lower index comes first: so it does among all candidates */
+    MF_TRY(part_shape(k->node, &shape));
+    MF_TRY(mf_kernel_out(k, 0, &shape, &j.values));
+    MF_TRY(mf_kernel_out(k, 1, &shape, &j.indices));
+    MF_TRY(run_rows(k, &j));
+    for (int64_t i = 0; i < j.rows * j.k; i++)
+        store_index(j.indices, i, mf_tensor_int_at(j.indices, i) + (first + i / j.k % parts) * j.n);
+    return MF_OK;
+}
+
+static void part_split(mf_split *s)
+{
+    const int last = s->in[0].rank - 1;
+    const int64_t width = mf_node_int(s->node, "width");
+    const int letter = mf_split_new(s, s->in[0].dims[last] / width, MF_CUT_FREE);
+
+    mf_split_around(s, 0, 1, last, true, true);
+    if (letter < 0)
+        return;
+    s->in_dims[0].dims[last] =
+        (mf_split_dim){ .letter = letter, .inside = 1, .step = width, .span = width };
+    for (int i = 0; i < 2; i++)
+        s->out_dims[i].dims[last] =
+            (mf_split_dim){ .letter = letter, .inside = mf_node_int(s->node, "k") };
+    s->letters[letter].some = true;
+    s->offset_attr = "first";
+    s->offset_letter = letter;
+}
+
 /* ---- NthElement ---- */
 
 static mf_status nth_infer(mf_infer *in)
@@ -267,6 +338,11 @@ static void topk_split(mf_split *s)
     mf_split_around(s, 0, 1, s->in[0].rank - 1, true, true);
 }
 
+static void nth_split(mf_split *s)
+{
+    mf_split_around(s, 0, 1, s->in[0].rank - 1, true, false);
+}
+
 const mf_op mf_ops_topk[] = {
     { .name = "TopKV2",
       .def = "(input:T, k:Tk) -> (values:T, indices:index_type) {sorted:bool=true, "
@@ -276,23 +352,38 @@ const mf_op mf_ops_topk[] = {
       .grad = topk_grad,
       .run = topk_run,
       .split = topk_split,
-      .samples = MF_SAMPLES(
-          "f32[3,7] i32[]{3}", "f64[9] i32[]{9}", "i32[2,2,5] i64[]{1}", "i8[20]@0:4 i16[]{6}",
-          "f32[4,3] i32[]{0}", "f32[0,3] i32[]{2}", "bf16[6] i32[]{2} ; index_type=int64 !nograd",
-          "u8[3,8]@0:200 i32[]{4} ; index_type=int16",
-          "f16[9] i32[]{4} ; sorted=false !unordered !nograd", "f32[3] i32[]{4} !fails",
-          "f32[3] i32[]{-1} !fails", "f32[] i32[]{0} !fails") },
+      .samples =
+          MF_SAMPLES("f32[3,7] i32[]{3}", "f32[3,12]@0:4 i32[]{2}",
+                     "i16[2,24]@0:5 i32[]{3} ; index_type=int64", "f64[9] i32[]{9}",
+                     "i32[2,2,5] i64[]{1}", "i8[20]@0:4 i16[]{6}", "f32[4,3] i32[]{0}",
+                     "f32[0,3] i32[]{2}", "bf16[6] i32[]{2} ; index_type=int64 !nograd",
+                     "u8[3,8]@0:200 i32[]{4} ; index_type=int16",
+                     "f16[9] i32[]{4} ; sorted=false !unordered !nograd", "f32[3] i32[]{4} !fails",
+                     "f32[3] i32[]{-1} !fails", "f32[] i32[]{0} !fails") },
     { .name = "TopK", /* TensorFlow's own has no kernel any more: nothing to compare with */
       .def = "(input:T) -> (values:T, indices:int32) {k:int>=0, sorted:bool=true, T:type in reals}",
       .infer = topk_infer,
       .grad = topk_grad,
       .run = topk_run,
+      .split = topk_split,
       .samples = MF_SAMPLES("f32[3,7] ; k=2 !notf", "i64[8] ; k=8 !notf", "f32[2] ; k=3 !fails") },
+    { .name = "_TopKPart",
+      .def = "(input:T) -> (values:T, indices:index_type) {k:int>=1, width:int>=1, first:int=0, "
+             "T:type in reals, index_type:type=int32 in [int16,int32,int64]}",
+      .infer = part_infer,
+      .grad = mf_grad_missing,
+      .run = part_run,
+      .split = part_split,
+      .samples = MF_SAMPLES("f32[3,12] ; k=2 width=4 !nograd", "i32[2,3,6]@0:3 ; k=1 width=2",
+                            "f64[8] ; k=3 width=4 first=2 index_type=int64 !nograd",
+                            "f32[2,0] ; k=1 width=2 !nograd", "f32[2,5] ; k=1 width=2 !fails",
+                            "f32[4] ; k=3 width=2 !fails", "f32[] ; k=1 width=1 !fails") },
     { .name = "NthElement",
       .def = "(input:T, n:int32) -> (values:T) {reverse:bool=false, T:type in reals}",
       .infer = nth_infer,
       .grad = nth_grad,
       .run = nth_run,
+      .split = nth_split,
       .samples = MF_SAMPLES("f32[3,7] i32[]{2}", "f64[5] i32[]{4} ; reverse=true",
                             "i32[2,3,4] i32[]{0}", "u16[6]@0:3 i32[]{3}", "f32[0,4] i32[]{1}",
                             "f32[4] i32[]{4} !fails", "f32[4] i32[]{-1} !fails") },

@@ -130,10 +130,12 @@ static void transpose_split(mf_split *s)
     if (!perm || perm->count != s->in[0].rank)
         return;
     for (int d = 0; d < s->in[0].rank; d++) {
-        const int64_t from = mf_tensor_int_at(perm, d);
-        const int letter = mf_split_new(s, s->out[0].dims[d], MF_CUT_FREE);
+        int from, letter;
 
-        mf_split_in(s, 0, (int)from, letter);
+        if (!mf_axis_fix(mf_tensor_int_at(perm, d), s->in[0].rank, &from))
+            return;
+        letter = mf_split_new(s, s->out[0].dims[d], MF_CUT_FREE);
+        mf_split_in(s, 0, from, letter);
         mf_split_out(s, 0, d, letter);
     }
     s->additive = 1;
@@ -151,7 +153,8 @@ const mf_op mf_ops_transpose[] = {
                             "i8[17,50] i32[2]{1,0}", "f16[3,20,18] i32[3]{0,2,1} !nograd",
                             "c128[20,17] i32[2]{1,0} !nograd", "f32[2,3,4,5] i32[4]{0,2,1,3}",
                             "f32[] i32[0]", "f32[0,3] i32[2]{1,0}", "str[2,3] i32[2]{1,0}",
-                            "f32[2,5,6,3] i32[4]{0,3,1,2} !nograd", "f32[2,3] i32[2]{0,0} !fails",
+                            "f32[2,5,6,3] i32[4]{0,3,1,2} !nograd",
+                            "f32[5,3,4] i32[3]{-1,0,-2} !nograd", "f32[2,3] i32[2]{0,0} !fails",
                             "f32[2,3] i32[2]{0,2} !fails", "f32[2,3] i32[1]{0} !fails") },
     { .name = "ConjugateTranspose",
       .def = "(x:T, perm:Tperm) -> (y:T) {T:type, Tperm:type=int32 in index}",

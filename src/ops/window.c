@@ -27,6 +27,27 @@ static mf_status ordered(const mf_window_attrs *a, const char *what, const int64
     return MF_OK;
 }
 
+/* An attribute of pieces: before and after, by spatial dimension. It stays as it is where there is
+ * none. */
+static mf_status read_sides(const mf_node *node, const char *name, int nd, int64_t *lo, int64_t *hi)
+{
+    int64_t n;
+    const int64_t *sides = mf_node_ints(node, name, &n);
+
+    if (n == 0)
+        return MF_OK;
+    if (n != 2 * nd)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s must contain %d values, but got: %lld", name,
+                       2 * nd, (long long)n);
+    for (int i = 0; i < 2 * nd; i++) {
+        if (sides[i] < 0 || sides[i] > INT32_MAX)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "%s must be nonnegative and fit 32 bits, got %lld",
+                           name, (long long)sides[i]);
+        *(i % 2 ? &hi[i / 2] : &lo[i / 2]) = sides[i];
+    }
+    return MF_OK;
+}
+
 static mf_status read_padding(const mf_node *node, mf_window_attrs *a)
 {
     const char *padding = mf_node_string(node, "padding");
@@ -36,6 +57,12 @@ static mf_status read_padding(const mf_node *node, mf_window_attrs *a)
     a->padding = padding[0] == 'S'   ? MF_PAD_SAME
                  : padding[0] == 'V' ? MF_PAD_VALID
                                      : MF_PAD_EXPLICIT;
+    MF_TRY(read_sides(node, MF_WINDOW_CROP, a->nd, a->crop_lo, a->crop_hi));
+    if (mf_node_attr(node, MF_WINDOW_PAD)) {
+        a->padding = MF_PAD_EXPLICIT;
+        a->piece = true;
+        return read_sides(node, MF_WINDOW_PAD, a->nd, a->pad_lo, a->pad_hi);
+    }
     if (a->padding != MF_PAD_EXPLICIT) {
         if (n != 0)
             return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -148,6 +175,11 @@ mf_status mf_window_length(const mf_window_attrs *a, int d, int64_t in, int64_t 
         return MF_FAIL(MF_INVALID_ARGUMENT, "window of %lld steps of %lld is too large",
                        (long long)size, (long long)a->dilation[d]);
     reach++; /* elements from the first to the last one seen */
+    if (a->piece && (*pad_lo >= reach || *pad_hi >= reach))
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "a piece has %lld and %lld of padding for windows of "
+                       "%lld",
+                       (long long)*pad_lo, (long long)*pad_hi, (long long)reach);
     if (a->padding == MF_PAD_SAME) {
         pad = (*out - 1) * stride + reach - in;
         pad = pad > 0 ? pad : 0;

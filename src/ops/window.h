@@ -20,7 +20,15 @@ typedef struct mf_window_attrs {
     int64_t stride[MF_WINDOW_DIMS], dilation[MF_WINDOW_DIMS];
     int64_t pad_lo[MF_WINDOW_DIMS], pad_hi[MF_WINDOW_DIMS]; /* of MF_PAD_EXPLICIT */
     int64_t channel_size, channel_stride; /* of poolings over channels; else 1 */
+    bool piece; /* of an image that is cut: padding is less than a window */
+    int64_t crop_lo[MF_WINDOW_DIMS], crop_hi[MF_WINDOW_DIMS];
 } mf_window_attrs;
+
+/* Where an image is cut, a piece has two more attributes, lists of what is before and after it, by
+ * spatial dimension: padding, which stands for `padding`, and rows of the image that a gradient of
+ * a pooling does not give (its windows reach further than its piece). */
+#define MF_WINDOW_PAD "_pad"
+#define MF_WINDOW_CROP "_crop"
 
 /* The window over one particular input. */
 typedef struct mf_window {

@@ -78,3 +78,63 @@ mf_status mf_aggregate_robust(const mf_aggregation *a, const float *const *x, co
     mf_free(v);
     return MF_OK;
 }
+
+/* ---- Adasum ---- */
+
+typedef struct products {
+    double aa, ab, bb;
+} products;
+
+enum { LANES = 8 }; /* sums that run beside each other, so that the processor can take several */
+
+/* In one order, whoever asks. */
+static products multiply(const float *restrict a, const float *restrict b, int64_t count)
+{
+    double aa[LANES] = { 0 }, ab[LANES] = { 0 }, bb[LANES] = { 0 };
+    products p = { 0 };
+
+    for (int64_t i = 0; i < count; i += LANES) {
+        const int m = count - i < LANES ? (int)(count - i) : LANES;
+
+        for (int k = 0; k < m; k++) {
+            const double x = (double)a[i + k], y = (double)b[i + k];
+
+            aa[k] += x * x;
+            ab[k] += x * y;
+            bb[k] += y * y;
+        }
+    }
+    for (int k = 0; k < LANES; k++) {
+        p.aa += aa[k];
+        p.ab += ab[k];
+        p.bb += bb[k];
+    }
+    return p;
+}
+
+/* Squares of floats are no zeros as doubles. */
+static double coefficient(double product, double square)
+{
+    return square == 0.0 ? 1.0 : 1.0 - product / (2.0 * square);
+}
+
+static void combine(float *restrict a, const float *restrict b, int64_t count)
+{
+    const products p = multiply(a, b, count);
+    const double of_a = coefficient(p.ab, p.aa), of_b = coefficient(p.ab, p.bb);
+
+    for (int64_t i = 0; i < count; i++)
+        a[i] = (float)(of_a * (double)a[i] + of_b * (double)b[i]);
+}
+
+void mf_aggregate_adasum(float *const *x, const double *factor, int64_t n, int64_t count)
+{
+    for (int64_t s = 0; s < n; s++) {
+        for (int64_t i = 0; i < count; i++)
+            x[s][i] = (float)((double)x[s][i] * factor[s]);
+    }
+    for (int64_t stride = 1; stride < n; stride *= 2) {
+        for (int64_t s = 0; s + stride < n; s += 2 * stride)
+            combine(x[s], x[s + stride], count);
+    }
+}

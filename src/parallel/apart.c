@@ -4,23 +4,26 @@
 #include "base/mem.h"
 #include "graph/shard.h"
 
+#include <stddef.h>
 #include <string.h>
 
 typedef struct work {
     const mf_apart *a;
     size_t cell;
-    int64_t lo, hi; /* our slice of the vector */
+    int64_t *cuts; /* of the vector: rank r has the slice from cuts[r] to cuts[r + 1] */
+    int64_t lo, hi; /* ours */
     int64_t *sizes; /* bytes from rank to rank */
     char *ours; /* our shards, slice by slice */
     char *slice; /* of all shards, one behind the other */
     char *result; /* our slice of it */
     mf_tree_part *shards;
-    const float **at;
+    float **at; /* a gradient, by shard */
     double *factor; /* by shard */
 } work;
 
 static void work_deinit(work *w)
 {
+    mf_free(w->cuts);
     mf_free(w->sizes);
     mf_free(w->ours);
     mf_free(w->slice);
@@ -30,14 +33,43 @@ static void work_deinit(work *w)
     mf_free(w->factor);
 }
 
+/* The end of the gradient that has elements on both sides of `at`; else `at`. */
+static int64_t whole(const mf_apart *a, int64_t at)
+{
+    for (int i = 0; i < a->n_gradients; i++) {
+        const mf_apart_item g = a->gradients[i];
+
+        if (g.at < at && at < g.at + g.count)
+            return g.at + g.count;
+    }
+    return at;
+}
+
+static mf_status cut(work *w)
+{
+    const mf_apart *a = w->a;
+    const mf_group *g = a->group;
+
+    w->cuts = mf_calloc(g->size + 1, sizeof *w->cuts);
+    if (!w->cuts)
+        return MF_NOMEM("gradients");
+    for (int r = 0; r <= g->size; r++) {
+        const int64_t even = mf_group_cut(g, a->count, r);
+
+        w->cuts[r] = a->aggregation->how == MF_AGGREGATE_ADASUM ? whole(a, even) : even;
+    }
+    w->lo = w->cuts[g->rank];
+    w->hi = w->cuts[g->rank + 1];
+    return MF_OK;
+}
+
 static mf_status work_init(work *w)
 {
     const mf_apart *a = w->a;
     const mf_group *g = a->group;
 
+    MF_TRY(cut(w));
     w->cell = mf_dtype_cell(a->dtype);
-    w->lo = mf_group_cut(g, a->count, g->rank);
-    w->hi = mf_group_cut(g, a->count, g->rank + 1);
     w->sizes = mf_calloc((int64_t)g->size * g->size, sizeof *w->sizes);
     w->ours = mf_calloc(mf_shares_grains(a->shares, g->rank) * a->count, w->cell);
     w->slice = mf_calloc(a->shares->leaves * (w->hi - w->lo), w->cell);
@@ -68,7 +100,7 @@ static mf_status exchange_slices(work *w)
     char *to = w->ours;
 
     for (int r = 0; r < g->size; r++) {
-        const int64_t lo = mf_group_cut(g, a->count, r), n = mf_group_cut(g, a->count, r + 1) - lo;
+        const int64_t lo = w->cuts[r], n = w->cuts[r + 1] - lo;
 
         for (int q = 0; q < g->size; q++)
             w->sizes[q * g->size + r] = mf_shares_grains(a->shares, q) * n * (int64_t)w->cell;
@@ -76,6 +108,26 @@ static mf_status exchange_slices(work *w)
             memcpy(to, (const char *)a->shards[p] + (size_t)lo * w->cell, (size_t)n * w->cell);
     }
     return mf_all_to_all(g, &a->call, w->ours, w->sizes, w->slice);
+}
+
+/* Where in w->slice shard s is. */
+static ptrdiff_t offset_of(const work *w, int64_t s)
+{
+    return (const char *)w->shards[s].data - w->slice;
+}
+
+/* Elements [from, to) of the vector, of a gradient: w->at has them by shard. */
+static mf_status aggregate_gradient(work *w, int64_t from, int64_t to)
+{
+    const int64_t n = w->a->shares->leaves;
+    float *out = (float *)(void *)w->result + (from - w->lo);
+
+    if (w->a->aggregation->how != MF_AGGREGATE_ADASUM)
+        return mf_aggregate_robust(w->a->aggregation, (const float *const *)w->at, w->factor, n,
+                                   to - from, out);
+    mf_aggregate_adasum(w->at, w->factor, n, to - from);
+    memcpy(out, w->at[0], (size_t)(to - from) * sizeof *out);
+    return MF_OK;
 }
 
 static mf_status aggregate(work *w)
@@ -93,9 +145,8 @@ static mf_status aggregate(work *w)
         if (from >= to)
             continue;
         for (int64_t s = 0; s < n; s++)
-            w->at[s] = (const float *)w->shards[s].data + (from - w->lo);
-        MF_TRY(mf_aggregate_robust(a->aggregation, w->at, w->factor, n, to - from,
-                                   (float *)(void *)w->result + (from - w->lo)));
+            w->at[s] = (float *)(void *)(w->slice + offset_of(w, s)) + (from - w->lo);
+        MF_TRY(aggregate_gradient(w, from, to));
     }
     return MF_OK;
 }
@@ -106,8 +157,7 @@ static mf_status gather_slices(work *w)
     mf_group *g = a->group;
 
     for (int r = 0; r < g->size; r++)
-        w->sizes[r] =
-            (mf_group_cut(g, a->count, r + 1) - mf_group_cut(g, a->count, r)) * (int64_t)w->cell;
+        w->sizes[r] = (w->cuts[r + 1] - w->cuts[r]) * (int64_t)w->cell;
     return mf_all_gather(g, &(mf_gather){ a->call, w->result, w->sizes, a->out });
 }
 

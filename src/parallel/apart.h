@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* apart.h - vectors of all shards of which gradients are looked at one by one: every member makes a
- * slice of the result out of that slice of all shards, and all get all slices. */
+ * slice of the result out of that slice of all shards, and all get all slices. Slices are equally
+ * long, but for Adasum, which needs whole gradients: there they end between two. */
 #ifndef MF_PARALLEL_APART_H
 #define MF_PARALLEL_APART_H
 

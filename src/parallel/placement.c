@@ -69,11 +69,8 @@ static mf_status keep_whole(mf_placement *p, const mf_model *m, mf_arena *arena)
     return MF_OK;
 }
 
-mf_status mf_placement_make(const mf_model *m, int servers, bool whole, mf_arena *arena,
-                            mf_placement *out)
+static mf_status begin(const mf_model *m, int servers, mf_arena *arena, mf_placement *out)
 {
-    int64_t total = 0, at = 0;
-
     *out = (mf_placement){ .n_servers = servers,
                            .slices = MF_ARENA_ARRAY(arena, mf_piece *, servers),
                            .n_slices = MF_ARENA_ARRAY(arena, int, servers) };
@@ -84,6 +81,77 @@ mf_status mf_placement_make(const mf_model *m, int servers, bool whole, mf_arena
         if (!out->slices[s])
             return MF_NOMEM("placement");
     }
+    return MF_OK;
+}
+
+/* ---- by a rule ---- */
+
+/* The first row of shard k of n: the first shards have a row more where rows do not divide. */
+static int64_t first_row(int64_t rows, int64_t n, int64_t k)
+{
+    return rows / n * k + (k < rows % n ? k : rows % n);
+}
+
+/* The server that has least and nothing of this weight yet. */
+static int find_light(const mf_placement *p, const mf_weight *w, const int64_t *load)
+{
+    int best = -1;
+
+    for (int s = 0; s < p->n_servers; s++) {
+        if (!mf_placement_find(p, s, w) && (best < 0 || load[s] < load[best]))
+            best = s;
+    }
+    return best;
+}
+
+static void deal(mf_placement *p, const mf_weight *w, const mf_partition *rule, int64_t *load,
+                 int64_t *turn)
+{
+    const int64_t rows = w->shape.rank > 0 ? w->shape.dims[0] : 1, row = count_of(w) / rows;
+    const int64_t shards = mf_partition_shards(rule, &w->shape);
+    const int64_t slices = shards < p->n_servers ? shards : p->n_servers;
+
+    for (int64_t i = 0; i < slices; i++) {
+        const int to = rule->by_size ? find_light(p, w, load) : (int)((*turn)++ % p->n_servers);
+        const int64_t from = first_row(rows, shards, shards * i / slices) * row;
+        const int64_t until = first_row(rows, shards, shards * (i + 1) / slices) * row;
+
+        add(p, to, w, from, until);
+        load[to] += until - from;
+    }
+}
+
+mf_status mf_placement_deal(const mf_model *m, int servers, bool whole, const mf_partition *rule,
+                            mf_arena *arena, mf_placement *out)
+{
+    int64_t *load = MF_ARENA_ARRAY(arena, int64_t, servers), turn = 0;
+
+    MF_TRY(begin(m, servers, arena, out));
+    if (!load)
+        return MF_NOMEM("placement");
+    for (int64_t i = 0; i < m->n_weights; i++) {
+        const mf_weight *w = m->weights[i];
+
+        if (!w->trained || count_of(w) == 0)
+            continue;
+        if (whole && !w->lookups && mf_partition_shards(rule, &w->shape) > 1)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "%s would be cut into %lld shards, and this optimizer, --clip or "
+                           "--prune looks at whole weights: use partition=whole",
+                           w->name, (long long)mf_partition_shards(rule, &w->shape));
+        deal(out, w, rule, load, &turn);
+    }
+    return MF_OK;
+}
+
+/* ---- evenly ---- */
+
+mf_status mf_placement_make(const mf_model *m, int servers, bool whole, mf_arena *arena,
+                            mf_placement *out)
+{
+    int64_t total = 0, at = 0;
+
+    MF_TRY(begin(m, servers, arena, out));
     if (whole)
         return keep_whole(out, m, arena);
     for (int64_t i = 0; i < m->n_weights; i++)

@@ -169,7 +169,7 @@ static mf_status reduce_parts(mf_sums *x, mf_sums_bucket *k, void **parts)
 
     mf_tensor_clear(&k->result); /* whoever holds views of the last one keeps them */
     MF_TRY(mf_tensor_alloc(&k->result, dtype, &MF_SHAPE(k->count)));
-    if (mf_aggregate_is_robust(x->o.aggregation.how))
+    if (mf_aggregate_is_apart(x->o.aggregation.how))
         return reduce_apart(x, k, &c, parts);
     MF_TRY(mf_shares_sum(&x->shares, x->o.group, &c, (const void *const *)parts, dtype, k->exact,
                          &k->scratch, x->o.to_first && !mf_sums_has_vote(x, k->about),
@@ -388,9 +388,9 @@ void mf_sums_free(mf_sums *x)
 
 mf_status mf_sums_new(const mf_sums_options *o, mf_sums **out)
 {
-    const int64_t grain = o->codecs                                    ? mf_codecs_grain(o->codecs)
-                          : mf_aggregate_is_robust(o->aggregation.how) ? 1
-                                                                       : 0;
+    const int64_t grain = o->codecs                                   ? mf_codecs_grain(o->codecs)
+                          : mf_aggregate_is_apart(o->aggregation.how) ? 1
+                                                                      : 0;
     mf_sums *x = mf_calloc(1, sizeof *x);
     mf_status st;
 

@@ -77,7 +77,7 @@ static mf_status lay_out(mf_sums *x, mf_sums_bucket *k)
 
 bool mf_sums_is_gradient(const mf_exchange_bucket *b, int i)
 {
-    return (b->concat || b->names[i][0] != '\0') && b->types[i] == MF_DTYPE_F32;
+    return b->names[i][0] != '\0' && b->types[i] == MF_DTYPE_F32;
 }
 
 void mf_sums_weigh(const mf_sums *x, const mf_exchange_bucket *b, int i, void *data, int64_t n)

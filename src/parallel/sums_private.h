@@ -57,7 +57,7 @@ mf_collective mf_sums_call(mf_sums *x, const mf_sums_bucket *k, const char *what
 
 /* ---- sums_pack.c ---- */
 
-/* Else it is a loss, a metric, a statistic, or the numbers of rows. */
+/* Else it is a loss, a metric, a statistic, the numbers of rows, or what samples have to tell. */
 bool mf_sums_is_gradient(const mf_exchange_bucket *b, int i);
 mf_codec_item mf_sums_describe(const mf_sums *x, const mf_exchange_bucket *b, int i);
 /* Our gradients count as much as they shall. */

@@ -8,7 +8,8 @@
 enum {
     MF_VOTE_STOP = 1, /* the step shall be the last one */
     MF_VOTE_MEET = 2, /* somebody waits to come in: all shall meet again after the step */
-    MF_VOTE_KINDS = 2, /* so many of these */
+    MF_VOTE_KINDS = 2, /* so many of these travel with sums */
+    MF_VOTE_LOOK = 4, /* on a mesh: somebody looks at variables after the step */
     MF_VOTE_LEAVE = 1 << 8, /* one wants to leave; counted from here on */
 };
 

@@ -40,18 +40,9 @@ static mf_status put_head(size_t bytes, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-static void drop(void *ctx)
-{
-    mf_tensor *t = ctx;
-
-    mf_tensor_clear(t);
-    mf_free(t);
-}
-
 mf_status mf_buf_message_make(const mf_tensor *value, mf_buf *head, mf_part *content)
 {
     const size_t bytes = (size_t)value->count * mf_dtype_cell(value->dtype);
-    mf_tensor *kept;
 
     *content = (mf_part){ 0 };
     if (bytes > INT32_MAX - APART)
@@ -62,46 +53,19 @@ mf_status mf_buf_message_make(const mf_tensor *value, mf_buf *head, mf_part *con
         mf_buf_bytes(head, value->data, bytes);
         return mf_buf_finish(head);
     }
-    kept = mf_calloc(1, sizeof *kept);
-    if (!kept)
-        return MF_NOMEM("a tensor");
-    mf_tensor_set(kept, value);
-    *content = (mf_part){ .data = kept->data, .size = bytes, .release = drop, .ctx = kept };
+    *content = mf_buffer_part(mf_buffer_ref(value->buffer), value->data, bytes);
     return MF_OK;
 }
 
 /* ---- reading ---- */
-
-/* Bytes from a place in the message on, to memory. */
-static void gather(const mf_part *parts, int n, size_t from, size_t size, char *out)
-{
-    size_t at = 0;
-
-    for (int i = 0; i < n && size > 0; at += parts[i++].size) {
-        const size_t a = from > at ? from - at : 0;
-        const size_t here = a < parts[i].size ? parts[i].size - a : 0;
-        const size_t some = here < size ? here : size;
-
-        if (some > 0)
-            memcpy(out, (const char *)parts[i].data + a, some);
-        out += some;
-        from += some;
-        size -= some;
-    }
-}
-
-static void drop_buffer(void *ctx)
-{
-    mf_buffer_unref(ctx);
-}
 
 static mf_status copy_out(const mf_part *parts, int n, size_t from, size_t bytes, mf_part *out)
 {
     mf_buffer *b;
 
     MF_TRY(mf_buffer_new(MF_DTYPE_U8, (int64_t)bytes, &b));
-    gather(parts, n, from, bytes, b->data);
-    *out = (mf_part){ .data = b->data, .size = bytes, .release = drop_buffer, .ctx = b };
+    mf_parts_gather(parts, n, from, bytes, b->data);
+    *out = mf_buffer_part(b, b->data, bytes);
     return MF_OK;
 }
 
@@ -126,7 +90,7 @@ static mf_status is_ours(const mf_part *parts, int n, size_t bytes, size_t *from
     if (*out)
         room = mf_buf_room(&begins, head.len);
     if (room) {
-        gather(parts, n, 0, head.len, room);
+        mf_parts_gather(parts, n, 0, head.len, room);
         *out = memcmp(room, head.data, head.len) == 0;
     }
     if (st == MF_OK && *out && !room)

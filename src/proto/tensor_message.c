@@ -16,28 +16,6 @@ enum {
 
 /* ---- writing ---- */
 
-static void drop(void *ctx)
-{
-    mf_tensor *t = ctx;
-
-    mf_tensor_clear(t);
-    mf_free(t);
-}
-
-static mf_status keep(const mf_tensor *value, mf_part *out)
-{
-    mf_tensor *kept = mf_calloc(1, sizeof *kept);
-
-    if (!kept)
-        return MF_NOMEM("a tensor");
-    mf_tensor_set(kept, value);
-    *out = (mf_part){ .data = kept->data,
-                      .size = (size_t)kept->count * mf_dtype_size(kept->dtype),
-                      .release = drop,
-                      .ctx = kept };
-    return MF_OK;
-}
-
 /* All of it but the content, which has to be its end. */
 static mf_status put_head(Tensorflow__TensorProto *tensor, mf_buf *out)
 {
@@ -72,7 +50,9 @@ mf_status mf_tensor_message_make(const mf_tensor *value, mf_arena *arena, mf_buf
                        "a value of %zu bytes is too large for a message: cut it",
                        out.tensor->tensor_content.len);
     MF_TRY(put_head(out.tensor, head));
-    return keep(value, content);
+    *content = mf_buffer_part(mf_buffer_ref(value->buffer), value->data,
+                              (size_t)value->count * mf_dtype_size(value->dtype));
+    return MF_OK;
 }
 
 /* ---- reading ---- */
@@ -203,15 +183,10 @@ static bool find_content(const mf_part *parts, int n, places *p)
 
 static void append(const mf_part *parts, int n, size_t from, size_t to, mf_buf *out)
 {
-    size_t at = 0;
+    void *room = to > from ? mf_buf_room(out, to - from) : NULL;
 
-    for (int i = 0; i < n && at < to; at += parts[i++].size) {
-        const size_t a = from > at ? from - at : 0;
-        const size_t b = to - at < parts[i].size ? to - at : parts[i].size;
-
-        if (a < b)
-            mf_buf_bytes(out, (const char *)parts[i].data + a, b - a);
-    }
+    if (room)
+        mf_parts_gather(parts, n, from, to - from, room);
 }
 
 static mf_status decode(mf_buf *bytes, mf_arena *arena, Tensorflow__RecvTensorResponse **out)
@@ -233,7 +208,7 @@ static mf_status read_whole(const mf_part *parts, int n, mf_arena *arena, size_t
     mf_buf bytes = { 0 };
     mf_status st;
 
-    append(parts, n, 0, SIZE_MAX, &bytes);
+    append(parts, n, 0, mf_parts_size(parts, n), &bytes);
     st = decode(&bytes, arena, &m);
     *dead = st == MF_OK && m->is_dead;
     if (st == MF_OK && !*dead)
@@ -253,7 +228,7 @@ static mf_status read_head(const mf_part *parts, int n, const places *p, mf_aren
     mf_wire_varint(&bytes, TENSOR);
     mf_wire_varint(&bytes, p->end - p->body - (p->bytes_end - p->content));
     append(parts, n, p->body, p->content, &bytes);
-    append(parts, n, p->bytes_end, SIZE_MAX, &bytes);
+    append(parts, n, p->bytes_end, mf_parts_size(parts, n), &bytes);
     st = decode(&bytes, arena, out);
     mf_buf_deinit(&bytes);
     return st;
@@ -269,21 +244,6 @@ static mf_part *part_of(mf_part *parts, int n, const places *p)
             return &parts[i];
     }
     return NULL;
-}
-
-static void gather(const mf_part *parts, int n, const places *p, char *out)
-{
-    size_t at = 0;
-
-    for (int i = 0; i < n && at < p->bytes_end; at += parts[i++].size) {
-        const size_t a = p->bytes > at ? p->bytes - at : 0;
-        const size_t b = p->bytes_end - at < parts[i].size ? p->bytes_end - at : parts[i].size;
-
-        if (a < b) {
-            memcpy(out, (const char *)parts[i].data + a, b - a);
-            out += b - a;
-        }
-    }
 }
 
 /* *apart false: it has to be read in one piece. */
@@ -302,7 +262,7 @@ static mf_status read_apart(mf_part *parts, int n, const places *p, mf_arena *ar
     if (out->buffer->read_only)
         stays->release = NULL; /* it is the tensor's */
     else
-        gather(parts, n, p, out->data);
+        mf_parts_gather(parts, n, p->bytes, p->bytes_end - p->bytes, out->data);
     return MF_OK;
 }
 

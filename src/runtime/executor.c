@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "runtime/meter.h"
 #include "runtime/run_state.h"
 
 #include <stdio.h>
@@ -148,18 +149,24 @@ static void step_item(mf_runner *r, mf_ready what)
     const mf_item *item = &run->program->items[what.item];
     const bool dead = mf_item_is_dead(item, what.iteration);
     const bool skip = run->failed || (dead && !sees_dead(item));
+    mf_mesh_meter *meter =
+        run->args->mesh && run->args->depth == 0 ? &run->args->mesh->meter : NULL;
     const mf_node *failed = item->node;
     mf_status st = MF_OK;
 
     if (!skip) {
+        const int64_t began = meter ? mf_meter_begin(meter) : 0;
+
         pthread_mutex_unlock(&run->lock);
-        if (item->kind == MF_ITEM_ASYNC) {
+        if (item->kind == MF_ITEM_ASYNC)
             start_async(run, item, what);
-            pthread_mutex_lock(&run->lock);
-            return;
-        }
-        st = mf_item_run(r, item, what.iteration, &failed);
+        else
+            st = mf_item_run(r, item, what.iteration, &failed);
         pthread_mutex_lock(&run->lock);
+        if (meter)
+            mf_meter_end(meter, item, began);
+        if (item->kind == MF_ITEM_ASYNC)
+            return;
     }
     if (st != MF_OK)
         fail(run, st, failed);
@@ -184,16 +191,23 @@ static void work(mf_runner *r)
     }
 }
 
+static mf_account *account_of(const mf_run_args *args)
+{
+    return mf_resources_account(args->resources);
+}
+
 static void runner_main(mf_task *task)
 {
     mf_runner *r = (mf_runner *)task;
     mf_run_state *run = r->run;
+    mf_account *before = mf_account_enter(account_of(run->args));
 
     pthread_mutex_lock(&run->lock);
     work(r);
     r->next = run->idle_runners;
     run->idle_runners = r;
     run->runners--;
+    (void)mf_account_enter(before);
     check_finished(run);
     pthread_mutex_unlock(&run->lock);
 }
@@ -322,7 +336,7 @@ static mf_status run_all(mf_run_state *run)
     return failed ? st : check_results(run);
 }
 
-mf_status mf_program_run(mf_program *program, const mf_run_args *args)
+static mf_status run_program(mf_program *program, const mf_run_args *args)
 {
     mf_run_state *run = NULL;
     bool hooked;
@@ -341,5 +355,19 @@ mf_status mf_program_run(mf_program *program, const mf_run_args *args)
     mf_resources_clear_all(run->step.local);
     mf_cancel_deinit(&run->cancel);
     mf_run_state_give(program, run);
+    return st;
+}
+
+mf_status mf_program_run(mf_program *program, const mf_run_args *args)
+{
+    const mf_account_run run = { .ops = program->n_planned + program->n_items,
+                                 .planned = program->peak_bytes };
+    mf_account *account = account_of(args), *before = mf_account_enter(account);
+    mf_status st;
+
+    mf_account_begin(account);
+    st = run_program(program, args);
+    mf_account_end(account, &run);
+    (void)mf_account_enter(before);
     return st;
 }

@@ -2,8 +2,10 @@
 /* room.c - see room.h. */
 #include "runtime/room.h"
 
+#include "base/cond.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/pending.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,16 +24,13 @@ typedef struct place {
 } place;
 
 struct fetch {
-    mf_cancel_hook hook; /* first */
+    mf_pending pending; /* first */
     mf_room *room;
-    mf_cancel *cancel;
     mf_fetched_fn *done;
     void *ctx;
     /* guarded by the room's lock: */
     place *at; /* where it waits; NULL: nowhere */
     fetch *prev, *next;
-    bool is_over, is_hooked;
-    int refs;
 };
 
 struct mf_room {
@@ -46,6 +45,7 @@ struct mf_room {
 struct mf_rooms {
     pthread_mutex_t lock; /* all below */
     mf_map rooms; /* by step */
+    pthread_cond_t changed; /* there is one less, or somebody was cancelled who waits for that */
     int64_t over[OVER_MAX]; /* a ring */
     int64_t n_over;
 };
@@ -104,12 +104,8 @@ static void line_up(place *p, fetch *f)
 static void fetch_unref(fetch *f)
 {
     mf_room *room = f->room;
-    bool last;
 
-    pthread_mutex_lock(&room->lock);
-    last = --f->refs == 0;
-    pthread_mutex_unlock(&room->lock);
-    if (!last)
+    if (!mf_pending_unref(&f->pending))
         return;
     mf_free(f);
     mf_room_leave(room);
@@ -119,15 +115,9 @@ static void fetch_unref(fetch *f)
 static void fetch_end(fetch *f, mf_status st, const mf_tensor *value)
 {
     mf_error why;
-    bool hooked;
 
     mf_error_save(st, &why);
-    pthread_mutex_lock(&f->room->lock);
-    f->is_over = true;
-    hooked = f->is_hooked;
-    pthread_mutex_unlock(&f->room->lock);
-    if (hooked)
-        (void)mf_cancel_remove(f->cancel, &f->hook);
+    mf_pending_end(&f->pending);
     if (st != MF_OK)
         (void)mf_error_restore(&why);
     f->done(f->ctx, st, value && value->dtype != MF_DTYPE_INVALID ? value : NULL);
@@ -153,21 +143,6 @@ static void on_cancel(mf_cancel_hook *hook)
         fetch_end(f, MF_FAIL(MF_CANCELLED, "the step was cancelled"), NULL);
 }
 
-/* It waits, or has its value by now. */
-static void make_cancellable(fetch *f)
-{
-    bool late = false;
-
-    pthread_mutex_lock(&f->room->lock);
-    if (!f->is_over) {
-        f->is_hooked = mf_cancel_add(f->cancel, &f->hook);
-        late = !f->is_hooked;
-    }
-    pthread_mutex_unlock(&f->room->lock);
-    if (late)
-        on_cancel(&f->hook);
-}
-
 void mf_room_fetch(mf_room *room, const char *key, mf_cancel *cancel, mf_fetched_fn *done,
                    void *ctx)
 {
@@ -184,9 +159,10 @@ void mf_room_fetch(mf_room *room, const char *key, mf_cancel *cancel, mf_fetched
     pthread_mutex_lock(&room->rooms->lock);
     room->refs++;
     pthread_mutex_unlock(&room->rooms->lock);
-    *f = (fetch){
-        .hook.fn = on_cancel, .room = room, .cancel = cancel, .done = done, .ctx = ctx, .refs = 2
-    };
+    *f = (fetch){ .pending = mf_pending_of(&room->lock, cancel, on_cancel),
+                  .room = room,
+                  .done = done,
+                  .ctx = ctx };
     pthread_mutex_lock(&room->lock);
     st = room->why.status == MF_OK ? place_of(room, key, &p) : mf_error_restore(&room->why);
     there = p && p->sent;
@@ -200,7 +176,7 @@ void mf_room_fetch(mf_room *room, const char *key, mf_cancel *cancel, mf_fetched
     if (there || st != MF_OK)
         fetch_end(f, st, &value);
     else
-        make_cancellable(f);
+        mf_pending_begin(&f->pending);
     mf_tensor_clear(&value);
     fetch_unref(f);
 }
@@ -302,6 +278,7 @@ void mf_room_leave(mf_room *room)
     if (room->refs == 1 &&
         is_bare(room)) { /* or whoever asks for steps that are none would fill us */
         (void)mf_map_remove(&rooms->rooms, room->step);
+        pthread_cond_broadcast(&rooms->changed);
         last = true;
     }
     pthread_mutex_unlock(&rooms->lock);
@@ -367,6 +344,7 @@ void mf_rooms_end(mf_rooms *rooms, int64_t step)
     (void)snprintf(name, sizeof name, "%016" PRIx64, (uint64_t)step);
     pthread_mutex_lock(&rooms->lock);
     room = mf_map_remove(&rooms->rooms, name);
+    pthread_cond_broadcast(&rooms->changed);
     if (!is_over(rooms, step))
         rooms->over[rooms->n_over++ % OVER_MAX] = step;
     pthread_mutex_unlock(&rooms->lock);
@@ -376,12 +354,52 @@ void mf_rooms_end(mf_rooms *rooms, int64_t step)
     mf_room_leave(room);
 }
 
+/* ---- waiting for others ---- */
+
+typedef struct waiter {
+    mf_cancel_hook hook; /* first */
+    mf_rooms *rooms;
+} waiter;
+
+static void stop_waiting(mf_cancel_hook *hook)
+{
+    mf_rooms *rooms = ((waiter *)(void *)hook)->rooms;
+
+    pthread_mutex_lock(&rooms->lock);
+    pthread_cond_broadcast(&rooms->changed);
+    pthread_mutex_unlock(&rooms->lock);
+}
+
+mf_status mf_rooms_await_fetched(mf_rooms *rooms, int64_t step, mf_cancel *cancel,
+                                 int64_t deadline_ns)
+{
+    waiter w = { .hook.fn = stop_waiting, .rooms = rooms };
+    bool there, in_time = true;
+    char name[17];
+
+    (void)snprintf(name, sizeof name, "%016" PRIx64, (uint64_t)step);
+    if (!mf_cancel_add(cancel, &w.hook))
+        return MF_FAIL(MF_CANCELLED, "the step was cancelled");
+    pthread_mutex_lock(&rooms->lock);
+    while ((there = mf_map_find(&rooms->rooms, name) != NULL) && in_time &&
+           !mf_cancel_is_raised(cancel))
+        in_time = mf_cond_wait_until(&rooms->changed, &rooms->lock, deadline_ns);
+    pthread_mutex_unlock(&rooms->lock);
+    (void)mf_cancel_remove(cancel, &w.hook);
+    if (!there)
+        return MF_OK;
+    if (mf_cancel_is_raised(cancel))
+        return MF_FAIL(MF_CANCELLED, "the step was cancelled");
+    return MF_FAIL(MF_DEADLINE_EXCEEDED, "what was sent has not been fetched");
+}
+
 mf_status mf_rooms_new(mf_rooms **out)
 {
     *out = mf_calloc(1, sizeof **out);
     if (!*out)
         return MF_NOMEM("steps");
     pthread_mutex_init(&(*out)->lock, NULL);
+    mf_cond_init(&(*out)->changed);
     return MF_OK;
 }
 
@@ -395,6 +413,7 @@ void mf_rooms_free(mf_rooms *rooms)
     while ((e = mf_map_next(&rooms->rooms, &it)) != NULL)
         room_free(e->value);
     mf_map_deinit(&rooms->rooms);
+    pthread_cond_destroy(&rooms->changed);
     pthread_mutex_destroy(&rooms->lock);
     mf_free(rooms);
 }

@@ -20,6 +20,11 @@ void mf_room_leave(mf_room *room);
 /* The step is over: whoever waits gets CANCELLED, whoever comes later, too. */
 void mf_rooms_end(mf_rooms *rooms, int64_t step);
 
+/* Waits until all that was sent in the step's room is fetched, or the step is over. CANCELLED,
+ * DEADLINE_EXCEEDED. */
+MF_MUST mf_status mf_rooms_await_fetched(mf_rooms *rooms, int64_t step, mf_cancel *cancel,
+                                         int64_t deadline_ns);
+
 /* value: NULL where it is dead; a reference is taken. Fails: INTERNAL (sent twice), as ended. */
 MF_MUST mf_status mf_room_send(mf_room *room, const char *key, const mf_tensor *value);
 /* value: NULL where it is dead. On failure the thread's error is set. No lock is held. */

@@ -149,6 +149,7 @@ static void local_free(mf_session *session)
     mf_runs_deinit(&s->runs);
     pthread_mutex_destroy(&s->lock);
     mf_free(s);
+    mf_buffer_settle();
 }
 
 mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options *options,
@@ -207,9 +208,20 @@ static mf_status local_extend(mf_session *session, const mf_graph *graph)
     return st;
 }
 
-void mf_session_set_trace(mf_session *session, mf_trace *trace)
+static void local_set_trace(mf_session *session, mf_trace *trace)
 {
     local_of(session)->trace = trace;
+}
+
+void mf_session_set_trace(mf_session *session, mf_trace *trace)
+{
+    if (session->kind->set_trace)
+        session->kind->set_trace(session, trace);
+}
+
+mf_trace *mf_session_trace(mf_session *session)
+{
+    return session->kind == &mf_session_local ? local_of(session)->trace : NULL;
 }
 
 void mf_session_set_exchange(mf_session *session, struct mf_exchange *exchange)
@@ -526,4 +538,5 @@ const mf_session_kind mf_session_local = {
     .devices = local_devices,
     .cancel = local_cancel,
     .free = local_free,
+    .set_trace = local_set_trace,
 };

@@ -35,6 +35,8 @@ typedef struct mf_session_kind {
     mf_status (*devices)(mf_session *session, mf_device_fn *each, void *ctx);
     void (*cancel)(mf_session *session);
     void (*free)(mf_session *session);
+    /* Optional: as mf_session_set_trace(); without it nothing is noted. */
+    void (*set_trace)(mf_session *session, struct mf_trace *trace);
 } mf_session_kind;
 
 struct mf_session {
@@ -62,6 +64,8 @@ MF_MUST mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_
 void mf_session_set_exchange(mf_session *session, struct mf_exchange *exchange);
 /* What runs from now on is noted there (NULL: not any more). Thread: while nothing runs. */
 void mf_session_set_trace(mf_session *session, struct mf_trace *trace);
+/* Where that is, of a session of this process; NULL: nowhere. */
+struct mf_trace *mf_session_trace(mf_session *session);
 
 /* ---- of any kind ---- */
 

@@ -11,7 +11,7 @@
 
 MF_PARAM_INT(server_groups, 10000, "groups, and their collectives, that a leader keeps");
 
-enum { ARRIVAL_BYTES = 1024 };
+enum { ASSEMBLY_BYTES = 4096 }; /* of one that is empty */
 
 /* ---- assemblies; with the lock ---- */
 
@@ -24,6 +24,13 @@ void mf_assembly_unref(mf_assembly *a)
     mf_free(a->key);
     mf_free(a->title);
     mf_free(a);
+}
+
+void mf_assembly_release(mf_assemblies *m, mf_assembly *a)
+{
+    pthread_mutex_lock(&m->lock);
+    mf_assembly_unref(a);
+    pthread_mutex_unlock(&m->lock);
 }
 
 static mf_status assembly_new(mf_assemblies *m, const mf_coming *c, mf_assembly **out)
@@ -107,8 +114,6 @@ static mf_status arrive(mf_assembly *a, const mf_coming *c)
 
     if (!new.device)
         return MF_NOMEM("a group");
-    MF_TRY(mf_quota_take(ARRIVAL_BYTES));
-    a->kept += ARRIVAL_BYTES;
     if (c->who.attributes)
         MF_TRY(copy_attributes(c->who.attributes, a->arena, &new.attributes));
     if (!known)
@@ -117,7 +122,16 @@ static mf_status arrive(mf_assembly *a, const mf_coming *c)
     return MF_OK;
 }
 
-/* With the lock: nobody finds it any more. */
+/* What members have sent counts as memory in use. */
+static mf_status charge(mf_assembly *a)
+{
+    const int64_t now = ASSEMBLY_BYTES + (int64_t)mf_arena_used(a->arena);
+
+    MF_TRY(mf_quota_take(now - a->kept));
+    a->kept = now;
+    return MF_OK;
+}
+
 void mf_assembly_forget(mf_assemblies *m, mf_assembly *a)
 {
     if (mf_map_find(&m->all, a->key) != a)
@@ -126,7 +140,25 @@ void mf_assembly_forget(mf_assemblies *m, mf_assembly *a)
     mf_assembly_unref(a);
 }
 
-void mf_assemblies_forget(mf_assemblies *m, const char *key, bool all)
+/* ---- those that are over ---- */
+
+/* Nobody finds it any more; those who wait there are told later. With the lock. */
+static void put_away(mf_assemblies *m, mf_assembly *a, mf_assembly **over)
+{
+    (void)mf_map_remove(&m->all, a->key);
+    a->next = *over; /* with the map's reference */
+    *over = a;
+}
+
+static bool is_under(const char *key, const char *upper)
+{
+    const size_t n = strlen(upper);
+
+    return strncmp(key, upper, n) == 0 && key[n] == ':';
+}
+
+/* It is complete; those under it that are not go to *over. With the lock. */
+static void disband(mf_assemblies *m, mf_assembly *upper, mf_assembly **over)
 {
     mf_map_entry *e;
     int64_t it = 0;
@@ -134,9 +166,45 @@ void mf_assemblies_forget(mf_assemblies *m, const char *key, bool all)
     while ((e = mf_map_next(&m->all, &it)) != NULL) {
         mf_assembly *a = e->value;
 
-        if (a->answer && strncmp(a->key, key, strlen(key)) == 0 && (all || !a->key[strlen(key)]))
+        if (!is_under(a->key, upper->key))
+            continue;
+        if (a->answer)
             mf_assembly_forget(m, a);
+        else
+            put_away(m, a, over);
     }
+    mf_assembly_forget(m, upper);
+}
+
+/* Without the lock: whoever waits there is told. */
+static void end_all(mf_assemblies *m, mf_assembly *over)
+{
+    while (over) {
+        mf_assembly *a = over;
+
+        over = a->next;
+        mf_waiters_end(m, a,
+                       MF_FAIL(MF_ABORTED,
+                               "%s: its group meets anew; perhaps a member was restarted",
+                               a->title));
+        mf_assembly_release(m, a);
+    }
+}
+
+void mf_assemblies_disband(mf_assemblies *m, const char *key, const char *device,
+                           uint64_t incarnation)
+{
+    const mf_arrival *member = NULL;
+    mf_assembly *a, *over = NULL;
+
+    pthread_mutex_lock(&m->lock);
+    a = mf_map_find(&m->all, key);
+    if (a && a->answer)
+        member = mf_assembly_find(a, device);
+    if (member && member->incarnation == incarnation)
+        disband(m, a, &over);
+    pthread_mutex_unlock(&m->lock);
+    end_all(m, over);
 }
 
 /* ---- coming ---- */
@@ -173,85 +241,98 @@ static mf_status check_known(const mf_assembly *a, const mf_coming *c, bool *ane
     return MF_INVALID_ARGUMENT;
 }
 
-/* Where it belongs; *failed: an assembly that ends so, to be released. With the lock. */
+/* Who is to be told without the lock. */
+typedef struct aftermath {
+    mf_assembly *failed; /* with whoever has come, for the same reason; NULL: none */
+    mf_assembly *over;
+} aftermath;
+
+/* Where it belongs. With the lock. */
 static mf_status find_place(mf_assemblies *m, const mf_coming *c, mf_assembly **out,
-                            mf_assembly **failed)
+                            aftermath *then)
 {
     mf_assembly *a = mf_map_find(&m->all, c->key);
     bool anew = false;
-    mf_status st = MF_OK;
 
-    if (a && a->answer)
-        st = check_known(a, c, &anew);
-    else if (a && (!means_the_same(a, c) || strcmp(a->detail, c->detail) != 0))
-        st = differ(a, c);
-    if (st != MF_OK) {
-        a->refs++;
-        *failed = a;
-        mf_assembly_forget(m, a);
+    if (a && a->answer) {
+        MF_TRY(check_known(a, c, &anew));
+    } else if (a && (!means_the_same(a, c) || strcmp(a->detail, c->detail) != 0)) {
+        const mf_status st = differ(a, c);
+
+        put_away(m, a, &then->failed);
         return st;
     }
-    if (a && anew)
-        mf_assembly_forget(m, a);
+    if (anew)
+        disband(m, a, &then->over);
     *out = a && !anew ? a : NULL;
     return *out ? MF_OK : assembly_new(m, c, out);
 }
 
 /* With the lock. */
-static mf_status join(mf_assemblies *m, const mf_coming *c, mf_assembly *a, mf_assembly **failed)
+static mf_status join(mf_assemblies *m, const mf_coming *c, mf_assembly *a, aftermath *then)
 {
-    mf_status st = a->answer ? MF_OK : arrive(a, c);
+    mf_status st;
 
-    if (st == MF_OK && !a->answer && a->n == a->size)
+    if (a->answer)
+        return MF_OK;
+    st = mf_waiters_watch(m);
+    if (st == MF_OK)
+        st = arrive(a, c);
+    if (st == MF_OK && a->n == a->size)
         st = c->complete(m, a);
     if (st == MF_OK)
-        st = mf_waiters_watch(m);
+        st = charge(a);
     if (st != MF_OK) {
-        a->refs++;
-        *failed = a;
-        mf_assembly_forget(m, a);
+        a->answer = NULL;
+        put_away(m, a, &then->failed);
     }
     return st;
 }
 
-static void release(mf_assemblies *m, mf_assembly *a)
+/* *out: where w waits now, with a reference. */
+static mf_status line_up(mf_assemblies *m, mf_coming *c, mf_waiter *w, mf_assembly **out,
+                         bool *complete, aftermath *then)
 {
+    mf_status st = MF_OK;
+
     pthread_mutex_lock(&m->lock);
-    mf_assembly_unref(a);
+    if (c->admit)
+        st = c->admit(m, c);
+    if (st == MF_OK)
+        st = find_place(m, c, out, then);
+    if (st == MF_OK)
+        st = join(m, c, *out, then);
+    if (st == MF_OK) {
+        (*out)->refs++;
+        *complete = (*out)->answer != NULL;
+        mf_waiter_line_up(w, m, *out, c);
+    }
     pthread_mutex_unlock(&m->lock);
+    return st;
 }
 
-void mf_assemblies_come(mf_assemblies *m, const mf_coming *c)
+void mf_assemblies_come(mf_assemblies *m, mf_coming *c)
 {
     mf_waiter *w = mf_calloc(1, sizeof *w);
-    mf_assembly *a = NULL, *failed = NULL;
-    mf_status st = w ? MF_OK : MF_NOMEM("a group");
+    aftermath then = { 0 };
+    mf_assembly *a = NULL;
     bool complete = false;
+    mf_status st = w ? line_up(m, c, w, &a, &complete, &then) : MF_NOMEM("a group");
 
-    pthread_mutex_lock(&m->lock);
-    if (st == MF_OK)
-        st = find_place(m, c, &a, &failed);
-    if (st == MF_OK)
-        st = join(m, c, a, &failed);
-    if (st == MF_OK) {
-        a->refs++; /* ours */
-        complete = a->answer != NULL;
-        mf_waiter_line_up(w, m, a, c);
-    }
-    pthread_mutex_unlock(&m->lock);
     if (st != MF_OK) {
         mf_free(w);
-        if (failed) {
-            mf_waiters_end(m, failed, st);
-            release(m, failed);
+        if (then.failed) {
+            mf_waiters_end(m, then.failed, st);
+            mf_assembly_release(m, then.failed);
         }
         c->done(c->ctx, st, NULL);
-        return;
+    } else {
+        mf_waiter_begin(w);
+        if (complete)
+            mf_waiters_end(m, a, MF_OK);
+        mf_assembly_release(m, a);
     }
-    mf_waiter_begin(w);
-    if (complete)
-        mf_waiters_end(m, a, MF_OK);
-    release(m, a);
+    end_all(m, then.over);
 }
 
 /* ---- opening and closing ---- */

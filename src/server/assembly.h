@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* assembly.h - places where those who belong together wait until all of them are there. An assembly
  * that is complete stays: whoever comes again is answered at once, because TensorFlow's tasks ask
- * once in their lives and ours now and then. Whoever comes for something else begins a new one. */
+ * once in their lives and ours now and then. Whoever comes for something else, or as another
+ * process, begins a new one; somebody who is not of it is refused, and it stays.
+ *
+ * One may be under another, as its key says: "1:3" is under "1". When the upper one begins anew,
+ * those under it are over. */
 #ifndef MF_SERVER_ASSEMBLY_H
 #define MF_SERVER_ASSEMBLY_H
 
@@ -31,6 +35,7 @@ typedef struct mf_assembly {
     int64_t kept; /* bytes that count as memory in use */
     int64_t said_ns;
     int refs;
+    struct mf_assembly *next; /* of those that are over */
 } mf_assembly;
 
 typedef struct mf_assemblies {
@@ -42,31 +47,35 @@ typedef struct mf_assemblies {
 } mf_assemblies;
 
 /* Somebody comes. */
-typedef struct mf_coming {
+typedef struct mf_coming mf_coming;
+struct mf_coming {
     const char *key, *title; /* where to: "1:3", and for people "group 1, instance 3" */
     int size;
     const char *what; /* all have to mean the same */
     const char *detail; /* and this, when they first meet: it may change afterwards */
     mf_arrival who;
+    /* May it come? It may say more of who it is. With the lock. NULL: yes. */
+    mf_status (*admit)(const mf_assemblies *m, mf_coming *c);
     /* All are there: checks them, and makes the answer in the arena. With the lock. */
     mf_status (*complete)(mf_assemblies *m, mf_assembly *a);
     /* It holds no thread: done() is called once, now or later, by any thread, with the answer, or
-     * with CANCELLED, or DEADLINE_EXCEEDED shortly before the deadline (0: none). Errors say who
-     * has come. */
+     * with CANCELLED, or DEADLINE_EXCEEDED shortly before the deadline (0: none), or ABORTED where
+     * it was over before all had come. Errors say who has come. */
     mf_cancel *cancel;
     int64_t deadline_ns;
     mf_answer_fn *done;
     void *ctx;
-} mf_coming;
+};
 
 void mf_assemblies_init(mf_assemblies *m);
 /* Nobody waits any more. */
 void mf_assemblies_deinit(mf_assemblies *m);
-void mf_assemblies_come(mf_assemblies *m, const mf_coming *c);
+void mf_assemblies_come(mf_assemblies *m, mf_coming *c);
 /* NULL: there is none, or not all have come. With the lock. */
 const mf_assembly *mf_assemblies_find(const mf_assemblies *m, const char *key);
-/* The one with this key, or all whose keys begin so, if they are complete. With the lock. */
-void mf_assemblies_forget(mf_assemblies *m, const char *key, bool all);
+/* The one with this key is over, with all under it, if it is complete and has this member. */
+void mf_assemblies_disband(mf_assemblies *m, const char *key, const char *device,
+                           uint64_t incarnation);
 /* NULL: it is not there. */
 const mf_arrival *mf_assembly_find(const mf_assembly *a, const char *device);
 

@@ -4,23 +4,21 @@
 #define MF_SERVER_ASSEMBLY_PRIVATE_H
 
 #include "base/buf.h"
+#include "base/pending.h"
 #include "server/assembly.h"
 
 /* One who waits. */
 typedef struct mf_waiter {
-    mf_cancel_hook hook; /* first */
+    mf_pending pending; /* first */
     mf_assemblies *assemblies;
     mf_assembly *at; /* with a reference */
     const char *device; /* its own; of the assembly */
-    mf_cancel *cancel;
     int64_t since_ns, deadline_ns; /* INT64_MAX: none */
     mf_answer_fn *done;
     void *ctx;
     /* guarded by the lock: */
     bool waits; /* is in line */
     struct mf_waiter *prev, *next;
-    bool is_over, is_hooked;
-    int refs;
 } mf_waiter;
 
 /* ---- assemblies (assembly.c); with the lock ---- */
@@ -30,6 +28,8 @@ void mf_assembly_unref(mf_assembly *a);
 void mf_assembly_forget(mf_assemblies *m, mf_assembly *a);
 /* Who is there, for people. */
 void mf_assembly_names(const mf_assembly *a, mf_buf *out);
+/* Without the lock: a reference less. */
+void mf_assembly_release(mf_assemblies *m, mf_assembly *a);
 
 /* ---- waiting (assembly_wait.c) ---- */
 

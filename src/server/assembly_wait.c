@@ -27,18 +27,16 @@ static void on_cancel(mf_cancel_hook *hook);
 
 void mf_waiter_line_up(mf_waiter *w, mf_assemblies *m, mf_assembly *a, const mf_coming *c)
 {
-    *w = (mf_waiter){ .hook.fn = on_cancel,
+    *w = (mf_waiter){ .pending = mf_pending_of(&m->lock, c->cancel, on_cancel),
                       .assemblies = m,
                       .at = a,
                       .device = mf_assembly_find(a, c->who.device)->device,
-                      .cancel = c->cancel,
                       .since_ns = mf_clock_ns(),
                       .deadline_ns = mf_deadline_ahead(c->deadline_ns),
                       .done = c->done,
                       .ctx = c->ctx,
                       .waits = true,
-                      .prev = a->last,
-                      .refs = 2 }; /* the line's, and until it has begun */
+                      .prev = a->last };
     a->refs++;
     *(a->last ? &a->last->next : &a->first) = w;
     a->last = w;
@@ -75,31 +73,19 @@ static void leave(mf_waiter *w)
 
 static void unref(mf_waiter *w)
 {
-    mf_assemblies *m = w->assemblies;
-    bool last;
-
-    pthread_mutex_lock(&m->lock);
-    last = --w->refs == 0;
-    if (last)
-        mf_assembly_unref(w->at);
-    pthread_mutex_unlock(&m->lock);
-    if (last)
-        mf_free(w);
+    if (!mf_pending_unref(&w->pending))
+        return;
+    mf_assembly_release(w->assemblies, w->at);
+    mf_free(w);
 }
 
 /* It is in no line any more. On failure the thread's error is set. */
 static void end(mf_waiter *w, mf_status st)
 {
     mf_error why;
-    bool hooked;
 
     mf_error_save(st, &why);
-    pthread_mutex_lock(&w->assemblies->lock);
-    w->is_over = true;
-    hooked = w->is_hooked;
-    pthread_mutex_unlock(&w->assemblies->lock);
-    if (hooked)
-        (void)mf_cancel_remove(w->cancel, &w->hook);
+    mf_pending_end(&w->pending);
     if (st != MF_OK)
         (void)mf_error_restore(&why);
     w->done(w->ctx, st, st == MF_OK ? w->at->answer : NULL);
@@ -158,16 +144,7 @@ static void on_cancel(mf_cancel_hook *hook)
 
 void mf_waiter_begin(mf_waiter *w)
 {
-    bool late = false;
-
-    pthread_mutex_lock(&w->assemblies->lock);
-    if (!w->is_over) {
-        w->is_hooked = mf_cancel_add(w->cancel, &w->hook);
-        late = !w->is_hooked;
-    }
-    pthread_mutex_unlock(&w->assemblies->lock);
-    if (late)
-        on_cancel(&w->hook);
+    mf_pending_begin(&w->pending);
     unref(w);
 }
 

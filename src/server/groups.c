@@ -3,6 +3,7 @@
 #include "server/groups.h"
 
 #include "base/clock.h"
+#include "graph/collect.h"
 #include "graph/device_name.h"
 #include "proto/tensor_codec.h"
 #include "server/assembly.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUP_MAX = 4096, KEY_MAX = 32, TITLE_MAX = 64, WHAT_MAX = 256, BROADCAST = 1, LOOK_S = 5 };
+enum { KEY_MAX = 32, TITLE_MAX = 64, WHAT_MAX = 256, LOOK_S = 5 };
 
 struct mf_groups {
     mf_assemblies assemblies; /* first */
@@ -56,9 +57,9 @@ static int compare_arrivals(const void *a, const void *b)
 static mf_status check_member(const mf_groups *g, const char *title, const char *device,
                               int32_t size)
 {
-    if (size < 1 || size > GROUP_MAX)
+    if (size < 1 || size > MF_GROUP_MAX)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: group_size is %d, not of 1 to %d", title, size,
-                       GROUP_MAX);
+                       MF_GROUP_MAX);
     if (mf_group_task(g->tasks, device) < 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: '%.200s' is no device of this cluster", title,
                        device);
@@ -72,7 +73,6 @@ static mf_status complete_group(mf_assemblies *m, mf_assembly *a)
     Tensorflow__CompleteGroupResponse *out =
         MF_ARENA_NEW(a->arena, Tensorflow__CompleteGroupResponse);
     const mf_server_tasks *tasks = ((mf_groups *)(void *)m)->tasks;
-    char instances[KEY_MAX + 1];
 
     if (!out)
         return MF_NOMEM("a group");
@@ -91,8 +91,6 @@ static mf_status complete_group(mf_assemblies *m, mf_assembly *a)
     out->group_key = (int32_t)strtol(a->key, NULL, 10);
     out->group_size = a->size;
     a->answer = &out->base;
-    (void)snprintf(instances, sizeof instances, "%s:", a->key);
-    mf_assemblies_forget(m, instances, true); /* of another group that had the key */
     return MF_OK;
 }
 
@@ -176,8 +174,7 @@ static mf_status complete_instance(mf_assemblies *m, mf_assembly *a)
 
     if (!out)
         return MF_NOMEM("a group");
-    if (!group)
-        return MF_FAIL(MF_ABORTED, "%s: there is no such group any more", a->title);
+    MF_ASSERT(group); /* collectives are over when it is */
     tensorflow__complete_instance_response__init(out);
     MF_TRY(find_source(a, group, strncmp(a->what, "Broadcast", 9) == 0, &source));
     out->instance_key = (int32_t)strtol(strchr(a->key, ':') + 1, NULL, 10);
@@ -187,25 +184,19 @@ static mf_status complete_instance(mf_assemblies *m, mf_assembly *a)
 }
 
 /* The member's group has met here, and it is in it. */
-static mf_status check_group(mf_groups *g, const Tensorflow__CompleteInstanceRequest *q,
-                             const char *title, const char *key, uint64_t *incarnation)
+static mf_status check_group(const mf_assemblies *m, mf_coming *c)
 {
-    const mf_arrival *known = NULL;
-    const mf_assembly *group;
+    const mf_assembly *group = group_of(m, c->key);
+    const mf_arrival *known =
+        group && group->size == c->size ? mf_assembly_find(group, c->who.device) : NULL;
 
-    pthread_mutex_lock(&g->assemblies.lock);
-    group = group_of(&g->assemblies, key);
-    if (group && group->size == q->group_size)
-        known = mf_assembly_find(group, q->device);
-    if (known)
-        *incarnation = known->incarnation;
-    pthread_mutex_unlock(&g->assemblies.lock);
-    if (known)
-        return MF_OK;
-    return MF_FAIL(MF_ABORTED,
-                   "%s: no such group of %d members with %.200s has met here; perhaps one of them "
-                   "was restarted",
-                   title, q->group_size, q->device);
+    if (!known)
+        return MF_FAIL(MF_ABORTED,
+                       "%s: no such group of %d members with %.200s has met here; perhaps one of "
+                       "them was restarted",
+                       c->title, c->size, c->who.device);
+    c->who.incarnation = known->incarnation;
+    return MF_OK;
 }
 
 /* What is done, in TensorFlow's words: "Reduce(Add,Div)", without the node before them. */
@@ -213,7 +204,7 @@ static const char *words_of(const Tensorflow__CompleteInstanceRequest *q)
 {
     const char *at = strrchr(q->name, ':');
 
-    if (q->type == BROADCAST)
+    if (q->type == MF_COLLECT_BROADCAST)
         return "Broadcast";
     return at && at[1] == ' ' ? at + 2 : q->name;
 }
@@ -238,7 +229,6 @@ void mf_groups_complete_instance(mf_groups *g, const Tensorflow__CompleteInstanc
                                  const mf_group_asks *asks)
 {
     char key[KEY_MAX], title[TITLE_MAX], what[WHAT_MAX], detail[MF_SHAPE_TEXT];
-    uint64_t incarnation = 0;
     mf_status st;
 
     (void)snprintf(key, sizeof key, "%" PRId32 ":%" PRId32, q->group_key, q->instance_key);
@@ -247,25 +237,23 @@ void mf_groups_complete_instance(mf_groups *g, const Tensorflow__CompleteInstanc
     st = check_member(g, title, q->device, q->group_size);
     if (st == MF_OK)
         st = describe(q, what, detail);
-    if (st == MF_OK)
-        st = check_group(g, q, title, key, &incarnation);
     if (st != MF_OK) {
         asks->done(asks->ctx, st, NULL);
         return;
     }
-    mf_assemblies_come(&g->assemblies, &(mf_coming){ .key = key,
-                                                     .title = title,
-                                                     .size = q->group_size,
-                                                     .what = what,
-                                                     .detail = detail,
-                                                     .who = { .device = q->device,
-                                                              .incarnation = incarnation,
-                                                              .is_source = q->is_source },
-                                                     .complete = complete_instance,
-                                                     .cancel = asks->cancel,
-                                                     .deadline_ns = asks->deadline_ns,
-                                                     .done = asks->done,
-                                                     .ctx = asks->ctx });
+    mf_assemblies_come(&g->assemblies,
+                       &(mf_coming){ .key = key,
+                                     .title = title,
+                                     .size = q->group_size,
+                                     .what = what,
+                                     .detail = detail,
+                                     .who = { .device = q->device, .is_source = q->is_source },
+                                     .admit = check_group,
+                                     .complete = complete_instance,
+                                     .cancel = asks->cancel,
+                                     .deadline_ns = asks->deadline_ns,
+                                     .done = asks->done,
+                                     .ctx = asks->ctx });
 }
 
 /* ---- members that were restarted ---- */
@@ -277,23 +265,22 @@ typedef struct doubt {
     uint64_t incarnation;
 } doubt;
 
+/* Another process answers in its place, or it does not have this device any more. */
+static bool is_another(const Tensorflow__GetStatusResponse *now, const doubt *d)
+{
+    for (size_t i = 0; i < now->n_device_attributes; i++) {
+        if (strcmp(now->device_attributes[i]->name, d->device) == 0)
+            return now->device_attributes[i]->incarnation != d->incarnation;
+    }
+    return now->n_device_attributes > 0;
+}
+
 static void looked(void *ctx, mf_status st, ProtobufCMessage *reply)
 {
-    const Tensorflow__GetStatusResponse *now = (const Tensorflow__GetStatusResponse *)reply;
     doubt *d = ctx;
-    mf_assemblies *m = &d->groups->assemblies;
-    const mf_arrival *member;
-    const mf_assembly *a;
 
-    if (st == MF_OK && now->n_device_attributes > 0 &&
-        now->device_attributes[0]->incarnation != d->incarnation) {
-        pthread_mutex_lock(&m->lock);
-        a = mf_assemblies_find(m, d->key);
-        member = a ? mf_assembly_find(a, d->device) : NULL;
-        if (member && member->incarnation == d->incarnation)
-            mf_assemblies_forget(m, d->key, false);
-        pthread_mutex_unlock(&m->lock);
-    }
+    if (st == MF_OK && is_another((const Tensorflow__GetStatusResponse *)reply, d))
+        mf_assemblies_disband(&d->groups->assemblies, d->key, d->device, d->incarnation);
     mf_free(d);
 }
 

@@ -6,7 +6,7 @@
 
 #include "compile/compile.h"
 #include "server/cast.h"
-#include "server/sequence.h"
+#include "server/collective_keys.h"
 
 struct mf_session;
 

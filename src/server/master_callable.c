@@ -13,7 +13,8 @@ typedef struct callable {
     char handle[24];
     mf_arena *arena;
     mf_run_names names;
-    int64_t timeout_ms;
+    int64_t
+        timeout_ms; /* all that counts of its options: not collective_graph_key, as in TensorFlow */
     int refs; /* guarded by the session's `extending` */
 } callable;
 

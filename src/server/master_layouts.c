@@ -4,6 +4,8 @@
 #include "base/param.h"
 #include "server/master.h"
 
+#include <string.h>
+
 MF_PARAM_INT(server_layouts, 500,
              "different runs of a session that stay laid out on its tasks, the latest used ones");
 
@@ -26,16 +28,19 @@ void mf_placed_unref(mf_placed *p)
 
 /* ---- those that are kept ---- */
 
+/* Each with its length: names are a client's, and may have anything in them. */
+static void add_names(const char *kind, const char *const *names, int n, mf_buf *out)
+{
+    mf_buf_str(out, kind);
+    for (int i = 0; i < n; i++)
+        mf_buf_printf(out, "%zu:%s", strlen(names[i]), names[i]);
+}
+
 static mf_status key_of(const mf_run_names *n, mf_buf *out)
 {
-    for (int i = 0; i < n->n_feeds; i++)
-        mf_buf_printf(out, "%s\n", n->feeds[i]);
-    mf_buf_str(out, ">\n");
-    for (int i = 0; i < n->n_fetches; i++)
-        mf_buf_printf(out, "%s\n", n->fetches[i]);
-    mf_buf_str(out, "!\n");
-    for (int i = 0; i < n->n_targets; i++)
-        mf_buf_printf(out, "%s\n", n->targets[i]);
+    add_names("feeds ", n->feeds, n->n_feeds, out);
+    add_names(" fetches ", n->fetches, n->n_fetches, out);
+    add_names(" targets ", n->targets, n->n_targets, out);
     return mf_buf_finish(out);
 }
 

@@ -94,8 +94,12 @@ static mf_status read_setup(partial *p, const Tensorflow__PartialRunSetupRequest
 /* With the session's lock. */
 static mf_status start(partial *p, mf_client_session *s, mf_cancel *cancel)
 {
-    MF_TRY(mf_client_session_make_layout(s, &p->names, cancel, true, &p->layout));
     p->id = mf_master_new_step();
+    MF_TRY(mf_client_session_make_layout(s, &p->names, cancel, true, &p->layout));
+    if (p->layout->collectives.is_shared)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "a partial run with collectives of groups that have members under other "
+                       "masters: use run() for them, or one master for all members");
     MF_TRY(mf_rooms_enter(p->server->rooms, p->id, &p->room));
     (void)snprintf(p->handle, sizeof p->handle, "%016" PRIx64, (uint64_t)p->id);
     if (pthread_create(&p->thread, NULL, run_it, p) != 0)

@@ -162,29 +162,14 @@ static mf_status run_and_reply(mf_request *r, mf_client_session *session,
     return st;
 }
 
-/* A session that is closed ends its steps, those that have not begun included. */
-typedef struct closing {
-    mf_cancel_hook hook; /* first */
-    mf_cancel *step;
-} closing;
-
-static void end_step(mf_cancel_hook *hook)
-{
-    mf_cancel_raise(((closing *)(void *)hook)->step);
-}
-
 mf_status mf_master_run_step(mf_request *r, const ProtobufCMessage *message)
 {
     const Tensorflow__RunStepRequest *q = (const Tensorflow__RunStepRequest *)message;
-    closing c = { .hook.fn = end_step, .step = &r->cancel };
     mf_client_session *session;
     mf_status st;
 
     MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &session));
-    if (!mf_cancel_add(&session->closed, &c.hook))
-        mf_cancel_raise(&r->cancel);
     st = run_and_reply(r, session, q);
-    (void)mf_cancel_remove(&session->closed, &c.hook);
     mf_client_session_release(session);
     return st;
 }

@@ -8,7 +8,14 @@
 #include "server/master.h"
 #include "server/meeting.h"
 #include "server/peers.h"
+#include "server/sequence.h"
 #include "server/stats.h"
+
+/* 0: none. */
+static int64_t deadline_of(const mf_master_step *m)
+{
+    return m->timeout_ms > 0 ? mf_clock_ns() + m->timeout_ms * INT64_C(1000000) : 0;
+}
 
 /* ---- a step that is under way ---- */
 
@@ -168,8 +175,7 @@ mf_status mf_master_run_layout(mf_server *server, const char *session, const mf_
 {
     step s = { .server = server, .cancel = m->cancel, .id = m->id, .stats = m->stats };
     part *parts = mf_calloc(l->n_parts, sizeof *parts);
-    const int64_t deadline =
-        m->timeout_ms > 0 ? mf_clock_ns() + m->timeout_ms * INT64_C(1000000) : 0;
+    const int64_t deadline = deadline_of(m);
 
     if (!parts)
         return MF_NOMEM("a step");
@@ -211,7 +217,7 @@ static mf_status run_here(mf_request *r, mf_client_session *session, const mf_ma
     mf_meeting meeting;
     mf_status st;
 
-    if (!l || l->collectives.key == 0)
+    if (!l || !l->collectives.is_shared) /* a member alone meets nobody */
         return run_with(r, session, m, NULL);
     MF_TRY(mf_meeting_begin(&meeting, r->server, m->id));
     meeting.leader = l->leader;
@@ -240,7 +246,8 @@ static mf_status run_shared(mf_request *r, mf_client_session *s, mf_master_step 
 {
     const mf_sequence q = { .server = r->server,
                             .leader = l->leader,
-                            .key = m->collectives != 0 ? m->collectives : l->collectives.key };
+                            .key = m->collectives != 0 ? m->collectives : l->collectives.key,
+                            .deadline_ns = deadline_of(m) };
     mf_status st;
     mf_error why;
 
@@ -256,7 +263,7 @@ int64_t mf_master_new_step(void)
     return (int64_t)(mf_random_seed() >> 8 | UINT64_C(1) << 56); /* as TensorFlow's look */
 }
 
-mf_status mf_master_step_run(mf_request *r, mf_client_session *s, const mf_master_step *m)
+static mf_status run_step(mf_request *r, mf_client_session *s, const mf_master_step *m)
 {
     mf_master_step own = *m;
     mf_kept_layout *kept = NULL;
@@ -273,4 +280,29 @@ mf_status mf_master_step_run(mf_request *r, mf_client_session *s, const mf_maste
             l && l->collectives.is_shared ? run_shared(r, s, &own, l) : run_laid_out(r, s, &own, l);
     mf_client_session_done_with(s, kept);
     return st == MF_OK ? MF_OK : mf_server_task_failed(mf_server_self(r->server), st);
+}
+
+/* A session that is closed ends its steps, those that have not begun included. */
+typedef struct closing {
+    mf_cancel_hook hook; /* first */
+    mf_cancel *step;
+} closing;
+
+static void end_step(mf_cancel_hook *hook)
+{
+    mf_cancel_raise(((closing *)(void *)hook)->step);
+}
+
+mf_status mf_master_step_run(mf_request *r, mf_client_session *s, const mf_master_step *m)
+{
+    closing c = { .hook.fn = end_step, .step = &r->cancel };
+    mf_status st;
+    mf_error why;
+
+    if (!mf_cancel_add(&s->closed, &c.hook))
+        mf_cancel_raise(&r->cancel);
+    st = run_step(r, s, m);
+    mf_error_save(st, &why);
+    (void)mf_cancel_remove(&s->closed, &c.hook);
+    return st == MF_OK ? MF_OK : mf_error_restore(&why);
 }

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/param.h"
+#include "comm/inside_rpc.h"
 #include "comm/local_rpc.h"
 
 #include <pthread.h>
@@ -44,7 +45,7 @@ mf_status mf_peers_new(const mf_rpc_kind *rpc, const mf_server_tasks *tasks,
     p->security.ca = copy(security->ca);
     p->security.cert = copy(security->cert);
     p->security.key = copy(security->key);
-    p->local = mf_server_is_local(security);
+    p->local = rpc != &mf_rpc_inside && mf_server_is_local(security);
     p->callers = mf_calloc(tasks->n, sizeof(mf_caller *));
     p->near = mf_calloc(tasks->n, sizeof(mf_caller *));
     pthread_mutex_init(&p->lock, NULL);

@@ -2,8 +2,10 @@
 /* sequence.c - see sequence.h. */
 #include "server/sequence.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/map.h"
-#include "graph/codec.h"
+#include "base/param.h"
 #include "proto/worker.pb-c.h"
 #include "runtime/room.h"
 #include "server/cast.h"
@@ -11,148 +13,32 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { SEQUENCES_MAX = 10000, NAME_SIZE = 17, BEHIND_MAX = 1 << 20 };
+MF_PARAM_INT(server_sequences, 10000,
+             "keys of runs with collectives under several masters whose steps a task counts");
+
+enum {
+    NAME_SIZE = 17,
+    BEHIND_MAX = 1 << 20,
+    AHEAD = 2, /* steps whose values others may not have fetched when the next one begins */
+    KEPT = 8, /* more of them where steps overlap */
+    SAY_S = 10
+};
 
 typedef struct sequence {
     char name[NAME_SIZE]; /* of its key */
     int64_t next; /* the first that has not ended; 0: ask the leader */
     int64_t begun; /* the first that has not begun */
-    int64_t kept; /* the last that went well, whose room stays; 0: none */
+    int64_t kept[KEPT]; /* the last that went well, whose rooms may not be empty; in order */
+    int n_kept;
+    int64_t failed; /* the last that failed */
 } sequence;
 
 struct mf_sequences {
     pthread_mutex_t lock; /* all below */
     mf_map all; /* by key */
 };
-
-/* ---- keys ---- */
-
-typedef struct ids {
-    int32_t group, size, instance;
-} ids;
-
-typedef struct keys {
-    ids *all;
-    int64_t n, cap;
-} keys;
-
-static mf_status add_ids(keys *k, ids new)
-{
-    MF_TRY(mf_grow(&k->all, &k->cap, k->n + 1, sizeof *k->all));
-    k->all[k->n++] = new;
-    return MF_OK;
-}
-
-static bool is_collective(const char *op)
-{
-    return strncmp(op, "Collective", 10) == 0;
-}
-
-static int32_t int_attr(const Tensorflow__NodeDef *n, const char *name)
-{
-    for (size_t i = 0; i < n->n_attr; i++) {
-        if (strcmp(n->attr[i]->key, name) == 0 && n->attr[i]->value &&
-            n->attr[i]->value->value_case == TENSORFLOW__ATTR_VALUE__VALUE_I)
-            return (int32_t)n->attr[i]->value->i;
-    }
-    return 0;
-}
-
-static mf_status add_function(keys *k, const mf_function *f)
-{
-    const Tensorflow__FunctionDef *def = f ? f->proto : NULL;
-
-    for (size_t i = 0; def && i < def->n_node_def; i++) {
-        const Tensorflow__NodeDef *n = def->node_def[i];
-
-        if (is_collective(n->op))
-            MF_TRY(add_ids(k, (ids){ int_attr(n, "group_key"), int_attr(n, "group_size"),
-                                     int_attr(n, "instance_key") }));
-    }
-    return MF_OK;
-}
-
-static mf_status add_node(keys *k, const mf_graph *g, const mf_node *n)
-{
-    if (n->op && is_collective(n->op_name))
-        MF_TRY(add_ids(k, (ids){ (int32_t)mf_node_int(n, "group_key"),
-                                 (int32_t)mf_node_int(n, "group_size"),
-                                 (int32_t)mf_node_int(n, "instance_key") }));
-    MF_TRY(add_function(k, n->function));
-    for (int i = 0; i < n->n_attrs; i++) {
-        const mf_attr *a = &n->attrs[i].value;
-
-        for (int64_t f = 0; a->kind == MF_ATTR_FUNC && f < a->n; f++)
-            MF_TRY(add_function(
-                k, mf_graph_function(g, a->is_list ? a->funcs[f].name : a->func->name)));
-    }
-    return MF_OK;
-}
-
-static int order(int32_t x, int32_t y)
-{
-    return (x > y) - (x < y);
-}
-
-static int by_instance(const void *a, const void *b)
-{
-    const ids *x = a, *y = b;
-    const int by = order(x->instance, y->instance);
-
-    return by != 0 ? by : order(x->group, y->group);
-}
-
-/* They are sorted. As TensorFlow's masters mix them, each once, the smallest first. */
-static int64_t mix(const keys *k)
-{
-    uint64_t hash = UINT64_C(0x8774aa605c729c72);
-
-    for (int64_t i = 0; i < k->n; i++) {
-        const uint64_t next = (uint64_t)k->all[i].instance;
-
-        if (i == 0 || k->all[i].instance != k->all[i - 1].instance)
-            hash = next ^ (hash + UINT64_C(0x9e3779b97f4a7800) + (next << 10) + (next >> 4));
-    }
-    return hash == 0 ? 1 : (int64_t)hash;
-}
-
-/* One of them has fewer members here than it should have. */
-static bool has_others(const keys *k)
-{
-    int64_t first = 0;
-
-    for (int64_t i = 1; i <= k->n; i++) {
-        if (i < k->n && by_instance(&k->all[first], &k->all[i]) == 0)
-            continue;
-        if (i - first < k->all[first].size)
-            return true;
-        first = i;
-    }
-    return false;
-}
-
-mf_status mf_collectives_find(mf_graph *const *graphs, int n, mf_collectives *out)
-{
-    keys k = { 0 };
-    mf_status st = MF_OK;
-
-    *out = (mf_collectives){ 0 };
-    for (int g = 0; g < n; g++) {
-        for (int64_t i = 0; st == MF_OK && graphs[g] && i < graphs[g]->n_nodes; i++) {
-            if (!graphs[g]->nodes[i]->removed)
-                st = add_node(&k, graphs[g], graphs[g]->nodes[i]);
-        }
-    }
-    if (st == MF_OK && k.n > 0) {
-        qsort(k.all, (size_t)k.n, sizeof *k.all, by_instance);
-        *out = (mf_collectives){ mix(&k), has_others(&k) };
-    }
-    mf_free(k.all);
-    return st;
-}
 
 /* ---- numbers ---- */
 
@@ -165,9 +51,11 @@ static mf_status find(mf_sequences *q, int64_t key, sequence **out)
     *out = mf_map_find(&q->all, name);
     if (*out)
         return MF_OK;
-    if (q->all.count >= SEQUENCES_MAX)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "there are %d keys of runs with collectives already",
-                       SEQUENCES_MAX);
+    if (q->all.count >= MF_PARAM(server_sequences))
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED,
+                       "there are %lld keys of runs with collectives already: use fewer, or raise "
+                       "server_sequences",
+                       (long long)q->all.count);
     *out = mf_calloc(1, sizeof **out);
     if (!*out)
         return MF_NOMEM("a step");
@@ -178,6 +66,78 @@ static mf_status find(mf_sequences *q, int64_t key, sequence **out)
     }
     return MF_OK;
 }
+
+/* ---- what others have not fetched yet ---- */
+
+/* The step that they have to be past; 0: none. With the lock. */
+static int64_t awaited(const sequence *e)
+{
+    const int64_t step = e->n_kept >= AHEAD ? e->kept[e->n_kept - AHEAD] : 0;
+
+    return step > e->failed ? step : 0;
+}
+
+static mf_status await_fetched(const mf_sequence *s, int64_t step, mf_cancel *cancel)
+{
+    const int64_t begun = mf_clock_ns(), until = s->deadline_ns ? s->deadline_ns : INT64_MAX;
+
+    for (;;) {
+        const int64_t say = mf_clock_ns() + SAY_S * INT64_C(1000000000);
+        const mf_status st =
+            mf_rooms_await_fetched(s->server->rooms, step, cancel, say < until ? say : until);
+
+        if (st != MF_DEADLINE_EXCEEDED)
+            return st;
+        if (say >= until)
+            return MF_FAIL(
+                MF_DEADLINE_EXCEEDED,
+                "other members of its groups have not fetched what step %" PRId64 " sent", step);
+        MF_WARN("a step waits for members of its groups, since %.0f s: they have not fetched what "
+                "step %" PRId64 " sent",
+                (double)(mf_clock_ns() - begun) * 1e-9, step);
+    }
+}
+
+/* Until they are past the step that they have to be past. Whoever gives up does not wait for those
+ * steps again. */
+static mf_status await_others(const mf_sequence *s, mf_cancel *cancel)
+{
+    mf_sequences *q = s->server->sequences;
+    sequence *e;
+    int64_t step;
+    mf_status st;
+
+    pthread_mutex_lock(&q->lock);
+    st = find(q, s->key, &e);
+    step = st == MF_OK ? awaited(e) : 0;
+    pthread_mutex_unlock(&q->lock);
+    if (step == 0)
+        return st;
+    st = await_fetched(s, step, cancel);
+    if (st == MF_OK)
+        return MF_OK;
+    pthread_mutex_lock(&q->lock);
+    if (e->n_kept > 0) /* unless the leader was restarted meanwhile */
+        e->failed = e->kept[e->n_kept - 1];
+    pthread_mutex_unlock(&q->lock);
+    return st;
+}
+
+/* It went well. Returns the one that is not kept for it; 0: none. With the lock. */
+static int64_t keep(sequence *e, int64_t step)
+{
+    const int64_t over = e->n_kept == KEPT ? e->kept[0] : 0;
+    int at;
+
+    if (over != 0)
+        memmove(e->kept, e->kept + 1, (size_t)--e->n_kept * sizeof *e->kept);
+    for (at = e->n_kept++; at > 0 && e->kept[at - 1] > step; at--)
+        e->kept[at] = e->kept[at - 1];
+    e->kept[at] = step;
+    return over;
+}
+
+/* ---- where numbers are ---- */
 
 /* Where the numbers of a key are, as its leader. With the lock. */
 static mf_status find_begun(mf_sequences *q, int64_t key, sequence **out)
@@ -199,6 +159,7 @@ static mf_status ask_leader(const mf_sequence *s, mf_cancel *cancel, int64_t *ne
     const mf_question q = { .method = "/tensorflow.WorkerService/GetStepSequence",
                             .message = &request.base,
                             .reply = &tensorflow__get_step_sequence_response__descriptor,
+                            .deadline_ns = s->deadline_ns,
                             .cancel = cancel };
     const Tensorflow__GetStepSequenceResponse *answer;
     ProtobufCMessage *reply = NULL;
@@ -206,30 +167,18 @@ static mf_status ask_leader(const mf_sequence *s, mf_cancel *cancel, int64_t *ne
     int64_t key = s->key;
     mf_status st = arena ? MF_OK : MF_NOMEM("a step");
 
+    *next = 0;
     request.graph_key = &key;
     request.n_graph_key = 1;
     if (st == MF_OK)
         st = mf_server_ask(s->server, s->leader, &q, arena, &reply);
     answer = (const Tensorflow__GetStepSequenceResponse *)reply;
-    if (st == MF_OK && (answer->n_step_sequence != 1 || answer->step_sequence[0]->graph_key != key))
+    if (st == MF_OK && answer->n_step_sequence == 1 && answer->step_sequence[0]->graph_key == key)
+        *next = answer->step_sequence[0]->next_step_id;
+    if (st == MF_OK && (*next <= 0 || *next > INT64_MAX / 2))
         st = MF_FAIL(MF_INTERNAL, "%s, the leader of groups, does not say which step is next",
                      s->server->tasks.all[s->leader].name);
-    if (st == MF_OK)
-        *next = answer->step_sequence[0]->next_step_id;
     mf_arena_free(arena);
-    return st;
-}
-
-static mf_status is_known(const mf_sequence *s, bool *out)
-{
-    mf_sequences *q = s->server->sequences;
-    sequence *e;
-    mf_status st;
-
-    pthread_mutex_lock(&q->lock);
-    st = leads(s) ? find_begun(q, s->key, &e) : find(q, s->key, &e);
-    *out = st == MF_OK && e->next != 0;
-    pthread_mutex_unlock(&q->lock);
     return st;
 }
 
@@ -240,37 +189,72 @@ static int64_t later(int64_t own, int64_t leaders)
     return own > leaders && own - leaders < BEHIND_MAX ? own : leaders;
 }
 
-mf_status mf_sequence_begin(const mf_sequence *s, mf_cancel *cancel, int64_t *step)
+/* ---- steps ---- */
+
+/* The leader's number is this. One that was restarted has others: what was kept is over then. With
+ * the lock. Returns how many rooms that are. */
+static int go_on_at(sequence *e, int64_t leaders, int64_t over[KEPT])
+{
+    const int64_t next = later(e->begun, leaders);
+    const bool others = next < e->begun || next - e->begun >= BEHIND_MAX;
+    const int n = others ? e->n_kept : 0;
+
+    memcpy(over, e->kept, sizeof e->kept);
+    if (others) {
+        e->n_kept = 0;
+        e->failed = 0;
+    }
+    e->next = e->begun = next;
+    return n;
+}
+
+/* leaders: 0: it was not asked. *step: 0: it has to be. */
+static mf_status take_number(const mf_sequence *s, int64_t leaders, int64_t *step)
 {
     mf_sequences *q = s->server->sequences;
-    int64_t next = 0;
+    int64_t over[KEPT];
+    int n_over = 0;
     sequence *e;
-    bool known;
     mf_status st;
 
-    MF_TRY(is_known(s, &known));
-    if (!known)
-        MF_TRY(ask_leader(s, cancel, &next));
+    *step = 0;
     pthread_mutex_lock(&q->lock);
-    st = find(q, s->key, &e);
-    if (st == MF_OK && e->next == 0)
-        e->next = e->begun = later(e->begun, next);
-    if (st == MF_OK)
+    st = leads(s) ? find_begun(q, s->key, &e) : find(q, s->key, &e);
+    if (st == MF_OK && e->next == 0 && leaders != 0)
+        n_over = go_on_at(e, leaders, over);
+    if (st == MF_OK && e->next != 0)
         *step = e->begun++;
     pthread_mutex_unlock(&q->lock);
+    for (int i = 0; i < n_over; i++)
+        mf_rooms_end(s->server->rooms, over[i]);
     return st;
+}
+
+mf_status mf_sequence_begin(const mf_sequence *s, mf_cancel *cancel, int64_t *step)
+{
+    int64_t leaders;
+
+    MF_TRY(await_others(s, cancel));
+    MF_TRY(take_number(s, 0, step));
+    while (*step == 0) {
+        MF_TRY(ask_leader(s, cancel, &leaders));
+        MF_TRY(take_number(s, leaders, step));
+    }
+    return MF_OK;
 }
 
 void mf_sequence_end(const mf_sequence *s, int64_t step, bool well)
 {
     mf_sequences *q = s->server->sequences;
-    int64_t over = 0;
+    int64_t over = well ? 0 : step;
     sequence *e;
 
     pthread_mutex_lock(&q->lock);
     if (find(q, s->key, &e) == MF_OK) {
-        over = e->kept;
-        e->kept = well ? step : 0;
+        if (well)
+            over = keep(e, step);
+        else if (e->failed < step)
+            e->failed = step;
         if (!well && !leads(s))
             e->next = 0;
         else if (e->next <= step)
@@ -279,8 +263,6 @@ void mf_sequence_end(const mf_sequence *s, int64_t step, bool well)
     pthread_mutex_unlock(&q->lock);
     if (over != 0)
         mf_rooms_end(s->server->rooms, over);
-    if (!well)
-        mf_rooms_end(s->server->rooms, step);
 }
 
 mf_status mf_sequence_called(mf_request *r, const ProtobufCMessage *message)

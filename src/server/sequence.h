@@ -6,7 +6,6 @@
 #ifndef MF_SERVER_SEQUENCE_H
 #define MF_SERVER_SEQUENCE_H
 
-#include "graph/graph.h"
 #include "server/server.h"
 
 typedef struct mf_sequences mf_sequences;
@@ -14,25 +13,21 @@ typedef struct mf_sequences mf_sequences;
 MF_MUST mf_status mf_sequences_new(mf_sequences **out);
 void mf_sequences_free(mf_sequences *q);
 
-typedef struct mf_collectives {
-    int64_t key; /* TensorFlow's: it follows from the keys of all of them; 0: there are none */
-    bool is_shared; /* groups have members elsewhere */
-} mf_collectives;
-
-/* What a run has of them that lies in these graphs (each may be NULL). */
-MF_MUST mf_status mf_collectives_find(mf_graph *const *graphs, int n, mf_collectives *out);
-
 /* Whose number it is. */
 typedef struct mf_sequence {
     mf_server *server;
     int leader; /* a task */
     int64_t key;
+    int64_t deadline_ns; /* of a step that begins; 0: none */
 } mf_sequence;
 
-/* The number of the next step. Asks the leader for the first one, and after a failure. */
+/* The number of the next step. Asks the leader for the first one, and after a failure. What a step
+ * has sent stays in its room until others have fetched it, so that nobody waits for slow members;
+ * but a step does not begin before that was done with all but the last one, or whoever only sends
+ * would be ahead of them without bound. DEADLINE_EXCEEDED, CANCELLED. */
 MF_MUST mf_status mf_sequence_begin(const mf_sequence *s, mf_cancel *cancel, int64_t *step);
-/* It has ended. What others may not have fetched yet of a step that went well stays in its room
- * until the next one has gone well, too: then all are past it. */
+/* It has ended. After a failure nobody shall fetch of it, but of earlier ones; and a step that
+ * begins then does not wait for those, who may be gone. */
 void mf_sequence_end(const mf_sequence *s, int64_t step, bool well);
 
 /* The call GetStepSequence. */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/param.h"
+#include "comm/inside_rpc.h"
 #include "comm/local_rpc.h"
 #include "comm/transports.h"
 #include "runtime/room.h"
@@ -90,13 +91,14 @@ static mf_status listen_there(mf_server *s, const mf_server_options *o)
         st = s->rpc->serve(&rpc, &s->listening);
     if (st == MF_OK)
         st = mf_server_tasks_move(&s->tasks, s->tasks.self, s->rpc->address(s->listening));
-    if (st == MF_OK && mf_server_is_local(&rpc.security)) {
+    if (st == MF_OK && s->rpc != &mf_rpc_inside && mf_server_is_local(&rpc.security)) {
         rpc.address = mf_server_self(s)->address;
         listen_near(s, &rpc);
     }
     mf_free(memory);
     MF_TRY(st);
-    (void)snprintf(s->target, sizeof s->target, "grpc://%s", mf_server_self(s)->address);
+    (void)snprintf(s->target, sizeof s->target, "%s%s", s->rpc == &mf_rpc_inside ? "" : "grpc://",
+                   mf_server_self(s)->address);
     return MF_OK;
 }
 
@@ -144,10 +146,11 @@ mf_status mf_server_open(const mf_server_options *options, const mf_rpc_kind *rp
 
 mf_status mf_server_new(const mf_server_options *options, mf_server **out)
 {
-    const mf_rpc_kind *rpc;
+    const mf_rpc_kind *rpc = &mf_rpc_inside;
 
     *out = NULL;
-    MF_TRY(mf_rpc_find(&rpc));
+    if (!options || !options->inside)
+        MF_TRY(mf_rpc_find(&rpc));
     return mf_server_open(options, rpc, out);
 }
 

@@ -193,8 +193,11 @@ void mf_server_tasks_deinit(mf_server_tasks *t)
 
 mf_status mf_server_tasks_move(mf_server_tasks *t, int task, const char *address)
 {
-    const char *copy = mf_arena_strdup(t->arena, address);
+    const char *copy;
 
+    if (strcmp(t->all[task].address, address) == 0)
+        return MF_OK; /* others may be reading it */
+    copy = mf_arena_strdup(t->arena, address);
     if (!copy)
         return MF_NOMEM("tasks");
     t->all[task].address = copy;

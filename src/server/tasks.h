@@ -32,7 +32,8 @@ MF_MUST mf_status mf_server_tasks_read(const char *text, const char *job, const 
 /* The same for somebody who is none of them: self is -1. */
 MF_MUST mf_status mf_server_tasks_list(const char *text, mf_server_tasks *out);
 void mf_server_tasks_deinit(mf_server_tasks *t);
-/* This is where it listens: at the port that it was given. Nobody uses them yet. */
+/* This is where it listens: at the port that it was given. Nobody uses them yet, unless the address
+ * is what it was. */
 MF_MUST mf_status mf_server_tasks_move(mf_server_tasks *t, int task, const char *address);
 /* Its device, in parts. */
 mf_device_name mf_server_task_device(const mf_server_task *t);

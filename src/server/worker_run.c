@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* worker_run.c - RunGraph: this task's part of a step; RecvTensor: what others need of it. */
 #include "base/clock.h"
+#include "base/cond.h"
 #include "proto/tensor_message.h"
 #include "proto/wire.h"
 #include "runtime/session.h"
@@ -12,9 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { VALUE_MAX = INT32_MAX }; /* bytes of one */
+enum {
+    VALUE_MAX = INT32_MAX, /* bytes of one */
+    REFUSED_MS = 100
+};
 
 /* ---- RunGraph ---- */
 
@@ -144,13 +147,48 @@ static mf_status reply_error(mf_request *r, const Tensorflow__RunGraphRequest *q
     return mf_request_reply(r, &out.base);
 }
 
+/* ---- a step of a session that is gone ---- */
+
+typedef struct ending {
+    mf_cancel_hook hook; /* first */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool has_come; /* guarded by lock */
+} ending;
+
+static void end_comes(mf_cancel_hook *hook)
+{
+    ending *e = (ending *)(void *)hook;
+
+    pthread_mutex_lock(&e->lock);
+    e->has_come = true;
+    pthread_cond_signal(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+}
+
 /* This task does not know of the session: it was restarted. A master of TensorFlow's that hears it
  * before its own part has been refused its values ends that part, and may tell its client that the
- * step was CANCELLED, which no client recovers from. So they are refused first. */
-static void let_values_be_refused(void)
+ * step was CANCELLED, which no client recovers from. So they are refused first: then the master
+ * ends the step, and does not need this answer. It gets it where there are no such values. */
+static void let_values_be_refused(mf_request *r)
 {
-    (void)nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+    const int64_t until = mf_clock_ns() + REFUSED_MS * INT64_C(1000000);
+    ending e = { .hook.fn = end_comes };
+
+    pthread_mutex_init(&e.lock, NULL);
+    mf_cond_init(&e.changed);
+    if (mf_cancel_add(&r->cancel, &e.hook)) {
+        pthread_mutex_lock(&e.lock);
+        while (!e.has_come && mf_cond_wait_until(&e.changed, &e.lock, until))
+            continue;
+        pthread_mutex_unlock(&e.lock);
+        (void)mf_cancel_remove(&r->cancel, &e.hook);
+    }
+    pthread_cond_destroy(&e.changed);
+    pthread_mutex_destroy(&e.lock);
 }
+
+/* ---- the call ---- */
 
 mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message)
 {
@@ -171,7 +209,7 @@ mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message)
     if (st == MF_OK)
         st = mf_meeting_begin(&m, r->server, q->step_id);
     if (st == MF_ABORTED)
-        let_values_be_refused();
+        let_values_be_refused(r);
     if (st != MF_OK) {
         st = reply_error(r, q, st);
         mf_worker_graph_release(g);

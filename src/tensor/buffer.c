@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* buffer.c - the block pool. Sizes are rounded to four classes per power of two (at most a quarter
- * is wasted); a freed block waits in its class's list, up to buffer_cache_mib in all. */
+/* buffer.c - the block pool. Sizes are rounded to four classes per power of two, and sixteen from a
+ * megabyte on (at most a quarter is wasted, of large ones a sixteenth); a freed block waits in its
+ * class's list, up to buffer_cache_mib in all, or as long as no more is held than has been in use
+ * at one time: the block of a plan is given back after every run, and a step of many gigabytes
+ * shall not ask the system for them again. */
 #include "tensor/buffer.h"
 
 #include "base/limits.h"
@@ -14,7 +17,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MIN_SHIFT = 6, CLASSES = (48 - MIN_SHIFT) * 4, HEADER = 128 };
+enum {
+    MIN_SHIFT = 6,
+    FINE_SHIFT = 20, /* from here on classes are finer */
+    MAX_SHIFT = 48,
+    COARSE_CLASSES = (FINE_SHIFT - MIN_SHIFT) * 4,
+    CLASSES = COARSE_CLASSES + (MAX_SHIFT - FINE_SHIFT) * 16,
+    HEADER = 128
+};
 
 MF_PARAM_INT(buffer_cache_mib, 512, "MiB of freed tensor memory kept for reuse");
 MF_PARAM_INT(buffer_limit_mib, 0,
@@ -26,7 +36,7 @@ static struct {
     pthread_mutex_t lock;
     mf_buffer *free_list[CLASSES]; /* guarded by lock */
     int64_t cached; /* bytes in the lists; guarded by lock */
-    atomic_llong live, heap_calls;
+    atomic_llong live, most, heap_calls; /* most: live at any time */
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static atomic_llong limit; /* 0: not looked up yet */
@@ -70,7 +80,11 @@ void mf_buffer_limit(int64_t bytes)
 
 static size_t class_bytes(int size_class)
 {
-    return ((size_t)(4 + size_class % 4) << (MIN_SHIFT + size_class / 4)) / 4;
+    const unsigned coarse = (unsigned)size_class, fine = coarse - COARSE_CLASSES;
+
+    if (coarse < COARSE_CLASSES)
+        return ((size_t)(4 + coarse % 4) << (MIN_SHIFT + coarse / 4)) / 4;
+    return ((size_t)(16 + fine % 16) << (FINE_SHIFT + fine / 16)) / 16;
 }
 
 static int class_of(size_t bytes)
@@ -80,10 +94,15 @@ static int class_of(size_t bytes)
     if (bytes <= (size_t)1 << MIN_SHIFT)
         return 0;
     shift = 63 - __builtin_clzll((unsigned long long)(bytes - 1));
-    c = (shift - MIN_SHIFT) * 4;
+    c = shift < FINE_SHIFT ? (shift - MIN_SHIFT) * 4 : COARSE_CLASSES + (shift - FINE_SHIFT) * 16;
     while (class_bytes(c) < bytes)
         c++;
     return c;
+}
+
+int64_t mf_buffer_room(int64_t bytes)
+{
+    return (int64_t)class_bytes(class_of((size_t)bytes));
 }
 
 static mf_buffer *take_cached(int size_class)
@@ -121,6 +140,16 @@ static mf_buffer *take_fresh(int size_class)
     return b;
 }
 
+static void count_live(int64_t bytes)
+{
+    const long long now =
+        atomic_fetch_add_explicit(&pool.live, bytes, memory_order_relaxed) + bytes;
+    long long most = atomic_load_explicit(&pool.most, memory_order_relaxed);
+
+    while (now > most && !atomic_compare_exchange_weak(&pool.most, &most, now))
+        continue;
+}
+
 mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out)
 {
     int64_t bytes;
@@ -147,7 +176,8 @@ mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out)
     b->dtype = dtype;
     if (!mf_dtype_is_plain(dtype))
         memset(b->data, 0, b->bytes);
-    atomic_fetch_add_explicit(&pool.live, (int64_t)b->bytes, memory_order_relaxed);
+    count_live((int64_t)b->bytes);
+    b->account = mf_account_take((int64_t)b->bytes);
     *out = b;
     return MF_OK;
 }
@@ -215,10 +245,12 @@ static void release_elements(mf_buffer *b)
 
 static bool put_cached(mf_buffer *b)
 {
+    const int64_t unused = atomic_load(&pool.most) - atomic_load(&pool.live);
+    const int64_t allowed = mib_to_bytes(MF_PARAM(buffer_cache_mib));
     bool kept;
 
     pthread_mutex_lock(&pool.lock);
-    kept = pool.cached + (int64_t)b->bytes <= mib_to_bytes(MF_PARAM(buffer_cache_mib));
+    kept = pool.cached + (int64_t)b->bytes <= (unused > allowed ? unused : allowed);
     if (kept) {
         b->next_free = pool.free_list[b->size_class];
         pool.free_list[b->size_class] = b;
@@ -240,9 +272,20 @@ void mf_buffer_unref(mf_buffer *b)
     }
     if (!mf_dtype_is_plain(b->dtype))
         release_elements(b);
+    mf_account_give(b->account, (int64_t)b->bytes);
     atomic_fetch_sub_explicit(&pool.live, (int64_t)b->bytes, memory_order_relaxed);
     if (!put_cached(b))
         give_back(b);
+}
+
+static void release_reference(void *buffer)
+{
+    mf_buffer_unref(buffer);
+}
+
+mf_part mf_buffer_part(mf_buffer *b, const void *data, size_t size)
+{
+    return (mf_part){ .data = data, .size = size, .release = release_reference, .ctx = b };
 }
 
 mf_status mf_quota_take(int64_t bytes)
@@ -293,4 +336,16 @@ void mf_buffer_trim(void)
         give_back(all);
         all = next;
     }
+}
+
+void mf_buffer_settle(void)
+{
+    bool many;
+
+    atomic_store(&pool.most, atomic_load(&pool.live));
+    pthread_mutex_lock(&pool.lock);
+    many = pool.cached > mib_to_bytes(MF_PARAM(buffer_cache_mib));
+    pthread_mutex_unlock(&pool.lock);
+    if (many)
+        mf_buffer_trim();
 }

@@ -6,6 +6,7 @@
 #ifndef MF_TENSOR_BUFFER_H
 #define MF_TENSOR_BUFFER_H
 
+#include "base/account.h"
 #include "base/status.h"
 #include "tensor/region.h"
 
@@ -25,6 +26,7 @@ typedef struct mf_buffer {
     void (*release)(void *data, void *ctx); /* caller's memory only */
     void *ctx;
     struct mf_buffer *next_free; /* in the pool's list */
+    mf_account *account; /* a reference to whom it counts for; NULL: nobody */
 } mf_buffer;
 
 /* Uninitialised storage for `count` elements (cells of strings and objects are zeroed).
@@ -42,6 +44,8 @@ static inline mf_buffer *mf_buffer_ref(mf_buffer *b)
     return b;
 }
 void mf_buffer_unref(mf_buffer *b);
+/* Bytes of it, or of memory that it keeps: the part takes over a reference. */
+mf_part mf_buffer_part(mf_buffer *b, const void *data, size_t size);
 
 /* Only this reference exists, so its holder may write. */
 static inline bool mf_buffer_is_sole(const mf_buffer *b)
@@ -56,6 +60,8 @@ static inline bool mf_buffer_is_sole(const mf_buffer *b)
     return atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
 }
 
+/* What storage of so many bytes takes: sizes come in classes. */
+int64_t mf_buffer_room(int64_t bytes);
 /* Bytes in live buffers now, and blocks ever taken from the heap (tests count them). */
 int64_t mf_buffer_live_bytes(void);
 int64_t mf_buffer_heap_calls(void);
@@ -64,5 +70,8 @@ int64_t mf_buffer_heap_calls(void);
 void mf_buffer_limit(int64_t bytes);
 /* Give cached blocks back to the system. */
 void mf_buffer_trim(void);
+/* Somebody is done: what was needed so far says nothing of what will be. Beyond buffer_cache_mib,
+ * cached blocks go back to the system. */
+void mf_buffer_settle(void);
 
 #endif

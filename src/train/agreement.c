@@ -49,7 +49,7 @@ static mf_status hash_variable(mf_agreement *a, int64_t i)
     mf_tensor value = { 0 };
     hashing h = { .sums = a->pieces };
 
-    MF_TRY(mf_variable_read(a->t->trained[i].variable, &value));
+    MF_TRY(mf_trainer_read(a->t, &a->t->trained[i], &value));
     h.data = value.data;
     h.size = (int64_t)mf_tensor_bytes(&value);
     mf_pool_parallel(a->t->pool, (h.size + PIECE - 1) / PIECE, hash_piece, &h);
@@ -292,13 +292,27 @@ static mf_status compare(mf_agreement *a, bool *back)
     return st;
 }
 
-mf_status mf_agreement_step(mf_agreement *a, bool last, bool *back)
+/* Where variables have to be brought together for it, it is not done more often than told. */
+static bool is_due(const mf_agreement *a, bool last)
 {
     const mf_team *team = a->t ? a->t->team : NULL;
 
+    return team && team->group && team->size > 1 && a->looked != a->t->step &&
+           (a->t->step % a->every == 0 || ((last || a->anew) && !team->in_slices));
+}
+
+bool mf_agreement_looks(mf_agreement *a)
+{
+    if (!is_due(a, false))
+        return false;
+    a->asked = a->t->step;
+    return true;
+}
+
+mf_status mf_agreement_step(mf_agreement *a, bool last, bool *back)
+{
     *back = false;
-    if (!team || !team->group || team->size < 2 || a->looked == a->t->step ||
-        (a->t->step % a->every != 0 && !last && !a->anew))
+    if (!is_due(a, last) || (a->t->team->in_slices && a->asked != a->t->step))
         return MF_OK;
     MF_TRY(compare(a, back));
     a->looked = a->t->step;
@@ -320,7 +334,8 @@ mf_status mf_agreement_init(mf_agreement *a, mf_trainer *t, int64_t every)
         most = n > most ? n : most;
     }
     a->t = t;
-    a->may_go_back = !mf_team_keeps(team) && !t->options.hogwild; /* which writes what we keep */
+    /* Updates without locks write what we keep; and on a mesh nobody keeps whole variables. */
+    a->may_go_back = !mf_team_keeps(team) && !t->options.hogwild && !team->in_slices;
     a->sums = mf_calloc(t->n_trained, sizeof *a->sums);
     a->pieces = mf_calloc(most, sizeof *a->pieces);
     a->values = mf_calloc(t->n_trained, sizeof *a->values);

@@ -24,6 +24,7 @@ typedef struct mf_agreement {
     int64_t every; /* steps */
     bool anew; /* nothing is kept yet: compare after the next step */
     int64_t looked; /* the step that was compared last */
+    int64_t asked; /* on a mesh: the step after which variables are brought together for it */
     bool may_go_back, goes_back; /* at all; and to something that is kept */
     uint32_t *sums; /* by variable, of this worker */
     uint32_t *pieces; /* where they are put together */
@@ -43,6 +44,8 @@ void mf_agreement_deinit(mf_agreement *a);
  */
 void mf_agreement_forget(mf_agreement *a);
 
+/* Before the end of a step of a team whose variables are in slices: will it look at them then? */
+bool mf_agreement_looks(mf_agreement *a);
 /* After a step. *back: the trainer stands at an earlier step now, and so shall its input.
  * Collective. Fails: DATA_LOSS (nobody has what all agreed on; or somebody differs again and
  * again), and as collectives do. */

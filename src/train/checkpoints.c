@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/stall.h"
+#include "formats/tensors.h"
 #include "train/checkpoint.h"
 
 #include <dirent.h>
@@ -218,7 +219,8 @@ static bool is_rest(const char *dir, const char *file)
     bool rest = false;
 
     if (strstr(file, ".tmp-"))
-        return begins(file, base_name) || begins(file, "checkpoint.tmp-") || begins(file, "curve.");
+        return begins(file, base_name) || begins(file, "checkpoint.tmp-") ||
+               begins(file, "curve.") || begins(file, "model.json.tmp-");
     if (!data || !begins(file, base_name))
         return false;
     mf_buf_printf(&index, "%s/%.*s.index", dir, (int)(data - file), file);
@@ -392,6 +394,21 @@ mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, void *ctx,
     return st;
 }
 
+/* What `meshflow compress` leaves. */
+static mf_status find_packed(const char *dir, char **path)
+{
+    mf_buf b = { 0 };
+
+    mf_buf_printf(&b, "%s/" MF_PACKED_NAME, dir);
+    MF_TRY(mf_buf_finish(&b));
+    if (access(b.data, F_OK) != 0) {
+        mf_buf_deinit(&b);
+        return MF_FAIL(MF_NOT_FOUND, "there is no checkpoint in %s", dir);
+    }
+    *path = b.data;
+    return MF_OK;
+}
+
 mf_status mf_checkpoints_find(const char *where, char **prefix)
 {
     struct stat info;
@@ -406,7 +423,7 @@ mf_status mf_checkpoints_find(const char *where, char **prefix)
     st = search(where, &f);
     if (st == MF_OK)
         st = f.n > 0 ? mf_checkpoints_prefix(where, f.steps[f.n - 1], prefix)
-                     : MF_FAIL(MF_NOT_FOUND, "there is no checkpoint in %s", where);
+                     : find_packed(where, prefix);
     mf_free(f.steps);
     return st;
 }

@@ -51,6 +51,8 @@ static void swap(mf_variable *a, mf_variable *b)
     value = a->value;
     a->value = b->value;
     b->value = value;
+    a->writes++;
+    b->writes++;
     pthread_mutex_unlock(&second->lock);
     pthread_mutex_unlock(&first->lock);
 }

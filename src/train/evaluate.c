@@ -16,6 +16,20 @@ typedef struct span {
     int64_t from, to;
 } span;
 
+/* Those who work on every batch together; NULL: we work alone. */
+static mf_team *together(const mf_trainer *t)
+{
+    return t->team && t->team->kind->infer ? t->team : NULL;
+}
+
+static mf_status run_batch(mf_trainer *t, const mf_names *names)
+{
+    if (together(t))
+        return t->team->kind->infer(t->team, names);
+    return mf_session_run(t->session, NULL, names->feeds, names->values, names->n_feeds,
+                          names->fetches, names->n_fetches, NULL, 0, names->results);
+}
+
 /* Run `names` on every batch of the span, in order. */
 static mf_status run_all(mf_trainer *t, mf_names *names, mf_dataset *data, span of, bool with_label,
                          visit_fn *visit, void *ctx)
@@ -34,8 +48,7 @@ static mf_status run_all(mf_trainer *t, mf_names *names, mf_dataset *data, span 
         if (st == MF_OK)
             st = mf_trainer_feed(t, names, data, batch, with_label, &converted);
         if (st == MF_OK)
-            st = mf_session_run(t->session, NULL, names->feeds, names->values, names->n_feeds,
-                                names->fetches, names->n_fetches, NULL, 0, names->results);
+            st = run_batch(t, names);
         if (st == MF_OK)
             st = visit(t, names, batch, ctx);
         mf_tensor_free(converted);
@@ -53,8 +66,12 @@ static mf_status for_each_batch(mf_trainer *t, mf_names *names, mf_dataset *data
                                 bool with_label, visit_fn *visit, void *ctx)
 {
     const bool average = t->options.ema_eval && t->options.ema != 0.0;
+    bool stop;
     mf_status st;
 
+    /* Whole ones are swapped. */
+    if (average && t->team && t->team->in_slices && !mf_trainer_has_variables(t))
+        MF_TRY(t->team->kind->settle(t->team, &stop));
     if (average)
         mf_ema_swap(t);
     st = run_all(t, names, data, of, with_label, visit, ctx);
@@ -121,7 +138,7 @@ static mf_status gather(mf_team *team, int64_t step, int64_t batches, sums *all)
 
 static mf_status collect(mf_trainer *t, mf_dataset *data, int64_t batches, sums *all)
 {
-    mf_team *team = t->team && t->team->lockstep ? t->team : NULL;
+    mf_team *team = t->team && t->team->lockstep && !together(t) ? t->team : NULL;
     const span ours = share_of(team, batches);
 
     MF_TRY(for_each_batch(t, &t->eval_names, data, ours, true, add_row, all));
@@ -238,4 +255,16 @@ mf_status mf_predict(mf_trainer *t, mf_dataset *data, mf_tensor **out)
     else
         *out = p.all;
     return st;
+}
+
+mf_status mf_trainer_infer(mf_trainer *t, const mf_tensor *const *inputs, const mf_tensor **out)
+{
+    mf_names *names = &t->predict_names;
+
+    *out = NULL;
+    for (int i = 0; i < names->n_feeds; i++)
+        names->values[i] = inputs[i];
+    MF_TRY(run_batch(t, names));
+    *out = names->results[0];
+    return MF_OK;
 }

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/fit_private.h"
+#include "train/inquiry.h"
+#include "train/offload.h"
 #include "train/roll_back.h"
 
 /* ---- hooks ---- */
@@ -111,6 +113,7 @@ static mf_status run_step(mf_fitting *f, const mf_batch *batch)
     if (traced && together)
         MF_TRY(mf_team_trace_begin(&f->trace, t->team, t));
     MF_TRY(mf_trainer_run_step(t, f->train, batch, f->results));
+    MF_TRY(mf_offload_slots(t));
     return traced && together ? mf_team_trace_end(&f->trace, t->team, t, f->o.trace) : MF_OK;
 }
 
@@ -119,8 +122,9 @@ mf_status mf_fit_share(mf_fitting *f)
     const mf_team *team = f->t->team;
 
     mf_board_shards(team->first_shard, team->n_shards);
-    return mf_iterator_share_part(f->it, team->first_shard, team->n_shards, team->part_first,
-                                  team->part_n);
+    MF_TRY(mf_iterator_share_part(f->it, team->first_shard, team->n_shards, team->part_first,
+                                  team->part_n));
+    return mf_fit_read_rows(f);
 }
 
 static void show_traffic(const mf_team *team)
@@ -130,7 +134,7 @@ static void show_traffic(const mf_team *team)
     if (!team || !team->kind->traffic)
         return;
     team->kind->traffic(team, &traffic);
-    mf_board_traffic(traffic.bytes);
+    mf_board_traffic(traffic.pushed_bytes > 0 ? traffic.pushed_bytes : traffic.bytes);
 }
 
 /* Between two steps is the time to change threads. */
@@ -167,6 +171,20 @@ static void note_step(mf_fitting *f, const mf_batch *batch, double learning_rate
     f->trouble_ns = 0;
 }
 
+/* Does anybody here look at variables after the step that was done? All are asked. */
+static bool will_look(mf_fitting *f)
+{
+    bool looks = mf_agreement_looks(&f->agreement);
+
+    for (int i = 0; i < f->loop.n_hooks; i++) {
+        const mf_hook *h = &f->hooks[i];
+
+        if (h->looks && is_heard(f, i))
+            looks |= h->looks(h->ctx, f->t, f->t->step);
+    }
+    return looks;
+}
+
 static mf_status one_step(mf_fitting *f)
 {
     mf_trainer *t = f->t;
@@ -175,12 +193,15 @@ static mf_status one_step(mf_fitting *f)
 
     MF_TRY(next_batch(f, &batch));
     if (t->team)
+        mf_fit_note_rows(f, batch);
+    if (t->team)
         MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, wants_stop(f)));
     learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
     MF_TRY(run_step(f, batch));
     note_step(f, batch, learning_rate);
     if (!t->team)
         return MF_OK;
+    t->team->looks = will_look(f);
     MF_TRY(t->team->kind->end_step(t->team, t->step, &f->stop));
     t->standing.stop = f->stop;
     return MF_OK;
@@ -235,6 +256,7 @@ static mf_status follow_step(mf_fitting *f)
     if (t->team)
         MF_TRY(mf_fit_share(f));
     MF_TRY(mf_feeding_step(&f->feeding, t, f->it, f->waited_ns));
+    mf_inquiry_answer(t);
     f->followed = t->step;
     return MF_OK;
 }
@@ -256,12 +278,12 @@ static mf_status go_on(mf_fitting *f)
     mf_status st = MF_OK;
 
     if (team && team->kind->lease)
-        return one_leased_step(f);
-    if (f->followed == f->t->step)
+        st = team->changes ? mf_team_gather_round(team, f->t, MF_OK) : one_leased_step(f);
+    else if (f->followed == f->t->step)
         st = team && team->changes ? mf_team_gather_round(team, f->t, MF_OK) : one_step(f);
     if (st == MF_OK)
         st = mf_fit_take_note(f);
-    if (st == MF_OK && f->followed != f->t->step)
+    if (st == MF_OK && !(team && team->kind->lease) && f->followed != f->t->step)
         st = follow_step(f);
     if (st != MF_OK && mf_team_meets(team)) {
         f->trouble_ns = f->trouble_ns > 0 ? f->trouble_ns : mf_clock_ns();
@@ -285,9 +307,9 @@ static mf_status go_on_or_forgive(mf_fitting *f)
 
 static bool is_over(const mf_fitting *f)
 {
-    const bool leases = f->t->team && f->t->team->kind->lease;
-
-    return (leases || f->followed == f->t->step) && (f->t->step >= f->total || f->stop);
+    if (f->t->team && f->t->team->kind->lease)
+        return f->stop; /* others may have batches that come back when they are lost */
+    return f->followed == f->t->step && (f->t->step >= f->total || f->stop);
 }
 
 /* All steps are done. */

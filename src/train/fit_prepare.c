@@ -154,6 +154,8 @@ mf_status mf_fit_prepare(mf_fitting *f)
     const bool leased =
         team && team->kind->lease; /* then nothing is known of the batches to come */
     const int64_t epochs = f->o.epochs > 0 ? f->o.epochs : 1;
+    mf_needed needed[MF_NEEDED] = { { 0 } };
+    int n;
 
     if (mf_dataset_count(f->train) == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to train on is empty");
@@ -163,7 +165,7 @@ mf_status mf_fit_prepare(mf_fitting *f)
     f->out = f->o.out;
     MF_TRY(find_place(f));
     if (team) {
-        if (!mf_team_meets(team)) /* those that come later do not know who has what */
+        if (!mf_team_meets(team) || leased) /* those that come later do not know who has what */
             MF_TRY(mf_input_take_near(f->t, f->train, &f->order, f->o.near));
         f->order.shards = team->shards;
         f->order.first_shard = team->first_shard;
@@ -177,6 +179,7 @@ mf_status mf_fit_prepare(mf_fitting *f)
     mf_feeding_init(&f->feeding, f->t, leased && f->o.input_threads == 0 ? 1 : f->o.input_threads);
     f->order.threads = f->feeding.input;
     MF_TRY(mf_agreement_init(&f->agreement, f->t, f->o.check_steps));
-    MF_TRY(mf_iterator_new(f->train, &f->order, &f->it));
+    MF_TRY(mf_fit_find_rows(f, needed, &n));
+    MF_TRY(mf_iterator_new_needed(f->train, &f->order, needed, n, &f->it));
     return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
 }

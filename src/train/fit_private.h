@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fit_private.h - what the files of mf_fit() share: fit_prepare.c (before the first step), fit.c
- * (the loop), fit_save.c (checkpoints), fit_team.c (others come, leave and are lost). */
+ * (the loop), fit_save.c (checkpoints), fit_rows.c (what is read of a batch), fit_team.c (others
+ * come, leave and are lost). */
 #ifndef MF_TRAIN_FIT_PRIVATE_H
 #define MF_TRAIN_FIT_PRIVATE_H
 
+#include "data/dataset.h"
+#include "data/needed.h"
 #include "train/agreement.h"
 #include "train/feeding.h"
 #include "train/loop.h"
@@ -32,6 +35,8 @@ typedef struct mf_fitting {
     mf_straggler straggler; /* of the chief */
     int64_t batch, per_epoch; /* samples of a batch; batches of an epoch */
     mf_iterator_options order;
+    int64_t cut_sizes[MF_NEEDED]; /* of batches of which only rows are read that the team needs */
+    int64_t cuts; /* the team's, then */
     int64_t followed; /* the last step after which all was done that follows one */
     int64_t told_step,
         told_epoch; /* the last step that hooks were told of, and as an epoch's end */
@@ -49,6 +54,13 @@ MF_MUST mf_status mf_fit_save(mf_fitting *f, bool last);
 MF_MUST mf_status mf_fit_take_note(mf_fitting *f);
 /* Read what is ours of a batch, which may change from step to step. */
 MF_MUST mf_status mf_fit_share(mf_fitting *f);
+/* Which rows the team needs here, of the batches to come. Owns: mf_ranges_deinit() of each, or
+ * mf_iterator_need(). */
+MF_MUST mf_status mf_fit_find_rows(mf_fitting *f, mf_needed needed[MF_NEEDED], int *n);
+/* If they are others by now, read these. */
+MF_MUST mf_status mf_fit_read_rows(mf_fitting *f);
+/* The next step is of this batch. */
+void mf_fit_note_rows(mf_fitting *f, const mf_batch *batch);
 /* One more hook: that which writes events. */
 MF_MUST mf_status mf_fit_add_events(mf_fitting *f);
 /* Does training go on from what is in the output directory? */

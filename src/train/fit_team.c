@@ -6,10 +6,12 @@
 /* The chief writes; what there is may be another worker's. */
 static mf_status write_as_chief(mf_fitting *f)
 {
-    const mf_out_dir_data data = { f->train, &f->order, f->per_epoch, .leased = false };
+    const mf_out_dir_data data = { f->train, &f->order, f->per_epoch,
+                                   .leased = f->t->team->kind->lease != NULL };
     const mf_hook *events;
 
-    mf_out_dir_catch_up(&f->dir, f->o.out, f->t, &data);
+    if (!data.leased)
+        mf_out_dir_catch_up(&f->dir, f->o.out, f->t, &data);
     if (!f->out || f->o.out)
         return MF_OK;
     f->o.out = f->out;

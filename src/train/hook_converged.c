@@ -33,6 +33,7 @@ typedef struct converged {
     int64_t n_kept;
     int64_t next_look; /* step */
     double last_look; /* seconds */
+    int64_t asked; /* the step after which variables on a mesh are brought together for us */
     double rate_ahead; /* then */
     bool stops; /* with the next step */
     bool late; /* others have trained before us */
@@ -68,7 +69,7 @@ static mf_status look_at_weights(converged *h, const mf_trainer *t, mf_observati
 
         if (!v->is_weight || v->variable->dtype != MF_DTYPE_F32)
             continue;
-        MF_TRY(mf_variable_read(v->variable, &now));
+        MF_TRY(mf_trainer_read(t, v, &now));
         mf_movement_add(&m, &now, &h->kept[i]);
         st = keep(t, &now, &h->kept[i]);
         mf_tensor_clear(&now);
@@ -83,10 +84,31 @@ static mf_status look_at_weights(converged *h, const mf_trainer *t, mf_observati
     return MF_OK;
 }
 
-static bool is_look_due(const converged *h, const mf_observation *o)
+static double now_seconds(void)
 {
-    return o->step >= h->next_look ||
-           (h->c.o.still_seconds > 0.0 && o->seconds - h->last_look > 0.1 * h->c.o.still_seconds);
+    return (double)mf_clock_ns() * 1e-9;
+}
+
+static bool is_look_due(const converged *h, int64_t step, double seconds)
+{
+    return step >= h->next_look ||
+           (h->c.o.still_seconds > 0.0 && seconds - h->last_look > 0.1 * h->c.o.still_seconds);
+}
+
+static bool looks(void *ctx, mf_trainer *t, int64_t step)
+{
+    converged *h = ctx;
+    const bool due = !mf_team_judges(t->team) && is_look_due(h, step, now_seconds());
+
+    h->asked = due ? step : h->asked;
+    return due;
+}
+
+/* On a mesh only what was asked for is there. */
+static bool can_look(const converged *h, const mf_trainer *t, const mf_observation *o)
+{
+    return t->team && t->team->in_slices ? h->asked == o->step
+                                         : is_look_due(h, o->step, o->seconds);
 }
 
 /* ---- steps ---- */
@@ -128,7 +150,7 @@ static mf_status begin(void *ctx, mf_trainer *t)
 static mf_status after_step_of_groups(converged *h, mf_trainer *t, const mf_step_report *r)
 {
     mf_observation o = { .step = r->step,
-                         .seconds = (double)mf_clock_ns() * 1e-9,
+                         .seconds = now_seconds(),
                          .validation_loss = h->validation,
                          .moved = NAN,
                          .weight_norm = NAN,
@@ -159,7 +181,7 @@ static mf_status after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
         return after_step_of_groups(h, t, r);
 
     mf_observation o = { .step = r->step,
-                         .seconds = (double)mf_clock_ns() * 1e-9,
+                         .seconds = now_seconds(),
                          .train_loss = r->results[0].value,
                          .validation_loss = h->validation,
                          .moved = NAN,
@@ -169,7 +191,7 @@ static mf_status after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
 
     h->validation = NAN;
     h->skipped = r->skipped_steps;
-    if (is_look_due(h, &o))
+    if (can_look(h, t, &o))
         MF_TRY(look_at_weights(h, t, &o));
     o.rate_ahead = h->rate_ahead;
     (void)mf_convergence_wait(&h->c, o.seconds);
@@ -244,7 +266,8 @@ mf_status mf_hook_converged(const char *settings, mf_hook *out)
                       .begin = begin,
                       .after_step = after_step,
                       .after_epoch = after_epoch,
-                      .release = release };
+                      .release = release,
+                      .looks = looks };
     return MF_OK;
 }
 

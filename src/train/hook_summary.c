@@ -245,7 +245,7 @@ static mf_status write_weights(summary *h, mf_trainer *t)
 
         if (!t->trained[i].is_weight)
             continue;
-        MF_TRY(mf_variable_read(t->trained[i].variable, &value));
+        MF_TRY(mf_trainer_read(t, &t->trained[i], &value));
         st = mf_events_histogram(events, t->step, t->trained[i].name, &value);
         mf_tensor_clear(&value);
         MF_TRY(st);
@@ -300,6 +300,14 @@ static mf_status summary_after_epoch(void *ctx, mf_trainer *t, const mf_step_rep
     if (h->o.weights_by_epoch && !h->broken)
         MF_TRY(tolerate(h, write_weights(h, t)));
     return MF_OK;
+}
+
+static bool summary_looks(void *ctx, mf_trainer *t, int64_t step)
+{
+    const summary *h = ctx;
+
+    (void)t;
+    return is_time(h->o.weight_steps, step) && !h->broken;
 }
 
 static mf_status summary_end(void *ctx, mf_trainer *t)
@@ -363,6 +371,7 @@ mf_status mf_hook_summary(const mf_summary_options *options, mf_hook *out)
                       .after_step = summary_after_step,
                       .after_epoch = summary_after_epoch,
                       .end = summary_end,
+                      .looks = summary_looks,
                       .release = summary_release };
     if (h->summaries.n > 0 || options->gradient_steps > 0 || options->image_steps > 0) {
         out->before_run = summary_before_run; /* else runs are left alone */

@@ -3,6 +3,7 @@
  */
 #include "train/optimizer.h"
 
+#include "mesh/sheet.h"
 #include "train/ema.h"
 
 #include <string.h>
@@ -110,9 +111,10 @@ static mf_output new_state(mf_updates *all, const char *name, const mf_shape *sh
         mf_graph_fail(all->graph, MF_NOMEM("a slot"));
         return (mf_output){ 0 };
     }
-    s.handle = mf_applyf(all->graph, "VarHandleOp", MF_NO_IN,
-                         "dtype=float shape=shape%s shared_name='%s' name='%s'",
-                         mf_shape_text(shape, text), name, name);
+    s.handle =
+        mf_applyf(all->graph, "VarHandleOp", MF_NO_IN,
+                  "dtype=float shape=shape%s shared_name='%s' name='%s' " MF_SLOT_ATTR "=true",
+                  mf_shape_text(shape, text), name, name);
     all->states[all->n_states++] = s;
     return s.handle;
 }

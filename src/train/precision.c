@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* These gain from the low type. */
-static const char *const starts[] = { "BatchMatMulV2", "Conv2D", "DepthwiseConv2dNative",
+static const char *const starts[] = { "BatchMatMulV2", "Conv2D", "DepthwiseConv2dNative", "Einsum",
                                       "MatMul" };
 /* These stay in it when what they get is. Sums over many numbers, exponentials, losses do not. */
 static const char *const follows[] = {
@@ -52,9 +52,15 @@ static bool is_plain(const mf_node *n)
     return strcmp(n->op_name, "Const") == 0;
 }
 
+/* It belongs to the layer that the value is from. */
 static mf_output cast(const lowering *w, mf_output o, mf_dtype type)
 {
-    return mf_applyf(w->graph, "Cast", MF_IN(o), "DstT=%s", mf_dtype_name(type));
+    mf_output out;
+
+    w->graph->mark.layer = mf_node_layer(o.node);
+    out = mf_applyf(w->graph, "Cast", MF_IN(o), "DstT=%s", mf_dtype_name(type));
+    w->graph->mark.layer = 0;
+    return out;
 }
 
 /* Which argument of the signature input i belongs to, and is its type the one that changes? */
@@ -183,6 +189,10 @@ static mf_status rewrite(lowering *w)
     MF_TRY(as_float(w, &m->output));
     for (int64_t i = 0; i < m->n_moving; i++)
         MF_TRY(as_float(w, &m->moving[i].batch));
+    for (int64_t i = 0; i < m->n_losses; i++)
+        MF_TRY(as_float(w, &m->losses[i]));
+    for (int64_t i = 0; i < m->n_left; i++)
+        MF_TRY(as_float(w, &m->left[i].output));
     return mf_graph_status(w->graph);
 }
 
@@ -201,6 +211,23 @@ mf_status mf_precision_apply(mf_model *model, const mf_precision *precision)
     return rewrite(&w);
 }
 
+static mf_status parse_type(const char *text, mf_dtype *out)
+{
+    static const struct {
+        const char *name;
+        mf_dtype type;
+    } known[] = { { "fp32", MF_DTYPE_F32 }, { "bf16", MF_DTYPE_BF16 }, { "fp16", MF_DTYPE_F16 } };
+
+    for (int i = 0; i < MF_COUNT(known); i++) {
+        if (strcmp(known[i].name, text) == 0) {
+            *out = known[i].type;
+            return MF_OK;
+        }
+    }
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "weights cannot be stored as '%.60s'; stored= is fp32, bf16 or fp16", text);
+}
+
 mf_status mf_precision_parse(const char *text, mf_arena *arena, mf_precision *out)
 {
     static const struct {
@@ -208,21 +235,23 @@ mf_status mf_precision_parse(const char *text, mf_arena *arena, mf_precision *ou
         mf_dtype type;
         const char *settings;
     } known[] = {
-        { "fp32", MF_DTYPE_F32, "{}" },
-        { "bf16", MF_DTYPE_BF16, "{keep: string = ''}" },
+        { "fp32", MF_DTYPE_F32, "{stored: string = 'fp32'}" },
+        { "bf16", MF_DTYPE_BF16, "{keep: string = '', stored: string = 'fp32'}" },
         { "fp16", MF_DTYPE_F16,
-          "{keep: string = '', loss_scale: float = 32768.0, growth: int >= 1 = 2000}" },
+          "{keep: string = '', stored: string = 'fp32', loss_scale: float = 32768.0, growth: int "
+          ">= 1 = 2000}" },
     };
     const char *head, *rest;
     mf_options o;
 
-    *out = (mf_precision){ .compute = MF_DTYPE_F32, .keep = "" };
+    *out = (mf_precision){ .compute = MF_DTYPE_F32, .stored = MF_DTYPE_F32, .keep = "" };
     MF_TRY(mf_options_head(text ? text : "fp32", arena, &head, &rest));
     for (int i = 0; i < MF_COUNT(known); i++) {
         if (strcmp(known[i].name, head) != 0)
             continue;
         MF_TRY(mf_options_parse(head, known[i].settings, rest, arena, &o));
         out->compute = known[i].type;
+        MF_TRY(parse_type(mf_options_string(&o, "stored"), &out->stored));
         if (out->compute != MF_DTYPE_F32)
             out->keep = mf_options_string(&o, "keep");
         if (out->compute == MF_DTYPE_F16) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* precision.h - computing in 16 bits, with weights kept in 32.
+/* precision.h - computing in 16 bits, with weights kept in 32; and how many of these are stored.
  *
  * A rewrite of the model's graph, before loss and gradients are added: products and convolutions
  * compute in the low type, what follows them and loses nothing by it does so too, all else stays
@@ -11,12 +11,14 @@
 
 typedef struct mf_precision {
     mf_dtype compute; /* float: nothing to do */
+    mf_dtype stored; /* of weights in checkpoints, see stored.h */
     double loss_scale; /* at first; 0: none is needed */
     int64_t growth; /* steps without trouble until the scale is doubled */
     const char *keep; /* layers whose name matches stay float; "": none */
 } mf_precision;
 
-/* "fp32", "bf16", "fp16", with settings: "bf16 keep=dense_1*", "fp16 loss_scale=1024". NULL: fp32.
+/* "fp32", "bf16", "fp16", with settings: "bf16 keep=dense_1*", "fp16 loss_scale=1024", "fp32
+ * stored=bf16". NULL: fp32.
  * Fails: INVALID_ARGUMENT. */
 MF_MUST mf_status mf_precision_parse(const char *text, mf_arena *arena, mf_precision *out);
 /* Errors of building go to the graph. */

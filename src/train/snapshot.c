@@ -5,6 +5,8 @@
 #include "graph/op.h"
 #include "train/checkpoint.h"
 #include "train/ema.h"
+#include "train/offload.h"
+#include "train/stored.h"
 #include "train/team.h"
 
 #include <string.h>
@@ -30,6 +32,7 @@ struct mf_snapshot {
     const char **names; /* of variables; a trainer's are the model's, which outlives us, */
     char **own_names; /* others our own; NULL: none */
     mf_tensor *values;
+    mf_dtype *as; /* by variable: the type it is written in; NULL: each in its own */
     int64_t n;
     mf_extra_list extra; /* what the team keeps */
     char **parts; /* prefixes of what others have written */
@@ -40,12 +43,15 @@ struct mf_snapshot {
 static mf_status take_value(const mf_trainer *t, int64_t i, mf_tensor *out)
 {
     mf_tensor value = { 0 };
-    mf_status st;
+    mf_status st = MF_OK;
 
-    if (!t->options.hogwild)
-        return mf_variable_read(t->trained[i].variable, out);
-    MF_TRY(mf_variable_read(t->trained[i].variable, &value));
-    st = mf_tensor_clone(out, &value);
+    MF_TRY(mf_trainer_read(t, &t->trained[i], &value));
+    if (mf_offload_has(&value)) /* the next update would find it in use, and leave its file */
+        st = mf_offload_clone(t->options.offload, &value, out);
+    else if (t->options.hogwild)
+        st = mf_tensor_clone(out, &value);
+    else
+        mf_tensor_set(out, &value);
     mf_tensor_clear(&value);
     return st;
 }
@@ -89,10 +95,12 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
     mf_tensor_set(&s->judged, &t->judged);
     s->names = mf_calloc(t->n_trained, sizeof *s->names);
     s->values = mf_calloc(t->n_trained, sizeof *s->values);
-    if (!s->names || !s->values)
+    s->as = mf_calloc(t->n_trained, sizeof *s->as);
+    if (!s->names || !s->values || !s->as)
         st = MF_NOMEM("a snapshot");
     for (int64_t i = 0; st == MF_OK && i < t->n_trained; i++) {
         st = take_value(t, i, &s->values[i]);
+        s->as[s->n] = t->trained[i].is_weight ? t->stored : MF_DTYPE_F32;
         s->names[s->n++] = t->trained[i].name;
     }
     if (st == MF_OK)
@@ -146,6 +154,7 @@ void mf_snapshot_free(mf_snapshot *s)
     mf_extra_clear(&s->extra);
     mf_free(s->parts);
     mf_free(s->values);
+    mf_free(s->as);
     mf_free(s->own_names);
     mf_free(s->names);
     mf_free(s);
@@ -214,6 +223,20 @@ static mf_status write_class(mf_bundle_writer *w)
     return st;
 }
 
+/* The snapshot keeps the value as it is: another checkpoint may be made of it. */
+static mf_status write_value(mf_bundle_writer *w, const mf_snapshot *s, int64_t i)
+{
+    mf_tensor value = { 0 };
+    mf_status st;
+
+    mf_tensor_set(&value, &s->values[i]);
+    st = s->as ? mf_stored_narrow(s->as[i], s->names[i], &value) : MF_OK;
+    if (st == MF_OK)
+        st = write_tensor(w, s->names[i], &value);
+    mf_tensor_clear(&value);
+    return st;
+}
+
 static mf_status write_bundle(const mf_snapshot *s, const char *prefix)
 {
     mf_bundle_writer *w;
@@ -229,7 +252,7 @@ static mf_status write_bundle(const mf_snapshot *s, const char *prefix)
         st = write_tensor(w, judged_name, &s->judged);
     for (int64_t i = 0; st == MF_OK && i < s->n; i++) {
         if (s->values[i].data) /* else it is in another part */
-            st = write_tensor(w, s->names[i], &s->values[i]);
+            st = write_value(w, s, i);
     }
     for (int64_t i = 0; st == MF_OK && i < s->extra.n; i++)
         st = write_tensor(w, s->extra.at[i].name, &s->extra.at[i].value);
@@ -324,6 +347,7 @@ static mf_status read_values(mf_trainer *t, mf_tensors *file, const char *prefix
         if (at < 0)
             return MF_FAIL(MF_NOT_FOUND, "%s: Key %s not found in checkpoint", prefix, v->name);
         MF_TRY(mf_tensors_read(file, at, &values[i]));
+        MF_TRY(mf_stored_widen(v->variable->dtype, &values[i]));
         if (partly && !mf_shape_equal(&values[i].shape, &v->variable->declared))
             mf_tensor_clear(&values[i]);
         else

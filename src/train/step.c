@@ -6,7 +6,9 @@
  *   regularisation, clipping, updates          once, on the sums
  *
  * Every number that leaves a shard is a sum over its samples: the loss, the metrics, gradients of
- * the loss divided by the samples of the whole step, and statistics times the shard's samples. */
+ * the loss divided by the samples of the whole step, and statistics times the shard's samples.
+ * Rows leave it as they are: of tables, with their numbers; and those that samples keep. A loss
+ * that looks at all samples together is computed outside of shards, before (step_whole.h). */
 #include "train/step.h"
 
 #include "graph/gradients.h"
@@ -15,7 +17,10 @@
 #include "train/clip.h"
 #include "train/loss_scale.h"
 #include "train/precision.h"
+#include "train/prune.h"
+#include "train/recompute.h"
 #include "train/step_buckets.h"
+#include "train/step_whole.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -74,9 +79,9 @@ static mf_output sum_samples(const builder *b, mf_output x)
 }
 
 /* Classes are integers, one for each row of the output; other labels are numbers shaped like it. */
-static mf_output new_label(builder *b, const char *loss)
+static mf_output new_label(builder *b, const mf_loss_kind *loss)
 {
-    const bool classes = strncmp(loss, "sparse_", strlen("sparse_")) == 0;
+    const bool classes = loss->flags & MF_LOSS_CLASSES;
     mf_shape shape = mf_model_shape(b->model, b->model->output);
     char text[MF_SHAPE_TEXT];
     mf_output label;
@@ -84,7 +89,10 @@ static mf_output new_label(builder *b, const char *loss)
     if (shape.rank > 1 && (classes || shape.dims[shape.rank - 1] == 1))
         shape.rank--;
     label = placeholder(b, b->options->label ? b->options->label : "label",
-                        classes ? MF_DTYPE_I32 : MF_DTYPE_F32, mf_shape_text(&shape, text));
+                        classes ? MF_DTYPE_I32 : MF_DTYPE_F32,
+                        loss->label ? loss->label : mf_shape_text(&shape, text));
+    if (loss->label)
+        shape = mf_model_shape(b->model, label);
     if (shape.rank > 0)
         mf_model_name_batch(b->graph, label, shape.rank);
     return label;
@@ -118,10 +126,19 @@ static mf_status add_reports(builder *b)
 {
     mf_step_graph *s = b->s;
     const char *loss = b->options->loss ? b->options->loss : "sparse_categorical_crossentropy";
+    const mf_loss_kind *kind;
     mf_output per_sample;
 
-    s->label = new_label(b, loss);
+    MF_TRY(mf_loss_find(loss, b->arena, &kind));
+    s->label = new_label(b, kind);
     per_sample = mf_loss(b->model, loss, b->model->output, s->label);
+    if (kind->flags & MF_LOSS_WHOLE) {
+        MF_TRY(mf_step_whole(b->model, b->options, loss, s->label, b->dy, &s->whole));
+        per_sample =
+            op2(b, "_ByMode", mf_step_own(b->model, s->label, s->whole.losses), per_sample);
+    }
+    for (int64_t i = 0; i < b->model->n_losses; i++)
+        per_sample = op2(b, "AddV2", per_sample, b->model->losses[i]);
     s->reports[s->n_reports++] =
         (mf_report){ .name = "loss", .of_batch = sum_samples(b, per_sample) };
     if (b->options->metrics)
@@ -144,6 +161,16 @@ static mf_status add_moving(builder *b)
 
     for (int64_t i = 0; i < b->model->n_moving; i++)
         MF_TRY(add_result(b, op2(b, "Mul", b->model->moving[i].batch, samples), "sum"));
+    return MF_OK;
+}
+
+/* What samples leave for the next step. */
+static mf_status add_kept(builder *b)
+{
+    b->s->first_kept = b->results.list.n;
+    b->s->n_kept = (int)b->model->n_kept;
+    for (int64_t i = 0; i < b->model->n_kept; i++)
+        MF_TRY(add_result(b, b->model->kept[i].next, "concat"));
     return MF_OK;
 }
 
@@ -183,6 +210,8 @@ static mf_output flat(const builder *b, mf_output x)
 static mf_status add_gradient(builder *b, mf_weight *w, const mf_lookup *lookup, mf_output dx)
 {
     mf_gradient *p = &b->s->gradients[b->s->n_gradients];
+    const mf_node_mark mark = b->graph->mark;
+    mf_output rows, ids;
 
     if (!dx.node) /* nothing of the loss depends on it */
         return MF_OK;
@@ -190,13 +219,20 @@ static mf_status add_gradient(builder *b, mf_weight *w, const mf_lookup *lookup,
     b->s->n_gradients++;
     if (!lookup)
         return add_result(b, dx, "sum");
-    MF_TRY(add_result(b, flat_rows(b, w, dx), "concat"));
+    b->graph->mark = (mf_node_mark){ .layer = mf_node_layer(lookup->rows.node), .gradient = true };
+    rows = flat_rows(b, w, dx);
+    ids = flat(b, lookup->ids);
+    b->graph->mark = mark;
+    MF_TRY(add_result(b, rows, "concat"));
     p->ids = b->results.list.n;
-    return add_result(b, flat(b, lookup->ids), "concat");
+    return add_result(b, ids, "concat");
 }
 
 static mf_status add_gradients(builder *b)
 {
+    const mf_whole *whole = &b->s->whole;
+    const mf_output ys[] = { b->s->reports[0].of_batch, b->model->output };
+    mf_output dys[] = { b->dy, { 0 } };
     mf_outputs xs = { 0 };
     mf_output *dxs;
     int at = 0;
@@ -208,7 +244,10 @@ static mf_status add_gradients(builder *b)
         return MF_NOMEM("gradients");
     if (xs.n == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the model has no weights to train");
-    MF_TRY(mf_gradients(b->graph, &b->s->reports[0].of_batch, 1, xs.at, xs.n, &b->dy, dxs));
+    if (whole->loss) /* of which no gradient goes through the sum of losses */
+        dys[1] = mf_step_own(b->model, b->model->output, whole->gradients);
+    MF_TRY(mf_gradients(b->graph, ys, whole->loss ? 2 : 1, xs.at, xs.n, dys, dxs));
+    MF_TRY(mf_recompute_layers(b->model, b->options->recompute));
     for (int64_t i = 0; i < b->model->n_weights; i++) {
         mf_weight *w = b->model->weights[i];
 
@@ -235,6 +274,10 @@ static mf_status list_arguments(builder *b, mf_outputs *in, int *n_batched)
     *n_batched = in->n;
     MF_TRY(mf_outputs_add(b->arena, in, b->model->clock));
     MF_TRY(mf_outputs_add(b->arena, in, b->dy));
+    if (b->s->whole.loss) {
+        MF_TRY(mf_outputs_add(b->arena, in, b->s->whole.losses));
+        MF_TRY(mf_outputs_add(b->arena, in, b->s->whole.gradients));
+    }
     for (int64_t i = 0; i < b->model->n_weights; i++) {
         if (b->model->weights[i]->value.node)
             MF_TRY(mf_outputs_add(b->arena, in, b->model->weights[i]->value));
@@ -363,12 +406,16 @@ static mf_status update_weights(builder *b)
     }
     if (b->options->clip)
         MF_TRY(mf_clip(b->graph, b->options->clip, updates, n));
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        b->graph->mark.layer = mf_node_layer(updates[i].weight->handle.node);
         mf_update_weight(&updates[i]);
+    }
+    b->graph->mark.layer = 0;
     b->s->weights = updates;
     b->s->n_weights = n;
     if (b->s->updates.kind->finish)
         b->s->updates.kind->finish(&b->s->updates);
+    MF_TRY(mf_prune_add(b->options->prune, updates, n));
     return mf_graph_status(b->graph);
 }
 
@@ -400,6 +447,27 @@ static void update_moving(builder *b)
 
         mf_updates_add(&b->s->updates,
                        mf_apply(b->graph, "AssignVariableOp", MF_IN(m->weight->handle, next)));
+    }
+}
+
+/* Those behind the last sample of a small batch stay. */
+static void update_kept(builder *b)
+{
+    const mf_output zero = mf_ints(b->graph, (int64_t[]){ 0 }, 1),
+                    one = mf_ints(b->graph, (int64_t[]){ 1 }, 1);
+
+    for (int i = 0; i < b->s->n_kept; i++) {
+        const mf_weight *w = b->model->kept[i].weight;
+        const mf_output rows = joined(b, b->s->first_kept + i),
+                        shape = mf_apply(b->graph, "Shape", MF_IN(rows)),
+                        n = mf_apply(b->graph, "StridedSlice", MF_IN(shape, zero, one, one));
+        const mf_output rest =
+            mf_applyf(b->graph, "StridedSlice", MF_IN(w->value, n, zero, one), "end_mask=1");
+        const mf_output next =
+            mf_apply(b->graph, "ConcatV2", MF_IN(rows, rest, mf_scalar(b->graph, MF_DTYPE_I32, 0)));
+
+        mf_updates_add(&b->s->updates,
+                       mf_apply(b->graph, "AssignVariableOp", MF_IN(w->handle, next)));
     }
 }
 
@@ -488,6 +556,8 @@ static mf_status build_model(builder *b)
     b->dy = b->scale.factor.node ? op2(b, "Mul", s->inverse, b->scale.factor) : s->inverse;
     MF_TRY(add_reports(b));
     MF_TRY(add_moving(b));
+    MF_TRY(add_kept(b));
+    MF_TRY(mf_step_check_together(s, s->role == MF_STEP_PULLS));
     MF_TRY(add_gradients(b));
     MF_TRY(map_shards(b));
     for (int i = 0; i < s->n_reports; i++)
@@ -550,8 +620,10 @@ static mf_status build(builder *b)
     MF_TRY(update_weights(b));
     if (s->role == MF_STEP_PULLS)
         assign_weights(b);
-    if (s->role != MF_STEP_SERVES)
+    if (s->role != MF_STEP_SERVES) {
         update_moving(b);
+        update_kept(b);
+    }
     count_steps(b);
     s->train = target(b, "train", s->updates.done, s->updates.n_done);
     add_init(b);

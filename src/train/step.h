@@ -31,6 +31,15 @@ typedef enum mf_step_role {
     MF_STEP_SERVES, /* for others: gradients are fed, "gradient/0", "rows/0" ... in order */
 } mf_step_role;
 
+/* What a loss sees that looks at all samples of a step together, and what it says. All workers have
+ * all of it, and compute the same. */
+typedef struct mf_whole {
+    const char *loss; /* its name; NULL: each sample has a loss of its own */
+    mf_output outputs, labels; /* of the model, for all samples */
+    mf_output losses; /* [samples] */
+    mf_output gradients; /* of their mean, by the outputs */
+} mf_whole;
+
 typedef struct mf_step_graph {
     mf_model *model;
     mf_output label, learning_rate;
@@ -44,9 +53,11 @@ typedef struct mf_step_graph {
     mf_step_role role;
     mf_gradient *gradients; /* in the order of the weights */
     int n_gradients;
-    int n_results; /* of the map: reports, moving statistics, gradients */
+    int n_results; /* of the map: reports, moving statistics, kept rows, gradients */
+    int first_kept, n_kept; /* of these, rows that samples leave for the next step */
     int64_t *bucket; /* by result: with which others it is exchanged with other workers */
-    int n_buckets;
+    int n_buckets; /* a whole loss has the first one for itself */
+    mf_whole whole;
     mf_output global_step; /* its handle */
     mf_node *train, *init; /* targets */
 } mf_step_graph;

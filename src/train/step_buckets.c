@@ -18,13 +18,13 @@ static int64_t bytes_of(const mf_step_graph *s, int result)
     return 0; /* little */
 }
 
-/* The weight whose gradient it is; "": of none, or of some of its rows. */
+/* The weight whose gradient it is, or of some of its rows; "": of none. */
 static const char *name_of(const mf_step_graph *s, int result)
 {
     for (int i = 0; i < s->n_gradients; i++) {
         const mf_gradient *g = &s->gradients[i];
 
-        if (g->at == result && g->ids < 0)
+        if (g->at == result)
             return g->weight->name;
     }
     return "";
@@ -32,6 +32,8 @@ static const char *name_of(const mf_step_graph *s, int result)
 
 static bool is_rows(const mf_step_graph *s, int result)
 {
+    if (result >= s->first_kept && result < s->first_kept + s->n_kept)
+        return true;
     for (int i = 0; i < s->n_gradients; i++) {
         const mf_gradient *g = &s->gradients[i];
 
@@ -49,7 +51,7 @@ mf_status mf_step_fill_buckets(mf_step_graph *s, const mf_outputs *results, mf_a
     const int n = results->n;
     int64_t *bucket = MF_ARENA_ARRAY(arena, int64_t, n), filled = 0;
     mf_dtype type = MF_DTYPE_INVALID;
-    int64_t id = 0;
+    int64_t id = s->whole.loss ? 1 : 0;
     bool rows = false;
 
     if (!bucket)

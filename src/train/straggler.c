@@ -178,7 +178,7 @@ static void judge(const mf_straggler *s, const mf_board_seen *const *tasks, mf_p
 
 static bool is_worker(const mf_board_seen *t)
 {
-    return t->alive && t->page.phase != MF_PHASE_SERVE;
+    return t->alive && t->page.phase != MF_PHASE_SERVE && !mf_running_is_master(t);
 }
 
 /* Has somebody done too few steps since the last look to say anything? */

@@ -23,19 +23,37 @@ mf_status mf_team_meet(mf_team *team, int64_t step, const char *what)
     return mf_barrier(team->group, &c);
 }
 
+mf_status mf_team_gather(mf_team *team, int64_t step, const char *what, const void *mine,
+                         int64_t size, void *all)
+{
+    const mf_collective c = mf_team_call(team, step, what);
+    int64_t *sizes = mf_calloc(team->size, sizeof *sizes);
+    mf_status st;
+
+    if (!sizes)
+        return MF_NOMEM("workers");
+    for (int r = 0; r < team->size; r++)
+        sizes[r] = size;
+    st = mf_all_gather(team->group, &(mf_gather){ c, mine, sizes, all });
+    mf_free(sizes);
+    return st;
+}
+
 /* `root`'s value of a variable, in memory of its own. */
 static mf_status receive(mf_team *team, int root, const mf_trained *v, int64_t step, mf_tensor *out)
 {
     const mf_collective c = mf_team_call(team, step, v->name);
     mf_tensor value = { 0 };
-    mf_status st = mf_variable_read(v->variable, &value);
+    /* Others may hold the value; who is given one need not have any. */
+    mf_status st = mf_tensor_alloc(out, v->variable->dtype, &v->variable->declared);
 
-    if (st == MF_OK) /* others may hold the value */
-        st = mf_tensor_alloc(out, value.dtype, &value.shape);
+    if (st == MF_OK && team->rank == root)
+        st = mf_variable_read(v->variable, &value);
     if (st == MF_OK) {
-        const size_t size = (size_t)value.count * mf_dtype_cell(value.dtype);
+        const size_t size = (size_t)out->count * mf_dtype_cell(out->dtype);
 
-        memcpy(out->data, value.data, size);
+        if (value.data)
+            memcpy(out->data, value.data, size);
         st = mf_broadcast(team->group, &c, root, out->data, (int64_t)size);
     }
     mf_tensor_clear(&value);
@@ -160,18 +178,9 @@ static mf_status compare_order(const mf_sliced *own, const mf_sliced *others)
 static mf_status gather_progress(mf_team *team, const mf_standing *mine, int64_t *all)
 {
     /* Of step 0: who has nothing yet does not know better. */
-    const mf_collective c = mf_team_call(team, 0, "how far everybody is");
     const int64_t own[2] = { mine->steps, mine->evaluations };
-    int64_t *sizes = mf_calloc(team->size, sizeof *sizes);
-    mf_status st;
 
-    if (!sizes)
-        return MF_NOMEM("workers");
-    for (int r = 0; r < team->size; r++)
-        sizes[r] = sizeof own;
-    st = mf_all_gather(team->group, &(mf_gather){ c, own, sizes, all });
-    mf_free(sizes);
-    return st;
+    return mf_team_gather(team, 0, "how far everybody is", own, sizeof own, all);
 }
 
 static bool is_behind(const int64_t a[2], const int64_t b[2])
@@ -190,7 +199,7 @@ static int find_furthest(const mf_team *team, const int64_t *all)
     return root;
 }
 
-static void take_standing(mf_trainer *t, const mf_standing *s)
+void mf_trainer_stand(mf_trainer *t, const mf_standing *s)
 {
     t->standing = *s;
     t->step = s->steps;
@@ -199,7 +208,7 @@ static void take_standing(mf_trainer *t, const mf_standing *s)
     t->has_state = true;
 }
 
-static mf_standing make_standing(const mf_trainer *t)
+mf_standing mf_trainer_standing(const mf_trainer *t)
 {
     mf_standing s = t->standing;
 
@@ -241,12 +250,12 @@ static mf_status align_with(mf_team *team, mf_trainer *t, const int64_t *all)
     if (team->anew)
         MF_TRY(begin(team, t));
     own = t->sliced;
-    s = make_standing(t);
+    s = mf_trainer_standing(t);
     MF_TRY(mf_broadcast(team->group, &c, root, &s, sizeof s));
     MF_TRY(compare_order(&own, &s.sliced));
     if (!all_are_equal(team, all))
         MF_TRY(mf_team_give_all(team, root, t, s.steps));
-    take_standing(t, &s);
+    mf_trainer_stand(t, &s);
     if (mf_team_keeps(team))
         MF_TRY(align_extra(team, t->step));
     return team->kind->aligned ? team->kind->aligned(team, t) : MF_OK;
@@ -254,7 +263,7 @@ static mf_status align_with(mf_team *team, mf_trainer *t, const int64_t *all)
 
 mf_status mf_team_align(mf_team *team, mf_trainer *t)
 {
-    const mf_standing mine = make_standing(t);
+    const mf_standing mine = mf_trainer_standing(t);
     int64_t *all;
     mf_status st;
 

@@ -7,6 +7,8 @@
 #ifndef MF_TRAIN_TEAM_H
 #define MF_TRAIN_TEAM_H
 
+#include "base/buf.h"
+#include "base/ranges.h"
 #include "comm/group.h"
 #include "graph/exchange.h"
 #include "train/convergence.h"
@@ -18,7 +20,9 @@
 #include <stdatomic.h>
 
 struct mf_call;
+struct mf_holders;
 struct mf_job_members;
+struct mf_names;
 struct mf_snapshot;
 struct mf_trained;
 struct mf_trainer;
@@ -46,6 +50,14 @@ typedef struct mf_team_kind {
     /* Run the step on the samples that this process has. NULL: mf_trainer_call() does it. */
     mf_status (*run)(mf_team *team, struct mf_trainer *t, const mf_run_options *options,
                      const struct mf_call *call);
+    /* Which samples of a batch of so many this process needs for this call, a step of which the
+     * first n feeds are such samples; of the feeds only types and shapes are there. NULL: those of
+     * its shards. Owns: mf_ranges_deinit(out). */
+    mf_status (*rows)(mf_team *team, const struct mf_call *call, int n, int64_t whole,
+                      mf_ranges *out);
+    /* Run these, which are no step, on samples that all workers have: tests, predictions.
+     * Collective. NULL: each worker runs them for itself, and tests on its part of the batches. */
+    mf_status (*infer)(mf_team *team, const struct mf_names *names);
     /* The step was done. *stop: somebody wanted it to be the last one. From the next one on this
      * worker may have other shards. */
     mf_status (*end_step)(mf_team *team, int64_t step, bool *stop);
@@ -71,6 +83,14 @@ typedef struct mf_team_kind {
     mf_status (*collect)(mf_team *team, int64_t step);
     mf_status (*restore)(mf_team *team, int64_t step);
     void (*traffic)(const mf_team *team, mf_traffic *out);
+    /* Who holds what of the trainer's variable i; *step: after which the trainer's own copy is so.
+     * NULL: every worker has all of it, as it is now. */
+    mf_status (*holders)(mf_team *team, const struct mf_trainer *t, int64_t i,
+                         struct mf_holders *out, int64_t *step);
+    /* The chief: let others that are no workers note what they do, `origin` being time 0; and their
+     * events, each behind a comma. NULL: there are no others. */
+    mf_status (*trace_begin)(mf_team *team, int64_t origin);
+    mf_status (*trace_end)(mf_team *team, mf_buf *events);
     /* There is a checkpoint that the training can go on from, should all workers be lost. May be
      * NULL. */
     mf_status (*note_saved)(mf_team *team);
@@ -102,9 +122,15 @@ struct mf_team {
     bool apart; /* a worker's part of a batch is a batch of its own; all know the same only when
                    they have settled */
     int64_t own_samples; /* then: of the step at hand, that results are about; by begin_step */
+    bool in_slices; /* variables are the team's while steps run; the trainer has them when it has
+                       settled, or somebody has said before end_step that it looks at them */
+    bool looks; /* this worker does, after the step at hand */
     bool one_updates; /* only the chief has the optimizer's slots */
     int64_t shards, first_shard, n_shards; /* of a batch, and which are ours; set by join */
     int64_t part_first, part_n; /* and of what these have: see mf_iterator_options */
+    int64_t cuts; /* counts up when rows() would answer otherwise than before */
+    int n_rows; /* of the step at hand: so many feeds have only what rows() said; 0: none */
+    int64_t samples, samples_read; /* of the batches of all steps; and by this process */
     /* How near batches are to this worker, where it leases them: batch b as near[b % n_near], 0 to
      * 255. n_near 0: nothing is known. */
     uint8_t near[MF_TEAM_STREAMS];
@@ -176,6 +202,9 @@ static inline bool mf_team_keeps(const mf_team *team)
 MF_MUST mf_status mf_team_give(mf_team *team, int root, const struct mf_trained *v, int64_t step);
 /* All variables that everybody has, or none: after a failure all have what they had. */
 MF_MUST mf_status mf_team_give_all(mf_team *team, int root, struct mf_trainer *t, int64_t step);
+/* Everybody's bytes, `size` of each, by rank: there is a group. */
+MF_MUST mf_status mf_team_gather(mf_team *team, int64_t step, const char *what, const void *mine,
+                                 int64_t size, void *all);
 /* Wait for all: there is a group. */
 MF_MUST mf_status mf_team_meet(mf_team *team, int64_t step, const char *what);
 

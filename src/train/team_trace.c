@@ -67,6 +67,10 @@ mf_status mf_team_trace_begin(mf_team_trace *x, mf_team *team, mf_trainer *t)
     if (st == MF_OK) {
         x->origin = mf_trace_begin(x->trace);
         x->error_ns = team->rank == 0 ? 0 : ahead[team->size];
+        if (team->rank == 0 && team->kind->trace_begin)
+            st = team->kind->trace_begin(team, x->origin);
+    }
+    if (st == MF_OK) {
         st = mf_broadcast(team->group, &c, 0, &x->origin, sizeof x->origin);
         x->origin += ahead[team->rank];
     }
@@ -120,6 +124,10 @@ mf_status mf_team_trace_end(mf_team_trace *x, mf_team *team, mf_trainer *t, cons
         st = mf_buf_finish(&mine);
     if (st == MF_OK)
         st = gather(team, &c, &mine, &all);
+    if (st == MF_OK && team->rank == 0 && team->kind->trace_end)
+        st = team->kind->trace_end(team, &all);
+    if (st == MF_OK)
+        st = mf_buf_finish(&all);
     if (st == MF_OK && team->rank == 0)
         st = mf_trace_write_events(&all, path);
     mf_buf_deinit(&mine);

@@ -15,7 +15,7 @@ typedef struct mf_team_trace {
 /* Can they make one together? */
 static inline bool mf_team_traces(const mf_team *team)
 {
-    return team && team->group && team->size > 1 && !team->kind->lease;
+    return team && team->group && (team->size > 1 || team->kind->trace_begin) && !team->kind->lease;
 }
 
 /* Before the step: compare clocks, and note what runs. Collective. */

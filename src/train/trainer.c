@@ -4,6 +4,9 @@
 
 #include "models/metrics.h"
 #include "train/loop.h"
+#include "train/offload.h"
+#include "train/precision.h"
+#include "train/step_whole.h"
 #include "train/team.h"
 
 #include <string.h>
@@ -110,6 +113,26 @@ mf_trained *mf_trainer_find(const mf_trainer *t, const char *name)
     return NULL;
 }
 
+bool mf_trainer_has_variables(const mf_trainer *t)
+{
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        if (!mf_variable_is_initialized(t->trained[i].variable))
+            return false;
+    }
+    return true;
+}
+
+mf_status mf_trainer_read(const mf_trainer *t, const mf_trained *v, mf_tensor *out)
+{
+    if (t->team && t->team->in_slices && !mf_variable_is_initialized(v->variable))
+        return MF_FAIL(
+            MF_FAILED_PRECONDITION,
+            "%s is in slices on the mesh while steps run; a hook that looks at variables "
+            "has to say so before the step (mf_hook.looks)",
+            v->name);
+    return mf_variable_read(v->variable, out);
+}
+
 bool mf_trained_is_slot(const mf_trained *v)
 {
     static const char average[] = "/ExponentialMovingAverage", scale[] = "loss_scale";
@@ -120,16 +143,23 @@ bool mf_trained_is_slot(const mf_trained *v)
            !(n > tail && strcmp(v->name + n - tail, average) == 0);
 }
 
+/* By a session that goes again: its program has constants as large as the slots. */
 static mf_status initialise(mf_trainer *t)
 {
+    const mf_session_options options = { .disable = t->options.disable };
     const char *feed = "seed:0", *target = mf_node_name(t->graph.init);
+    mf_session *once = NULL;
     mf_tensor seed = { 0 };
     const mf_tensor *value = &seed;
     mf_status st;
 
     MF_TRY(mf_tensor_alloc(&seed, MF_DTYPE_I64, &MF_SCALAR));
     ((int64_t *)seed.data)[0] = (int64_t)t->options.seed;
-    st = mf_session_run(t->session, NULL, &feed, &value, 1, NULL, 0, &target, 1, NULL);
+    st = mf_session_new_shared(t->model->graph, &options,
+                               &(mf_session_shared){ t->pool, t->resources, NULL }, &once);
+    if (st == MF_OK)
+        st = mf_session_run(once, NULL, &feed, &value, 1, NULL, 0, &target, 1, NULL);
+    mf_session_free(once);
     mf_tensor_clear(&seed);
     return st;
 }
@@ -140,13 +170,22 @@ static mf_status start(mf_trainer *t)
 {
     const mf_session_options session = { .disable = t->options.disable };
     double rate = t->options.learning_rate;
+    mf_precision precision;
 
+    MF_TRY(mf_precision_parse(t->options.precision, t->arena, &precision));
+    t->stored = precision.stored;
     MF_TRY(mf_step_graph_init(&t->graph, t->model, &t->options,
                               t->team && t->team->pulls ? MF_STEP_PULLS : MF_STEP_UPDATES));
+    MF_TRY(mf_step_check_together(&t->graph, t->team && t->team->apart));
     if (t->team && t->team->apart && t->graph.guard.kind == MF_GUARD_SKIP)
         return MF_FAIL(MF_UNIMPLEMENTED,
                        "guard skip needs workers that see the sums of all gradients; use guard "
                        "stop, or another strategy");
+    if (t->team && t->team->apart && t->options.prune)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "workers that average their variables would prune each its own, and means "
+                       "of those are not zero; prune with another strategy");
+    MF_TRY(mf_offload_check(t));
     if (rate == 0.0)
         rate = mf_options_float(&t->graph.updates.o, "learning_rate");
     MF_TRY(mf_schedule_parse(t->options.schedule, rate, t->arena, &t->schedule));
@@ -157,13 +196,33 @@ static mf_status start(mf_trainer *t)
     MF_TRY(name_runs(t));
     MF_TRY(list_variables(t));
     MF_TRY(initialise(t));
+    MF_TRY(mf_offload_slots(t));
     return t->team ? t->team->kind->join(t->team, t) : MF_OK;
+}
+
+/* The caller's texts may be gone when a parameter server, say, reads them again. */
+static mf_status keep_options(mf_trainer *t, const mf_compile_options *options)
+{
+    mf_compile_options *o = &t->options;
+    const char **texts[] = { &o->optimizer, &o->loss,  &o->metrics,   &o->label,
+                             &o->schedule,  &o->clip,  &o->precision, &o->recompute,
+                             &o->disable,   &o->prune, &o->guard };
+
+    *o = *options;
+    for (int i = 0; i < MF_COUNT(texts); i++) {
+        if (!*texts[i])
+            continue;
+        *texts[i] = mf_arena_strdup(t->arena, *texts[i]);
+        if (!*texts[i])
+            return MF_NOMEM("settings");
+    }
+    return MF_OK;
 }
 
 mf_status mf_model_compile(mf_model *model, const mf_compile_options *options, mf_trainer **out)
 {
     mf_trainer *t = mf_calloc(1, sizeof *t);
-    mf_status st;
+    mf_status st = MF_OK;
 
     *out = NULL;
     if (!t)
@@ -171,11 +230,12 @@ mf_status mf_model_compile(mf_model *model, const mf_compile_options *options, m
     t->model = model;
     t->arena = model->graph->arena;
     if (options)
-        t->options = *options;
+        st = keep_options(t, options);
     t->team = t->options.strategy ? t->options.strategy->team : NULL;
     if (t->options.shards == 0)
         t->options.shards = MF_DEFAULT_SHARDS;
-    st = start(t);
+    if (st == MF_OK)
+        st = start(t);
     if (st != MF_OK)
         mf_trainer_free(t);
     else
@@ -289,6 +349,21 @@ double mf_report_value(const mf_report *r, const float *sums, int64_t n_sums, in
     return (double)sums[0] / (double)samples;
 }
 
+void mf_trainer_memory(const mf_trainer *t, mf_step_memory *out)
+{
+    const mf_account_run most = mf_account_largest(mf_resources_account(t->resources));
+
+    *out = (mf_step_memory){ .step = most.bytes, .planned = most.planned };
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        mf_tensor value = { 0 };
+
+        if (mf_variable_is_initialized(t->trained[i].variable) &&
+            mf_variable_read(t->trained[i].variable, &value) == MF_OK)
+            out->variables += value.count * (int64_t)mf_dtype_cell(value.dtype);
+        mf_tensor_clear(&value);
+    }
+}
+
 mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options, const mf_call *call)
 {
     if (t->loop)
@@ -312,9 +387,11 @@ mf_status mf_trainer_call_at(mf_trainer *t, mf_session *session, int64_t timeout
     mf_session *here = t->session;
     mf_status st;
 
+    mf_session_set_trace(session, mf_session_trace(here));
     use_session(t, session);
     st = mf_trainer_call(t, &o, call);
     use_session(t, here);
+    mf_session_set_trace(session, NULL);
     return st;
 }
 

@@ -52,6 +52,11 @@ typedef struct mf_standing {
     int64_t left_at[MF_MOST_GROUPS]; /* the step after which a group has left; 0: it is there */
 } mf_standing;
 
+/* How far it is, with its place in the data. */
+mf_standing mf_trainer_standing(const mf_trainer *t);
+/* It is there again, or for the first time: its variables are those of then. */
+void mf_trainer_stand(mf_trainer *t, const mf_standing *s);
+
 struct mf_trainer {
     mf_model *model;
     mf_arena *arena;
@@ -63,6 +68,7 @@ struct mf_trainer {
     mf_session *session;
     mf_trained *trained;
     int64_t n_trained;
+    mf_dtype stored; /* of weights in checkpoints: see stored.h */
     mf_names step_names, eval_names, predict_names;
     int64_t step; /* steps done */
     int64_t epoch, first; /* where the next batch begins */
@@ -101,11 +107,19 @@ MF_MUST mf_status mf_trainer_call_at(mf_trainer *t, struct mf_session *session, 
  * the run (NULL mostly). Fails: NOT_FOUND, INVALID_ARGUMENT naming the column. */
 MF_MUST mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
                                   const mf_batch *batch, bool with_label, mf_tensor **converted);
+/* What the model answers to its inputs, given in their order. Owns: *out is the trainer's until the
+ * next run. */
+MF_MUST mf_status mf_trainer_infer(mf_trainer *t, const mf_tensor *const *inputs,
+                                   const mf_tensor **out);
 /* How results are made of sums. */
 double mf_report_value(const mf_report *r, const float *sums, int64_t n_sums, int64_t samples);
 /* It is state of the optimizer: neither of the model, nor a moving average of its weights, nor a
  * count or scale that steps need before they update anything. */
 bool mf_trained_is_slot(const mf_trained *v);
+/* Its value as it is now. FAILED_PRECONDITION: it is in slices on a mesh, see mf_team.in_slices. */
+MF_MUST mf_status mf_trainer_read(const mf_trainer *t, const mf_trained *v, mf_tensor *out);
+/* Has it all of them, or are some in slices on a mesh? */
+bool mf_trainer_has_variables(const mf_trainer *t);
 /* NULL: there is no variable of that name. */
 mf_trained *mf_trainer_find(const mf_trainer *t, const char *name);
 

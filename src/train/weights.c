@@ -38,7 +38,7 @@ mf_status mf_trainer_get(const mf_trainer *t, const char *name, mf_tensor **valu
 
     *value = NULL;
     MF_TRY(get(t, name, &v));
-    MF_TRY(mf_variable_read(v->variable, &now));
+    MF_TRY(mf_trainer_read(t, v, &now));
     st = mf_tensor_copy(&now, value);
     mf_tensor_clear(&now);
     return st;
@@ -65,13 +65,13 @@ static int by_name(const void *a, const void *b)
 }
 
 /* "name dtype d0,d1,...\n", then the little-endian bytes. */
-static mf_status add_weight(struct sha256_ctx *sha, const mf_trained *w)
+static mf_status add_weight(const mf_trainer *t, struct sha256_ctx *sha, const mf_trained *w)
 {
     mf_tensor value = { 0 };
     char line[600];
     int n;
 
-    MF_TRY(mf_variable_read(w->variable, &value));
+    MF_TRY(mf_trainer_read(t, w, &value));
     n = snprintf(line, sizeof line, "%.400s %s ", w->name, mf_dtype_name(value.dtype));
     for (int i = 0; i < value.shape.rank; i++)
         n += snprintf(line + n, sizeof line - (size_t)n, "%s%lld", i ? "," : "",
@@ -101,7 +101,7 @@ mf_status mf_trainer_sha256(mf_trainer *t, char digits[65])
         sha256_init(&sha);
     }
     for (int64_t i = 0; st == MF_OK && i < n; i++)
-        st = add_weight(&sha, weights[i]);
+        st = add_weight(t, &sha, weights[i]);
     if (st == MF_OK) {
         sha256_digest(&sha, sizeof digest, digest);
         for (int i = 0; i < SHA256_DIGEST_SIZE; i++)

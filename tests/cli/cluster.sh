@@ -45,6 +45,19 @@ unset OMP_NUM_THREADS MESHFLOW_THREADS
 ok "topo" "processor" "caches" "NUMA node" "this process:" "threads" -- topo
 ok "topo as json" -- topo --json
 check "topo as json: numbers" json "d['cores'] >= 1 and d['memory_bytes'] > 0 and d['process']['threads'] >= 1"
+check "topo as json: nodes have memory" json "d['numa_nodes'] and all(n['memory_bytes'] > 0 for n in d['numa_nodes'])"
+export HWLOC_XMLFILE=$root/tests/cli/machines/two_gpus.xml
+ok "topo of a machine with accelerators" "packages 2, cores 4" "NUMA node 1      32 GiB, cores 2-3" \
+    "NVIDIA A100-SXM4-40GB (3D controller), 40 GiB, NUMA node 1, PCI 0000:81:00.0, cuda0, nvml0" \
+    "ASPEED Technology, Inc. ASPEED Graphics Family (display), NUMA node 0" "1da3:1000 (accelerator), NUMA node 1" -- topo
+ok "topo of a machine with accelerators as json" -- topo --json
+check "topo as json: devices, and no network card" json "[(x['pci'], x['kind'], x['memory_bytes'], x['numa_node']) for x in d['devices']] ==
+    [('0000:02:00.0', 'display', 0, 0), ('0000:81:00.0', '3D controller', 40 << 30, 1), ('0000:82:00.0', 'accelerator', 0, 1)]"
+HWLOC_XMLFILE=$work/none.xml
+ok "topo of a file that is not there shows this machine" "this process:" -- topo
+unset HWLOC_XMLFILE
+HWLOC_SYNTHETIC="pack:2 numa:1(memory=8589934592) core:2 pu:1" ok "topo of a synthetic machine" \
+    "packages 2, cores 4" "NUMA node 1      8 GiB, cores 2-3" "devices          none found" -- topo
 
 # ---- launch
 task='import json, os, sys, time; t = json.loads(os.environ["TF_CONFIG"])["task"]; w, i = t["type"], t["index"]'

@@ -77,6 +77,8 @@ json() # EXPRESSION about d, which the last line of out holds
 }
 
 # ---- help and versions
+wrong "vars wants a job" "JOB" -- vars
+fails "vars of a job that is not there" "there is no job 'nobody'" -- vars nobody
 ok "help lists the commands" "graph run" "ops" "params" -- help
 ok "--help does too" "usage: meshflow COMMAND" -- --help
 ok "help of a group" "graph optimize" -- help graph
@@ -267,6 +269,13 @@ fails "a model for other data" "lstm needs a column 'tokens'" -- models lstm --c
 wrong "a list of nothing" "schedules or codecs" -- models --kind weights
 wrong "columns of nothing" "the name of a model" -- models --columns 'image=float[3,3]'
 
+# ---- contrast (tests/train/contrast.py has what is trained)
+wrong "contrast without a checkpoint" "--from is missing" -- contrast --model triplet --data fashion-mnist
+fails "pairs that are none" "siamese needs pairs of images, which --pairs makes of images" -- \
+    contrast --model siamese --data synthetic-text --from .
+fails "pairs of what is no image" "pairs: the data has no column 'image'" -- \
+    contrast --model siamese --data synthetic-text --pairs 'crop=2' --from .
+
 # ---- ops, params
 ok "ops" "MatMul" "gradient" " ops" -- ops
 ok "signatures" "MatMul(a:T, b:T) -> (product:T)" -- ops MatMul --def
@@ -313,6 +322,7 @@ check "closed error output does no harm" test -s out
 
 . "$root/tests/cli/data.sh"
 . "$root/tests/cli/ckpt.sh"
+. "$root/tests/cli/compress.sh"
 . "$root/tests/cli/cluster.sh"
 . "$root/tests/cli/cert.sh"
 . "$root/tests/cli/server.sh"

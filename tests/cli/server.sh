@@ -118,3 +118,9 @@ ok "another model's variables have the same names" '"steps":3' -- \
 kill $tasks
 # shellcheck disable=SC2086
 wait $tasks
+
+# ---- a model is served; tests/serve/serve.py asks it
+wrong "serving nothing" "CKPT" -- serve
+wrong "serving at no port" "--port" -- serve trained --port 70000
+wrong "serving a layout without a mesh" "need --mesh" -- serve trained --layout batch:rows
+fails "serving what is not there" "model.json" "hint" -- serve nowhere

@@ -34,14 +34,20 @@ part "hosts" tests/engines/netns.sh "$build"
 part "training" tests/engines/train.sh "$build"
 part "training under Slurm" tests/engines/slurm.sh "$build"
 part "training on hosts" tests/engines/train_hosts.sh "$build"
+part "peers" tests/engines/peers.sh "$build"
 part "parameter servers on hosts" tests/train/servers.py "$build/meshflow" --hosts
+part "a cluster in one process, under valgrind" tests/engines/valgrind.sh "$build"
+part "more of strategies" tests/train/strategies.py "$build/meshflow" --hosts
 part "codecs, longer" tests/train/codecs.py "$build/meshflow" --hosts
 part "clusters of servers on hosts" tests/server/clusters.py "$build/meshflow" --hosts
 part "status of hosts" tests/train/jobs.py "$build/meshflow" --hosts
 part "stalls of hosts" tests/train/hang.py "$build/meshflow" --hosts
 part "more of members" tests/train/members.py "$build/meshflow" --hosts
+part "more of the mesh" tests/train/mesh.py "$build/meshflow" --hosts
+part "more of re-layout" tests/train/relayout.py "$build/meshflow" --hosts
 part "groups, longer" tests/train/groups.py "$build/meshflow" --hosts
 part "partitions" tests/train/partition.py "$build/meshflow" --hosts
+part "the mesh against JAX and Mesh TensorFlow" tests/mesh/run.sh "$build"
 part "more faults" tests/train/faults.py "$build/meshflow" --hosts
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

@@ -15,7 +15,7 @@
 
 enum { ROUNDS = 6, NAMES = 256 };
 
-static const char *const MESHES[] = { "a:2", "a:3", "a:2;b:2", "a:2;b:3", "a:4" };
+static const char *const MESHES[] = { "a:2", "a:3", "a:3,1", "a:2;b:3", "a:4", "a:1,2;b:2" };
 
 typedef struct trial {
     const mf_op *op;

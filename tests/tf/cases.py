@@ -156,7 +156,8 @@ def parse(op, text):
         reader.need("=")
         if name.startswith("_"):  # our own; TensorFlow has no such case
             case.no_tf = True
-            reader.value("bool", False)
+            is_list = reader.peek() == "["
+            reader.value("int" if is_list else "bool", is_list)
             continue
         if name not in kinds:
             raise ValueError("%s has no attribute %s" % (op, name))

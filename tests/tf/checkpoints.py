@@ -69,6 +69,14 @@ def read_by_tensorflow(tf, prefix):
     return {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
 
 
+def restored_by_tensorflow(tf, prefix):
+    """The same by the op that Saver uses: the reader for Python knows no float16."""
+    types = tf.train.load_checkpoint(prefix).get_variable_to_dtype_map()
+    values = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=list(types), shape_and_slices=[""] * len(types),
+                                  dtypes=list(types.values()))
+    return {n: v.numpy() for n, v in zip(types, values)}
+
+
 # ---- ours, read by TensorFlow ----
 
 @check_of
@@ -86,6 +94,27 @@ def tensorflow_loads_what_training_wrote(tf, np, folder):
         yield "global_step is %s" % theirs["global_step"]
     for name in ours:
         yield from same(np, name, theirs[name], ours[name])
+
+
+@check_of
+def tensorflow_loads_weights_stored_in_16_bits(tf, np, folder):
+    for stored, theirs in ("bf16", tf.bfloat16), ("fp16", tf.float16):
+        kind = ["--precision", "fp32 stored=%s" % stored]
+        whole = restored_by_tensorflow(tf, train(os.path.join(folder, stored + "-32")))
+        one = restored_by_tensorflow(tf, train(os.path.join(folder, stored), *kind))
+        many = os.path.join(folder, stored + "-servers")
+        program("launch", "--workers", "2", "--ps", "2", "--", "train", *MODEL, "--steps", "10", "--optimizer", "adam",
+                "--no-test", "--quiet", "--out", many, *kind)
+        many = restored_by_tensorflow(tf, tf.train.latest_checkpoint(many))
+        if set(one) != set(whole) or set(many) != set(whole):
+            yield "%s: %s" % (stored, (set(one) ^ set(whole)) | (set(many) ^ set(whole)))
+        for name in whole:
+            is_weight = name.startswith("dense") and name.count("/") == 1
+            want = tf.cast(whole[name], theirs).numpy() if is_weight else whole[name]
+            yield from same(np, "%s %s" % (stored, name), one[name], want)
+            yield from same(np, "%s of servers %s" % (stored, name), many[name], want)
+            if is_weight and one[name].dtype != theirs.as_numpy_dtype:
+                yield "%s is %s" % (name, one[name].dtype)
 
 
 @check_of

@@ -71,6 +71,7 @@ layer("LayerNormalization without center", "LayerNormalization", "center=false e
       "LayerNormalization(center=False, epsilon=0.00001)", ROWS)
 layer("GroupNormalization", "GroupNormalization", "groups=2", "GroupNormalization(2)", (4, 5, 3, 8))
 layer("GroupNormalization, each channel", "GroupNormalization", "groups=-1", "GroupNormalization(-1)", TEXT)
+layer("UnitNormalization", "UnitNormalization", "", "UnitNormalization()", TEXT)
 layer("Dropout", "Dropout", "rate=0.5", "Dropout(0.5)", ROWS, training=False)
 layer("Dropout of nothing", "Dropout", "rate=0.0", "Dropout(0.0)", ROWS)
 layer("SpatialDropout2D", "SpatialDropout2D", "rate=0.5", "SpatialDropout2D(0.5)", IMAGE, training=False)

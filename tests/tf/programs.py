@@ -102,11 +102,13 @@ NOT_APPLICABLE = {
     "50_partial_run": "partial runs",
     "53_raw_master_rpc": "gRPC without a client",
     "54_run_metadata": "RunMetadata",
+    "75_collective_callables": "collectives between two tasks",
 }
 # Programs that a server of ours answers, with TensorFlow's own sessions.
 SERVED = ["10_extend_and_sessions", "22_seed004_multimachine", "25_sync_replicas", "27_collective_masters",
           "28_collective_allreduce", "46_tfdata", "50_partial_run", "52_errors", "53_raw_master_rpc",
-          "54_run_metadata", "57_monitored_session", "68_cross_task_while", "70_concurrent_steps"]
+          "54_run_metadata", "57_monitored_session", "68_cross_task_while", "70_concurrent_steps",
+          "75_collective_callables"]
 # Answers of programs that a session without devices cannot give.
 NEEDS_PLACEMENT = {"52_errors": ["bad_device", "no_gpu", "unreachable"]}
 # A client of ours says UNAVAILABLE, and why, where TensorFlow's only says that time is up.
@@ -200,7 +202,9 @@ MIXED = {"23_ps_async_lockstep, our parameter server": PS,
          "28_collective_allreduce, our first worker": WORKERS[:1],
          "28_collective_allreduce, our second worker": WORKERS[1:],
          "68_cross_task_while, our first worker": WORKERS[:1],
-         "68_cross_task_while, our second worker": WORKERS[1:]}
+         "68_cross_task_while, our second worker": WORKERS[1:],
+         "75_collective_callables, our first worker": WORKERS[:1],
+         "75_collective_callables, our second worker": WORKERS[1:]}
 
 
 def mixed(name, runner):

@@ -69,8 +69,9 @@ SCHEDULES = {
 }
 CLIPS = {"value": "value=0.5", "norm": "norm=0.7", "global norm": "global_norm=0.7",
          "norm that is not reached": "norm=1000", "global norm that is not reached": "global_norm=1000"}
-NAMES = (list(CASES) + ["schedule " + n for n in SCHEDULES] + ["clip by " + n for n in CLIPS] +
-         ["moving average"])
+SERVED = [n for n in CASES if n.startswith("ftrl") and CASES[n]["theirs"].startswith("v1")]
+NAMES = (list(CASES) + ["servers, " + n for n in SERVED] + ["schedule " + n for n in SCHEDULES] + ["clip by " + n for n in CLIPS] +
+         ["moving average", "partitioners"])
 
 
 def build(model, sparse):
@@ -143,6 +144,53 @@ def run_ours(columns, values, steps=STEPS, **options):
         return {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}, rates
 
 
+def fit_served(task, columns, values, folder, steps, weights, **options):
+    """One task of a job with parameter servers; weights: for the chief to add what it has after each step."""
+    import model_lib
+    import trainer_lib
+    strategy, model, trainer = trainer_lib.Strategy(*task), model_lib.Model(), None
+    chief = task[2:] == ("worker", 0)
+    try:
+        build(model, TABLE in values)
+        trainer = trainer_lib.Trainer(model, loss="mean_absolute_error", strategy=strategy.strategy.value, **options)
+        if chief:
+            trainer.load(os.path.join(folder, "before"))
+
+        def note():
+            weights.append({n: trainer.get(n) for n in values})
+        trainer.fit(columns, steps, BATCH, out=os.path.join(folder, "out"), then=note if chief else None)
+    finally:
+        if trainer:
+            trainer.close()
+        model.close()
+        strategy.close()
+
+
+def run_served(columns, values, workers=2, servers=2, text="parameter_server", **options):
+    """(what the last checkpoint holds, of which each server has written a part; the weights after every step)"""
+    import concurrent.futures
+    import tensorflow as tf
+    names = [("worker", i) for i in range(workers)] + [("ps", i) for i in range(servers)]
+    cluster, weights = {}, []
+    with tempfile.TemporaryDirectory() as folder:
+        for i, (job, _) in enumerate(names):
+            cluster.setdefault(job, []).append("served-%s:%d" % (os.path.basename(folder), i + 1))
+        tf.raw_ops.SaveV2(prefix=os.path.join(folder, "before"), tensor_names=list(values),
+                          shape_and_slices=[""] * len(values), tensors=list(values.values()))
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+            failed = [f.exception() for f in
+                      [pool.submit(fit_served, (text, cluster, *task), columns, values, folder, STEPS, weights,
+                                   **options) for task in names]]
+        if any(failed):
+            raise RuntimeError("%s" % [str(e) for e in failed if e])
+        prefix = tf.train.latest_checkpoint(os.path.join(folder, "out"))
+        parts = [x for x in os.listdir(os.path.join(folder, "out")) if ".data-" in x]
+        if len(parts) != servers + 1:
+            raise RuntimeError("the servers have not written their parts: %s" % parts)
+        reader = tf.train.load_checkpoint(prefix)
+        return {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}, weights
+
+
 class LazyAdam:
     """TensorFlow's Adam op on the rows at hand: it has no sparse one."""
 
@@ -184,8 +232,8 @@ def run_keras(text, values, steps):
     return {n: np.asarray(v) for n, v in variables.items()}
 
 
-def run_v1(text, values, steps):
-    """All variables by the names that a Saver gives them."""
+def run_v1(text, values, steps, weights=None):
+    """All variables by the names that a Saver gives them; weights: for what they are after each step."""
     import numpy as np
     import tensorflow as tf
     import tensorflow.compat.v1 as v1
@@ -210,6 +258,8 @@ def run_v1(text, values, steps):
             for n, places in feeds.items():
                 feed.update(zip(places, reversed(at[n]) if isinstance(at[n], tuple) else [at[n]]))
             session.run(train, feed)
+            if weights is not None:
+                weights.append({n: session.run(v) for n, (_, v) in zip(values, pairs)})
         return {v.op.name: session.run(v) for v in v1.global_variables()}
 
 
@@ -235,6 +285,61 @@ def check_optimizer(case, seed):
     for name, value in theirs.items():
         bad += differs(name, ours.get(name), value, TOLERANCE)
     return bad
+
+
+def check_served(case, seed):
+    """After each step the weights, in the end the slots: of two workers and two servers."""
+    import numpy as np
+    rng = np.random.default_rng(seed)
+    values = start_values(rng, case["sparse"])
+    columns, steps = gradients(rng, case["sparse"])
+    ours, by_step = run_served(columns, values, optimizer=case["ours"], **case["options"])
+    want_by_step, bad = [], []
+    theirs = run_v1(case["theirs"], values, steps, want_by_step)
+    if len(by_step) != STEPS or len(want_by_step) != STEPS:
+        return ["%d steps, not %d" % (len(by_step), STEPS)]
+    for i, (got, want) in enumerate(zip(by_step, want_by_step)):
+        bad += [d for n in values for d in differs("%s after step %d" % (n, i + 1), got[n], want[n], TOLERANCE)]
+    for name, value in theirs.items():
+        bad += differs(name, ours.get(name), value, TOLERANCE)
+    return bad
+
+
+def shards_of(setting, folder):
+    """By name: shape, and into how many shards the servers' weights are cut, of a net that has tables, too."""
+    import re
+    import subprocess
+    import oplist
+    import tensorflow as tf
+    args = ["launch", "--workers", "1", "--ps", "2", "--", "train", "--model", "wide-deep buckets=5000", "--data",
+            "synthetic-ctr", "--batch", "8", "--steps", "1", "--quiet", "--no-test", "--out", folder, "--strategy",
+            "parameter_server partition=" + setting]
+    r = subprocess.run([oplist.PROGRAM, *args], capture_output=True, text=True, timeout=120, check=True,
+                       env=dict(os.environ, MESHFLOW_LOG="info"))
+    shapes = tf.train.load_checkpoint(tf.train.latest_checkpoint(folder)).get_variable_to_shape_map()
+    return {n: (shapes[n], int(k)) for n, k in re.findall(r"of (\S+), which is cut into (\d+) shards", r.stderr)}
+
+
+def check_partitioners():
+    import tensorflow as tf
+    P = tf.distribute.experimental.partitioners
+    pairs = {"fixed shards=3": P.FixedShardsPartitioner(3), "fixed shards=500": P.FixedShardsPartitioner(500),
+             "min_size max_shards=7": P.MinSizePartitioner(max_shards=7),
+             "min_size shard_bytes=1000 max_shards=50": P.MinSizePartitioner(1000, 50),
+             "max_size shard_bytes=1000": P.MaxSizePartitioner(1000),
+             "max_size shard_bytes=3000 max_shards=9": P.MaxSizePartitioner(3000, 9)}
+    bad, several = [], 0
+    for setting, partitioner in pairs.items():
+        with tempfile.TemporaryDirectory() as folder:
+            found = shards_of(setting, folder)
+        if len(found) < 8:
+            bad.append("%s: only %s" % (setting, found))
+        for name, (shape, shards) in found.items():
+            want = partitioner(tf.TensorShape(shape), tf.float32)[0]
+            several += want > 1
+            if shards != want:
+                bad.append("%s: %s of %s has %d shards, not %d" % (setting, name, shape, shards, want))
+    return bad + ([] if several > 20 else ["hardly anything was cut: %d" % several])
 
 
 def check_schedule(ours, theirs):
@@ -301,6 +406,10 @@ def check(name, seed):
         with context.eager_mode():
             if name in CASES:
                 return check_optimizer(CASES[name], seed)
+            if name == "partitioners":
+                return check_partitioners()
+            if name.startswith("servers, "):
+                return check_served(CASES[name[9:]], seed)
             if name.startswith("schedule "):
                 return check_schedule(*SCHEDULES[name[9:]])
             return check_clip(name[8:]) if name.startswith("clip by ") else check_average()

@@ -23,7 +23,7 @@ from harness import check
 # board_file.h: magic, version, bytes, seq, wish; then the page: job, task, host, pid, ..., step, ...
 HEAD = struct.Struct("<8sIIIi")
 PAGE = struct.Struct("<64s32s64sq 48x 16x 8x q 16x q 48x 2q".replace(" ", ""))
-VERSION = 2
+VERSION = 5
 
 Board = collections.namedtuple("Board", "task pid step stepped_ns shards")
 

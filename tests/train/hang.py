@@ -14,6 +14,7 @@ import os
 import random
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -227,10 +228,17 @@ def a_worker_that_saves_to_a_slow_place(b):
     out = b.out("run")
     os.mkdir(out)
     b.launch(*b.train("--name", "j", "--out", out, "--save-steps", "20"))
-    b.wait(lambda: os.path.exists(os.path.join(out, "checkpoint")), "the first checkpoint")
-    os.mkfifo(os.path.join(out, "pipe"))
-    os.rename(os.path.join(out, "pipe"), os.path.join(out, "checkpoint"))
+    where = os.path.join(out, "checkpoint")
+    b.wait(lambda: os.path.exists(where), "the first checkpoint")
+
+    def is_pipe():
+        if not stat.S_ISFIFO(os.stat(where).st_mode):  # or a list that was on its way took its place
+            os.mkfifo(os.path.join(out, "pipe"))
+            os.rename(os.path.join(out, "pipe"), where)
+        return "stands still" in b.said()
+
     now = time.monotonic()
+    b.wait(is_pipe, "it stands still")
     line = b.hears(r"stands still since", now, "worker that saves")
     check(re.search(r"worker 0 \(pid \d+\) saves since [\d.]+ s: writes \S*/run/checkpoint since",
                     line), line)
@@ -335,14 +343,15 @@ def a_slow_worker_is_named_once_with_the_cause(b):
 
 @test
 def a_job_that_was_killed_whole_shows_what_it_did(b):
-    b.launch(*b.train("--name", "j"), workers=2, ps=1)
+    launcher = b.launch(*b.train("--name", "j"), workers=2, ps=1)
     b.wait_step("j", 20, 3)
     tasks = b.tasks("j")
     for t in tasks.values():
         os.kill(t["pid"], signal.SIGSTOP)  # so that nobody sees another one die
     for t in tasks.values():
         os.kill(t["pid"], signal.SIGKILL)
-    b.wait(lambda: not any(t["alive"] for t in b.tasks("j").values()), "all are dead")
+    launcher.wait(LIMIT)
+    check(not any(t["alive"] for t in b.tasks("j").values()), "one lives")
     r = b.run("hang", "j")
     check(re.search("^j: all tasks are dead: killed, or crashed; (ps|worker) [01] was the first",
                     r.stdout), r.stdout)

@@ -98,8 +98,9 @@ class Trainings(Bench):
         check(len(line) == 1, "%d workers told the result: %s" % (len(line), r.stdout))
         return json.loads(line[0][line[0].index("{"):])["weights_sha256"]
 
-    def start(self, commands, environment={}):
-        """Workers without a launcher, each with a command line of its own."""
+    def start(self, commands, environment={}, logs=None):
+        """Workers without a launcher, each with a command line of its own; logs: files for what they
+        say."""
         base = random.randrange(20000, 60000)
         cluster = {"worker": ["localhost:%d" % (base + i) for i in range(len(commands))]}
         for i, command in enumerate(commands):
@@ -107,7 +108,7 @@ class Trainings(Bench):
             self.running.append(subprocess.Popen(
                 [self.program, *command],
                 env={**os.environ, **environment, "TF_CONFIG": json.dumps(task)},
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                stdout=subprocess.PIPE, stderr=open(logs[i], "w") if logs else subprocess.PIPE, text=True))
         return self.running[-len(commands):]
 
 
@@ -119,9 +120,9 @@ class Jobs(Bench):
         os.chmod(self.dir, 0o700)
         self.env = {**os.environ, "MESHFLOW_RUN_DIR": self.dir}
 
-    def train(self, *more, steps=100000, model="mlp", batch=32):
+    def train(self, *more, steps=100000, model="mlp", batch=32, rate=0.05):
         return ["train", "--model", model, "--data", "fashion-mnist", "--batch", str(batch), "--steps",
-                str(steps), "--seed", "3", "--lr", "0.05", "--quiet", "--no-test", "--json", *more]
+                str(steps), "--seed", "3", "--lr", str(rate), "--quiet", "--no-test", "--json", *more]
 
     def run(self, *command, code=0):
         r = subprocess.run([self.program, *command], capture_output=True, text=True, timeout=120,
@@ -167,6 +168,15 @@ class Jobs(Bench):
     def wait_step(self, job, step, n=1):
         self.wait(lambda: sum(t["step"] >= step for t in self.tasks(job).values()) >= n,
                   "%d tasks of %s at step %d" % (n, job, step))
+
+
+def move_threads(pid, cores):
+    """All threads that the process has now."""
+    for tid in os.listdir("/proc/%d/task" % pid):
+        try:
+            os.sched_setaffinity(int(tid), cores)
+        except ProcessLookupError:
+            pass  # it has ended
 
 
 def await_checkpoint(out):

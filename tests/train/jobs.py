@@ -9,7 +9,9 @@ Prints TAP lines and, last, `N passed, N failed, N skipped`. Training alone is t
 import json
 import os
 import random
+import re
 import signal
+import zipfile
 
 import harness
 from harness import check, host_test, test, write_images
@@ -82,6 +84,38 @@ def servers_and_whom_they_wait_for_are_shown(b):
         os.kill(pid, signal.SIGCONT)
 
 
+@test
+def masters_are_shown_as_processes_with_their_role(b):
+    """Beside the tasks they have started, under one name; one that is stopped keeps nobody."""
+    p = b.start("launch", "--masters", "2", "--workers", "2", "--ps", "1", "--", *b.train())
+    name = "mlp-%d" % p.pid
+    b.wait(lambda: len(b.tasks(name)) == 5 and
+           all(t["step"] > 2 or t["role"] == "master" for t in b.tasks(name).values()),
+           "two masters and three tasks that train")
+    tasks = b.tasks(name)
+    check(list(b.jobs()) == [name], "several names: %s" % list(b.jobs()))
+    check({k: t["role"] for k, t in tasks.items()} ==
+          {"master 0": "master", "master 1": "master", "ps 0": "ps", "worker 0": "worker",
+           "worker 1": "worker"}, str(tasks))
+    check(len({t["pid"] for t in tasks.values()}) == 5, "two tasks are one process: %s" % tasks)
+    for i in range(2):
+        t = tasks["master %d" % i]
+        check(t["state"] == "watches" and "sees to the tasks" in t["does"], str(t))
+        with open("/proc/%d/environ" % t["pid"], "rb") as f:  # which is how it knows its role
+            config = next(v for v in f.read().split(b"\0") if v.startswith(b"TF_CONFIG="))
+        check(json.loads(config[len("TF_CONFIG="):])["task"] == {"type": "master", "index": i}, str(config))
+    text = b.run("status", name).stdout
+    check(re.search(r"^  master 1 +%d  watches " % tasks["master 1"]["pid"], text, re.M), text)
+    check(b.jobs()[name]["alive"] == 3 and "of its 3 tasks" not in text, "masters count as tasks that train: " + text)
+    os.kill(tasks["master 1"]["pid"], signal.SIGSTOP)
+    b.wait(lambda: b.tasks(name)["master 1"]["state"] == "stopped", "the stopped master is shown")
+    check("master" not in b.why(name), b.why(name))
+    os.kill(tasks["master 1"]["pid"], signal.SIGCONT)
+    p.send_signal(signal.SIGINT)
+    p.communicate(timeout=120)
+    check(b.tasks(name) == {}, "something is still shown: %s" % b.tasks(name))
+
+
 @host_test
 def the_chief_shows_tasks_of_other_hosts(b):
     """Worker 1 has a /dev/shm of its own, which makes it another host, and shows itself elsewhere."""
@@ -119,6 +153,25 @@ def shares_of_time_add_up(b):
 
 
 @test
+def shares_of_time_lately_are_of_that_time_alone(b):
+    """A worker that is stopped meanwhile has used nothing of it, whatever it did before."""
+    b.start("launch", "--all-stay", "--workers", "2", "--", *b.train("--name", "late"))
+    b.wait_step("late", 200, 2)
+    pid = b.tasks("late")["worker 1"]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        b.wait(lambda: b.tasks("late")["worker 0"]["state"] == "waits" and
+               b.tasks("late")["worker 0"]["waits"][0]["seconds"] > 0.2, "worker 0 waits for it")
+        told = json.loads(b.run("status", "--json", "--lately", "1", "late").stdout)["jobs"][0]
+        shares = {t["task"]: t["utilisation"] for t in told["tasks"]}
+        check(shares["worker 0"] == {"compute": 0.0, "communication": 100.0, "input": 0.0, "idle": 0.0}, str(shares))
+        check(sum(t["shards"] for t in told["tasks"]) == 8, str(told))
+        check(b.tasks("late")["worker 0"]["utilisation"]["compute"] > 0, "it has not computed before")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@test
 def threads_of_a_running_job_change_and_weights_do_not(b):
     want = b.sha(b.start(*b.train(steps=1500)))
     p = b.start(*b.train("--name", "j", "--threads", "1", steps=1500))
@@ -130,6 +183,83 @@ def threads_of_a_running_job_change_and_weights_do_not(b):
     r = b.run("set", "j", "--task", "worker:7", "--threads", "2", code=1)
     check("no living task worker:7" in r.stderr, r.stderr)
     check(b.sha(p) == want, "weights differ")
+
+
+def variables(b, job, *more):
+    told = json.loads(b.run("vars", job, *more, "--json").stdout)
+    return told, {v["name"]: v for v in told["variables"]}
+
+
+@test
+def variables_of_a_running_job_are_read_by_name_and_stay_as_they_are(b):
+    """With a rate that changes nothing they are those of the checkpoint that the training began with."""
+    first = b.out("first")
+    b.sha(b.start(*b.train("--out", first, steps=3)))
+    b.run("ckpt", "convert", first, b.out("first.npz"))
+    p = b.start("launch", "--workers", "3", "--", *b.train("--name", "still", "--init", first, rate=1e-30))
+    b.wait_step("still", 3, 3)
+    told, all_of_it = variables(b, "still")
+    check(told["task"] == "worker 0" and told["step"] >= 3, str(told))
+    kernel = all_of_it["dense/kernel"]
+    check((kernel["type"], kernel["shape"], kernel["kind"], kernel["step"], kernel["holders"]) ==
+          ("float", "[784,128]", "weight", told["step"],
+           [{"task": "each of 3 workers", "slice": "all", "version": told["step"]}]), str(kernel))
+    check({"dense/bias", "dense_1/kernel", "dense_1/bias", "global_step"} <= set(all_of_it), str(all_of_it))
+    for name in "dense/kernel", "dense_1/bias":
+        told, one = variables(b, "still", name, "--task", "worker:2", "--out", b.out("value.npy"))
+        check(list(one) == [name] and told["task"] == "worker 2", str(one))
+        with zipfile.ZipFile(b.out("first.npz")) as z, open(b.out("value.npy"), "rb") as f:
+            check(f.read() == z.read(name + ".npy"), "%s is not what the checkpoint has" % name)
+    then, _ = variables(b, "still")
+    b.wait_step("still", then["step"] + 1)
+    check(variables(b, "still")[0]["step"] > then["step"], "versions do not go on")
+    text = b.run("vars", "still", "dense_1/bias").stdout
+    check(re.search(r"^dense_1/bias +float +\[10\] +\d+  each of 3 workers: all", text, re.M), text)
+    for wrong, message in ((("still", "dense/kernal"), "did you mean 'dense/kernel'"),
+                           (("stil",), "there is no job 'stil' here"),
+                           (("still", "--task", "worker:7"), "no living worker worker:7 here")):
+        r = b.run("vars", *wrong, code=1)
+        check(message in r.stderr, r.stderr)
+    b.run("vars", "still", "--out", "x.npy", code=2)
+    check([f for f in os.listdir(b.dir) if f.startswith(".still")] == [], "answers are left: %s" % os.listdir(b.dir))
+    p.send_signal(signal.SIGINT)
+    p.communicate(timeout=120)
+
+
+@test
+def who_holds_which_slice_of_a_variable_is_told_and_asking_changes_no_weight(b):
+    def cover(slices, size):
+        """They are one behind the other."""
+        slices = sorted(slices)
+        return slices[0][0] == 0 and slices[-1][1] == size and all(
+            a[1] == c[0] for a, c in zip(slices, slices[1:]))
+
+    def check_end(p, *more):
+        """Interrupted, it has the weights that one has that nobody has asked."""
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=120)
+        check("weights_sha256" in out, out + err)
+        told = json.loads(next(l for l in out.splitlines() if "weights_sha256" in l))
+        check(b.sha(b.start(*b.train(*more, steps=told["steps"]))) == told["weights_sha256"], "other weights")
+
+    p = b.start("launch", "--workers", "2", "--ps", "3", "--json", "--", *b.train("--name", "served"))
+    b.wait_step("served", 3, 2)
+    told, all_of_it = variables(b, "served")
+    held = [(h["task"], h["version"], *map(int, re.fullmatch(r"elements (\d+):(\d+)", h["slice"]).groups()))
+            for h in all_of_it["dense/kernel"]["holders"]]
+    check({h[0] for h in held} == {"ps 0", "ps 1", "ps 2"} and cover([h[2:] for h in held], 784 * 128), str(held))
+    check(all(h[1] == told["step"] for h in held), "other versions than after step %d: %s" % (told["step"], held))
+    check_end(p)
+
+    mesh = "--mesh", "rows:2;cols:2", "--layout", "hidden:rows"
+    p = b.start("launch", "--workers", "2", "--json", "--", *b.train("--name", "meshed", *mesh))
+    b.wait_step("meshed", 3, 2)
+    told, all_of_it = variables(b, "meshed", "--task", "worker:1")
+    held = {h["task"]: h["slice"] for h in all_of_it["dense/kernel"]["holders"]}
+    check(held == {"worker 0, processor 0": "[0:784, 0:64]", "worker 0, processor 1": "[0:784, 0:64]",
+                   "worker 1, processor 2": "[0:784, 64:128]", "worker 1, processor 3": "[0:784, 64:128]"}, str(held))
+    check(0 <= all_of_it["dense/kernel"]["step"] <= told["step"], str(told))
+    check_end(p, *mesh)
 
 
 def spans(events, rank):
@@ -158,6 +288,38 @@ def one_trace_shows_all_workers_in_one_time(b):
     path = os.path.join(b.dir, "trace.json")
     b.run("launch", "--workers", "3", "--", *b.train("--trace", path, steps=12))
     check_trace(path, 3)
+
+
+def computing(events, rank):
+    """From its first op of the step to when it has handed its last gradient over, in microseconds."""
+    mine = [e for e in events if e["pid"] == rank and e["ph"] == "X"]
+    return min(e["ts"] for e in mine), max(e["ts"] for e in mine if e["name"] == "_ExchangeBegin")
+
+
+@test
+def three_workers_compute_their_slices_of_a_batch_at_the_same_time(b):
+    path = os.path.join(b.dir, "trace.json")
+    b.run("launch", "--workers", "3", "--ps", "1", "--", *b.train(
+        "--trace", path, "--strategy", "parameter_server", model="fashion-cnn", batch=384, steps=11))
+    with open(path) as f:
+        events = json.load(f)["traceEvents"]
+    spans = [computing(events, r) for r in range(3)]
+    together = min(end for _, end in spans) - max(begin for begin, _ in spans)
+    check(together > 0, "one has begun when another was done: %s" % spans)
+
+
+@test
+def three_asynchronous_workers_compute_batches_of_their_own_at_the_same_time(b):
+    b.start("launch", "--workers", "3", "--ps", "1", "--", *b.train(
+        "--name", "three", "--strategy", "parameter_server mode=async", model="fashion-cnn", batch=128))
+    b.wait_step("three", 1, 3)
+
+    def states():
+        return sorted(t["state"] for name, t in b.tasks("three").items() if name.startswith("worker"))
+
+    b.wait(lambda: states() == ["computes"] * 3, "all three compute at one moment")
+    steps = {name: t["step"] for name, t in b.tasks("three").items()}
+    b.wait(lambda: all(b.tasks("three")[w]["step"] > steps[w] for w in steps), "all three go on")
 
 
 @host_test

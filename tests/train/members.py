@@ -143,6 +143,40 @@ def say_times(times):
               (len(times), statistics.median(times), max(times)), flush=True)
 
 
+
+@test
+def survivors_take_over_the_processors_of_a_mesh(b):
+    mesh = ["--mesh", "rows:2;cols:2", "--layout", "batch:rows;filters:cols;hidden:cols", "--exact"]
+    want = b.alone("--shards", "1", steps=150)
+    out = b.out("mesh")
+    b.start_all(4, b.train(*mesh, "--out", out, "--name", "mesh", steps=150))
+    b.await_step(40)
+    b.kill(2)
+    b.await_step(60, "worker 1")
+    b.kill(0) # the chief
+    b.await_step(75, "worker 1")
+    b.start(2, b.train(*mesh, "--out", out, "--name", "mesh", steps=150))
+    got = b.finish()
+    say_times(b.recoveries())
+    check(got == want, "%s, alone %s\n%s" % (got, want, b.logs()))
+    b.audit(out)
+
+
+@test
+def without_whole_copies_survivors_of_a_mesh_go_on_from_a_checkpoint(b):
+    mesh = ["--mesh", "rows:2;cols:2", "--layout", "batch:rows;hidden:cols;weights:rows", "--exact"]
+    want = b.alone("--shards", "1", steps=60)
+    out = b.out("mesh")
+    b.start_all(3, b.train(*mesh, "--out", out, "--name", "mesh", "--save-steps", "10", "--param",
+                           "mesh_keep_steps=0", steps=60))
+    b.await_step(25)
+    b.kill(0) # the chief
+    got = b.finish()
+    check(got == want, "%s, alone %s\n%s" % (got, want, b.logs()))
+    check("training goes on from the checkpoint" in b.logs(), b.logs())
+    b.audit(out)
+
+
 @test
 def any_worker_may_be_killed_and_comes_back(b):
     """In turn, the chief among them, while training goes on."""
@@ -234,7 +268,7 @@ def a_worker_that_is_stopped_is_done_without_and_comes_back(b):
     check("it comes back" in b.logs(), b.logs())
 
 
-@test
+@host_test
 def a_second_process_of_a_task_is_refused(b):
     b.env["MESHFLOW_LEASE_MS"] = "1000" # the second waits for twice as long: the first might be dead
     command = b.train(steps=700)

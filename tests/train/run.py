@@ -71,6 +71,17 @@ def every_model_of_the_zoo_is_the_same_with_shards_done_one_by_one(b):
 
 
 @test
+def what_is_computed_again_gives_the_same_weights(b):
+    for model, data in (("resnet8", "fashion-mnist"), ("lstm vocabulary=64", "synthetic-sequence"),
+                        ("transformer", "synthetic-language"), ("wide-deep", "synthetic-ctr")):
+        kind = dict(model=model, data=data, steps=3, batch=13)
+        kept = b.sha(**kind)
+        for segments in "layers", "3":
+            again = b.sha("--recompute", segments, **kind)
+            check(again == kept, "%s, %s: %s, kept: %s" % (model, segments, again, kept))
+
+
+@test
 def a_run_that_stops_and_goes_on_gives_the_same_weights(b):
     out = b.out("stops")
     for steps in 7, 20, 41:

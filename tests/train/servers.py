@@ -55,6 +55,40 @@ def synchronous_servers_give_the_bits_of_one_process(b):
                   "%s: %d workers and %d servers differ" % (kind, workers, ps))
 
 
+@test
+def any_rule_of_cutting_weights_gives_the_same_bits(b):
+    rules = ["whole", "fixed shards=2 place=by_size", "fixed shards=7", "min_size shard_bytes=4096",
+             "max_size shard_bytes=20000 max_shards=5 place=by_size"]
+    for kind in (dict(model="mlp", steps=8),
+                 dict(model="wide-deep buckets=2000", data="synthetic-ctr", optimizer="ftrl", steps=8)):
+        want = b.alone(**kind)["weights_sha256"]
+        for i, rule in enumerate(rules):
+            out = b.out("%s-%d" % (kind["model"][:3], i))
+            got = b.served(2, 3, "--strategy", "parameter_server partition=" + rule, "--out", out, **kind)
+            check(got["weights_sha256"] == want, "%s, %s: other bits" % (kind, rule))
+            b.run([b.program, "ckpt", "verify", out])
+    for wrong, said in (("thirds", "partition is even, whole"), ("fixed", "go together"), ("whole shards=2", "go together"),
+                        ("whole max_shards=2", "partition=min_size"), ("even place=by_size", "partition=whole"),
+                        ("whole place=here", "round_robin or by_size")):
+        _, err = b.run(b.launch(1, 2, b.train("--strategy", "parameter_server partition=" + wrong, steps=2)), code=None)
+        check(said in err, "%s: %s" % (wrong, err[-500:]))
+    _, err = b.run(b.launch(1, 2, b.train("--strategy", "parameter_server partition=fixed shards=2", steps=2,
+                                          optimizer="lamb")), code=None)
+    check("partition=whole" in err, err[-500:])
+
+
+@test
+def servers_prune_as_one_process_does(b):
+    kind = dict(model="mlp", steps=12, batch=32, optimizer="momentum")
+    for how, servers in ("scope=layer", (1, 2)), ("scope=global", (1,)):
+        prune = "--prune", "magnitude sparsity=0.8 begin=2 end=9 every=2 " + how
+        want = b.alone(*prune, **kind)["weights_sha256"]
+        for ps in servers:
+            check(b.served(3, ps, *prune, **kind)["weights_sha256"] == want, "%s, %d servers" % (how, ps))
+    _, err = b.run(b.launch(1, 2, b.train("--prune", "magnitude sparsity=0.8", **kind)), code=None)
+    check("needs one server (--ps 1), scope=layer" in err, err)
+
+
 def slow_down(p, pid):
     """It runs a quarter of the time."""
     while p.poll() is None:
@@ -90,6 +124,41 @@ def messages_do_what_shared_memory_does(b):
         want = b.alone(**kind)["weights_sha256"]
         got = b.run(b.launch(2, 2, b.train(**kind)), env={"MESHFLOW_PS_SHARED_MEMORY": "0"})[0]
         check(got["weights_sha256"] == want, "%s: other bits" % kind)
+
+
+@test
+def bytes_grow_with_the_rows_that_are_touched(b):
+    def moved(batch, model):
+        got = b.served(2, 2, model=model, data="synthetic-ctr", optimizer="ftrl", steps=6, batch=batch)
+        return got["pushed_bytes"], got["pulled_bytes"]
+    small, large = "wide-deep buckets=20000", "wide-deep buckets=2000000"
+    pushed = [moved(batch, small)[0] for batch in (16, 32, 64)]
+    check(pushed[2] - pushed[1] == 2 * (pushed[1] - pushed[0]) > 0, "not by samples: %s" % pushed)
+    few, many = moved(64, small), moved(64, large)  # rows of hashed crosses collide less often in the large one
+    check(few[0] == many[0], "pushes depend on how large tables are: %s, %s" % (few, many))
+    check(few[1] < many[1] < 1.3 * few[1], "answers depend on how large tables are: %s, %s" % (few, many))
+
+
+@test
+def a_trace_shows_what_servers_do(b):
+    path = b.out("trace.json")
+    b.served(2, 1, "--trace", path, steps=12)
+    with open(path) as f:
+        events = json.load(f)["traceEvents"]
+    rows = {e["args"]["name"].split(" (")[0]: e["pid"] for e in events if e["ph"] == "M"}
+    check(sorted(rows) == ["ps 0", "worker 0", "worker 1"], "rows: %s" % rows)
+    done = [(e["name"], e["args"]["node"], e["ts"], e["ts"] + e["dur"]) for e in events
+            if e["pid"] == rows["ps 0"] and e["ph"] == "X"]
+    when = {what: [x for x in done if x[0] == what]
+            for what in ("push", "aggregate", "update", "pull", "acknowledge")}
+    check([len(x) for x in when.values()] == [2, 1, 1, 2, 2], "not one step of two workers: %s" % when)
+    for what in ("push", "pull", "acknowledge"):
+        check(sorted(x[1] for x in when[what]) == ["worker 0", "worker 1"], "%s: %s" % (what, when[what]))
+    order = list(when.values())
+    for before, after in zip(order, order[1:]):
+        check(max(x[3] for x in before) <= min(x[2] for x in after) + 0.01, "%s, then %s" % (before, after))
+    sent = min(e["ts"] for e in events if e["pid"] == rows["worker 0"] and e["name"] == "MatMul")
+    check(sent < when["aggregate"][0][2], "the server adds up before gradients are computed")
 
 
 @test
@@ -254,6 +323,154 @@ def asynchronous_workers_do_every_batch_once_and_end(b):
         got = b.run(b.launch(3, 2, args))[0]
         check(got["steps"] == steps, "%s: %d steps" % (mode, got["steps"]))
         check(got["accuracy"] > 0.65, "%s does not learn: %g" % (mode, got["accuracy"]))
+
+
+class Job:
+    """A training with servers that is looked at while it runs."""
+
+    def __init__(self, b, workers, ps, mode, *launch, steps=1500, optimizer="sgd"):
+        self.bench, self.env = b, dict(os.environ, MESHFLOW_RUN_DIR=b.dir)
+        os.chmod(b.dir, 0o700)
+        args = b.train("--name", "job", "--threads", "1", "--strategy", "parameter_server mode=" + mode,
+                       "--lr", "0.01", steps=steps, optimizer=optimizer)
+        self.p = subprocess.Popen(b.launch(workers, ps, args, *launch), env=self.env, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        b.running.append(self.p)
+
+    def tasks(self):
+        r = subprocess.run([self.bench.program, "status", "--json"], env=self.env, capture_output=True, text=True)
+        jobs = json.loads(r.stdout)["jobs"] if r.returncode == 0 else []
+        return {t["task"]: t for j in jobs for t in j["tasks"] if j["job"] == "job" and t["alive"]}
+
+    def wait(self, condition, what):
+        end = time.monotonic() + 60
+        while True:
+            tasks = self.tasks()
+            if condition(tasks):
+                return tasks
+            if self.p.poll() is not None:
+                raise harness.Failed("it ended before: %s: %s" % (what, self.p.communicate()[1][-1000:]))
+            check(time.monotonic() < end, "it did not happen: %s: %s" % (what, tasks))
+
+    def wait_updates(self, n):
+        return self.wait(lambda t: t.get("ps 0", {"step": 0})["step"] >= n, "%d updates" % n)
+
+    def end(self):
+        out, err = self.p.communicate(timeout=120)
+        check(self.p.returncode == 0, "exit code %d: %s" % (self.p.returncode, err[-1000:]))
+        return json.loads([x for x in out.splitlines() if x.startswith("{")][-1])
+
+
+def versions(tasks):
+    """By slice: what each server holds of it."""
+    found = {}
+    for name, t in tasks.items():
+        for x in t.get("holds", []):
+            found.setdefault(x["of"], {})[name] = x["version"]
+    return found
+
+
+def quiet(tasks):
+    """A worker is stopped, and all servers wait for it: nothing is under way."""
+    waits = [w["for"] for name, t in tasks.items() for w in t["waits"] if name.startswith("ps")]
+    return tasks["worker 1"]["state"] == "stopped" and waits == ["worker 1"] * 4
+
+
+def look_when_quiet(job):
+    """Others soon go on without one that is stopped, so it may take several tries."""
+    while True:
+        tasks = job.wait(lambda t: len(t) == 6 and all(x["step"] >= 20 for x in t.values()), "all are there")
+        pid = tasks["worker 1"]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            tasks = job.wait(lambda t: quiet(t) or t["ps 0"]["step"] > tasks["ps 0"]["step"] + 100, "it is quiet")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        if quiet(tasks):
+            return tasks
+
+
+@test
+def an_update_reaches_all_copies_of_a_server(b):
+    for copies, holders in ((1, 2), (9, 4), (0, 1)):
+        job = Job(b, 2, 4, "sync copies=%d" % copies, steps=100000)
+        seen = versions(look_when_quiet(job))
+        check(sorted(seen) == ["ps %d" % i for i in range(4)], "slices: %s" % seen)
+        check(all(len(x) == holders and name in x for name, x in seen.items()), "copies=%d: %s" % (copies, seen))
+        check(len({v for x in seen.values() for v in x.values()}) == 1, "versions differ: %s" % seen)
+        harness.end(job.p)
+
+
+def kill(job, victim, updates):
+    """When there are so many updates, and the victim is there."""
+    tasks = job.wait(lambda t: t.get("ps 0", {"step": 0})["step"] >= updates and victim in t, victim)
+    os.kill(tasks[victim]["pid"], signal.SIGKILL)
+
+
+@test
+def two_copies_survive_two_neighbours(b):
+    want = b.alone("--lr", "0.01", steps=600, optimizer="momentum")["weights_sha256"]
+    job = Job(b, 2, 3, "sync copies=2", "--max-restarts", "4", steps=600, optimizer="momentum")
+    tasks = job.wait_updates(100)
+    for victim in ("ps 0", "ps 1"):
+        os.kill(tasks[victim]["pid"], signal.SIGKILL)
+    out, err = job.p.communicate(timeout=120)
+    check(job.p.returncode == 0 and "nobody is left" not in err, "exit code %d: %s" % (job.p.returncode, err[-1000:]))
+    got = json.loads([x for x in out.splitlines() if x.startswith("{")][-1])
+    check(got["weights_sha256"] == want, "other weights than without the loss")
+
+
+@test
+def batches_of_a_killed_asynchronous_worker_are_done_by_others_once(b):
+    for mode, restarts, victims in (("async", 0, ["worker 1"]), ("semi staleness=1", 4, ["worker 2", "worker 0"])):
+        job = Job(b, 3, 2, mode, "--max-restarts", str(restarts))
+        for i, victim in enumerate(victims):
+            kill(job, victim, 100 + 300 * i)
+        got = job.end()
+        check(got["updates"] == got["batches"] == [1500, 1500],
+              "%s: not every batch once, on both servers: %s" % (mode, got))
+
+
+@test
+def a_lost_asynchronous_server_ends_the_job_and_is_said(b):
+    job = Job(b, 2, 2, "async", "--max-restarts", "0")
+    kill(job, "ps 1", 100)
+    _, err = job.p.communicate(timeout=60)
+    check(job.p.returncode != 0 and "a parameter server was lost" in err and "--resume" in err, err[-1000:])
+
+
+@test
+def a_quorum_goes_on_without_a_worker_that_stands_still(b):
+    job = Job(b, 3, 1, "semi quorum=2", "--all-stay")
+    pid = job.wait_updates(20)["worker 2"]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        before = job.wait(lambda t: t["worker 2"]["state"] == "stopped", "worker 2 is stopped")
+        after = job.wait_updates(before["ps 0"]["step"] + 100)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    check(after["worker 2"]["state"] == "stopped" and
+          after["worker 2"]["step"] == before["worker 2"]["step"], "it did not stand still: %s" % after)
+    got = job.end()
+    check(got["late_pushes"] > 0 and got["batches"][0] + got["late_pushes"] == 1500,
+          "batches that are neither in an update nor late: %s" % got)
+    check(got["updates"][0] * 2 >= got["batches"][0], "updates of more than two pushes: %s" % got)
+
+
+@test
+def three_blocks_of_data_keep_three_of_five_workers_busy(b):
+    job = Job(b, 5, 1, "async blocks=3")
+    seen = []
+    while len(seen) < 5:
+        tasks = job.wait(lambda t: len(t) == 6 and all(t["worker %d" % i]["step"] > 0 for i in range(3)) and
+                         all(t["worker %d" % i]["state"] == "idle" for i in (3, 4)), "three are busy, two idle")
+        seen.append(tasks)
+    for tasks in seen:
+        for i in range(3):  # of batch b, the step after it is b + 1
+            check((tasks["worker %d" % i]["step"] - 1) % 3 == i, "worker %d has another's block: %s" % (i, tasks))
+        check(all(tasks["worker %d" % i]["step"] == 0 for i in (3, 4)), "worker 3 or 4 is not idle: %s" % tasks)
+    got = job.end()
+    check(got["updates"] == got["batches"] == [1500, 1500], "not every batch once: %s" % got)
 
 
 @test

@@ -12,10 +12,11 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import time
 
 import harness
-from harness import await_checkpoint, check, test
+from harness import await_checkpoint, check, host_test, test
 
 
 # ---- the same weights ----
@@ -34,6 +35,27 @@ def every_strategy_gives_the_weights_of_one_process(b):
             "multi_worker_mirrored collective=ring", 3):
         got = b.sha(strategy=strategy, workers=workers, **kind)
         check(got == want, "%s: %s, alone: %s" % (strategy, got, want))
+
+
+@test
+def pruned_weights_are_the_same_with_every_strategy(b):
+    """Weights become zero on the way, and stay so whoever updates them."""
+    prune = "--prune", "magnitude sparsity=0.8 begin=2 end=10 every=2"
+    kind = dict(steps=14, batch=32)
+    out = b.out("pruned")
+    want = b.sha(*prune, "--out", out, **kind)
+    shown = json.loads(b.run(["ckpt", "show", out, "--json"]).stdout)
+    zeros = {t["name"]: t.get("zeros") for t in shown["tensors"]}
+    check(zeros["dense/kernel"] + zeros["dense_1/kernel"] == round(0.8 * (784 * 128 + 128 * 10)), str(zeros))
+    for strategy, workers in ("multi_worker_mirrored", 3), ("mirrored replicas=3", 0), (
+            "central_storage replicas=2", 0), ("reduce_to_one", 3):
+        got = b.sha(*prune, strategy=strategy, workers=workers, **kind)
+        check(got == want, "%s: %s, alone: %s" % (strategy, got, want))
+    one_shard = b.sha(*prune, "--shards", "1", **kind)  # which is what a mesh has
+    got = b.sha(*prune, "--mesh", "rows:2;cols:2", "--layout", "batch:rows;hidden:cols", "--exact", **kind)
+    check(got == one_shard, "on a mesh: %s, alone: %s" % (got, one_shard))
+    r = b.run(b.train(*prune, strategy="local_sgd groups=2"), code=1)
+    check("prune with another strategy" in r.stderr, r.stderr)
 
 
 @test
@@ -155,13 +177,114 @@ def a_slow_worker_gets_fewer_shards_and_the_weights_are_the_same(b):
 
 
 @test
-def trimmed_mean_does_not_depend_on_the_number_of_workers(b):
-    how = " aggregation=trimmed_mean trim=0.2"
-    want = b.sha(strategy="mirrored replicas=1" + how, steps=10)
-    for strategy, workers in ("multi_worker_mirrored", 3), ("mirrored replicas=2", 0):
-        got = b.sha(strategy=strategy + how, workers=workers, steps=10)
-        check(got == want, "%s: %s, not %s" % (strategy, got, want))
-    check(b.sha(steps=10) != want, "it is the sum")
+def workers_get_shards_in_proportion_to_their_threads(b):
+    """From the first step on; in so few steps speeds are not looked at yet."""
+    kind = dict(steps=6, batch=96)
+    want = b.sha("--shards", "12", **kind)
+    workers = b.start([b.train("--shards", "12", "--threads", str(n), **kind) for n in (1, 2, 3)],
+                      {"MESHFLOW_LOG": "info"})
+    ends = [w.communicate(timeout=60) for w in workers]
+    check([w.returncode for w in workers] == [0, 0, 0], str(ends))
+    check(json.loads(ends[0][0].splitlines()[-1])["weights_sha256"] == want, "other weights")
+    check("shards are dealt out by threads: workers take 2, 4, 6" in ends[0][1], ends[0][1])
+
+
+def pulse(workers, of):
+    """Each runs this many of `period` slices of time, until the first has ended."""
+    turn = 0
+    while all(w.poll() is None for w in workers):
+        for w, n in zip(workers, of):
+            w.send_signal(signal.SIGCONT if turn % max(of) < n else signal.SIGSTOP)
+        turn += 1
+        time.sleep(0.01)
+    for w in workers:
+        if w.poll() is None:
+            w.send_signal(signal.SIGCONT)
+
+
+@host_test
+def workers_of_speeds_1_2_3_come_to_shards_1_2_3(b):
+    """By what is measured: each runs a third, two thirds, all of the time."""
+    kind = dict(model="fashion-cnn", steps=1500, batch=96)
+    logs = [b.out("log%d" % i) for i in range(3)]
+    workers = b.start([b.train("--shards", "12", "--threads", "1", **kind)] * 3,
+                      {"MESHFLOW_LOG": "info"}, logs)
+    pulse(workers, (1, 2, 3))
+    ends = [w.communicate(timeout=120) for w in workers]
+    with open(logs[0]) as f:
+        log = f.read()
+    check([w.returncode for w in workers] == [0, 0, 0], str(ends) + log)
+    deals = [tuple(map(int, d)) for d in re.findall(r"workers take (\d+) at [^,]*, (\d+) at [^,]*, (\d+) at", log)]
+    check(deals and any(abs(a - 2) <= 1 and abs(c - 4) <= 1 and abs(e - 6) <= 1 and a < c < e
+                        for a, c, e in deals), "they came to %s" % deals)
+    check(deals[-1][0] < deals[-1][1] < deals[-1][2], "in the end %s" % (deals[-1],))
+
+
+@test
+def trimmed_mean_and_adasum_do_not_depend_on_the_number_of_workers(b):
+    ways = {" aggregation=trimmed_mean trim=0.2", " aggregation=adasum"}
+    wants = {b.sha(steps=10)}
+    for how in sorted(ways):
+        want = b.sha(strategy="mirrored replicas=1" + how, steps=10)
+        for strategy, workers in ("multi_worker_mirrored", 3), ("mirrored replicas=2", 0):
+            got = b.sha(strategy=strategy + how, workers=workers, steps=10)
+            check(got == want, "%s%s: %s, not %s" % (strategy, how, got, want))
+        wants.add(want)
+    check(len(wants) == 3, "two of sum, trimmed mean and adasum are the same")
+
+
+def frozen_and_free(b, before, after):
+    """Names of the weights whose bits are those of another checkpoint, and of those that differ."""
+    r = subprocess.run([b.program, "ckpt", "diff", before, after], capture_output=True, text=True)
+    changed = set(re.findall(r"^  (\S+): ", r.stdout, re.M))
+    shown = json.loads(b.run(["ckpt", "show", after, "--json"]).stdout)
+    weights = {t["name"] for t in shown["tensors"]
+               if re.fullmatch(r"(conv2d|dense)(_\d+)?/(kernel|bias)", t["name"])}
+    return weights - changed, weights & changed
+
+
+@test
+def a_head_is_fine_tuned_by_any_number_of_workers_and_the_rest_keeps_its_bits(b):
+    """Of another training's checkpoint all but the last layer is frozen, by patterns of names."""
+    first = b.out("first")
+    b.sha("--out", first, model="fashion-cnn", steps=3)
+    more = "--init", first, "--freeze", "conv2d*", "--freeze", "dense/*"
+    kind = dict(model="fashion-cnn", steps=4, seed=8)
+    shas = {}
+    for name, workers, ps, strategy in (("one worker", 1, 0, None), ("three", 3, 0, "multi_worker_mirrored"),
+                                        ("two and a server", 2, 1, "parameter_server")):
+        out = b.out(name.replace(" ", "-"))
+        r = b.run(["launch", "--workers", str(workers), "--ps", str(ps), "--json", "--",
+                   *b.train(*more, "--out", out, strategy=strategy, **kind)])
+        told = last_object(r.stdout)
+        check(told["workers"] == workers, "%s: %d took part" % (name, told["workers"]))
+        shas[name] = told["weights_sha256"]
+        frozen, free = frozen_and_free(b, first, out)
+        check(free == {"dense_1/kernel", "dense_1/bias"} and
+              {"conv2d/kernel", "conv2d/bias", "dense/kernel", "dense/bias"} <= frozen,
+              "%s: frozen %s, free %s" % (name, sorted(frozen), sorted(free)))
+    check(len(set(shas.values())) == 1, str(shas))
+
+
+@test
+def what_a_worker_sends_in_a_step_does_not_grow_with_the_workers_of_a_host(b):
+    """Each has 8 samples of a batch, whatever their number: in shared memory all bytes are given once."""
+    def sent(workers, steps, collective):
+        r = b.run(["launch", "--workers", str(workers), "--json", "--", *b.train(
+            steps=steps, batch=8 * workers, strategy="multi_worker_mirrored collective=" + collective)])
+        told = last_object(r.stdout)
+        check(told["workers"] == workers, "%d took part" % told["workers"])
+        return told["sent_bytes"]
+
+    def by_step(workers, collective):
+        return (sent(workers, 6, collective) - sent(workers, 2, collective)) / 4
+
+    weights = 4 * (784 * 128 + 128 + 128 * 10 + 10)
+    shared = {n: by_step(n, "shared") for n in (2, 4, 8)}
+    check(len(set(shared.values())) == 1 and weights <= shared[2] < 1.01 * weights, str(shared))
+    # Over sockets partial sums of the tree travel, at most one for each doubling of the workers.
+    ring = {n: by_step(n, "ring") for n in (2, 4, 8)}
+    check(all(ring[n] < 1.01 * weights * (n.bit_length() - 1) for n in ring), str(ring))
 
 
 @test

@@ -19,7 +19,8 @@ static inline const char *given_env(void *ctx, const char *name)
     return NULL;
 }
 
-#define GIVEN(...)                                                                                 \
-    .env = given_env, .ctx = (void *)(const char *const[]){ __VA_ARGS__, NULL }, .host = "here"
+#define GIVEN_ON(name, ...)                                                                        \
+    .env = given_env, .ctx = (void *)(const char *const[]){ __VA_ARGS__, NULL }, .host = name
+#define GIVEN(...) GIVEN_ON("here", __VA_ARGS__)
 
 #endif

@@ -27,6 +27,7 @@ mf_status test_task_open(const test_tasks *t, int self, mf_net **out)
                                           .self = self,
                                           .star = t->star,
                                           .hub = t->n - 1,
+                                          .transport = t->transport,
                                           .host = t->hosts > 0 ? host : NULL,
                                           .timeout_ns = 30000000000 },
                        out);

@@ -15,6 +15,7 @@ typedef struct test_tasks {
     int hosts; /* tasks are spread over so many made-up hosts; 0: this one */
     bool in_turn; /* one task here, one there; else neighbours are on one host */
     bool star; /* the last one is the hub */
+    const mf_transport_kind *transport; /* NULL: local */
     bool (*run)(mf_net *net, void *arg);
     void *arg;
 } test_tasks;

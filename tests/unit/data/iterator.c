@@ -2,6 +2,7 @@
 /* iterator.c - batches: each sample once, the same whoever makes them, and from any place on. */
 #include "base/mem.h"
 #include "data/dataset.h"
+#include "data/needed.h"
 #include "mf_test.h"
 
 #include <stdlib.h>
@@ -386,6 +387,60 @@ MF_TEST(data_parts_of_parts_make_up_the_part)
     T_FAILS(MF_INVALID_ARGUMENT, "no 4 shards from 2", mf_iterator_share_part(one, 0, 1, 2, 4));
     for (int p = 0; p < PARTS; p++)
         mf_iterator_free(part[p]);
+    mf_iterator_free(one);
+    mf_dataset_unref(set);
+}
+
+/* Rows that are not one behind the other, of batches of two sizes. */
+MF_TEST(data_of_a_batch_only_the_needed_rows_are_read)
+{
+    const mf_iterator_options o = { .batch = 12, .seed = 2 };
+    const int64_t last = SAMPLES % 12;
+    mf_needed needed[MF_NEEDED] = { { .whole = 12 }, { .whole = last } };
+    mf_dataset *set = numbers(SAMPLES);
+    const mf_batch *b, *whole;
+    mf_iterator *one, *part;
+
+    T_TRUE(last > 2);
+    T_OK(mf_ranges_add(&needed[0].rows, 1, 3));
+    T_OK(mf_ranges_add(&needed[0].rows, 7, 12));
+    T_OK(mf_ranges_add(&needed[1].rows, 2, last));
+    T_OK(mf_iterator_new(set, &o, &one));
+    T_OK(mf_iterator_new_needed(set, &o, needed, 2, &part));
+    for (int64_t i = 0; i < 40; i++) {
+        int64_t k = 0;
+
+        if (i == 20) { /* from here on all of an epoch's last batch, and less of the others */
+            needed[0].whole = 12;
+            T_OK(mf_ranges_add(&needed[0].rows, 0, 1));
+            T_OK(mf_iterator_need(part, needed, 1));
+        }
+        if (i == 30)
+            T_OK(mf_iterator_need(part, NULL, 0));
+        T_OK(mf_iterator_next(one, &whole));
+        T_OK(mf_iterator_next(part, &b));
+        T_EQ(b->whole, whole->n);
+        T_EQ(b->place, 0);
+        for (int64_t row = 0; row < whole->n; row++) {
+            const bool wanted = i >= 30         ? true
+                                : whole->n < 12 ? i >= 20 || row >= 2
+                                : i >= 20       ? row == 0
+                                                : (row >= 1 && row < 3) || row >= 7;
+
+            if (!wanted)
+                continue;
+            T_EQ(b->ids[k], whole->ids[row]);
+            T_EQ_F(mf_tensor_float_at(b->columns[0], 2 * k), whole->ids[row]);
+            k++;
+        }
+        T_EQ(b->n, k);
+        T_EQ(mf_tensor_dim(b->columns[0], 0), k);
+        T_EQ(b->whole_ids[whole->n - 1], whole->ids[whole->n - 1]);
+    }
+    T_OK(mf_ranges_add(&needed[0].rows, 10, 13));
+    needed[0].whole = 12;
+    T_FAILS(MF_INVALID_ARGUMENT, "10 to 13 of a batch of 12", mf_iterator_need(part, needed, 1));
+    mf_iterator_free(part);
     mf_iterator_free(one);
     mf_dataset_unref(set);
 }

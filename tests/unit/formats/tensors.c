@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Named tensors in three formats: what goes in comes out, or is refused. */
+/* Named tensors in four formats: what goes in comes out, or is refused. */
 #include "formats/tensors.h"
 
 #include "base/file.h"
@@ -90,7 +90,7 @@ static void fill(const char *ending, mf_tensor *t, char (*text)[32], const char 
 
 MF_TEST(tensors_of_all_types_come_back_from_all_formats)
 {
-    static const char *const files[] = { "x", "x.npz", "x.safetensors" };
+    static const char *const files[] = { "x", "x.npz", "x.safetensors", "x.mfz" };
 
     begin();
     for (int f = 0; f < MF_COUNT(files); f++) {
@@ -124,7 +124,7 @@ MF_TEST(tensors_of_all_types_come_back_from_all_formats)
 
 MF_TEST(tensors_may_be_none_or_empty)
 {
-    static const char *const files[] = { "x", "x.npz", "x.safetensors" };
+    static const char *const files[] = { "x", "x.npz", "x.safetensors", "x.mfz" };
     mf_tensor empty = some(MF_DTYPE_F32, MF_SHAPE(0, 7)), got = { 0 };
     mf_tensors *back;
 

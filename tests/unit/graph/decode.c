@@ -107,6 +107,19 @@ MF_TEST(graph_decode_refuses_bad_names)
     refuses(MF_INVALID_ARGUMENT, "not a valid node name", "node { name: 'a b' op: 'NoOp' }");
 }
 
+/* N of one argument leaves more than 2^63 inputs for the other: the sanitizer sees that added. */
+MF_TEST(graph_nodes_with_negative_numbers_of_inputs_are_refused)
+{
+    mf_output v;
+    mf_graph *g;
+
+    T_OK(mf_graph_new(&g));
+    v = mf_applyf(g, "VarHandleOp", MF_NO_IN, "dtype=float shape=shape[2]");
+    (void)mf_applyf(g, "_ApplyMany", MF_IN(v), "N=-9223372036854775807 T=float rule='x'");
+    T_FAILS(MF_INVALID_ARGUMENT, "inputs are too few", mf_graph_status(g));
+    mf_graph_free(g);
+}
+
 MF_TEST(graph_decode_refuses_impossible_constants)
 {
     static const char *const dims[] = { "size: 4611686018427387904 } dim { size: 4",

@@ -17,7 +17,7 @@ MF_TEST(job_leases_give_every_batch_to_one_worker)
     for (uint32_t seq = 1; out < 3; seq++) {
         mf_ps_grant g;
 
-        mf_ps_leases_ask(l, rand() % 3, seq, &all);
+        T_OK(mf_ps_leases_ask(l, rand() % 3, seq, &all));
         while (mf_ps_leases_next(l, &g)) {
             if (g.batch < 0) {
                 out++;
@@ -41,16 +41,16 @@ MF_TEST(job_leases_hold_back_who_is_too_far_ahead)
     int n = 0;
 
     T_OK(mf_ps_leases_new(2, 3, &l));
-    mf_ps_leases_ask(l, 1, ++seq, &all); /* worker 1 begins its first step, and is slow */
+    T_OK(mf_ps_leases_ask(l, 1, ++seq, &all)); /* worker 1 begins its first step, and is slow */
     T_TRUE(mf_ps_leases_next(l, &g));
     for (;; n++) { /* worker 0 goes on as far as it may */
-        mf_ps_leases_ask(l, 0, ++seq, &all);
+        T_OK(mf_ps_leases_ask(l, 0, ++seq, &all));
         if (!mf_ps_leases_next(l, &g))
             break;
         T_EQ(g.worker, 0);
     }
     T_EQ(n, 4); /* steps 0 to 3 */
-    mf_ps_leases_ask(l, 1, ++seq, &all); /* worker 1 has done one */
+    T_OK(mf_ps_leases_ask(l, 1, ++seq, &all)); /* worker 1 has done one */
     T_TRUE(mf_ps_leases_next(l, &g));
     T_TRUE(mf_ps_leases_next(l, &g));
     T_TRUE(!mf_ps_leases_next(l, &g));
@@ -74,7 +74,7 @@ MF_TEST(job_leases_give_what_is_near_first_and_all_in_the_end)
         const int worker = (int)(seq % 2);
         mf_ps_grant g;
 
-        mf_ps_leases_ask(l, worker, seq, &of[worker]);
+        T_OK(mf_ps_leases_ask(l, worker, seq, &of[worker]));
         T_TRUE(mf_ps_leases_next(l, &g));
         T_EQ(g.worker, worker);
         if (g.batch < 0) {
@@ -101,7 +101,7 @@ MF_TEST(job_leases_of_one_worker_are_bounded_by_what_nobody_else_takes)
 
     T_OK(mf_ps_leases_new(1, -1, &l));
     for (uint32_t seq = 1;; seq++) {
-        mf_ps_leases_ask(l, 0, seq, &greedy);
+        T_OK(mf_ps_leases_ask(l, 0, seq, &greedy));
         T_TRUE(mf_ps_leases_next(l, &g));
         if (g.batch < 0)
             break;
@@ -124,12 +124,12 @@ MF_TEST(job_leases_begin_anew_with_all_batches)
     mf_ps_grant g;
 
     T_OK(mf_ps_leases_new(1, -1, &l));
-    mf_ps_leases_ask(l, 0, 1, &from_behind);
+    T_OK(mf_ps_leases_ask(l, 0, 1, &from_behind));
     T_TRUE(mf_ps_leases_next(l, &g));
     T_EQ(g.batch, 5);
     mf_ps_leases_reset(l);
     for (uint32_t i = 0; i < 8; i++) {
-        mf_ps_leases_ask(l, 0, i + 2, &(mf_ps_lease){ .total = 8 });
+        T_OK(mf_ps_leases_ask(l, 0, i + 2, &(mf_ps_lease){ .total = 8 }));
         T_TRUE(mf_ps_leases_next(l, &g));
         T_EQ(g.batch, (int64_t)i);
     }
@@ -145,9 +145,93 @@ MF_TEST(job_leases_do_not_trust_what_workers_say)
 
     T_OK(mf_ps_leases_new(1, -1, &l));
     for (uint32_t i = 0; i < 4; i++) {
-        mf_ps_leases_ask(l, 0, i + 1, &(mf_ps_lease){ .total = 4, .n_near = numbers[i] });
+        T_OK(mf_ps_leases_ask(l, 0, i + 1, &(mf_ps_lease){ .total = 4, .n_near = numbers[i] }));
         T_TRUE(mf_ps_leases_next(l, &g));
         T_EQ(g.batch, (int64_t)i);
     }
+    mf_ps_leases_free(l);
+}
+
+/* Who is lost has not said that its batch is done: others do it, and nobody does what is done. */
+MF_TEST(job_leases_of_lost_workers_come_back_once)
+{
+    const mf_ps_lease all = { .total = 12 }, holds_two = { .total = 12, .held = 2 };
+    int given[12] = { 0 };
+    mf_ps_leases *l;
+    mf_ps_grant g;
+
+    T_OK(mf_ps_leases_new(3, -1, &l));
+    for (uint32_t i = 0; i < 6; i++) { /* batches 0 to 5; 0, 1 and 2 are done */
+        T_OK(mf_ps_leases_ask(l, (int)(i % 3), i + 1, &all));
+        T_TRUE(mf_ps_leases_next(l, &g));
+        T_EQ(g.batch, (int64_t)i);
+    }
+    T_OK(mf_ps_leases_renew(l, 2)); /* worker 2 is lost; the others do not know what was taken */
+    for (uint32_t i = 0; i < 9; i++) {
+        T_OK(mf_ps_leases_ask(l, 0, i + 1, &all));
+        T_TRUE(mf_ps_leases_next(l, &g));
+        T_TRUE(g.batch >= 3 && g.batch < 12);
+        given[g.batch]++;
+    }
+    for (int b = 3; b < 12; b++)
+        T_EQ(given[b], 1);
+    T_OK(mf_ps_leases_ask(l, 1, 1, &all));
+    T_TRUE(mf_ps_leases_next(l, &g));
+    T_EQ(g.batch, -1);
+    mf_ps_leases_reset(l);
+    for (uint32_t i = 0; i < 4; i++) { /* a period: the last two were not pushed when it asked */
+        T_OK(mf_ps_leases_ask(l, 0, i + 1, &holds_two));
+        T_TRUE(mf_ps_leases_next(l, &g));
+    }
+    T_OK(mf_ps_leases_renew(l, 1));
+    for (int64_t want = 1; want < 6; want++) { /* 0 was done, 1 to 3 come back */
+        T_OK(mf_ps_leases_ask(l, 0, (uint32_t)want, &all));
+        T_TRUE(mf_ps_leases_next(l, &g));
+        T_EQ(g.batch, want);
+    }
+    mf_ps_leases_free(l);
+}
+
+MF_TEST(job_leases_of_blocks_leave_other_workers_idle_until_one_is_lost)
+{
+    const mf_ps_lease all = { .start = 4, .total = 16 };
+    mf_ps_leases *l;
+    mf_ps_grant g;
+    uint32_t seq = 0;
+    int n = 0;
+
+    T_OK(mf_ps_leases_new(5, 1, &l)); /* who is idle holds nobody back */
+    T_OK(mf_ps_leases_cut(l, 3));
+    for (int w = 3; w < 5; w++) {
+        T_OK(mf_ps_leases_ask(l, w, ++seq, &all));
+        T_TRUE(mf_ps_leases_next(l, &g));
+        T_TRUE(g.worker == w && g.batch == MF_PS_NO_BLOCK);
+    }
+    for (int round = 0; round < 2; round++) { /* batches 4 to 9 */
+        for (int w = 0; w < 3; w++) {
+            T_OK(mf_ps_leases_ask(l, w, ++seq, &all));
+            T_TRUE(mf_ps_leases_next(l, &g));
+            T_EQ(g.worker, w);
+            T_EQ(g.batch % 3, w);
+            T_TRUE(!mf_ps_leases_next(l, &g));
+        }
+    }
+    T_OK(mf_ps_leases_renew(l, 4)); /* one is lost: worker 3 of five is the third of four now */
+    for (int w = 0; w < 4; w++)
+        T_OK(mf_ps_leases_ask(l, w, ++seq, &all));
+    for (int64_t seen = 0; mf_ps_leases_next(l, &g); n += g.batch != MF_PS_NO_BLOCK) {
+        if (g.batch == MF_PS_NO_BLOCK)
+            T_EQ(g.worker, 3);
+        if (g.batch == MF_PS_NO_BLOCK && seen == 0xff80)
+            T_FAIL("no batch is left, and worker 3 is to wait for one");
+        if (g.batch == MF_PS_NO_BLOCK)
+            T_OK(mf_ps_leases_ask(l, 3, ++seq, &all));
+        if (g.batch < 0)
+            continue;
+        T_TRUE(g.worker < 3 && g.batch % 3 == g.worker && g.batch >= 7 && !(seen >> g.batch & 1));
+        seen |= INT64_C(1) << g.batch;
+        T_OK(mf_ps_leases_ask(l, g.worker, ++seq, &all));
+    }
+    T_EQ(n, 9 + 4); /* batches 7 to 15, and four are told that none is left */
     mf_ps_leases_free(l);
 }

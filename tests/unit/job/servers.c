@@ -160,10 +160,21 @@ static void *ask(mf_net *net, mf_ps_request what, const void *data, size_t *size
     return answer;
 }
 
-static mf_ps_reply push(mf_net *net, const void *data, size_t size, char *text)
+typedef struct full_push {
+    mf_ps_push head;
+    mf_tree_node part;
+    float gradients[TOY_INPUTS + 1];
+} full_push;
+
+/* Each is of a batch of its own. */
+static mf_ps_reply push(mf_net *net, const full_push *p, size_t size, char *text)
 {
-    char *answer = ask(net, MF_PS_PUSH, data, &size);
+    full_push numbered = *p;
     mf_ps_reply head = { 0 };
+    char *answer;
+
+    numbered.head.step = seq;
+    answer = ask(net, MF_PS_PUSH, &numbered, &size);
 
     T_TRUE(size >= sizeof head);
     memcpy(&head, answer, sizeof head);
@@ -171,12 +182,6 @@ static mf_ps_reply push(mf_net *net, const void *data, size_t size, char *text)
     mf_free(answer);
     return head;
 }
-
-typedef struct full_push {
-    mf_ps_push head;
-    mf_tree_node part;
-    float gradients[TOY_INPUTS + 1];
-} full_push;
 
 static full_push good_push(void)
 {
@@ -252,7 +257,7 @@ typedef struct answers {
     size_t size;
 } answers;
 
-static void send_push(mf_net *net, const full_push *p, uint32_t number)
+static void send_batch(mf_net *net, const full_push *p, uint32_t number)
 {
     const mf_frame f = { .kind = MF_MESSAGE_REQUEST,
                          .group = MF_PS_PUSH,
@@ -260,6 +265,13 @@ static void send_push(mf_net *net, const full_push *p, uint32_t number)
                          .size = offsetof(full_push, gradients) + sizeof p->gradients };
 
     T_OK(mf_net_send(net, SERVER, &f, p, mf_clock_ns() + 20000000000));
+}
+
+/* Each number is a batch of its own. */
+static void send_push(mf_net *net, full_push *p, uint32_t number)
+{
+    p->head.step = number;
+    send_batch(net, p, number);
 }
 
 static void take_answer(mf_net *net, uint32_t number, int64_t version, answers *a)
@@ -303,6 +315,29 @@ static void be_an_echo(mf_net *net, void *arg)
         }
     }
     seq = UPDATES; /* of other requests */
+}
+
+/* A worker that was lost had pushed a batch here, but not to all servers: another one does it
+ * again.
+ */
+static void be_a_second_worker(mf_net *net, void *arg)
+{
+    full_push p = good_push();
+    answers first = { 0 }, again = { 0 };
+    char text[200];
+
+    (void)arg;
+    p.gradients[0] = 1.0f;
+    p.head.step = 5;
+    send_batch(net, &p, 1);
+    take_answer(net, 1, 1, &first);
+    p.gradients[0] = 2.0f; /* with other weights, it is another gradient */
+    send_batch(net, &p, 2);
+    take_answer(net, 2, 1, &again);
+    T_EQ(again.size, first.size);
+    T_EQ(memcmp(again.last, first.last, first.size), 0);
+    seq = 2;
+    T_EQ(push(net, &p, offsetof(full_push, gradients) + sizeof p.gradients, text).version, 2);
 }
 
 /* n_workers 2: the server counts on another one, which does not come. */
@@ -362,4 +397,11 @@ MF_TEST(servers_apply_a_push_once_however_often_and_late_it_comes)
     printf("0 of %d pushes that came again or late were applied\n", UPDATES * AGAIN);
     T_EQ(often.size, once.size);
     T_EQ(memcmp(often.last, once.last, once.size), 0);
+}
+
+MF_TEST(servers_apply_a_batch_once_whoever_pushes_it)
+{
+    service x = { 1, be_a_second_worker, NULL };
+
+    T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = serve_or_push, .arg = &x }));
 }

@@ -115,6 +115,9 @@ MF_TEST(convolutions_work_over_height_and_width_that_are_cut)
             compare(&c);
         }
         compare(&(halo_case){ layouts[k][0], layouts[k][1], "SAME", 3, 1, 2, false });
+        compare(&(halo_case){ layouts[k][0], layouts[k][1], "SAME", 5, 3, 1, false });
+        compare(&(halo_case){ layouts[k][0], layouts[k][1], "SAME", 2, 3, 1, false });
+        compare(&(halo_case){ layouts[k][0], layouts[k][1], "VALID", 2, 3, 1, false });
     }
 }
 
@@ -140,4 +143,98 @@ MF_TEST(only_rows_at_the_borders_travel)
     mf_tensor_free(y);
     mf_session_free(mesh);
     mf_graph_free(g);
+}
+
+/* In steps of two over 17 rows, the second of four has rows 5 to 8 of the image and 3 and 4 of the
+ * result. Windows 2 to 4 see its rows, so of what comes back it needs one more; the rest is what it
+ * lacks of the gradient, which is fetched. */
+MF_TEST(gradients_in_steps_that_do_not_divide_the_height_need_rows_at_the_borders_only)
+{
+    static const char *const fetch = "dx";
+    const halo_case c = { "a:4", "height:a", "SAME", 3, 2, 1, false };
+    mf_output x, y, dx;
+    mf_tensor *want = NULL, *got = NULL;
+    mf_mesh_counts counts;
+    mf_session *one, *mesh;
+    mf_graph *g;
+
+    T_OK(mf_graph_new(&g));
+    x = mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=float shape=shape[%d,%d,%d,%d] name='x'",
+                  BATCH, HEIGHT, WIDTH, CHANNELS);
+    mf_name_dims(g, x, "batch,height,width,channels");
+    y = mf_apply(g, "Tanh", MF_IN(conv(g, x, filter(g, 3, CHANNELS, FILTERS, 1), &c, 2)));
+    T_OK(mf_gradients(g, &y, 1, &x, 1, NULL, &dx));
+    (void)mf_applyf(g, "Identity", MF_IN(dx), "name='dx'");
+    T_OK(mf_graph_status(g));
+    T_OK(mf_session_new(g, NULL, &one));
+    T_OK(mf_mesh_session_new(g, &(mf_mesh_options){ .mesh = c.mesh, .layout = c.layout }, &mesh));
+    run(one, &fetch, 1, &want);
+    run(mesh, &fetch, 1, &got);
+    T_TRUE(mesh_distance(want, got) < 1e-5);
+    T_OK(mf_mesh_session_counts(mesh, 1, &counts));
+    T_EQ(counts.received_bytes,
+         BATCH * 4 * (WIDTH / 2 * FILTERS + (HEIGHT - 4) * WIDTH * CHANNELS));
+    mf_tensor_free(want);
+    mf_tensor_free(got);
+    mf_session_free(one);
+    mf_session_free(mesh);
+    mf_graph_free(g);
+}
+
+/* ---- poolings whose windows overlap ---- */
+
+/* Fetches "y" and "dx" of a pooling of 3x3 over relu(x). */
+static mf_graph *pool_graph(const char *op)
+{
+    mf_output x, y, dx;
+    mf_graph *g;
+
+    T_OK(mf_graph_new(&g));
+    x = mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=float shape=shape[%d,%d,%d,%d] name='x'",
+                  BATCH, HEIGHT, WIDTH, CHANNELS);
+    mf_name_dims(g, x, "batch,height,width,channels");
+    y = mf_applyf(g, op, MF_IN(mf_apply(g, "Relu", MF_IN(x))),
+                  "ksize=[1,3,3,1] strides=[1,1,1,1] padding='SAME'");
+    y = mf_applyf(g, "Tanh", MF_IN(y), "name='y'");
+    T_OK(mf_gradients(g, &y, 1, &x, 1, NULL, &dx));
+    (void)mf_applyf(g, "Identity", MF_IN(dx), "name='dx'");
+    T_OK(mf_graph_status(g));
+    return g;
+}
+
+/* Runs it under height:a with four processors; the rows that the first received. */
+static int64_t rows_received(const mf_graph *g, const char *fetch)
+{
+    mf_tensor *want = NULL, *got = NULL;
+    mf_mesh_counts counts;
+    mf_session *one, *mesh;
+
+    T_OK(mf_session_new(g, NULL, &one));
+    T_OK(mf_mesh_session_new(g, &(mf_mesh_options){ .mesh = "a:4", .layout = "height:a" }, &mesh));
+    run(one, &fetch, 1, &want);
+    run(mesh, &fetch, 1, &got);
+    T_TRUE(memcmp(want->data, got->data, (size_t)want->count * 4) == 0);
+    T_OK(mf_mesh_session_counts(mesh, 0, &counts));
+    T_EQ(counts.received_bytes % (BATCH * WIDTH * CHANNELS * 4), 0);
+    mf_tensor_free(want);
+    mf_tensor_free(got);
+    mf_session_free(one);
+    mf_session_free(mesh);
+    return counts.received_bytes / (BATCH * WIDTH * CHANNELS * 4);
+}
+
+/* The first processor has rows 0 to 4 of 17. For the pooling it needs row 5; for the gradient,
+ * which is made of all windows that see its rows, row 5 of what comes back, and of the pooling's
+ * result and 5 and 6 of its input where the largest are looked for. The rest is what is fetched. */
+MF_TEST(poolings_that_overlap_need_rows_at_the_borders_only)
+{
+    const int fetched = HEIGHT - 5;
+    mf_graph *average = pool_graph("AvgPool"), *largest = pool_graph("MaxPool");
+
+    T_EQ(rows_received(average, "y"), 1 + fetched);
+    T_EQ(rows_received(largest, "y"), 1 + fetched);
+    T_EQ(rows_received(average, "dx"), 1 + 1 + fetched);
+    T_EQ(rows_received(largest, "dx"), 1 + 1 + 1 + 2 + fetched);
+    mf_graph_free(average);
+    mf_graph_free(largest);
 }

@@ -20,6 +20,7 @@ MF_TEST(mesh_texts_are_read_or_refused_with_what_is_wrong)
 {
     mf_mesh m = mesh("rows:2;cols:3");
     mf_layout_rules r;
+    mf_meshes all;
 
     T_EQ(m.n, 6);
     T_STREQ(m.name[1], "cols");
@@ -30,12 +31,16 @@ MF_TEST(mesh_texts_are_read_or_refused_with_what_is_wrong)
     T_FAILS(MF_INVALID_ARGUMENT, "cannot have the size '2x'", mf_mesh_parse("rows:2x", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "two axes are called 'a'", mf_mesh_parse("a:2;a:3", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "no axes", mf_mesh_parse("", &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "cannot have the size '3,0'", mf_mesh_parse("rows:3,0", &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "cannot have the size '3,'", mf_mesh_parse("rows:3,", &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "cannot have the size '-2'", mf_mesh_parse("rows:-2", &m));
     m = mesh("rows:2;cols:2");
-    T_OK(mf_layout_rules_parse(&m, "batch:rows;hidden:cols", &r));
-    T_EQ(mf_layout_rules_find(&r, "hidden"), 2);
-    T_EQ(mf_layout_rules_find(&r, "other"), 0);
-    T_FAILS(MF_INVALID_ARGUMENT, "no axis 'depth'", mf_layout_rules_parse(&m, "batch:depth", &r));
-    T_FAILS(MF_INVALID_ARGUMENT, "is no layout", mf_layout_rules_parse(&m, "batch", &r));
+    T_OK(mf_layout_rules_parse("batch:rows;hidden:cols", &r));
+    T_EQ(mf_layout_rules_find(&r, &m, "hidden"), 2);
+    T_EQ(mf_layout_rules_find(&r, &m, "other"), 0);
+    T_FAILS(MF_INVALID_ARGUMENT, "no axis 'depth'",
+            mf_meshes_parse("rows:2;cols:3", "batch:depth", &all, &r));
+    T_FAILS(MF_INVALID_ARGUMENT, "is no layout", mf_layout_rules_parse("batch", &r));
 }
 
 /* Pieces of `size` along all axes of the mesh, in the order of the processors. */
@@ -54,6 +59,32 @@ static void pieces(const char *text, int64_t size, int64_t grain, int64_t *out)
         at = end;
     }
     T_EQ(at, size);
+}
+
+MF_TEST(places_along_an_axis_have_their_shares)
+{
+    static const char *const SAME[] = { "rows:3,1;cols:2", "rows:2", "a:5,2,1" };
+    int64_t got[8];
+
+    pieces("rows:3,1", 100, 1, got);
+    T_EQ(got[0], 75);
+    pieces("rows:3,1;cols:2", 7, 1, got);
+    T_EQ(got[0] + got[1], 5);
+    T_EQ(got[2], 1);
+    pieces("rows:1000,1", 7, 1, got);
+    T_EQ(got[1], 1);
+    pieces("rows:1,1,1", 7, 1, got); /* equal ones are a size */
+    T_EQ(got[0], 3);
+    pieces("rows:3,1", 16, 4, got);
+    T_EQ(got[0], 12);
+    for (int i = 0; i < MF_COUNT(SAME); i++) {
+        const mf_mesh m = mesh(SAME[i]);
+        mf_buf text = { 0 };
+
+        mf_mesh_text(&m, &text);
+        T_STREQ(text.data, SAME[i]);
+        mf_buf_deinit(&text);
+    }
 }
 
 MF_TEST(seven_over_three_are_three_two_and_two)
@@ -75,7 +106,7 @@ MF_TEST(seven_over_three_are_three_two_and_two)
 MF_TEST(pieces_along_several_axes_differ_by_one_at_most)
 {
     static const char *const meshes[] = { "a:2;b:2", "a:2;b:3", "a:3;b:2;c:2", "a:7", "a:5;b:2" };
-    int64_t n[16];
+    int64_t n[16] = { 0 };
 
     for (int k = 0; k < MF_COUNT(meshes); k++) {
         for (int64_t size = 0; size < 40; size++) {
@@ -193,4 +224,26 @@ MF_TEST(sums_are_scattered_where_the_target_is_cut)
     T_EQ(mf_move_elements(&m, &part, &shape, &whole), 6400);
     T_EQ(mf_move_elements(&m, &cut, &shape, &whole), 3200);
     T_EQ(mf_move_elements(&m, &whole, &shape, &cut), 0);
+}
+
+MF_TEST(meshes_are_stages_of_a_mesh_or_listed)
+{
+    mf_layout_rules r;
+    mf_meshes m;
+
+    T_OK(mf_meshes_parse("rows:2;stages:3", "layers:stages;batch:rows", &m, &r));
+    T_EQ(m.n, 3);
+    T_EQ(m.processors, 6);
+    T_EQ(m.at[2].first, 4);
+    T_EQ(mf_layout_rules_find(&r, &m.at[2], "batch"), 1);
+    T_EQ(mf_meshes_of(&m, 3), 1);
+    T_OK(mf_meshes_parse("rows:2;cols:2 | rows:3", "batch:rows;hidden:cols", &m, &r));
+    T_EQ(m.n, 2);
+    T_EQ(m.processors, 7);
+    T_EQ(mf_layout_rules_find(&r, &m.at[1], "hidden"), 0);
+    T_TRUE(!mf_mesh_alike(&m.at[0], &m.at[1]));
+    T_FAILS(MF_INVALID_ARGUMENT, "cannot cut 'batch'",
+            mf_meshes_parse("a:2", "layers:a;batch:a", &m, &r));
+    T_FAILS(MF_INVALID_ARGUMENT, "write axes and sizes", mf_meshes_parse("a:2 | b", "", &m, &r));
+    T_FAILS(MF_INVALID_ARGUMENT, "at most 32", mf_meshes_parse("a:33", "layers:a", &m, &r));
 }

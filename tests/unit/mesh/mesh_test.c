@@ -48,6 +48,54 @@ double mesh_distance(const mf_tensor *a, const mf_tensor *b)
     return most;
 }
 
+/* ---- one and many ---- */
+
+static int count(const char *const *names)
+{
+    int n = 0;
+
+    while (names[n])
+        n++;
+    return n;
+}
+
+static mf_status run(mf_session *s, const mesh_run *r, mf_tensor **out)
+{
+    return mf_session_run(s, NULL, r->feeds, r->values, count(r->feeds), r->fetches,
+                          count(r->fetches), NULL, 0, out);
+}
+
+void mesh_compare(const mf_graph *g, const char *mesh, const char *layout, const mesh_run *r)
+{
+    const mf_mesh_options o = { .mesh = mesh, .layout = layout, .session.threads = 2 };
+    mf_tensor *want[MESH_RUN_ENDS] = { NULL }, *got[MESH_RUN_ENDS] = { NULL };
+    mf_session *one, *many;
+    mf_mesh_counts counts;
+    mf_status st;
+
+    T_OK(mf_graph_status(g));
+    T_OK(mf_session_new(g, &(mf_session_options){ .threads = 2 }, &one));
+    T_OK(mf_mesh_session_new(g, &o, &many));
+    st = run(one, r, want);
+    T_EQ(run(many, r, got), st);
+    for (int i = 0; st == MF_OK && r->fetches[i]; i++) {
+        const double d = mesh_distance(want[i], got[i]);
+
+        if (mf_dtype_is_int(want[i]->dtype)
+                ? memcmp(want[i]->data, got[i]->data,
+                         (size_t)want[i]->count * mf_dtype_cell(want[i]->dtype)) != 0
+                : !(d <= 1e-5))
+            T_FAIL("%s is %g away", r->fetches[i], d);
+        mf_tensor_free(want[i]);
+        mf_tensor_free(got[i]);
+    }
+    T_OK(mf_mesh_session_counts(many, 0, &counts));
+    if (st == MF_OK)
+        T_TRUE(counts.collectives > 0);
+    mf_session_free(one);
+    mf_session_free(many);
+}
+
 /* ---- a net ---- */
 
 static mf_output variable(mf_graph *g, mf_node *init, const char *name, const mf_shape *shape,

@@ -15,6 +15,19 @@ mf_tensor *mesh_classes(int64_t count, int32_t n, uint64_t seed);
 /* The largest |a - b| / (1 + |a|). They must be of one type and shape. */
 double mesh_distance(const mf_tensor *a, const mf_tensor *b);
 
+enum { MESH_RUN_ENDS = 4 };
+
+/* Names end with NULL. */
+typedef struct mesh_run {
+    const char *feeds[MESH_RUN_ENDS + 1];
+    const mf_tensor *values[MESH_RUN_ENDS];
+    const char *fetches[MESH_RUN_ENDS + 1];
+} mesh_run;
+
+/* It gives on a mesh, where something is cut, what it gives on one processor: the same numbers, up
+ * to rounding, or the same error. */
+void mesh_compare(const mf_graph *g, const char *mesh, const char *layout, const mesh_run *r);
+
 /* Two dense layers, a loss and momentum: feeds "x", "label"; targets "init", "train"; fetches
  * "loss" and the variables' "w1/read", "b1/read", "w2/read", "b2/read". Dimensions are called
  * batch, pixels, hidden, classes. */

@@ -46,6 +46,7 @@ static void compare(const mesh_mlp *sizes, const layout_case *c)
     for (int p = 0; mf_mesh_session_counts(b, p, &counts) == MF_OK; p++)
         T_EQ(counts.planned_bytes, counts.received_bytes);
     T_OK(mf_mesh_session_counts(b, 0, &counts));
+    T_TRUE(0 < counts.busy_ns && counts.busy_ns <= counts.run_ns);
     if (c->variables)
         T_EQ(counts.variable_bytes, 4 * c->variables);
     free_all(one);
@@ -94,7 +95,27 @@ MF_TEST(sizes_need_not_be_multiples_of_the_mesh)
         { "a:2;b:3", "batch:a;hidden:b", false, 1e-6, 0 },
         { "a:2;b:3", "batch:b;hidden:a", true, 0, 0 },
         { "a:7", "hidden:a", false, 1e-6, 0 }, /* two of them have nothing */
+        { "a:2,1", "hidden:a", false, 1e-6, 2 * (11 * 3 + 3 + 3 * 3 + 3) },
+        { "a:3,1;b:2", "batch:a;hidden:b", false, 1e-6, 0 },
+        { "a:9,1", "batch:a", true, 0, 0 },
         { "a:4", "classes:a", true, 0, 0 },
+    };
+
+    compare_all(&sizes, cases, MF_COUNT(cases));
+}
+
+/* Slots are half, a quarter; weights are whole, or cut otherwise. */
+MF_TEST(slots_may_be_cut_where_weights_are_whole)
+{
+    static const mesh_mlp sizes = { 12, 20, 16, 10 };
+    static const int64_t all = 320 + 16 + 160 + 10;
+    static const layout_case cases[] = {
+        { "rows:2;cols:2", "batch:rows;slots:rows", false, 1e-6, all + all / 2 },
+        { "all:4", "batch:all;slots:all;gradients:all", false, 1e-6, all + 80 + 4 + 40 + 3 },
+        { "rows:2;cols:2", "hidden:cols;slots:rows", false, 1e-6, 258 + 80 + 4 + 40 + 5 },
+        { "rows:2;cols:2", "weights:rows;slots:cols", false, 1e-6, all / 2 + 80 + 4 + 40 + 3 },
+        { "rows:2;cols:2", "batch:rows;slots:rows", true, 0, all + all / 2 },
+        { "a:3", "hidden:a;slots:a", true, 0, 0 },
     };
 
     compare_all(&sizes, cases, MF_COUNT(cases));
@@ -109,5 +130,8 @@ MF_TEST(what_cannot_be_said_of_a_graph_is_refused)
     T_FAILS(MF_INVALID_ARGUMENT, "two of its dimensions are to be cut along the axis 'a'",
             mf_mesh_session_new(
                 g, &(mf_mesh_options){ .mesh = "a:2", .layout = "hidden:a;pixels:a" }, &s));
+    T_FAILS(MF_INVALID_ARGUMENT, "needs slots:a or weights:a",
+            mf_mesh_session_new(
+                g, &(mf_mesh_options){ .mesh = "a:2;b:2", .layout = "slots:b;gradients:a" }, &s));
     mf_graph_free(g);
 }

@@ -201,10 +201,68 @@ static bool sum_of_products(program *p, int i)
     return true;
 }
 
-static bool (*const STEP[])(program *p, int i) = { unary,         binary,         product,
-                                                   batch_product, transpose,      reshape,
-                                                   reduce,        concat,         slice,
-                                                   softmax,       sum_of_products };
+static bool scan(program *p, int i)
+{
+    const int rank = p->shape[i].rank;
+    const bool exclusive = dice(p, 2), reverse = dice(p, 2);
+
+    if (rank < 1)
+        return false;
+    add(p,
+        mf_applyf(p->g, "Cumsum",
+                  MF_IN(p->value[i], mf_scalar(p->g, MF_DTYPE_I32, (double)dice(p, rank))),
+                  "exclusive=%s reverse=%s", exclusive ? "true" : "false",
+                  reverse ? "true" : "false"),
+        p->shape[i]);
+    return true;
+}
+
+/* Rows by tuples of one or two indices. */
+static bool choose(program *p, int i)
+{
+    enum { ROWS = 5 };
+    const mf_shape *s = &p->shape[i];
+    const int depth = 1 + (int)dice(p, 2);
+    mf_shape out = { .rank = 1, .dims = { ROWS } };
+    int64_t at[2 * ROWS];
+
+    if (s->rank < depth)
+        return false;
+    for (int k = 0; k < ROWS * depth; k++)
+        at[k] = dice(p, s->dims[k % depth]);
+    for (int d = depth; d < s->rank; d++)
+        out.dims[out.rank++] = s->dims[d];
+    add(p,
+        mf_apply(p->g, "GatherNd",
+                 MF_IN(p->value[i], mf_apply(p->g, "Reshape",
+                                             MF_IN(mf_ints(p->g, at, ROWS * depth),
+                                                   mf_ints(p->g, (int64_t[]){ ROWS, depth }, 2))))),
+        out);
+    return true;
+}
+
+/* Means of windows, of values as images of one channel. */
+static bool pool(program *p, int i)
+{
+    const int64_t size = 2 + dice(p, 2), stride = 1 + dice(p, 2);
+    mf_shape s = p->shape[i];
+    mf_output x;
+
+    if (s.rank != 3)
+        return false;
+    x = mf_apply(p->g, "ExpandDims", MF_IN(p->value[i], mf_scalar(p->g, MF_DTYPE_I32, 3)));
+    x = mf_applyf(p->g, "AvgPool", MF_IN(x), "ksize=[1,%d,%d,1] strides=[1,%d,%d,1] padding='SAME'",
+                  (int)size, (int)size, (int)stride, (int)stride);
+    for (int d = 1; d < 3; d++)
+        s.dims[d] = (s.dims[d] + stride - 1) / stride;
+    add(p, mf_apply(p->g, "Reshape", MF_IN(x, mf_ints(p->g, s.dims, 3))), s);
+    return true;
+}
+
+static bool (*const STEP[])(program *p,
+                            int i) = { unary,           binary, product, batch_product, transpose,
+                                       reshape,         reduce, concat,  slice,         softmax,
+                                       sum_of_products, scan,   choose,  pool };
 
 /* ---- programs ---- */
 
@@ -238,8 +296,9 @@ static void build(program *p)
     }
     for (int tries = 0; p->n < VALUES && tries < 200; tries++) {
         const int64_t from = p->n > 3 ? p->n - 3 : 0; /* mostly what is new */
+        const int64_t of = from + dice(p, p->n - from), step = dice(p, MF_COUNT(STEP));
 
-        (void)STEP[dice(p, MF_COUNT(STEP))](p, (int)(from + dice(p, p->n - from)));
+        (void)STEP[step](p, (int)of);
     }
     if (dice(p, 2))
         name_dims(p, INPUTS + (int)dice(p, p->n - INPUTS), 'v');
@@ -312,7 +371,8 @@ static int64_t compare(program *p, const char *mesh, const char *layout, bool ex
 
 MF_TEST_TIMEOUT(random_programs_give_what_one_processor_gives, 120)
 {
-    static const char *const meshes[] = { "a:2", "a:3", "a:2;b:2", "a:2;b:3", "a:4" };
+    static const char *const meshes[] = { "a:2", "a:3",     "a:2;b:2",  "a:2;b:3",
+                                          "a:4", "a:5,2,1", "a:1,3;b:2" };
     int64_t together = 0;
 
     for (int k = 0; k < PROGRAMS; k++) {

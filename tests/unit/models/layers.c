@@ -45,6 +45,8 @@ static const case_ cases[] = {
     { "BatchNormalization", "", F32, IMAGE, 1, "[?,8,6,4]", 16 },
     { "LayerNormalization", "center=false", F32, TEXT, 1, "[?,10,6]", 6 },
     { "GroupNormalization", "groups=2", F32, IMAGE, 1, "[?,8,6,4]", 8 },
+    { "UnitNormalization", "", F32, TEXT, 1, "[?,10,6]", 0 },
+    { "RBM", "units=5 chains=7", F32, DIMS(3), 1, "[?]", 15 + 3 + 5 + 21 },
     { "Dropout", "rate=0.5", F32, TEXT, 1, "[?,10,6]", 0 },
     { "SpatialDropout1D", "rate=0.5", F32, TEXT, 1, "[?,10,6]", 0 },
     { "SpatialDropout2D", "rate=0.5", F32, IMAGE, 1, "[?,8,6,4]", 0 },
@@ -76,6 +78,13 @@ static const case_ cases[] = {
     { "ResidualBlock", "filters=8 strides=2", F32, IMAGE, 1, "[?,4,3,8]", 288 + 576 + 32 + 3 * 32 },
     { "TransformerBlock", "num_heads=2 units=12", F32, TEXT, 1, "[?,10,6]",
       4 * 42 + 2 * 12 + 84 + 78 },
+    { "TransformerBlock", "num_heads=2 units=12 experts=3", F32, TEXT, 1, "[?,10,6]",
+      4 * 42 + 2 * 12 + 18 + 3 * 2 * 72 },
+    { "MixtureOfExperts", "experts=4 units=12 top=1", F32, TEXT, 1, "[?,10,6]", 24 + 4 * 2 * 72 },
+    { "RegionProposals", "anchors=[4,8,8,4] image=[32,24] filters=5 proposals=3", F32, IMAGE, 1,
+      "[?,3,4]", 9 * 4 * 5 + 5 + 5 * 2 + 2 + 5 * 8 + 8 },
+    { "RoIAlign", "size=3", F32, IMAGE, 2, "[?,6,36]", 0 },
+    { "Detections", "most=7", F32, DIMS(10, 4), 3, "[?,7,6]", 0 },
 };
 
 static mf_output place(mf_model *m, const case_ *c)
@@ -85,6 +94,8 @@ static mf_output place(mf_model *m, const case_ *c)
     mf_output list[4];
 
     memcpy(list, in, sizeof in);
+    if (strcmp(c->kind, "RoIAlign") == 0) /* the only one whose inputs differ in rank */
+        list[1] = mf_model_input(m, "boxes", MF_DTYPE_F32, (int64_t[]){ 6, 4 }, 2);
     list[c->copies] = (mf_output)MF_END;
     return mf_layer(m, c->kind, list, "%s", c->settings);
 }
@@ -146,6 +157,7 @@ static const struct {
     { "Concatenate", "axis=0", F32, TEXT, 2, "axis=0 is no dimension of a sample" },
     { "GroupNormalization", "groups=3", F32, IMAGE, 1, "groups=3 does not cut 4 channels" },
     { "LSTM", "units=3", F32, DIMS(2000, 2), 1, "1 to 1024 steps" },
+    { "RBM", "units=3", F32, IMAGE, 1, "put Flatten before" },
     { "HashedFields", "num_bins=3 pairs=[0,3]", I32, DIMS(3), 1, "fields from 0 to 2" },
     { "TransformerBlock", "num_heads=4 units=8", F32, TEXT, 1, "4 heads do not cut a width of 6" },
 };

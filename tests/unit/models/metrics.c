@@ -74,6 +74,18 @@ MF_TEST(models_metrics_of_yes_and_no)
            1e-6);
 }
 
+MF_TEST(models_metrics_of_distances_and_errors)
+{
+    static const float distances[] = { 0.1f, 0.6f, 0.3f, 0.9f };
+    static const int32_t same[] = { 1, 1, 0, 0 };
+
+    for (int64_t columns = 0; columns < 2; columns++) {
+        T_NEAR(metric("verification", distances, 4, columns, same), 0.5, 1e-6);
+        T_NEAR(metric("verification threshold=0.7", distances, 4, columns, same), 0.75, 1e-6);
+    }
+    T_NEAR(metric("reconstruction_error", distances, 4, 0, same), 0.475, 1e-6);
+}
+
 MF_TEST(models_metrics_and_losses_say_what_is_wrong)
 {
     const mf_metric_kind *kind;

@@ -42,6 +42,16 @@ MF_TEST(models_zoo_image_models_have_the_known_numbers_of_parameters)
     T_TRUE(parameters("cnn-small", CIFAR) < 100000);
     T_EQ(parameters("resnet20", CIFAR), 274042);
     T_EQ(parameters("resnet8", MNIST), 78426);
+    T_EQ(parameters("faster-rcnn", "image=uint8[128,128,1] label=float[5,5] classes=10"), 503357);
+}
+
+MF_TEST(models_zoo_models_that_compare_have_the_known_numbers_of_parameters)
+{
+    static const char PAIRS[] = "pair=uint8[2,28,28,1] label=int32[] classes=2";
+
+    T_EQ(parameters("triplet", MNIST), 421642 - 1290 + 128 * 64 + 64);
+    T_EQ(parameters("siamese width=8", PAIRS), 421642 - 1290 + 128 * 8 + 8);
+    T_EQ(parameters("rbm units=20 chains=3", MNIST), 784 * 20 + 784 + 20 + 3 * 784);
 }
 
 MF_TEST(models_zoo_other_models_have_the_known_numbers_of_parameters)
@@ -55,6 +65,9 @@ MF_TEST(models_zoo_other_models_have_the_known_numbers_of_parameters)
     T_EQ(parameters("text-cnn vocabulary=100", REVIEWS),
          100 * 64 + (3 + 4 + 5) * 64 * 64 + 3 * 64 + 192 * 2 + 2);
     T_EQ(parameters("transformer", TEXT), 50 * 64 + 32 * 64 + 2 * block + 128 + 64 * 50);
+    T_EQ(parameters("moe-transformer experts=3", TEXT),
+         50 * 64 + 32 * 64 + 2 * block - (64 * 256 + 256) - (256 * 64 + 64) + 64 * 3 +
+             3 * 2 * 64 * 256 + 128 + 64 * 50);
     T_EQ(parameters("transformer vocabulary=100 layers=1", REVIEWS),
          100 * 64 + 32 * 64 + block + 128 + 64 * 2 + 2);
     T_EQ(parameters("wide-deep buckets=1000 units=8", "ids=int64[3] dense=float[2] label=int32[]"),
@@ -78,7 +91,12 @@ MF_TEST(models_zoo_says_what_the_data_lacks)
     T_FAILS(MF_INVALID_ARGUMENT, "the data has tokens int32[64]",
             make("cnn", "tokens=int32[64] label=int32[] classes=2", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "a label of classes", make("cnn", "image=float[28,28,1]", &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "pairs of images, which --pairs makes",
+            make("siamese", MNIST, &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "two images in a pair",
+            make("siamese", "pair=uint8[3,28,28,1] label=int32[]", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "did you mean 'units'", make("mlp unit=3", MNIST, &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "a label of boxes with classes", make("faster-rcnn", MNIST, &m));
     T_TRUE(m == NULL);
 }
 

@@ -131,6 +131,79 @@ MF_TEST(aggregate_the_order_of_shards_does_not_show)
         T_TRUE(out[k] == again[k]);
 }
 
+/* ---- Adasum ---- */
+
+typedef struct vector {
+    double v[COUNT];
+} vector;
+
+static double dot(const vector *a, const vector *b)
+{
+    double sum = 0.0;
+
+    for (int i = 0; i < COUNT; i++)
+        sum += a->v[i] * b->v[i];
+    return sum;
+}
+
+/* The formula, from the root: of shards [lo, hi), of which the left child has as many as the
+ * largest power of two below their number. */
+static vector adasum(const shards *s, int lo, int hi)
+{
+    vector out = { 0 }, a, b;
+    int left = 1;
+
+    if (hi - lo == 1) {
+        for (int i = 0; i < COUNT; i++)
+            out.v[i] = (double)s->x[lo][i] * s->factor[lo];
+        return out;
+    }
+    while (2 * left < hi - lo)
+        left *= 2;
+    a = adasum(s, lo, lo + left);
+    b = adasum(s, lo + left, hi);
+    for (int i = 0; i < COUNT; i++)
+        out.v[i] = (1 - dot(&a, &b) / (2 * dot(&a, &a))) * a.v[i] +
+                   (1 - dot(&a, &b) / (2 * dot(&b, &b))) * b.v[i];
+    return out;
+}
+
+MF_TEST(aggregate_adasum_is_that_of_the_formula)
+{
+    for (int n = 1; n <= MOST; n++) {
+        float *at[MOST];
+        vector want;
+        double largest = 0.0;
+        shards s;
+
+        fill(&s);
+        want = adasum(&s, 0, n);
+        for (int i = 0; i < MOST; i++)
+            at[i] = s.x[i];
+        for (int i = 0; i < COUNT; i++)
+            largest = fmax(largest, fabs(want.v[i]));
+        mf_aggregate_adasum(at, s.factor, n, COUNT);
+        for (int i = 0; i < COUNT; i++)
+            T_NEAR((double)s.x[0][i], want.v[i], 1e-6 * largest);
+    }
+}
+
+/* What it is for. */
+MF_TEST(aggregate_adasum_adds_what_is_orthogonal_and_averages_what_is_equal)
+{
+    const double ones[] = { 1, 1, 1, 1 };
+    float x[4][3] = { { 1, 0, 0 }, { 0, 2, 0 }, { 0, 0, 4 }, { 0, 0, 0 } };
+    float y[4][3] = { { 1, 2, 3 }, { 1, 2, 3 }, { 1, 2, 3 }, { 1, 2, 3 } };
+    float *at[4] = { x[0], x[1], x[2], x[3] }, *same[4] = { y[0], y[1], y[2], y[3] };
+
+    mf_aggregate_adasum(at, ones, 4, 3);
+    mf_aggregate_adasum(same, ones, 4, 3);
+    for (int i = 0; i < 3; i++) {
+        T_TRUE(x[0][i] == (float)(1 << i));
+        T_TRUE(y[0][i] == (float)(i + 1));
+    }
+}
+
 /* sum of weight[r] * mean[r] / sum of weights, where mean[r] = sum[r] * samples / n[r]. */
 MF_TEST(aggregate_weights_count_means_of_members)
 {

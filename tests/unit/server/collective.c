@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* collective.c - groups of servers in one process, and one that is killed. */
-#include "graph/graph.h"
-#include "mf_test.h"
-#include "unit/comm/ways.h"
-
-#include <meshflow/server.h>
-#include <meshflow/session.h>
+#include "unit/server/cluster.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -14,67 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TASKS = 3, COUNT = 50 };
-
-/* ---- a cluster ---- */
-
-static char cluster[400];
-static mf_server *servers[TASKS];
-
-static void find_addresses(int n)
-{
-    way w;
-    size_t len = (size_t)snprintf(cluster, sizeof cluster, "{\"worker\": [");
-
-    way_init(&w, "grpc", n);
-    for (int i = 0; i < n; i++)
-        len += (size_t)snprintf(cluster + len, sizeof cluster - len, "%s\"%s\"", i ? ", " : "",
-                                w.addresses[i]);
-    (void)snprintf(cluster + len, sizeof cluster - len, "]}");
-}
-
-static mf_server *serve(int at)
-{
-    const char digit[2] = { (char)('0' + at), '\0' };
-    mf_server *s;
-
-    T_OK(mf_server_new(
-        &(mf_server_options){
-            .cluster = cluster, .job_name = "worker", .task_index = digit, .threads = 2 },
-        &s));
-    return s;
-}
-
-static void serve_all(int n)
-{
-    find_addresses(n);
-    for (int i = 0; i < n; i++)
-        servers[i] = serve(i);
-}
-
-static void stop_all(void)
-{
-    for (int i = 0; i < TASKS; i++)
-        mf_server_free(servers[i]);
-}
-
-/* ---- graphs ---- */
-
-static mf_graph *graph_new(void)
-{
-    mf_graph *g;
-
-    T_OK(mf_graph_new(&g));
-    return g;
-}
-
-static void put_on(mf_output o, int at)
-{
-    static const char *const devices[TASKS] = { "/job:worker/task:0", "/job:worker/task:1",
-                                                "/job:worker/task:2" };
-
-    o.node->device = devices[at];
-}
+enum { COUNT = 50, SHORT_MS = 1000 };
 
 /* A task's member of an addition: "x0" is fed, "y0" the sum. */
 static void add_sum(mf_graph *g, int at, int size, int instance)
@@ -88,18 +23,6 @@ static void add_sum(mf_graph *g, int at, int size, int instance)
     put_on(x, at);
     put_on(y, at);
     T_OK(mf_graph_status(g));
-}
-
-static mf_session *session_at(int at, const mf_graph *g, const char *filter)
-{
-    mf_session *s;
-
-    T_OK(mf_session_new(g,
-                        &(mf_session_options){ .target = mf_server_target(servers[at]),
-                                               .device_filters = filter ? &filter : NULL,
-                                               .n_device_filters = filter ? 1 : 0 },
-                        &s));
-    return s;
 }
 
 static mf_tensor *values_new(int at, int64_t n)
@@ -285,13 +208,13 @@ MF_TEST(server_collective_whose_members_do_not_come_ends_in_time_or_when_it_is_c
     for (int i = 0; i < 2; i++)
         add_sum(g, i, 2, 1);
     s = session_at(0, g, NULL);
-    T_FAILS(MF_DEADLINE_EXCEEDED, "group 1: time is up", run(s, 0, 1, NULL, 300, results));
+    T_FAILS(MF_DEADLINE_EXCEEDED, "group 1: time is up", run(s, 0, 1, NULL, SHORT_MS, results));
     T_FAILS(MF_DEADLINE_EXCEEDED,
             "with 1 of 2 members there: /job:worker/replica:0/task:1/device:CPU:0",
-            run(s, 1, 1, NULL, 300, results));
+            run(s, 1, 1, NULL, SHORT_MS, results));
     T_OK(run(s, 0, 2, NULL, 20000, results)); /* nobody waits for them any more */
     drop(results, 2);
-    T_FAILS(MF_DEADLINE_EXCEEDED, "group 1, instance 1: ", run(s, 0, 1, NULL, 300, results));
+    T_FAILS(MF_DEADLINE_EXCEEDED, "group 1, instance 1: ", run(s, 0, 1, NULL, SHORT_MS, results));
     c = (client){ .at = 1, .session = s };
     T_EQ(pthread_create(&thread, NULL, run_client, &c), 0);
     usleep(100000);
@@ -335,7 +258,7 @@ MF_TEST(server_collective_names_a_member_that_is_killed)
     T_OK(run(s, 0, 2, NULL, 20000, results));
     drop(results, 2);
     open_client(&c, 0, 2); /* whose other member never runs its part */
-    c.st = run(c.session, 0, 1, NULL, 300, c.results);
+    c.st = run(c.session, 0, 1, NULL, SHORT_MS, c.results);
     T_EQ(c.st, MF_DEADLINE_EXCEEDED);
     T_EQ(kill(other, SIGKILL), 0);
     T_EQ(waitpid(other, NULL, 0), other);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "mf_test.h"
+#include "tensor/quota.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -103,7 +104,8 @@ static mf_status forget(asking *a)
     return st;
 }
 
-static asking *join(int task, int size, uint64_t incarnation, int64_t timeout_ms)
+static asking *join_as(int task, int size, uint64_t incarnation, int64_t timeout_ms,
+                       const char *description)
 {
     Tensorflow__CompleteGroupRequest q = TENSORFLOW__COMPLETE_GROUP_REQUEST__INIT;
     Tensorflow__DeviceAttributes d = TENSORFLOW__DEVICE_ATTRIBUTES__INIT;
@@ -113,6 +115,7 @@ static asking *join(int task, int size, uint64_t incarnation, int64_t timeout_ms
     device_of(task, name);
     d.name = name;
     d.incarnation = incarnation;
+    d.physical_device_desc = (char *)(uintptr_t)description;
     q.group_key = 1;
     q.group_size = size;
     q.device_type = (char *)(uintptr_t) "CPU";
@@ -122,6 +125,11 @@ static asking *join(int task, int size, uint64_t incarnation, int64_t timeout_ms
         &(mf_group_asks){ &a->cancel, timeout_ms ? mf_clock_ns() + timeout_ms * 1000000 : 0,
                           group_answered, a });
     return a;
+}
+
+static asking *join(int task, int size, uint64_t incarnation, int64_t timeout_ms)
+{
+    return join_as(task, size, incarnation, timeout_ms, "");
 }
 
 static asking *agree(int task, int size, const char *what, mf_dtype type, int64_t rows, bool source)
@@ -245,8 +253,63 @@ MF_TEST(server_groups_begin_anew_with_a_member_that_was_restarted)
     b = join(0, 2, 7, 0);
     T_OK(forget(a));
     T_OK(forget(b));
-    T_FAILS(MF_INVALID_ARGUMENT, "task:10/device:CPU:0 is not in it", forget(join(10, 2, 1, 0)));
     end();
+}
+
+MF_TEST(server_groups_that_begin_anew_leave_nobody_waiting_at_their_collectives)
+{
+    asking *a, *b, *c;
+
+    begin();
+    meet(2);
+    a = agree(0, 2, "x: Reduce(Add,Id)", MF_DTYPE_F32, 3, false);
+    T_TRUE(!is_done(a));
+    b = join(2, 2, 8, 0); /* the other one was restarted before it came */
+    T_FAILS(MF_ABORTED, "group 1, instance 5: its group meets anew", forget(a));
+    c = join(0, 2, 7, 0);
+    T_OK(forget(b));
+    T_OK(forget(c));
+    a = agree(0, 2, "x: Reduce(Add,Id)", MF_DTYPE_F32, 3, false);
+    b = agree(2, 2, "x: Reduce(Add,Id)", MF_DTYPE_F32, 3, false);
+    T_OK(forget(a));
+    T_OK(forget(b));
+    a = join(0, 3, 7, 0); /* what it meant is forgotten with the group */
+    T_FAILS(MF_ABORTED, "no such group",
+            forget(agree(2, 2, "x: Reduce(Add,Id)", MF_DTYPE_F32, 3, false)));
+    mf_cancel_raise(&a->cancel);
+    T_TRUE(forget(a) == MF_CANCELLED);
+    end();
+}
+
+MF_TEST(server_groups_stay_when_a_stranger_asks_for_their_key)
+{
+    asking *a;
+
+    begin();
+    meet(2);
+    T_FAILS(MF_INVALID_ARGUMENT, "task:10/device:CPU:0 is not in it", forget(join(10, 2, 1, 0)));
+    a = join(0, 2, 7, 0);
+    T_EQ(a->n, 2);
+    T_OK(forget(a));
+    end();
+}
+
+MF_TEST(server_groups_count_what_members_say_of_themselves_as_memory)
+{
+    enum { LONG = 100000 };
+    const int64_t room = mf_quota_room();
+    char *text = mf_calloc(LONG + 1, 1);
+    asking *a;
+
+    memset(text, 'x', LONG);
+    begin();
+    a = join_as(0, 2, 1, 0, text);
+    T_TRUE(mf_quota_room() <= room - LONG);
+    mf_cancel_raise(&a->cancel);
+    T_TRUE(forget(a) == MF_CANCELLED);
+    T_EQ(mf_quota_room(), room);
+    end();
+    mf_free(text);
 }
 
 MF_TEST(server_groups_of_another_size_may_have_the_key_of_earlier_ones)
@@ -293,19 +356,25 @@ MF_TEST(server_groups_name_members_that_do_not_mean_the_same)
         { "y: Reduce(Add,Id)", MF_DTYPE_F64, 3, "comes with Reduce(Add,Id) of double" },
         { "y: Reduce(Add,Id)", MF_DTYPE_F32, 4, "comes with Reduce(Add,Id) of float [4]" },
         { "y: Gather", MF_DTYPE_F32, 3, "comes with Gather of float" },
-        { "y: Reduce(Add,Id)", 77, 3, "77 is no type" },
     };
+    asking *a;
 
     begin();
     meet(2);
     for (int i = 0; i < MF_COUNT(cases); i++) {
-        asking *a = agree(0, 2, "x: Reduce(Add,Id)", MF_DTYPE_F32, 3, false);
-        asking *b = agree(2, 2, cases[i].what, cases[i].type, cases[i].rows, false);
+        asking *b;
 
+        a = agree(0, 2, "x: Reduce(Add,Id)", MF_DTYPE_F32, 3, false);
+        b = agree(2, 2, cases[i].what, cases[i].type, cases[i].rows, false);
         T_FAILS(MF_INVALID_ARGUMENT, cases[i].error, forget(b));
-        mf_cancel_raise(&a->cancel);
-        T_TRUE(forget(a) != MF_OK);
+        T_FAILS(MF_INVALID_ARGUMENT, cases[i].error, forget(a));
     }
+    a = agree(0, 2, "x: Reduce(Add,Id)", MF_DTYPE_F32, 3, false);
+    T_FAILS(MF_INVALID_ARGUMENT, "77 is no type",
+            forget(agree(2, 2, "y: Reduce(Add,Id)", 77, 3, false)));
+    T_TRUE(!is_done(a)); /* that was no collective at all */
+    mf_cancel_raise(&a->cancel);
+    T_FAILS(MF_CANCELLED, "with 1 of 2 members there", forget(a));
     end();
 }
 

@@ -5,10 +5,13 @@
 #include <meshflow/server.h>
 #include <meshflow/session.h>
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 static mf_local_cluster *cluster_of(const char *jobs)
 {
@@ -93,6 +96,112 @@ MF_TEST(local_cluster_has_a_master_in_every_task)
         T_EQ_F(fetch_y(s[i]), 8);
     for (int i = 0; i < 3; i++)
         mf_session_free(s[i]);
+    mf_graph_free(g);
+    mf_local_cluster_free(c);
+}
+
+/* ---- without sockets ---- */
+
+static int sockets(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    const struct dirent *e;
+    int n = 0;
+
+    T_TRUE(d != NULL);
+    while ((e = readdir(d)) != NULL) {
+        char to[64] = "";
+
+        if (readlinkat(dirfd(d), e->d_name, to, sizeof to - 1) > 0)
+            n += strncmp(to, "socket:", 7) == 0;
+    }
+    (void)closedir(d);
+    return n;
+}
+
+static mf_local_cluster *cluster_inside(const char *jobs)
+{
+    mf_local_cluster *c;
+
+    T_OK(mf_local_cluster_new(jobs, &(mf_server_options){ .threads = 2, .inside = true }, &c));
+    return c;
+}
+
+MF_TEST(local_cluster_inside_has_threads_and_no_sockets)
+{
+    const int before = sockets();
+    mf_local_cluster *c = cluster_inside("worker=2,ps=1");
+    mf_graph *g = spread_graph();
+    mf_session *s[2];
+
+    T_TRUE(strncmp(mf_local_cluster_target(c, "worker", 0), "inside:", 7) == 0);
+    for (int i = 0; i < 2; i++)
+        s[i] = session_at(c, i, g);
+    do_target(s[0], "set");
+    for (int i = 0; i < 20; i++)
+        do_target(s[i % 2], "add");
+    T_EQ_F(fetch_y(s[1]), 42);
+    T_EQ(sockets(), before);
+    for (int i = 0; i < 2; i++)
+        mf_session_free(s[i]);
+    mf_graph_free(g);
+    mf_local_cluster_free(c);
+    T_EQ(sockets(), before);
+}
+
+/* Another one has other addresses; one that is gone is not there. */
+MF_TEST(local_cluster_inside_that_is_gone_is_not_found)
+{
+    mf_local_cluster *one = cluster_inside("worker=1"), *other = cluster_inside("worker=1");
+    mf_graph *g;
+    mf_session *s;
+    char target[40];
+
+    T_OK(mf_graph_new(&g));
+    (void)mf_applyf(g, "NoOp", MF_NO_IN, "name='nothing'");
+    (void)snprintf(target, sizeof target, "%s", mf_local_cluster_target(one, "worker", 0));
+    T_TRUE(strcmp(target, mf_local_cluster_target(other, "worker", 0)) != 0);
+    s = session_at(other, 0, g);
+    do_target(s, "nothing");
+    mf_local_cluster_free(one);
+    T_FAILS(MF_UNAVAILABLE, "there is no such server in this process",
+            mf_session_new(g, &(mf_session_options){ .target = target, .connect_ms = 1 }, &s));
+    mf_local_cluster_free(other);
+    mf_graph_free(g);
+}
+
+static void *stop_soon(void *ctx)
+{
+    (void)nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+    mf_session_cancel(ctx);
+    return NULL;
+}
+
+/* A run that waits for what does not come ends by its deadline, and when its session is closed. */
+MF_TEST(local_cluster_inside_ends_runs_that_wait)
+{
+    mf_local_cluster *c = cluster_inside("worker=1,ps=1");
+    static const char *const taken = "take";
+    mf_tensor *t = NULL;
+    mf_graph *g;
+    mf_session *s;
+    pthread_t thread;
+    mf_output q;
+
+    T_OK(mf_graph_new(&g));
+    q = mf_applyf(g, "FIFOQueueV2", MF_NO_IN,
+                  "component_types=[float] device='/job:ps/task:0' name='q' shared_name='q'");
+    (void)mf_applyf(g, "QueueDequeueV2", MF_IN(q),
+                    "component_types=[float] name='take' device='/job:ps/task:0'");
+    T_OK(mf_graph_status(g));
+    s = session_at(c, 0, g);
+    T_FAILS(MF_DEADLINE_EXCEEDED, "",
+            mf_session_run(s, &(mf_run_options){ .timeout_ms = 50 }, NULL, NULL, 0, &taken, 1, NULL,
+                           0, &t));
+    T_EQ(pthread_create(&thread, NULL, stop_soon, s), 0);
+    T_FAILS(MF_CANCELLED, "", mf_session_run(s, NULL, NULL, NULL, 0, &taken, 1, NULL, 0, &t));
+    T_EQ(pthread_join(thread, NULL), 0);
+    mf_session_free(s);
     mf_graph_free(g);
     mf_local_cluster_free(c);
 }

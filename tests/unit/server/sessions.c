@@ -103,3 +103,19 @@ MF_TEST(server_session_lays_out_many_runs_at_once)
         (void)pthread_join(threads[i], NULL);
     client_end(&c, g);
 }
+
+MF_TEST(server_session_knows_runs_apart_whatever_their_names_are)
+{
+    const char *both[] = { "y0:0", "y1:0" }, *one = "y0:0\ny1:0";
+    mf_graph *g = many_runs();
+    mf_tensor *t[2] = { NULL, NULL };
+    client c;
+
+    client_begin(&c, g);
+    T_OK(mf_session_run(c.session, NULL, NULL, NULL, 0, both, 2, NULL, 0, t));
+    T_EQ_F(*(const float *)mf_tensor_data(t[1]), 5);
+    T_FAILS(MF_NOT_FOUND, "", mf_session_run(c.session, NULL, NULL, NULL, 0, &one, 1, NULL, 0, t));
+    mf_tensor_free(t[0]);
+    mf_tensor_free(t[1]);
+    client_end(&c, g);
+}

@@ -111,3 +111,22 @@ MF_TEST(tensor_storage_is_used_again)
     T_EQ(mf_buffer_live_bytes(), before);
     mf_buffer_trim();
 }
+
+/* As much as was in use at one time is kept, until somebody is done. */
+MF_TEST(tensor_storage_of_a_large_step_is_used_again)
+{
+    const mf_shape large = MF_SHAPE((int64_t)600 << 20);
+    int64_t calls = mf_buffer_heap_calls();
+    mf_tensor t = { 0 };
+
+    for (int i = 0; i < 3; i++) {
+        T_OK(mf_tensor_alloc(&t, MF_DTYPE_U8, &large));
+        mf_tensor_clear(&t);
+    }
+    T_EQ(mf_buffer_heap_calls(), calls + 1);
+    mf_buffer_settle();
+    T_OK(mf_tensor_alloc(&t, MF_DTYPE_U8, &large));
+    mf_tensor_clear(&t);
+    T_EQ(mf_buffer_heap_calls(), calls + 2);
+    mf_buffer_settle();
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_attach.c - `meshflow attach`: what a submitted job says, from its beginning until it is over.
+ */
+#include "cli/command.h"
+#include "spool/spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What has come since. */
+static mf_status copy(int log, bool *any)
+{
+    char bytes[8192];
+    ssize_t n;
+
+    *any = false;
+    while ((n = read(log, bytes, sizeof bytes)) > 0) {
+        for (ssize_t at = 0, put; at < n; at += put) {
+            put = write(1, bytes + at, (size_t)(n - at));
+            if (put < 0)
+                return MF_FAIL(MF_UNAVAILABLE, "cannot write: %s", strerror(errno));
+        }
+        *any = true;
+    }
+    return MF_OK;
+}
+
+static mf_status follow(const char *dir, const char *name, const char *path, mf_spool_job *job)
+{
+    int log = -1;
+    mf_status st = MF_OK;
+
+    for (bool over = false; st == MF_OK;) {
+        mf_arena *arena = mf_arena_new();
+        bool any = false;
+
+        st = arena ? mf_spool_look(dir, name, arena, job) : MF_NOMEM("a job");
+        if (log < 0)
+            log = open(path, O_RDONLY | O_CLOEXEC);
+        if (st == MF_OK && log >= 0)
+            st = copy(log, &any);
+        mf_arena_free(arena);
+        if (over && !any)
+            break;
+        over =
+            st == MF_OK && mf_spool_is_over(job->state); /* once more: it may have said goodbye */
+        if (!over)
+            (void)nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
+    }
+    if (log >= 0)
+        (void)close(log);
+    return st;
+}
+
+static mf_status attach_run(mf_args *args)
+{
+    mf_buf dir = { 0 }, path = { 0 };
+    mf_spool_job job;
+    mf_status st = mf_spool_dir(mf_args_value(args, "dir"), &dir);
+
+    if (st == MF_OK)
+        st = mf_spool_path(dir.data, args->words[0], "log", &path);
+    if (st == MF_OK)
+        st = follow(dir.data, args->words[0], path.data, &job);
+    if (st == MF_NOT_FOUND)
+        mf_args_hint(args, "`meshflow queue` lists them");
+    if (st == MF_OK && job.state != MF_SPOOL_DONE) {
+        args->exit_code = (int)job.exit_code;
+        st = MF_FAIL(MF_ABORTED, "the job '%s' %s", args->words[0], job.how);
+    }
+    mf_buf_deinit(&path);
+    mf_buf_deinit(&dir);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "dir", "DIR", "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told", 0,
+      false },
+    { 0 },
+};
+
+const mf_command mf_command_attach = {
+    .name = "attach",
+    .arguments = "JOB",
+    .summary = "show what a submitted job says, until it is over",
+    .about = "Its exit code is the job's. Interrupting it does not end the job.",
+    .options = options,
+    .examples = (const char *const[]){ "meshflow attach night", NULL },
+    .min_args = 1,
+    .max_args = 1,
+    .run = attach_run,
+};

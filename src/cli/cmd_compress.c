@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_compress.c - `meshflow compress`: a trained model, smaller and faster. */
+#include "base/file.h"
+#include "cli/job.h"
+#include "cli/model_note.h"
+#include "cli/plot_sizes.h"
+#include "compress/compress.h"
+#include "formats/tensors.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_STAGES = 16, MOST_PRUNE = 8 };
+
+typedef struct compressing {
+    mf_args *args;
+    mf_job job;
+    mf_fit_options fit;
+    mf_small before, after;
+    const char *units[MOST_PRUNE]; /* settings of --prune units ... */
+    int n_units;
+    const char *magnitude; /* --prune magnitude ..., as for train; NULL: none */
+    mf_quantizing quantizing;
+    bool quantizes;
+    const char *metric;
+    mf_sized stages[MOST_STAGES];
+    int n_stages;
+    mf_measured was, is;
+} compressing;
+
+/* ---- what is asked for ---- */
+
+static mf_status read_prune(compressing *c)
+{
+    static const char units[] = "units";
+    const char *text;
+    int64_t at = 0;
+
+    while ((text = mf_args_next(c->args, "prune", &at)) != NULL) {
+        const size_t word = strcspn(text, " ");
+
+        if (word == sizeof units - 1 && strncmp(text, units, word) == 0) {
+            if (c->n_units == MOST_PRUNE)
+                return mf_args_wrong(c->args, "--prune units: at most %d times", MOST_PRUNE);
+            c->units[c->n_units++] = text + word;
+        } else if (c->magnitude) {
+            return mf_args_wrong(c->args, "--prune: weights are pruned in one way: %s, or %s",
+                                 c->magnitude, text);
+        } else {
+            c->magnitude = text;
+        }
+    }
+    return MF_OK;
+}
+
+static mf_status read_args(compressing *c)
+{
+    mf_args *args = c->args;
+    const char *quantize = mf_args_value(args, "quantize"), *optimizer, *schedule;
+    mf_compile_options *o = &c->job.compile;
+
+    c->fit = (mf_fit_options){ .epochs = 1, .batch = 128 };
+    MF_TRY(read_prune(c));
+    MF_TRY(mf_args_int(args, "epochs", 0, 100000, &c->fit.epochs));
+    MF_TRY(mf_args_int(args, "batch", 1, 1 << 20, &c->fit.batch));
+    optimizer = mf_args_value(args, "optimizer");
+    schedule = mf_args_value(args, "schedule");
+    o->optimizer = optimizer ? optimizer : "momentum";
+    o->schedule = schedule ? schedule : "cosine";
+    o->learning_rate = 0.02;
+    MF_TRY(mf_args_double(args, "lr", &o->learning_rate));
+    c->quantizes = quantize != NULL;
+    if (c->magnitude && c->fit.epochs == 0)
+        return mf_args_wrong(args, "--prune magnitude is done while training goes on; --epochs 0 "
+                                   "leaves no time for it");
+    if (!c->n_units && !c->magnitude && !mf_args_has(args, "rank") && !quantize &&
+        !mf_args_has(args, "share"))
+        return mf_args_wrong(args, "nothing to do: give --prune, --rank, --quantize or --share");
+    return MF_OK;
+}
+
+/* ---- stages ---- */
+
+/* How good and how large it is by now. */
+static mf_status note_stage(compressing *c, const char *name)
+{
+    mf_compile_options quiet = c->job.compile;
+    mf_sized *s = &c->stages[c->n_stages];
+    mf_buf file = { 0 };
+    mf_status st;
+
+    if (c->n_stages == MOST_STAGES)
+        return MF_OK;
+    quiet.prune = NULL;
+    MF_TRY(mf_measure_value(&c->after, &quiet, c->job.test, &c->metric, &s->value));
+    st = mf_small_encode(&c->after, &file);
+    s->name = name;
+    s->bytes = c->n_stages == 0 ? mf_small_bytes(&c->after) : (int64_t)file.len;
+    c->n_stages++;
+    mf_buf_deinit(&file);
+    return st;
+}
+
+/* A heading, and lines of what was done to each layer. */
+static mf_status tell(compressing *c, const char *heading, mf_buf *told)
+{
+    const mf_sized *s = &c->stages[c->n_stages - 1];
+    mf_buf out = { 0 };
+
+    if (mf_args_has(c->args, "json")) {
+        mf_buf_deinit(told);
+        return MF_OK;
+    }
+    mf_buf_printf(&out, "%s: %s %.4f, %lld bytes\n", heading, c->metric, s->value,
+                  (long long)s->bytes);
+    for (const char *line = told->data; line && *line; line += strcspn(line, "\n") + 1)
+        mf_buf_printf(&out, "  %.*s\n", (int)strcspn(line, "\n"), line);
+    mf_buf_deinit(told);
+    return mf_cli_print(&out);
+}
+
+static mf_status end_stage(compressing *c, mf_status st, const char *name, const char *heading,
+                           mf_buf *told)
+{
+    if (st == MF_OK)
+        st = note_stage(c, name);
+    if (st == MF_OK)
+        return tell(c, heading, told);
+    mf_buf_deinit(told);
+    return st;
+}
+
+static mf_status cut_units(compressing *c)
+{
+    mf_buf told = { 0 };
+    mf_status st = MF_OK;
+
+    for (int i = 0; st == MF_OK && i < c->n_units; i++)
+        st = mf_compress_units(&c->after, c->units[i], &told);
+    return c->n_units > 0 ? end_stage(c, st, "units", "units left out", &told) : MF_OK;
+}
+
+static mf_status factorise(compressing *c)
+{
+    const char *rank;
+    mf_buf told = { 0 };
+    mf_status st = MF_OK;
+    int64_t at = 0;
+
+    while (st == MF_OK && (rank = mf_args_next(c->args, "rank", &at)) != NULL)
+        st = mf_compress_rank(&c->after, rank, &told);
+    return mf_args_has(c->args, "rank") ? end_stage(c, st, "rank", "kernels of low rank", &told)
+                                        : MF_OK;
+}
+
+static mf_status quantise(compressing *c)
+{
+    mf_compile_options o = c->job.compile;
+    mf_buf told = { 0 };
+
+    o.prune = NULL;
+    return end_stage(c, mf_compress_quantize(&c->after, &c->quantizing, c->job.train, &o, &told),
+                     "int8", "computing with bytes", &told);
+}
+
+/* Pruning goes on for the first two thirds, unless told. */
+static const char *pruning_text(compressing *c, int64_t steps)
+{
+    const int64_t end = steps * 2 / 3;
+
+    if (!c->magnitude)
+        return "hold";
+    if (strstr(c->magnitude, "end=") || strncmp(c->magnitude, "magnitude", 9) != 0)
+        return c->magnitude;
+    return mf_arena_printf(
+        c->after.arena, "%s end=%lld%s", c->magnitude, (long long)end,
+        strstr(c->magnitude, "every=") ? ""
+        : end / 50 > 1 ? mf_arena_printf(c->after.arena, " every=%lld", (long long)(end / 50))
+                       : " every=1");
+}
+
+static mf_status say_epoch(void *ctx, mf_trainer *t, const mf_step_report *report,
+                           const mf_result *validation, int n)
+{
+    const compressing *c = ctx;
+    mf_buf out = { 0 };
+
+    (void)t;
+    (void)validation;
+    (void)n;
+    if (mf_args_has(c->args, "json"))
+        return MF_OK;
+    mf_buf_printf(&out, "epoch %lld of %lld: loss of the last step %.4f\n",
+                  (long long)report->epoch + 1, (long long)c->fit.epochs, report->results[0].value);
+    return mf_cli_print(&out);
+}
+
+static void count_zeros(const mf_small *s, mf_buf *told)
+{
+    for (int64_t i = 0; i < s->n; i++) {
+        const mf_tensor *w = &s->weights[i].value;
+        int64_t zeros = 0;
+
+        if (w->dtype != MF_DTYPE_F32 || w->shape.rank < 2)
+            continue;
+        for (int64_t e = 0; e < w->count; e++)
+            zeros += ((const float *)w->data)[e] == 0;
+        if (zeros > 0)
+            mf_buf_printf(told, "%s: %lld of %lld are zero, %.1f %%\n", s->weights[i].name,
+                          (long long)zeros, (long long)w->count,
+                          100.0 * (double)zeros / (double)w->count);
+    }
+}
+
+static mf_status fine_tune(compressing *c)
+{
+    const int64_t per_epoch = (mf_dataset_count(c->job.train) + c->fit.batch - 1) / c->fit.batch;
+    mf_compile_options o = c->job.compile;
+    mf_fit_options fit = c->fit;
+    const mf_hook hook = { .ctx = c, .after_epoch = say_epoch };
+    mf_small_trainer t = { 0 };
+    mf_buf told = { 0 };
+    mf_status st;
+
+    if (fit.epochs == 0)
+        return MF_OK;
+    o.prune = pruning_text(c, per_epoch * fit.epochs);
+    if (!o.prune)
+        return MF_NOMEM("pruning");
+    fit.hooks = &hook;
+    fit.n_hooks = 1;
+    st = mf_small_train(&c->after, &o, &t);
+    if (st == MF_OK)
+        st = mf_fit(t.trainer, c->job.train, NULL, &fit);
+    if (st == MF_OK)
+        st = mf_small_take(&c->after, &t);
+    mf_small_trainer_free(&t);
+    if (st == MF_OK)
+        count_zeros(&c->after, &told);
+    return end_stage(c, st, c->magnitude ? "pruned" : "tuned",
+                     c->magnitude ? "pruned and fine-tuned" : "fine-tuned", &told);
+}
+
+static mf_status share(compressing *c)
+{
+    const char *text;
+    mf_buf told = { 0 };
+    mf_status st = MF_OK;
+    int64_t at = 0;
+
+    while (st == MF_OK && (text = mf_args_next(c->args, "share", &at)) != NULL)
+        st = mf_compress_share(&c->after, text, &told);
+    return mf_args_has(c->args, "share") ? end_stage(c, st, "shared", "shared values", &told)
+                                         : MF_OK;
+}
+
+static mf_status round_kernels(compressing *c)
+{
+    mf_buf told = { 0 };
+
+    return end_stage(c, mf_compress_round(&c->after, &c->quantizing), "rounded",
+                     "kernels rounded to bytes", &told);
+}
+
+static mf_status all_stages(compressing *c)
+{
+    MF_TRY(cut_units(c));
+    MF_TRY(factorise(c));
+    if (c->quantizes && c->quantizing.aware)
+        MF_TRY(quantise(c));
+    MF_TRY(fine_tune(c));
+    if (c->quantizes && !c->quantizing.aware)
+        MF_TRY(quantise(c));
+    MF_TRY(share(c));
+    return c->quantizes && !mf_args_has(c->args, "share") ? round_kernels(c) : MF_OK;
+}
+
+/* ---- what came out ---- */
+
+static mf_status write_file(const char *dir, const char *name, const mf_buf *bytes)
+{
+    mf_buf path = { 0 };
+    mf_status st;
+
+    mf_buf_printf(&path, "%s/%s", dir, name);
+    st = mf_buf_finish(&path);
+    if (st == MF_OK)
+        st = mf_file_write(path.data, bytes->data, bytes->len);
+    mf_buf_deinit(&path);
+    return st;
+}
+
+static mf_status write_out(compressing *c, const char *dir)
+{
+    mf_job job = c->job; /* what the note is of */
+    mf_buf file = { 0 }, picture = { 0 };
+    mf_status st;
+
+    job.model = NULL;
+    job.model_text = mf_small_text(&c->after);
+    MF_TRY_TO(done, mf_small_model(&c->after, &job.model));
+    MF_TRY_TO(done, mf_model_note_write(dir, &job)); /* which makes the folder */
+    MF_TRY_TO(done, mf_small_encode(&c->after, &file));
+    MF_TRY_TO(done, write_file(dir, MF_PACKED_NAME, &file));
+    mf_plot_sizes(c->stages, c->n_stages, c->metric, c->job.model_text, &picture);
+    MF_TRY_TO(done, mf_buf_finish(&picture));
+    MF_TRY_TO(done, write_file(dir, "sizes.svg", &picture));
+done:
+    mf_model_free(job.model);
+    mf_buf_deinit(&file);
+    mf_buf_deinit(&picture);
+    return st;
+}
+
+static mf_status measure(compressing *c)
+{
+    const mf_small *const both[2] = { &c->before, &c->after };
+    mf_measured *const out[2] = { &c->was, &c->is };
+    mf_compile_options o = c->job.compile;
+
+    o.prune = NULL;
+    c->was.bytes = c->stages[0].bytes;
+    c->was.value = c->stages[0].value;
+    c->is.bytes = c->stages[c->n_stages - 1].bytes;
+    c->is.value = c->stages[c->n_stages - 1].value;
+    return mf_args_has(c->args, "no-speed")
+               ? MF_OK
+               : mf_measure_speed(both, &o, c->job.train, c->fit.batch, out);
+}
+
+static mf_status print_table(const compressing *c)
+{
+    const mf_measured *a = &c->was, *b = &c->is;
+    const bool share = strcmp(c->metric, "accuracy") == 0;
+    mf_buf out = { 0 };
+
+    mf_buf_printf(&out, "\n%-22s %12s %12s\n", "", "before", "after");
+    mf_buf_printf(&out, "%-22s %12lld %12lld   %.1fx smaller\n", "size, bytes", (long long)a->bytes,
+                  (long long)b->bytes, (double)a->bytes / (double)b->bytes);
+    mf_buf_printf(&out, "%-22s %12.4f %12.4f   %+.2f%s\n", c->metric, a->value, b->value,
+                  (b->value - a->value) * (share ? 100 : 1), share ? " points" : "");
+    if (a->step > 0) {
+        mf_buf_printf(&out, "%-22s %12.0f %12.0f   %.2fx\n", "inference, samples/s", a->inferred,
+                      b->inferred, b->inferred / a->inferred);
+        mf_buf_printf(&out, "%-22s %12.3f %12.3f   %.2fx\n", "training step, ms", 1e3 * a->step,
+                      1e3 * b->step, a->step / b->step);
+    }
+    return mf_cli_print(&out);
+}
+
+static void print_one(mf_buf *out, const char *name, const compressing *c, const mf_measured *m)
+{
+    mf_buf_printf(out, "\"%s\":{\"bytes\":%lld,\"%s\":", name, (long long)m->bytes, c->metric);
+    mf_buf_json_number(out, m->value);
+    if (m->step > 0)
+        mf_buf_printf(out, ",\"samples_per_second\":%.6g,\"step_seconds\":%.6g", m->inferred,
+                      m->step);
+    mf_buf_str(out, "}");
+}
+
+static mf_status print_json(const compressing *c)
+{
+    const char *text = mf_small_text(&c->after);
+    mf_buf out = { 0 };
+
+    if (!text)
+        return MF_NOMEM("a model");
+    mf_buf_str(&out, "{\"model\":");
+    mf_buf_json(&out, text, strlen(text));
+    mf_buf_str(&out, ",");
+    print_one(&out, "before", c, &c->was);
+    mf_buf_str(&out, ",");
+    print_one(&out, "after", c, &c->is);
+    mf_buf_str(&out, ",\"stages\":[");
+    for (int i = 0; i < c->n_stages; i++) {
+        mf_buf_printf(&out, "%s{\"stage\":\"%s\",\"bytes\":%lld,\"%s\":", i > 0 ? "," : "",
+                      c->stages[i].name, (long long)c->stages[i].bytes, c->metric);
+        mf_buf_json_number(&out, c->stages[i].value);
+        mf_buf_str(&out, "}");
+    }
+    mf_buf_str(&out, "]}\n");
+    return mf_cli_print(&out);
+}
+
+/* ---- the command ---- */
+
+static mf_status compress(compressing *c)
+{
+    const char *from = c->args->words[0], *dir = mf_args_value(c->args, "out");
+    mf_buf told = { 0 };
+
+    MF_TRY(mf_job_open(&c->job, c->args, from));
+    MF_TRY(read_args(c));
+    MF_TRY(mf_job_load(&c->job, c->args, true));
+    MF_TRY(mf_small_init(&c->before, c->job.model_text, c->job.train, from));
+    MF_TRY(mf_small_copy(&c->after, &c->before));
+    if (c->quantizes)
+        MF_TRY(mf_quantizing_parse(mf_args_value(c->args, "quantize"), c->after.arena,
+                                   &c->quantizing));
+    MF_TRY(end_stage(c, MF_OK, "before", c->job.model_text, &told));
+    MF_TRY(all_stages(c));
+    if (dir)
+        MF_TRY(write_out(c, dir));
+    MF_TRY(measure(c));
+    return mf_args_has(c->args, "json") ? print_json(c) : print_table(c);
+}
+
+static mf_status compress_run(mf_args *args)
+{
+    compressing *c = mf_calloc(1, sizeof *c);
+    mf_status st;
+
+    if (!c)
+        return MF_NOMEM("a model");
+    c->args = args;
+    st = compress(c);
+    mf_small_deinit(&c->before);
+    mf_small_deinit(&c->after);
+    mf_job_deinit(&c->job);
+    mf_free(c);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "prune", "HOW",
+      "'units share=0.5 layers=conv*' leaves out whole filters and units; 'magnitude sparsity=0.9' "
+      "makes weights zero while training goes on",
+      0, true },
+    { "rank", "HOW",
+      "kernels as products of two smaller ones: 'rank=16 layers=dense' or 'energy=0.95'", 0, true },
+    { "quantize", "HOW",
+      "compute with bytes: 'int8', 'int8 per=tensor', 'int8 aware=true' (training goes on with "
+      "rounded numbers)",
+      0, false },
+    { "share", "HOW", "weights of a kernel share 2^bits values: 'bits=5 layers=dense*'", 0, true },
+    { "epochs", "N", "of training that follows; 1 unless told, 0: none", 0, false },
+    { "batch", "N", "samples of a step; 128 unless told", 0, false },
+    { "optimizer", "OPT", "momentum unless told", 0, false },
+    { "lr", "RATE", "learning rate; 0.02 unless told", 0, false },
+    { "schedule", "S", "of the learning rate; cosine unless told", 0, false },
+    { "out", "DIR", "where " MF_PACKED_NAME ", model.json and sizes.svg go", 'o', false },
+    { "no-speed", NULL, "do not measure how fast it is", 0, false },
+    MF_JOB_OPTIONS,
+    { 0 },
+};
+
+const mf_command mf_command_compress = {
+    .name = "compress",
+    .arguments = "CKPT",
+    .summary = "make a trained model smaller and faster",
+    .about =
+        "Leaves out units, factorises kernels, lets training go on while weights become zero, "
+        "computes with bytes and lets weights share values: what is asked for, in this order. Then "
+        "tells size, accuracy, speed of inference and time of a training step, before and after. "
+        "What is written to --out is read by eval, predict, serve, train --init and the ckpt "
+        "commands. CKPT is a checkpoint or the folder of a training. docs/compression.md",
+    .options = options,
+    .examples =
+        (const char *const[]){
+            "meshflow compress run --quantize int8 --epochs 0",
+            "meshflow compress run --prune 'magnitude sparsity=0.9' --share bits=5 --out small",
+            "meshflow eval --from small", NULL },
+    .min_args = 1,
+    .max_args = 1,
+    .run = compress_run,
+};

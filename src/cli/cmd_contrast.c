@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_contrast.c - `meshflow contrast`: what a model that learns by comparing has learned, in
+ * figures and in pictures. */
+#include "base/mem.h"
+#include "cli/embeddings.h"
+#include "cli/machine.h"
+#include "models/model.h"
+#include "tensor/tensor.h"
+
+#include <string.h>
+
+enum { JUDGED = 10000 }; /* training pairs that the threshold is chosen by */
+
+typedef struct figures {
+    mf_buf out;
+    bool json;
+} figures;
+
+static void put(figures *f, const char *name, double value)
+{
+    if (f->json)
+        mf_buf_printf(&f->out, "%s\"%s\":%.9g", f->out.len > 0 ? "," : "{", name, value);
+    else
+        mf_buf_printf(&f->out, "%-24s %.6g\n", name, value);
+}
+
+/* ---- pairs ---- */
+
+/* Distances of the pairs of a set, and what they are. */
+typedef struct judged {
+    mf_tensor *distances;
+    int32_t *same;
+    int64_t n;
+} judged;
+
+static mf_status judge(mf_job *job, mf_dataset *set, judged *out)
+{
+    out->n = mf_dataset_count(set);
+    MF_TRY(mf_predict(job->trainer, set, &out->distances));
+    return mf_read_labels(set, "label", &out->same);
+}
+
+static void judged_deinit(judged *j)
+{
+    mf_tensor_free(j->distances);
+    mf_free(j->same);
+}
+
+static mf_status verify(mf_job *job, figures *f)
+{
+    const int64_t all = mf_dataset_count(job->train);
+    mf_dataset *part = NULL;
+    judged train = { 0 }, test = { 0 };
+    double threshold;
+    mf_status st;
+
+    MF_TRY_TO(done, mf_dataset_range(job->train, 0, all < JUDGED ? all : JUDGED, &part));
+    MF_TRY_TO(done, judge(job, part, &train));
+    MF_TRY_TO(done, judge(job, job->test, &test));
+    MF_TRY_TO(done, mf_best_threshold(train.distances->data, train.same, train.n, &threshold));
+    put(f, "threshold", threshold);
+    put(f, "training_verification",
+        mf_verification(train.distances->data, train.same, train.n, threshold));
+    put(f, "verification", mf_verification(test.distances->data, test.same, test.n, threshold));
+    put(f, "pairs", (double)test.n);
+done:
+    judged_deinit(&train);
+    judged_deinit(&test);
+    mf_dataset_unref(part);
+    return st;
+}
+
+/* ---- embeddings ---- */
+
+/* Names of the classes of images; pairs have others. */
+static const char *const *class_names(const mf_job *job, bool pairs, int64_t *n)
+{
+    const char *const *names = NULL;
+
+    *n = pairs ? 0 : mf_dataset_classes(job->test, &names);
+    return pairs ? NULL : names;
+}
+
+static mf_status embed(mf_job *job, mf_args *args, bool pairs, figures *f)
+{
+    const char *path = mf_args_value(args, "embeddings");
+    mf_tensor *rows = NULL;
+    int32_t *labels = NULL;
+    int64_t n_names;
+    const char *const *names = class_names(job, pairs, &n_names);
+    double recall;
+    mf_status st;
+
+    if (pairs && !path)
+        return MF_OK;
+    MF_TRY(mf_read_labels(job->test, pairs ? "class" : "label", &labels));
+    MF_TRY_TO(done, mf_embed(job, job->test, &rows));
+    for (int64_t i = 0; pairs && i < mf_dataset_count(job->test); i++)
+        n_names = labels[i] >= n_names ? labels[i] + 1 : n_names;
+    if (!pairs) {
+        MF_TRY_TO(done, mf_recall_at_1(rows, labels, job->compile.threads, &recall));
+        put(f, "recall_at_1", recall);
+        put(f, "queries", (double)mf_dataset_count(job->test));
+    }
+    if (path)
+        st = mf_scatter_write(rows, labels, names, n_names, job->model_text, path);
+done:
+    mf_tensor_free(rows);
+    mf_free(labels);
+    return st;
+}
+
+/* ---- machines ---- */
+
+static mf_status show_machine(mf_job *job, mf_args *args, figures *f)
+{
+    const char *filters = mf_args_value(args, "filters"), *samples = mf_args_value(args, "samples");
+    mf_result results[MF_MAX_RESULTS];
+    int64_t steps = 1000;
+    int n = 0;
+
+    MF_TRY(mf_args_int(args, "steps", 1, 1000000000, &steps));
+    MF_TRY(mf_evaluate(job->trainer, job->test, results, &n));
+    for (int i = 1; i < n; i++)
+        put(f, results[i].name, results[i].value);
+    if (filters)
+        MF_TRY(mf_machine_filters(job, filters));
+    return samples ? mf_machine_samples(job, steps, samples) : MF_OK;
+}
+
+/* ---- the command ---- */
+
+static bool is_of_pairs(const mf_job *job)
+{
+    return job->model->n_inputs == 1 && strcmp(job->model->inputs[0].node->name, "pair") == 0;
+}
+
+/* Pictures of something that the model does not have. */
+static mf_status check_pictures(const mf_job *job, mf_args *args)
+{
+    const bool machine = mf_has_machine(job);
+
+    if (machine && mf_args_has(args, "embeddings"))
+        return mf_args_wrong(args, "--embeddings is for siamese and triplet: %s has none",
+                             job->model_text);
+    if (!machine && (mf_args_has(args, "filters") || mf_args_has(args, "samples")))
+        return mf_args_wrong(args, "--filters and --samples are for rbm: %s has none",
+                             job->model_text);
+    return MF_OK;
+}
+
+static mf_status show(mf_job *job, mf_args *args, figures *f)
+{
+    const bool pairs = is_of_pairs(job);
+
+    MF_TRY(check_pictures(job, args));
+    MF_TRY(mf_job_compile(job, args));
+    MF_TRY(mf_trainer_use(job->trainer, mf_args_value(args, "from")));
+    if (mf_has_machine(job))
+        return show_machine(job, args, f);
+    if (pairs)
+        MF_TRY(verify(job, f));
+    return embed(job, args, pairs, f);
+}
+
+static mf_status contrast_run(mf_args *args)
+{
+    figures f = { .json = mf_args_has(args, "json") };
+    mf_job job = { 0 };
+    mf_status st;
+
+    if (!mf_args_value(args, "from"))
+        return mf_args_wrong(args, "--from is missing: a checkpoint, or the folder of a training");
+    st = mf_job_open(&job, args, mf_args_value(args, "from"));
+    if (st == MF_OK)
+        st = mf_job_load(&job, args, mf_args_has(args, "pairs"));
+    if (st == MF_OK)
+        st = show(&job, args, &f);
+    if (f.json)
+        mf_buf_str(&f.out, "}\n");
+    if (st == MF_OK)
+        st = mf_cli_print(&f.out);
+    else
+        mf_buf_deinit(&f.out);
+    mf_job_deinit(&job);
+    return st;
+}
+
+static const mf_option options[] = {
+    MF_JOB_OPTIONS,
+    { "from", "CKPT", "a checkpoint, or a folder, whose newest is taken", 0, false },
+    { "embeddings", "FILE", "draw embeddings of test samples in two dimensions, as .svg", 0,
+      false },
+    { "filters", "FILE", "draw filters of an RBM, as .png", 0, false },
+    { "samples", "FILE", "draw samples of an RBM, as .png", 0, false },
+    { "steps", "N", "steps of the chains that samples are from; 1000 unless told", 0, false },
+    { 0 },
+};
+
+const mf_command mf_command_contrast = {
+    .name = "contrast",
+    .arguments = "",
+    .summary = "what a model that learns by comparing has learned",
+    .about =
+        "Figures over the data's test part, or --test. Of pairs (siamese): how many are rightly "
+        "called views of the same image or not, by the threshold that is best for the first 10000 "
+        "training pairs. Of embeddings (triplet): how often the nearest other test sample has the "
+        "same label. Of an RBM: its reconstruction error. And pictures.",
+    .options = options,
+    .examples =
+        (const char *const[]){
+            "meshflow contrast --model triplet --data fashion-mnist --from run --embeddings e.svg",
+            "meshflow contrast --model siamese --data fashion-mnist --pairs 'crop=3' --from run",
+            "meshflow contrast --model rbm --data fashion-mnist --from run --filters f.png", NULL },
+    .run = contrast_run,
+};

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_daemon.c - `meshflow daemon`: starts the jobs of a folder. */
+#include "cli/command.h"
+#include "spool/spool.h"
+
+#include <unistd.h>
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number)
+{
+    stop = number;
+}
+
+static mf_status daemon_run(mf_args *args)
+{
+    const struct sigaction tell = { .sa_handler = on_signal };
+    int64_t slots = sysconf(_SC_NPROCESSORS_ONLN);
+    mf_buf dir = { 0 };
+    mf_status st;
+
+    MF_TRY(mf_args_int(args, "slots", 1, 65536, &slots));
+    st = mf_spool_dir(mf_args_value(args, "dir"), &dir);
+    (void)sigaction(SIGTERM, &tell, NULL);
+    (void)sigaction(SIGINT, &tell, NULL);
+    if (st == MF_OK)
+        st = mf_spool_serve(dir.data, slots, &stop);
+    mf_buf_deinit(&dir);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "dir", "DIR", "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told", 0,
+      false },
+    { "slots", "N", "that running jobs may take together; as many as there are cores unless told",
+      0, false },
+    { 0 },
+};
+
+const mf_command mf_command_daemon = {
+    .name = "daemon",
+    .arguments = "",
+    .summary = "start the jobs that were submitted, one after the other or beside each other",
+    .about =
+        "Jobs start in the order they were submitted, as long as there are slots, and those "
+        "they come after are done; one that waits for others keeps nobody from starting.\n\n"
+        "Running jobs do not need the daemon: it may be stopped, killed and started again, and "
+        "finds them as they are. A job whose processes were killed is started again, if it was "
+        "submitted with --restarts. SIGTERM ends the daemon, not the jobs.",
+    .options = options,
+    .examples = (const char *const[]){ "meshflow daemon --slots 2 &",
+                                       "meshflow submit --name night -- meshflow train --model mlp "
+                                       "--data fashion-mnist",
+                                       NULL },
+    .min_args = 0,
+    .max_args = 0,
+    .run = daemon_run,
+};

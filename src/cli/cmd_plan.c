@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_plan.c - `meshflow plan`: which layout of a model on a mesh is best. */
+#include "cli/planning.h"
+#include "cli/train_options.h"
+#include "models/zoo.h"
+
+/* Without data the model is for what `meshflow models` shows it with. */
+static mf_status example_model(mf_job *job, mf_arena *arena)
+{
+    const char *head, *rest;
+    const mf_zoo_kind *kind;
+    mf_column *columns;
+    int64_t classes;
+    int n;
+
+    MF_TRY(mf_options_head(job->model_text, arena, &head, &rest));
+    kind = mf_zoo_find(head);
+    if (!kind) /* says which there are */
+        return mf_zoo_build(job->model_text, NULL, 0, 0, &job->model);
+    MF_TRY(mf_zoo_columns(kind->example, arena, &columns, &n, &classes));
+    return mf_zoo_build(job->model_text, columns, n, classes, &job->model);
+}
+
+static mf_status load(mf_job *job, mf_args *args, mf_arena *arena)
+{
+    MF_TRY(mf_args_value(args, "data") ? mf_job_load(job, args, true) : example_model(job, arena));
+    mf_job_losses(args, job->model, &job->compile);
+    return mf_job_freeze(args, job->model);
+}
+
+static mf_status print(mf_args *args, const mf_planner_answer *a, const mf_planner_wish *wish)
+{
+    mf_buf out = { 0 };
+
+    if (mf_args_has(args, "json"))
+        mf_planning_print_json(a, wish, &out);
+    else
+        mf_planning_print(a, wish, &out);
+    MF_TRY(mf_cli_print(&out));
+    if (a->found.fits)
+        return MF_OK;
+    mf_args_hint(args, "more processors, smaller batches, or weights in slices on more axes");
+    return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no layout fits %lld MiB for each processor",
+                   (long long)(wish->memory >> 20));
+}
+
+static mf_status plan(mf_job *job, mf_args *args, mf_arena *arena)
+{
+    mf_fit_options fit = { 0 };
+    mf_planner_wish wish;
+    mf_planner_answer answer;
+    mf_status st;
+
+    MF_TRY(mf_train_options_read(args, &job->compile, &fit));
+    MF_TRY(mf_planning_read(args, &wish));
+    wish.batch = fit.batch;
+    MF_TRY(load(job, args, arena));
+    st = mf_planning_run(job->model, &job->compile, &wish, &answer);
+    if (st == MF_OK)
+        st = print(args, &answer, &wish);
+    mf_planner_answer_deinit(&answer);
+    return st;
+}
+
+static mf_status plan_run(mf_args *args)
+{
+    mf_arena *arena = mf_arena_new();
+    mf_job job = { 0 };
+    mf_status st = arena ? mf_job_open(&job, args, NULL) : MF_NOMEM("a plan");
+
+    if (st == MF_OK)
+        st = plan(&job, args, arena);
+    mf_job_deinit(&job);
+    mf_arena_free(arena);
+    return st;
+}
+
+static const mf_option options[] = {
+    MF_JOB_OPTIONS,
+    { "batch", "N", "samples of a step; 32 unless told", 0, false },
+    { "micro-batches", "N", "do a batch in so many turns; the best for pipelines unless told", 0,
+      false },
+    { "optimizer", "OPT", "with settings: 'momentum momentum=0.9'; sgd unless told", 0, false },
+    { "clip", "HOW", "gradients: value=1, norm=1 or global_norm=1", 0, false },
+    { "ema", "DECAY", "keep a moving average of the weights", 0, false },
+    { "freeze", "PATTERN", "do not train weights of such names", 0, true },
+    { "mesh", "AXES", "the mesh: 'rows:2;cols:2'; its processors are threads here", 0, false },
+    { "layout", "RULES", "only tell what this one takes: 'batch:rows;hidden:cols'", 0, false },
+    { "processors", "N", "so many threads here, as a mesh of any shape; the cores unless told", 0,
+      false },
+    { "simulate", "N", "so many machines like this one, as a mesh of any shape", 0, false },
+    { "latency", "US", "between these: so many microseconds more than between threads", 0, false },
+    { "bandwidth", "MIBS", "and so many MiB a second into each", 0, false },
+    { "memory", "MIB", "that each processor has for weights and values; any number unless told", 0,
+      false },
+    { "exact", NULL, "cut no dimension that is summed over; the bits of one processor", 0, false },
+    { 0 },
+};
+
+const mf_command mf_command_plan = {
+    .name = "plan",
+    .arguments = "",
+    .summary = "find the best layout of a model on a mesh",
+    .about = "Measures what kernels and links take on this machine, predicts step time, bytes and "
+             "memory under layouts, and tells the best ones and why the others are worse. Without "
+             "--data the model is made for the data that `meshflow models` shows it with. See "
+             "docs/planner.md.",
+    .options = options,
+    .examples =
+        (const char *const[]){
+            "meshflow plan --model transformer --batch 32 --mesh 'rows:2;cols:2'",
+            "meshflow plan --model mlp --data fashion-mnist --processors 4 "
+            "--memory 64",
+            "meshflow plan --model transformer --batch 4096 --simulate 256 "
+            "--latency 20 --bandwidth 1000",
+            NULL },
+    .run = plan_run,
+};

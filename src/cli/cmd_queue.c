@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_queue.c - `meshflow queue`: what was submitted, and what has become of it; `meshflow cancel`.
+ */
+#include "cli/command.h"
+#include "spool/spool.h"
+
+#include <string.h>
+
+static void put_line(const mf_spool_job *j, mf_buf *out)
+{
+    mf_buf_printf(out, "%-24s %-10s %5lld %5lld  %s", j->name, mf_spool_state_text(j->state),
+                  (long long)j->tries, (long long)j->order.slots, j->how);
+    mf_buf_str(out, j->how[0] ? ": " : "");
+    for (int64_t i = 0; i < j->order.n_words; i++)
+        mf_buf_printf(out, "%s%s", i ? " " : "", j->order.words[i]);
+    mf_buf_str(out, "\n");
+}
+
+static void put_json(const mf_spool_job *j, mf_buf *out)
+{
+    mf_buf_str(out, "{\"job\":");
+    mf_buf_json(out, j->name, strlen(j->name));
+    mf_buf_printf(out, ",\"state\":\"%s\",\"tries\":%lld,\"slots\":%lld",
+                  mf_spool_state_text(j->state), (long long)j->tries, (long long)j->order.slots);
+    if (j->state == MF_SPOOL_RUNS)
+        mf_buf_printf(out, ",\"pid\":%lld", (long long)j->pid);
+    if (mf_spool_is_over(j->state)) {
+        mf_buf_printf(out, ",\"exit_code\":%lld,\"how\":", (long long)j->exit_code);
+        mf_buf_json(out, j->how, strlen(j->how));
+    }
+    mf_buf_str(out, ",\"command\":[");
+    for (int64_t i = 0; i < j->order.n_words; i++) {
+        mf_buf_str(out, i ? "," : "");
+        mf_buf_json(out, j->order.words[i], strlen(j->order.words[i]));
+    }
+    mf_buf_str(out, "]}");
+}
+
+static void put_all(const mf_spool_job *jobs, int n, bool json, mf_buf *out)
+{
+    mf_buf_str(out, json ? "{\"jobs\":[" : "");
+    if (!json && n > 0)
+        mf_buf_printf(out, "%-24s %-10s %5s %5s  %s\n", "job", "state", "tries", "slots", "what");
+    for (int i = 0; i < n; i++) {
+        mf_buf_str(out, json && i ? "," : "");
+        if (json)
+            put_json(&jobs[i], out);
+        else
+            put_line(&jobs[i], out);
+    }
+    mf_buf_str(out, json ? "]}\n" : n == 0 ? "no job was submitted\n" : "");
+}
+
+static mf_status forget(const mf_args *args, const char *dir, mf_arena *arena)
+{
+    const char *name;
+    int64_t at = 0;
+
+    while ((name = mf_args_next(args, "forget", &at)) != NULL) {
+        mf_spool_job job;
+
+        MF_TRY(mf_spool_look(dir, name, arena, &job));
+        MF_TRY(mf_spool_forget(dir, &job));
+    }
+    return MF_OK;
+}
+
+static mf_status queue_in(mf_args *args, const char *dir, mf_arena *arena, mf_buf *out)
+{
+    mf_spool_job *jobs;
+    int n;
+
+    MF_TRY(forget(args, dir, arena));
+    MF_TRY(mf_spool_list(dir, arena, &jobs, &n));
+    put_all(jobs, n, mf_args_has(args, "json"), out);
+    for (int i = 0; mf_args_has(args, "sweep") && i < n; i++) {
+        if (mf_spool_is_over(jobs[i].state))
+            MF_TRY(mf_spool_forget(dir, &jobs[i]));
+    }
+    return MF_OK;
+}
+
+static mf_status cancel_in(mf_args *args, const char *dir, mf_arena *arena, mf_buf *out)
+{
+    for (int64_t i = 0; i < args->n_words; i++) {
+        mf_spool_job job;
+
+        MF_TRY(mf_spool_look(dir, args->words[i], arena, &job));
+        MF_TRY(mf_spool_cancel(dir, &job));
+        mf_buf_printf(out, "%s: %s\n", job.name,
+                      job.state == MF_SPOOL_RUNS ? "it was told to end" : "it will not start");
+    }
+    return MF_OK;
+}
+
+static mf_status with_dir(mf_args *args,
+                          mf_status (*run)(mf_args *, const char *, mf_arena *, mf_buf *))
+{
+    mf_arena *arena = mf_arena_new();
+    mf_buf dir = { 0 }, out = { 0 };
+    mf_status st = arena ? mf_spool_dir(mf_args_value(args, "dir"), &dir) : MF_NOMEM("jobs");
+
+    if (st == MF_OK)
+        st = run(args, dir.data, arena, &out);
+    if (st == MF_NOT_FOUND)
+        mf_args_hint(args, "`meshflow queue` lists them");
+    mf_arena_free(arena);
+    mf_buf_deinit(&dir);
+    return mf_cli_print_done(st, &out);
+}
+
+static mf_status queue_run(mf_args *args)
+{
+    return with_dir(args, queue_in);
+}
+
+static mf_status cancel_run(mf_args *args)
+{
+    return with_dir(args, cancel_in);
+}
+
+#define DIR_OPTION                                                                                 \
+    {                                                                                              \
+        "dir", "DIR", "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told", 0,   \
+            false                                                                                  \
+    }
+
+static const mf_option queue_options[] = {
+    DIR_OPTION,
+    { "json", NULL, "one object on one line", 0, false },
+    { "forget", "JOB", "one that is over: remove all that is known of it", 0, true },
+    { "sweep", NULL, "forget all that are over once they are shown", 0, false },
+    { 0 },
+};
+
+static const mf_option cancel_options[] = { DIR_OPTION, { 0 } };
+
+const mf_command mf_command_queue = {
+    .name = "queue",
+    .arguments = "",
+    .summary = "list submitted jobs",
+    .about = "The oldest first. How a running training fares: `meshflow status`; what a job says: "
+             "`meshflow attach`.",
+    .options = queue_options,
+    .examples = (const char *const[]){ "meshflow queue", "meshflow queue --sweep", NULL },
+    .min_args = 0,
+    .max_args = 0,
+    .run = queue_run,
+};
+
+const mf_command mf_command_cancel = {
+    .name = "cancel",
+    .arguments = "JOB...",
+    .summary = "end submitted jobs, or do not start them",
+    .about = "A running one gets SIGTERM, all of its processes, and ten seconds later SIGKILL; a "
+             "training writes a checkpoint first, if it has --out. No daemon is needed for that.",
+    .options = cancel_options,
+    .examples = (const char *const[]){ "meshflow cancel night", NULL },
+    .min_args = 1,
+    .max_args = -1,
+    .run = cancel_run,
+};

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_serve.c - `meshflow serve`: a trained model behind TensorFlow Serving's REST paths. */
+#include "base/limits.h"
+#include "base/log.h"
+#include "cli/mesh_options.h"
+#include "cli/model_note.h"
+#include "serve/serve.h"
+#include "serve/versions.h"
+
+#include <string.h>
+
+/* What is served, and what it is made of: all in `arena`, or owned here. */
+typedef struct serving {
+    mf_arena *arena;
+    mf_dataset *data; /* of --data; NULL: not given */
+    mf_buf mesh;
+    mf_serve_model what;
+    mf_serve_options o;
+} serving;
+
+/* Beside the checkpoints; of versions, beside the newest. */
+static mf_status read_note(const serving *s, mf_model_note *out)
+{
+    mf_serve_version newest = { 0 };
+    mf_status st = mf_model_note_read(s->o.where, s->arena, out);
+
+    if (st == MF_NOT_FOUND && mf_serve_newest(s->o.where, &newest) == MF_OK)
+        st = mf_model_note_read(newest.checkpoint, s->arena, out);
+    mf_free(newest.checkpoint);
+    return st;
+}
+
+/* As --data, --columns or the training's note say; --model wins over the note's. */
+static mf_status read_model(serving *s, mf_args *args)
+{
+    const char *model = mf_args_value(args, "model"), *data = mf_args_value(args, "data");
+    const char *columns = mf_args_value(args, "columns");
+    mf_model_note note;
+    mf_column *list;
+
+    s->what.model = model;
+    if (data) {
+        MF_TRY(mf_dataset_open(data, mf_args_value(args, "set"), &s->data));
+        s->what.n_columns = mf_dataset_columns(s->data, &s->what.columns);
+        s->what.classes = mf_dataset_classes(s->data, &s->what.class_names);
+    } else if (columns) {
+        MF_TRY(mf_zoo_columns(columns, s->arena, &list, &s->what.n_columns, &s->what.classes));
+        s->what.columns = list;
+    } else {
+        const mf_status st = read_note(s, &note);
+
+        if (st == MF_NOT_FOUND)
+            mf_args_hint(args,
+                         "a training with --out leaves model.json; else give --model, and "
+                         "--data or --columns 'image=uint8[28,28,1] label=int32[] classes=10'");
+        MF_TRY(st);
+        s->what.model = model ? model : note.model;
+        s->what.columns = note.columns;
+        s->what.n_columns = note.n_columns;
+        s->what.classes = note.classes;
+        s->what.class_names = note.class_names;
+    }
+    return s->what.model ? MF_OK : mf_args_wrong(args, "--model is missing: `meshflow models`");
+}
+
+static mf_status read_numbers(serving *s, mf_args *args)
+{
+    int64_t port = 8501, replicas = 2, batch = 32, wait_ms = 0, body = 16, queue = 1000;
+    int64_t poll_ms = 1000, timeout = 60, threads = 0;
+
+    MF_TRY(mf_args_int(args, "port", 0, 65535, &port));
+    MF_TRY(mf_args_int(args, "replicas", 1, 256, &replicas));
+    MF_TRY(mf_args_int(args, "batch", 1, 4096, &batch));
+    MF_TRY(mf_args_int(args, "wait-ms", 0, 60000, &wait_ms));
+    MF_TRY(mf_args_int(args, "max-body", 1, 1024, &body));
+    MF_TRY(mf_args_int(args, "queue", 1, 1000000, &queue));
+    MF_TRY(mf_args_int(args, "poll-ms", 0, 86400000, &poll_ms));
+    MF_TRY(mf_args_int(args, "timeout", 1, 86400, &timeout));
+    MF_TRY(mf_args_int(args, "threads", 0, 1024, &threads));
+    s->o.port = (int)port;
+    s->o.replicas = (int)replicas;
+    s->o.batch = (int)batch;
+    s->o.wait_ms = wait_ms;
+    s->o.max_body = body << 20;
+    s->o.queue = queue;
+    s->o.poll_ms = poll_ms;
+    s->o.timeout_ms = timeout * 1000;
+    if (threads == 0) /* what the cores have for each */
+        threads = mf_default_threads(NULL) > replicas ? mf_default_threads(NULL) / replicas : 1;
+    s->what.compile.threads = (int)threads;
+    s->what.compile.precision = mf_args_value(args, "precision");
+    return MF_OK;
+}
+
+static void say_ready(void *ctx, const char *host, int port, int64_t version)
+{
+    const serving *s = ctx;
+    mf_buf out = { 0 };
+
+    mf_buf_printf(&out, "serving %s version %lld at http://%s:%d/v1/models/%s with %d replica%s\n",
+                  s->o.name, (long long)version, host, port, s->o.name, s->o.replicas,
+                  s->o.replicas == 1 ? "" : "s");
+    if (mf_cli_print(&out) != MF_OK)
+        MF_WARN("%s", mf_error_message());
+}
+
+static mf_status serve(serving *s, mf_args *args)
+{
+    const char *name = mf_args_value(args, "name"), *host = mf_args_value(args, "host");
+
+    s->o = (mf_serve_options){ .what = &s->what,
+                               .name = name ? name : "model",
+                               .where = args->words[0],
+                               .host = host ? host : "127.0.0.1",
+                               .ready = say_ready,
+                               .ctx = s };
+    if (strpbrk(s->o.name, "/:?#% ") || !s->o.name[0])
+        return mf_args_wrong(args, "--name is part of a path: letters and digits, not '%s'",
+                             s->o.name);
+    MF_TRY(read_numbers(s, args));
+    MF_TRY(read_model(s, args));
+    MF_TRY(mf_mesh_options_write(args, mf_args_value(args, "mesh"), mf_args_value(args, "layout"),
+                                 &s->mesh));
+    s->what.mesh = s->mesh.data;
+    return mf_serve(&s->o);
+}
+
+static mf_status serve_run(mf_args *args)
+{
+    serving s = { .arena = mf_arena_new() };
+    mf_status st = s.arena ? serve(&s, args) : MF_NOMEM("a server");
+
+    mf_dataset_unref(s.data);
+    mf_buf_deinit(&s.mesh);
+    mf_arena_free(s.arena);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "name", "NAME", "of the model in the paths; 'model' unless told", 0, false },
+    { "host", "ADDRESS", "to listen at; 127.0.0.1 unless told, 0.0.0.0: everybody is answered", 0,
+      false },
+    { "port", "N", "8501 unless told; 0: a free one", 0, false },
+    { "replicas", "N", "processes that have the model; 2 unless told", 0, false },
+    { "threads", "N", "of each replica; the cores, shared by the replicas, unless told", 0, false },
+    { "batch", "N", "most requests that one run answers; 32 unless told", 0, false },
+    { "wait-ms", "N",
+      "the longest that a request waits for others while a replica has nothing to do; 0 unless "
+      "told",
+      0, false },
+    { "max-body", "MIB", "larger requests are refused; 16 unless told", 0, false },
+    { "queue", "N", "most requests that wait; more get 503; 1000 unless told", 0, false },
+    { "poll-ms", "N", "how often a newer checkpoint is looked for; 1000 unless told, 0: never", 0,
+      false },
+    { "timeout", "S", "a replica that takes longer for a run is replaced; 60 unless told", 0,
+      false },
+    { "model", "MODEL", "of the zoo, with settings: 'mlp units=64'; the training's unless told", 0,
+      false },
+    { "data", "DATA", "whose columns the model is for; the training's unless told", 0, false },
+    { "set", "SETTINGS", "settings of the data: 'label=y'", 0, false },
+    { "columns", "TEXT", "instead of data: 'image=uint8[28,28,1] label=int32[] classes=10'", 0,
+      false },
+    { "precision", "P", "fp32, bf16 or fp16", 0, false },
+    MF_MESH_OPTIONS,
+    { 0 },
+};
+
+const mf_command mf_command_serve = {
+    .name = "serve",
+    .arguments = "CKPT",
+    .summary = "answer requests with a trained model",
+    .about =
+        "Answers TensorFlow Serving's REST requests: POST /v1/models/NAME:predict (:classify, "
+        ":regress), GET /v1/models/NAME and /v1/models/NAME/metadata, and /healthz and /metrics. "
+        "CKPT is a checkpoint, the folder of a training, or a folder of versions (1/, 2/ ...); in "
+        "folders a newer one is loaded when it comes. Requests join each other in runs; a replica "
+        "that dies is replaced, and its requests go to another. Runs until SIGINT or SIGTERM. "
+        "docs/serving.md",
+    .options = options,
+    .examples = (const char *const[]){ "meshflow serve run",
+                                       "meshflow serve run --replicas 4 --name clothes",
+                                       "meshflow serve weights.npz --model mlp --columns "
+                                       "'image=uint8[28,28,1] label=int32[] classes=10'",
+                                       NULL },
+    .min_args = 1,
+    .max_args = 1,
+    .run = serve_run,
+};

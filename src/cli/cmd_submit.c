@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_submit.c - `meshflow submit`: leave a command to the daemon. */
+#include "cli/command.h"
+#include "spool/spool.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static int64_t since_1970_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec * (int64_t)1000000000 + now.tv_nsec;
+}
+
+static mf_status list_after(const mf_args *args, mf_arena *arena, mf_spool_order *o)
+{
+    const char **after = MF_ARENA_ARRAY(arena, const char *, args->n_given + 1);
+    int64_t at = 0;
+
+    if (!after)
+        return MF_NOMEM("a job");
+    while ((after[o->n_after] = mf_args_next(args, "after", &at)) != NULL)
+        o->n_after++;
+    o->after = after;
+    return MF_OK;
+}
+
+static mf_status put(mf_args *args, mf_arena *arena, const char *dir, mf_buf *out)
+{
+    char cwd[4096], unnamed[32];
+    const char *name = mf_args_value(args, "name");
+    mf_spool_order o = { .submitted_ns = since_1970_ns(),
+                         .slots = 1,
+                         .cwd = getcwd(cwd, sizeof cwd),
+                         .words = args->words,
+                         .n_words = args->n_words,
+                         .environment = (const char *const *)environ };
+
+    MF_TRY(mf_args_int(args, "slots", 1, 65536, &o.slots));
+    MF_TRY(mf_args_int(args, "restarts", 0, 1000000, &o.restarts));
+    if (!o.cwd)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "the folder that this is run in is gone");
+    while (environ[o.n_environment])
+        o.n_environment++;
+    MF_TRY(list_after(args, arena, &o));
+    (void)snprintf(unnamed, sizeof unnamed, "job-%llx", (unsigned long long)o.submitted_ns);
+    name = name ? name : unnamed;
+    MF_TRY(mf_spool_submit(dir, name, &o));
+    mf_buf_printf(out, "%s\n", name);
+    if (!mf_spool_has_daemon(dir))
+        mf_args_hint(args, "no daemon is at work in '%s': start one with `meshflow daemon`", dir);
+    return MF_OK;
+}
+
+static mf_status submit_run(mf_args *args)
+{
+    mf_arena *arena = mf_arena_new();
+    mf_buf dir = { 0 }, out = { 0 };
+    mf_status st = arena ? mf_spool_dir(mf_args_value(args, "dir"), &dir) : MF_NOMEM("a job");
+
+    if (st == MF_OK)
+        st = put(args, arena, dir.data, &out);
+    if (st == MF_OK && args->hint[0])
+        (void)fprintf(stderr, "meshflow: %s\n", args->hint);
+    mf_arena_free(arena);
+    mf_buf_deinit(&dir);
+    return mf_cli_print_done(st, &out);
+}
+
+static const mf_option options[] = {
+    { "name", "NAME", "what it is called; a number unless told", 0, false },
+    { "after", "JOB", "start it once this one is done; if that fails, it is left out", 0, true },
+    { "restarts", "N", "start it again up to so often if it fails or is killed; 0 unless told", 0,
+      false },
+    { "slots", "N", "that it takes of the daemon's; 1 unless told", 0, false },
+    { "dir", "DIR", "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told", 0,
+      false },
+    { 0 },
+};
+
+const mf_command mf_command_submit = {
+    .name = "submit",
+    .arguments = "-- COMMAND [WORD...]",
+    .summary = "leave a command to the daemon",
+    .about = "Prints the name of the job. It runs in this folder with this environment, as soon as "
+             "a daemon has slots for it, and goes on when this terminal is closed.\n\n"
+             "A training that is to go on where it was when it is started again is given --out and "
+             "--resume.",
+    .options = options,
+    .examples =
+        (const char *const[]){ "meshflow submit --name a --restarts 3 -- meshflow train --model "
+                               "mlp --out run --resume",
+                               "meshflow submit --name b --after a -- meshflow eval --from run "
+                               "--data fashion-mnist",
+                               NULL },
+    .min_args = 1,
+    .max_args = -1,
+    .run = submit_run,
+};

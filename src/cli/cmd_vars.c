@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_vars.c - `meshflow vars`: the variables of a running job, by name. A task is asked by its
+ * board and answers between two steps (train/inquiry.h). */
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cli/running.h"
+#include "cli/show.h"
+#include "formats/npy.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FIELDS = 6 };
+static const size_t ANSWER_MAX = (size_t)64 << 20;
+
+typedef struct inquiry {
+    const mf_board_seen *task;
+    mf_board_question question;
+    mf_buf path, value_path; /* of the answer */
+    char *text; /* the answer; lines and fields are cut in place */
+    mf_tensor value; /* of the one that was asked for */
+} inquiry;
+
+/* ---- asking ---- */
+
+/* The first that trains on this host, or the one that is meant. */
+static const mf_board_seen *whom(const mf_running_job *job, const char *wanted)
+{
+    for (int i = 0; i < job->n; i++) {
+        const mf_board_seen *t = &job->tasks[i];
+
+        if (t->alive && !mf_running_is_kept(t) && !mf_running_is_master(t) &&
+            t->page.phase != MF_PHASE_SERVE && mf_cli_is_meant(wanted, t->page.task))
+            return t;
+    }
+    return NULL;
+}
+
+static mf_status wait_for(mf_args *args, const inquiry *q, int64_t seconds)
+{
+    const int64_t until = mf_clock_ns() + seconds * INT64_C(1000000000);
+
+    while (access(q->path.data, R_OK) != 0) {
+        if (!mf_board_lives(q->task))
+            return MF_FAIL(MF_UNAVAILABLE, "%s ended before it answered", q->task->page.task);
+        if (mf_clock_ns() >= until) {
+            mf_args_hint(args, "`meshflow status %s` says what it does", q->task->page.job);
+            return MF_FAIL(MF_DEADLINE_EXCEEDED,
+                           "%s has not come to the end of a step in %" PRId64 " s",
+                           q->task->page.task, seconds);
+        }
+        (void)nanosleep(&(struct timespec){ 0, 5000000 }, NULL);
+    }
+    return MF_OK;
+}
+
+static mf_status read_value(inquiry *q)
+{
+    char *data = NULL;
+    size_t len = 0;
+    mf_status st = mf_file_read(q->value_path.data, SIZE_MAX / 2, &data, &len);
+
+    if (st == MF_OK)
+        st = mf_npy_decode(data, len, &q->value);
+    mf_free(data);
+    return st;
+}
+
+static mf_status ask(mf_args *args, inquiry *q)
+{
+    int64_t seconds = 30;
+    size_t len;
+
+    MF_TRY(mf_args_int(args, "wait", 1, 86400, &seconds));
+    q->question.asker = getpid();
+    MF_TRY(mf_board_answer_path(q->task->path, q->question.asker, &q->path));
+    mf_buf_printf(&q->value_path, "%s.npy", q->path.data);
+    MF_TRY(mf_buf_finish(&q->value_path));
+    MF_TRY(mf_board_ask(q->task, &q->question));
+    MF_TRY(wait_for(args, q, seconds));
+    MF_TRY(mf_file_read(q->path.data, ANSWER_MAX, &q->text, &len));
+    if (strncmp(q->text, "error\t", 6) == 0)
+        return MF_FAIL(MF_NOT_FOUND, "%.*s", (int)strcspn(q->text + 6, "\n"), q->text + 6);
+    return q->question.name[0] ? read_value(q) : MF_OK;
+}
+
+static void inquiry_deinit(inquiry *q)
+{
+    if (q->path.data && !q->text && mf_board_lives(q->task) && /* it need not answer any more */
+        mf_board_ask(q->task, &(mf_board_question){ .asker = 0 }) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+    if (q->path.data)
+        (void)unlink(q->path.data);
+    if (q->value_path.data)
+        (void)unlink(q->value_path.data);
+    mf_buf_deinit(&q->path);
+    mf_buf_deinit(&q->value_path);
+    mf_free(q->text);
+    mf_tensor_clear(&q->value);
+}
+
+/* ---- showing ---- */
+
+/* The fields of the line at *at, which goes to the next one; false: there is none. What is missing
+ * is "". */
+static bool next_line(char **at, const char *fields[FIELDS])
+{
+    char *line = *at, *end = line + strcspn(line, "\n");
+
+    if (*line == '\0')
+        return false;
+    *at = *end ? end + 1 : end;
+    *end = '\0';
+    for (int i = 0; i < FIELDS; i++) {
+        char *tab = line + strcspn(line, "\t");
+
+        fields[i] = line;
+        line = *tab ? tab + 1 : tab;
+        *tab = '\0';
+    }
+    return true;
+}
+
+static void put_text(inquiry *q, mf_buf *out)
+{
+    const char *f[FIELDS];
+    char *at = q->text;
+    bool first = false;
+
+    while (next_line(&at, f)) {
+        if (strcmp(f[0], "step") == 0) {
+            mf_buf_printf(out, "%s after step %s\n%-32s %-8s %-16s %9s  %s", q->task->page.task,
+                          f[1], "variable", "type", "shape", "step", "held by");
+        } else if (strcmp(f[0], "variable") == 0) {
+            mf_buf_printf(out, "\n%-32s %-8s %-16s %9s  ", f[1], f[2], f[3], f[5]);
+            first = true;
+        } else if (strcmp(f[0], "holder") == 0) {
+            mf_buf_printf(out, "%s%s: %s (%s)", first ? "" : "; ", f[1], f[2], f[3]);
+            first = false;
+        }
+    }
+    mf_buf_str(out, "\n");
+    if (q->question.name[0]) {
+        mf_show_text(&q->value, out);
+        mf_buf_str(out, "\n");
+    }
+}
+
+static void put_field(const char *name, const char *text, mf_buf *out)
+{
+    mf_buf_printf(out, "\"%s\":", name);
+    mf_buf_json(out, text, strlen(text));
+    mf_buf_str(out, ",");
+}
+
+static void put_number(const char *name, const char *text, mf_buf *out)
+{
+    mf_buf_printf(out, "\"%s\":%lld", name, strtoll(text, NULL, 10));
+}
+
+static void put_json(inquiry *q, mf_buf *out)
+{
+    const char *f[FIELDS];
+    char *at = q->text;
+    int variables = 0, holders = 0;
+
+    mf_buf_str(out, "{");
+    put_field("task", q->task->page.task, out);
+    while (next_line(&at, f)) {
+        if (strcmp(f[0], "step") == 0) {
+            put_number("step", f[1], out);
+            mf_buf_str(out, ",\"variables\":[");
+        } else if (strcmp(f[0], "variable") == 0) {
+            mf_buf_str(out, variables++ ? "]},{" : "{");
+            holders = 0;
+            put_field("name", f[1], out);
+            put_field("type", f[2], out);
+            put_field("shape", f[3], out);
+            put_field("kind", f[4], out);
+            put_number("step", f[5], out);
+            mf_buf_str(out, ",\"holders\":[");
+        } else if (strcmp(f[0], "holder") == 0) {
+            mf_buf_str(out, holders++ ? ",{" : "{");
+            put_field("task", f[1], out);
+            put_field("slice", f[2], out);
+            put_number("version", f[3], out);
+            mf_buf_str(out, "}");
+        }
+    }
+    mf_buf_str(out, variables ? "]}]" : "]");
+    if (q->question.name[0]) {
+        mf_buf_str(out, ",\"value\":");
+        mf_show_json(&q->value, INT64_MAX, out);
+    }
+    mf_buf_str(out, "}\n");
+}
+
+/* ---- the command ---- */
+
+static mf_status save(const inquiry *q, const char *path)
+{
+    mf_buf bytes = { 0 };
+    mf_status st = mf_npy_encode(&q->value, &bytes);
+
+    if (st == MF_OK)
+        st = mf_file_write(path, bytes.data, bytes.len);
+    mf_buf_deinit(&bytes);
+    return st;
+}
+
+static mf_status inquire(mf_args *args, const mf_running_job *job, mf_buf *out)
+{
+    const char *wanted = mf_args_value(args, "task"), *file = mf_args_value(args, "out");
+    const char *name = args->n_words > 1 ? args->words[1] : "";
+    inquiry q = { .task = whom(job, wanted) };
+    mf_status st;
+
+    if (file && !*name)
+        return mf_args_wrong(args, "--out takes the value of a variable: name one");
+    if (strlen(name) >= sizeof q.question.name)
+        return mf_args_wrong(args, "no variable has a name of %zu letters", strlen(name));
+    if (!q.task)
+        return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living worker%s%s here that could be asked",
+                       job->tasks[0].page.job, wanted ? " " : "", wanted ? wanted : "");
+    memcpy(q.question.name, name, strlen(name) + 1);
+    st = ask(args, &q);
+    if (st == MF_OK && file)
+        st = save(&q, file);
+    if (st == MF_OK && mf_args_has(args, "json"))
+        put_json(&q, out);
+    else if (st == MF_OK)
+        put_text(&q, out);
+    inquiry_deinit(&q);
+    return st;
+}
+
+static mf_status vars_run(mf_args *args)
+{
+    mf_buf out = { 0 };
+    mf_running r;
+    mf_status st = mf_cli_running(args, args->words[0], &r);
+
+    if (st == MF_OK)
+        st = inquire(args, &r.jobs[0], &out);
+    mf_running_deinit(&r);
+    if (st == MF_OK)
+        return mf_cli_print(&out);
+    mf_buf_deinit(&out);
+    return st;
+}
+
+static const mf_option options[] = {
+    { "task", "TASK", "ask this one, as worker:1; the first one here unless told", 0, false },
+    { "out", "FILE", "write the value to this file, as NumPy does (.npy)", 'o', false },
+    { "wait", "SECONDS", "for the end of a step; 30 unless told", 0, false },
+    { "json", NULL, "one object on one line, with all elements of the value", 0, false },
+    { 0 },
+};
+
+const mf_command mf_command_vars = {
+    .name = "vars",
+    .arguments = "JOB [NAME]",
+    .summary = "variables of a running job: who holds what, of which step, and values",
+    .about =
+        "Asks a worker of a training of this user on this host, which answers between two steps: "
+        "name, type and shape of each variable, who holds which slice of it, and of which step, or "
+        "update of a parameter server, that is; with NAME the value, too. Nothing is changed by "
+        "it. docs/status.md says what each column means.",
+    .options = options,
+    .examples = (const char *const[]){ "meshflow vars resnet", "meshflow vars resnet dense/bias",
+                                       "meshflow vars resnet dense/kernel --out kernel.npy", NULL },
+    .min_args = 1,
+    .max_args = 2,
+    .run = vars_run,
+};

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mesh_options.h - the options that say on which mesh a model runs. */
+#ifndef MF_CLI_MESH_OPTIONS_H
+#define MF_CLI_MESH_OPTIONS_H
+
+#include "base/buf.h"
+#include "cli/command.h"
+
+#define MF_MESH_OPTIONS                                                                            \
+    { "mesh", "AXES",                                                                              \
+      "let processors of a mesh hold slices of the weights and compute pieces: 'rows:2;cols:2'; "  \
+      "docs/mesh.md",                                                                              \
+      0, false },                                                                                  \
+        { "layout", "RULES",                                                                       \
+          "which dimensions are cut along which axes: 'batch:rows;hidden:cols'", 0, false },       \
+        { "stages", "LAYERS",                                                                      \
+          "of a pipeline (layout 'layers:AXIS'): how many layers each has, '2,2'; by their work "  \
+          "unless told",                                                                           \
+          0, false },                                                                              \
+    {                                                                                              \
+        "exact", NULL,                                                                             \
+            "on a mesh: cut no dimension that is summed over; the bits of one "                    \
+            "processor",                                                                           \
+            0, false                                                                               \
+    }
+
+/* The strategy that they are short for, with this mesh and layout; without a mesh nothing is
+ * written. Fails as a wrong call. */
+MF_MUST mf_status mf_mesh_options_write(mf_args *args, const char *mesh, const char *layout,
+                                        mf_buf *out);
+
+#endif

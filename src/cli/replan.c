@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* replan.c - see replan.h. */
+#include "cli/replan.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "job/strategies.h"
+
+#include <meshflow/mesh.h>
+
+#include <string.h>
+
+/* The first steps after a change compile. The first look comes soon, the next ones are rare. */
+enum { SKIPPED = 2, WINDOW = 20, TIMES = 3 };
+
+static bool is_other(const mf_chosen *a, const mf_chosen *b)
+{
+    return !b->name.data || strcmp(a->name.data, b->name.data) != 0;
+}
+
+/* Micro-batches are part of the training's graph: they stay. */
+static mf_status plan_anew(mf_replan *r)
+{
+    const int micro = r->chosen->micro_batches > 1 ? r->chosen->micro_batches : 1;
+    mf_chosen next = { 0 }, last = *r->chosen;
+    mf_status st;
+
+    r->call.micro_batches = micro;
+    st = mf_planning_choose(&r->call, &next);
+    if (st == MF_OK && is_other(&next, &last))
+        st = mf_strategy_mesh_relayout(r->call.job->strategy, next.mesh.data, next.layout.data);
+    if (st == MF_OK) { /* the same, too: predicted anew */
+        *r->chosen = next;
+        next = last;
+    }
+    mf_chosen_deinit(&next);
+    return st;
+}
+
+static mf_status look(mf_replan *r, double step_ns)
+{
+    const double predicted = r->chosen->is.step_ns;
+
+    mf_planning_remember(&r->call, r->chosen, step_ns);
+    if (r->times == TIMES || !mf_planner_was_wrong(predicted, step_ns))
+        return MF_OK;
+    MF_INFO("a step takes %.3f ms, %.3f were predicted: planning anew", step_ns * 1e-6,
+            predicted * 1e-6);
+    r->times++;
+    if (plan_anew(r) != MF_OK) /* no reason not to go on as before */
+        MF_WARN("planning anew: %s", mf_error_message());
+    return MF_OK;
+}
+
+static mf_status replan_after_step(void *ctx, mf_trainer *t, const mf_step_report *report)
+{
+    mf_replan *r = ctx;
+    mf_status st;
+
+    (void)t;
+    (void)report;
+    if (++r->seen <= SKIPPED)
+        r->begin_ns = mf_clock_ns();
+    if (r->seen < SKIPPED + r->window)
+        return MF_OK;
+    st = look(r, (double)(mf_clock_ns() - r->begin_ns) / (double)r->window);
+    r->seen = 0;
+    r->window *= 4;
+    return st;
+}
+
+static mf_status meet(void *ctx)
+{
+    return mf_strategy_barrier(ctx, "links");
+}
+
+mf_status mf_replan_together(mf_replan *r)
+{
+    mf_strategy *strategy = r->call.job->strategy;
+
+    MF_TRY(mf_links_measure_together(
+        &(mf_links_team){ mf_strategy_mesh_setup(strategy), meet, strategy }, &r->links));
+    r->call.links = &r->links;
+    if (mf_strategy_is_chief(strategy))
+        MF_TRY(plan_anew(r));
+    return mf_strategy_barrier(strategy, "the plan");
+}
+
+mf_hook mf_replan_hook(mf_replan *r)
+{
+    r->window = WINDOW;
+    return (mf_hook){ .ctx = r, .after_step = replan_after_step };
+}

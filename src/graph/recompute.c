@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* recompute.c - see recompute.h. For one segment after the other:
+ *
+ *   which gradients of later layers arrive here           the gate: copies wait for these
+ *   which nodes gradients need again, back to the entry   copied, in the order of the graph
+ *   what enters                                           an Identity that waits for the gate
+ *
+ * Only these Identities have control edges, so passes treat the copies as they treat the nodes that
+ * were copied; and since they are not the values that the first pass used, equal ops on them are
+ * not equal to those. */
+#include "graph/recompute.h"
+
+#include "graph/op.h"
+
+#include <string.h>
+
+typedef struct rewriter {
+    mf_graph *g;
+    mf_node **order;
+    int64_t n_nodes, n_order; /* before we began */
+    int64_t *segment; /* by node id, as all that follows */
+    bool *varies; /* depends on what is fed, not on variables alone */
+    bool **leaves; /* by port: another segment, the loss, a report uses it */
+    /* of the segment in hand */
+    bool *needed; /* a copy is */
+    bool *after; /* depends on a gradient of the segment */
+    mf_node **copy;
+    mf_output **recalled; /* by port: the Identity; NULL: none yet */
+    mf_node **gate;
+    int64_t n_gate;
+} rewriter;
+
+/* ---- what is what ---- */
+
+static bool is_handle(mf_dtype t)
+{
+    return mf_type_is_ref(t) || t == MF_DTYPE_RESOURCE;
+}
+
+/* The same inputs give the same outputs, whenever it runs. */
+static bool is_repeatable(const mf_node *n)
+{
+    if (n->def->is_stateful ||
+        (n->op && n->op->control != MF_CONTROL_NONE && n->op->control != MF_CONTROL_CALL))
+        return false;
+    for (int i = 0; i < n->n_inputs; i++) {
+        if (is_handle(n->in_types[i]))
+            return false;
+    }
+    for (int i = 0; i < n->n_outputs; i++) {
+        if (is_handle(n->out_types[i]))
+            return false;
+    }
+    return n->n_inputs > 0;
+}
+
+/* What follows from variables alone is not made larger by a batch, and kept. */
+static bool can_copy(const rewriter *r, const mf_node *n)
+{
+    return r->segment[n->id] && !mf_node_is_gradient(n) && r->varies[n->id] && is_repeatable(n);
+}
+
+static bool is_inside(const rewriter *r, mf_output o, int64_t segment)
+{
+    return o.node->id < r->n_nodes && r->segment[o.node->id] == segment && can_copy(r, o.node) &&
+           !(r->leaves[o.node->id] && r->leaves[o.node->id][o.port]);
+}
+
+/* What is fed, or drawn. */
+static bool is_source(const mf_node *n)
+{
+    return (n->n_inputs == 0 || n->def->is_stateful) && strcmp(n->op_name, "Const") != 0 &&
+           strcmp(n->op_name, "VarHandleOp") != 0 && strcmp(n->op_name, "ReadVariableOp") != 0;
+}
+
+static mf_status note_leaving(rewriter *r, mf_output o)
+{
+    bool **ports = &r->leaves[o.node->id];
+
+    if (!*ports && !(*ports = MF_ARENA_ARRAY(r->g->arena, bool, o.node->n_outputs)))
+        return MF_NOMEM("recomputation");
+    (*ports)[o.port] = true;
+    return MF_OK;
+}
+
+static mf_status look(rewriter *r, const int64_t *segment, int64_t n_layers)
+{
+    for (int64_t i = 0; i < r->n_order; i++) {
+        const mf_node *n = r->order[i];
+        const int64_t layer = mf_node_layer(n);
+
+        r->segment[n->id] = layer > 0 && layer <= n_layers ? segment[layer] : 0;
+        r->varies[n->id] = is_source(n);
+        for (int k = 0; k < n->n_inputs; k++)
+            r->varies[n->id] |= r->varies[n->inputs[k].node->id];
+    }
+    for (int64_t i = 0; i < r->n_order; i++) {
+        const mf_node *n = r->order[i];
+
+        for (int k = 0; k < n->n_inputs && !mf_node_is_gradient(n); k++) {
+            if (r->segment[n->id] != r->segment[n->inputs[k].node->id])
+                MF_TRY(note_leaving(r, n->inputs[k]));
+        }
+    }
+    return MF_OK;
+}
+
+/* ---- one segment ---- */
+
+static bool is_gradient_of(const rewriter *r, const mf_node *n, int64_t segment)
+{
+    return r->segment[n->id] == segment && mf_node_is_gradient(n);
+}
+
+/* Gradients that come from outside of the segment, and not by way of it: copies that waited for
+ * those would wait for themselves. */
+static void find_gate(rewriter *r, int64_t segment)
+{
+    r->n_gate = 0;
+    for (int64_t i = 0; i < r->n_order; i++) {
+        const mf_node *n = r->order[i];
+
+        r->after[n->id] = is_gradient_of(r, n, segment);
+        for (int k = 0; k < n->n_inputs; k++)
+            r->after[n->id] |= r->after[n->inputs[k].node->id];
+    }
+    for (int64_t i = 0; i < r->n_order; i++) {
+        const mf_node *n = r->order[i];
+
+        for (int k = 0; is_gradient_of(r, n, segment) && k < n->n_inputs; k++) {
+            mf_node *from = n->inputs[k].node;
+
+            if (!mf_node_is_gradient(from) || r->after[from->id])
+                continue;
+            r->after[from->id] = true; /* once */
+            r->gate[r->n_gate++] = from;
+        }
+    }
+}
+
+static void find_needed(const rewriter *r, int64_t segment)
+{
+    memset(r->needed, 0, (size_t)r->n_nodes * sizeof *r->needed);
+    for (int64_t i = r->n_order - 1; i >= 0; i--) {
+        const mf_node *n = r->order[i];
+
+        for (int k = 0; (mf_node_is_gradient(n) || r->needed[n->id]) && k < n->n_inputs; k++) {
+            if (is_inside(r, n->inputs[k], segment))
+                r->needed[n->inputs[k].node->id] = true;
+        }
+    }
+}
+
+static mf_status recall(rewriter *r, mf_output o, mf_output *out)
+{
+    mf_output **ports = &r->recalled[o.node->id];
+    const mf_node_spec spec = { .name =
+                                    mf_arena_printf(r->g->arena, "recompute/from/%s", o.node->name),
+                                .op = "Identity",
+                                .inputs = &o,
+                                .n_inputs = 1,
+                                .controls = r->gate,
+                                .n_controls = (int)r->n_gate };
+    mf_node_spec named = spec;
+    mf_node *node;
+
+    if (!*ports && !(*ports = MF_ARENA_ARRAY(r->g->arena, mf_output, o.node->n_outputs)))
+        return MF_NOMEM("recomputation");
+    if (!(*ports)[o.port].node) {
+        named.name = spec.name ? mf_graph_unique_name(r->g, spec.name) : NULL;
+        if (!named.name)
+            return MF_NOMEM("recomputation");
+        MF_TRY(mf_graph_add(r->g, &named, &node));
+        (*ports)[o.port] = (mf_output){ node, 0 };
+    }
+    *out = (*ports)[o.port];
+    return MF_OK;
+}
+
+static mf_status copy_node(rewriter *r, mf_node *n)
+{
+    const char *name = mf_arena_printf(r->g->arena, "recompute/%s", n->name);
+    mf_output *in = MF_ARENA_ARRAY(r->g->arena, mf_output, n->n_inputs);
+    mf_node_spec spec = { .name = name ? mf_graph_unique_name(r->g, name) : NULL,
+                          .op = n->op_name,
+                          .device = n->device,
+                          .inputs = in,
+                          .n_inputs = n->n_inputs,
+                          .controls = n->controls,
+                          .n_controls = n->n_controls,
+                          .attrs = n->attrs,
+                          .n_attrs = n->n_attrs };
+
+    if (!in || !spec.name)
+        return MF_NOMEM("recomputation");
+    r->g->mark = (mf_node_mark){ .layer = mf_node_layer(n), .gradient = true };
+    for (int k = 0; k < n->n_inputs; k++) {
+        in[k] = n->inputs[k];
+        if (is_inside(r, in[k], r->segment[n->id]))
+            in[k].node = r->copy[in[k].node->id];
+        else if (r->varies[in[k].node->id])
+            MF_TRY(recall(r, n->inputs[k], &in[k]));
+    }
+    return mf_graph_add(r->g, &spec, &r->copy[n->id]);
+}
+
+static mf_status rewrite(rewriter *r, int64_t segment)
+{
+    find_gate(r, segment);
+    if (r->n_gate == 0) /* nothing to wait for: nothing is gained */
+        return MF_OK;
+    find_needed(r, segment);
+    memset(r->recalled, 0, (size_t)r->n_nodes * sizeof *r->recalled);
+    for (int64_t i = 0; i < r->n_order; i++) {
+        if (r->needed[r->order[i]->id])
+            MF_TRY(copy_node(r, r->order[i]));
+    }
+    for (int64_t i = 0; i < r->n_order; i++) {
+        const mf_node *n = r->order[i];
+
+        for (int k = 0; mf_node_is_gradient(n) && k < n->n_inputs; k++) {
+            if (is_inside(r, n->inputs[k], segment))
+                n->inputs[k].node = r->copy[n->inputs[k].node->id];
+        }
+    }
+    return MF_OK;
+}
+
+/* ---- the whole ---- */
+
+static mf_status begin(rewriter *r)
+{
+    r->order = mf_calloc(r->n_nodes, sizeof *r->order);
+    r->segment = mf_calloc(r->n_nodes, sizeof *r->segment);
+    r->varies = mf_calloc(r->n_nodes, sizeof *r->varies);
+    r->leaves = mf_calloc(r->n_nodes, sizeof *r->leaves);
+    r->needed = mf_calloc(r->n_nodes, sizeof *r->needed);
+    r->after = mf_calloc(r->n_nodes, sizeof *r->after);
+    r->copy = mf_calloc(r->n_nodes, sizeof *r->copy);
+    r->recalled = mf_calloc(r->n_nodes, sizeof *r->recalled);
+    r->gate = mf_calloc(r->n_nodes, sizeof *r->gate);
+    if (!r->order || !r->segment || !r->varies || !r->leaves || !r->needed || !r->after ||
+        !r->copy || !r->recalled || !r->gate)
+        return MF_NOMEM("recomputation");
+    return mf_graph_order(r->g, r->order, &r->n_order);
+}
+
+static void end(rewriter *r)
+{
+    mf_free(r->order);
+    mf_free(r->segment);
+    mf_free(r->varies);
+    mf_free(r->leaves);
+    mf_free(r->needed);
+    mf_free(r->after);
+    mf_free(r->copy);
+    mf_free(r->recalled);
+    mf_free(r->gate);
+}
+
+mf_status mf_recompute(mf_graph *graph, const int64_t *segment, int64_t n_layers)
+{
+    rewriter r = { .g = graph, .n_nodes = graph->n_nodes };
+    const mf_node_mark mark = graph->mark;
+    int64_t last = 0;
+    mf_status st = begin(&r);
+
+    if (st == MF_OK)
+        st = look(&r, segment, n_layers);
+    for (int64_t i = 1; i <= n_layers; i++)
+        last = segment[i] > last ? segment[i] : last;
+    for (int64_t s = 1; st == MF_OK && s <= last; s++)
+        st = rewrite(&r, s);
+    graph->mark = mark;
+    end(&r);
+    return st;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mesh_wish.c - see mesh_wish.h. */
+#include "job/mesh_wish.h"
+
+#include "base/mem.h"
+#include "mesh/layout.h"
+#include "parallel/votes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void mf_mesh_wish_init(mf_mesh_wish *w)
+{
+    pthread_mutex_init(&w->lock, NULL);
+}
+
+void mf_mesh_wish_deinit(mf_mesh_wish *w)
+{
+    pthread_mutex_destroy(&w->lock);
+}
+
+mf_status mf_mesh_wish_set(mf_mesh_wish *w, const char *axes, const char *layout)
+{
+    mf_layout_rules rules;
+    mf_meshes meshes;
+
+    if (strlen(axes) >= sizeof w->is.mesh || strlen(layout) >= sizeof w->is.layout)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "a mesh has at most %d letters, a layout %d",
+                       (int)sizeof w->is.mesh - 1, (int)sizeof w->is.layout - 1);
+    MF_TRY(mf_meshes_parse(axes, layout, &meshes, &rules));
+    pthread_mutex_lock(&w->lock);
+    w->there = true;
+    (void)snprintf(w->is.mesh, sizeof w->is.mesh, "%s", axes);
+    (void)snprintf(w->is.layout, sizeof w->is.layout, "%s", layout);
+    pthread_mutex_unlock(&w->lock);
+    return MF_OK;
+}
+
+static void take(mf_mesh_wish *w, mf_mesh_agreed *out)
+{
+    out->by_board = mf_board_take_layout(&out->to);
+    if (out->by_board)
+        return;
+    pthread_mutex_lock(&w->lock);
+    out->by_call = w->there;
+    out->to = w->is;
+    w->there = false;
+    pthread_mutex_unlock(&w->lock);
+}
+
+void mf_mesh_wish_answer(mf_mesh_wish *w, const mf_mesh_agreed *a, mf_wish what, const char *words)
+{
+    if (a->by_board)
+        mf_board_answer_layout(what, words);
+    if (!a->by_call || what != MF_WISH_MADE)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->there = true; /* what was asked last is what is wished */
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* The first who wants another layout tells which. */
+static mf_status tell_layout(mf_mesh_wish *w, mf_team *team, int64_t step, int first,
+                             mf_mesh_agreed *out)
+{
+    mf_board_layout *all = mf_calloc(team->size, sizeof *all);
+    mf_status st =
+        all ? mf_team_gather(team, step, "the new layout", &out->to, (int64_t)sizeof *all, all)
+            : MF_NOMEM("votes");
+
+    if (st == MF_OK)
+        out->to = all[first];
+    out->to.mesh[sizeof out->to.mesh - 1] = out->to.layout[sizeof out->to.layout - 1] = '\0';
+    mf_free(all);
+    if (st == MF_OK && first != team->rank) {
+        mf_mesh_wish_answer(w, out, MF_WISH_REFUSED, "another worker was told another layout");
+        out->by_board = out->by_call = false;
+    }
+    return st;
+}
+
+typedef struct vote {
+    int32_t votes, change;
+} vote;
+
+static mf_status count_votes(mf_mesh_wish *w, mf_team *team, int64_t step, mf_mesh_agreed *out)
+{
+    const vote mine = { out->votes, out->change };
+    vote *all = mf_calloc(team->size, sizeof *all);
+    mf_status st = all ? mf_team_gather(team, step, "the votes", &mine, (int64_t)sizeof mine, all)
+                       : MF_NOMEM("votes");
+    int first = -1;
+
+    out->votes = 0;
+    for (int i = 0; st == MF_OK && i < team->size; i++) {
+        out->votes = mf_votes_join(out->votes, all[i].votes);
+        if (first < 0 && all[i].change)
+            first = i;
+    }
+    out->change = first >= 0;
+    if (st == MF_OK && out->change)
+        st = tell_layout(w, team, step, first, out);
+    mf_free(all);
+    return st;
+}
+
+mf_status mf_mesh_wish_agree(mf_mesh_wish *w, mf_team *team, int64_t step, int votes,
+                             mf_mesh_agreed *out)
+{
+    mf_status st = MF_OK;
+
+    *out = (mf_mesh_agreed){ .votes = votes };
+    take(w, out);
+    out->change = out->by_board || out->by_call;
+    if (team->group)
+        st = count_votes(w, team, step, out);
+    if (st != MF_OK)
+        mf_mesh_wish_answer(w, out, MF_WISH_MADE, "");
+    return st;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps_done.c - see ps_done.h. Batches are done about in their order, so there are few bits. */
+#include "job/ps_done.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+enum { AHEAD = 1 << 30 }; /* how far a batch may be from the first that is not done */
+
+void mf_ps_done_reset(mf_ps_done *d, int64_t start)
+{
+    d->start = d->base = start;
+    d->words = d->n = 0;
+}
+
+void mf_ps_done_deinit(mf_ps_done *d)
+{
+    mf_free(d->bits);
+    *d = (mf_ps_done){ 0 };
+}
+
+bool mf_ps_done_has(const mf_ps_done *d, int64_t batch)
+{
+    const int64_t at = batch - d->base;
+
+    if (at < 0)
+        return batch >= d->start;
+    return at / 64 < d->words && (d->bits[at / 64] >> (at % 64) & 1);
+}
+
+/* What is done from the first on needs no bits. */
+static void advance(mf_ps_done *d)
+{
+    int64_t full = 0;
+
+    while (full < d->words && d->bits[full] == UINT64_MAX)
+        full++;
+    if (full == 0)
+        return;
+    d->words -= full;
+    memmove(d->bits, d->bits + full, (size_t)d->words * sizeof *d->bits);
+    d->base += 64 * full;
+}
+
+mf_status mf_ps_done_add(mf_ps_done *d, int64_t batch)
+{
+    const int64_t at = batch - d->base, word = at / 64;
+
+    if (batch < d->start || at >= AHEAD)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "there is no batch %lld in this training",
+                       (long long)batch);
+    if (mf_ps_done_has(d, batch))
+        return MF_OK;
+    MF_TRY(mf_grow(&d->bits, &d->cap, word + 1, sizeof *d->bits));
+    for (; d->words <= word; d->words++)
+        d->bits[d->words] = 0;
+    d->bits[word] |= UINT64_C(1) << (at % 64);
+    d->n++;
+    advance(d);
+    return MF_OK;
+}

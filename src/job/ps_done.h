@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps_done.h - which batches have gone into the weights of a parameter server, so that one that is
+ * done again, because a worker was lost before it could say that it had, is not applied again. */
+#ifndef MF_JOB_PS_DONE_H
+#define MF_JOB_PS_DONE_H
+
+#include "base/status.h"
+
+typedef struct mf_ps_done {
+    int64_t start; /* the first batch of the training */
+    int64_t base; /* all from start up to this one are done; so are those of the bits behind it */
+    uint64_t *bits; /* of word i: batches base + 64 i and on */
+    int64_t words, cap;
+    int64_t n; /* that are done */
+} mf_ps_done;
+
+/* None is; the first will be `start`. */
+void mf_ps_done_reset(mf_ps_done *d, int64_t start);
+void mf_ps_done_deinit(mf_ps_done *d);
+bool mf_ps_done_has(const mf_ps_done *d, int64_t batch);
+/* INVALID_ARGUMENT: there is no such batch. */
+MF_MUST mf_status mf_ps_done_add(mf_ps_done *d, int64_t batch);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "models/boxes.h"
+
+/* What offsets and logarithms of sizes usually are. */
+static const double OFFSET = 0.1, SIZE = 0.2;
+static const double LEAST = 1e-3; /* side of a box, in divisions and logarithms */
+static const double LARGEST = 2.0; /* logarithm of how much larger than its reference a box is */
+
+static mf_output two(mf_layer_call *l, const char *op, mf_output a, mf_output b)
+{
+    return mf_apply(l->graph, op, MF_IN(a, b));
+}
+
+static mf_output times(mf_layer_call *l, mf_output x, double factor)
+{
+    return two(l, "Mul", x, mf_layer_number(l, factor));
+}
+
+mf_output mf_boxes_columns(mf_layer_call *l, mf_output x, int64_t from, int64_t to)
+{
+    return mf_apply(l->graph, "Slice",
+                    MF_IN(x, mf_ints(l->graph, (int64_t[]){ 0, 0, from }, 3),
+                          mf_ints(l->graph, (int64_t[]){ -1, -1, to - from }, 3)));
+}
+
+/* The four numbers of boxes, each [n,boxes,1]; of boxes that lie across ([n,4,boxes]), [n,1,boxes].
+ */
+static void sides(mf_layer_call *l, mf_output boxes, int axis, mf_output out[4])
+{
+    const mf_output first = mf_applyf(
+        l->graph, "Split", MF_IN(mf_scalar(l->graph, MF_DTYPE_I32, axis), boxes), "num_split=4");
+
+    for (int i = 0; i < 4; i++)
+        out[i] = (mf_output){ first.node, i };
+}
+
+static mf_output joined(mf_layer_call *l, const mf_output parts[4])
+{
+    return mf_apply(
+        l->graph, "ConcatV2",
+        MF_IN(parts[0], parts[1], parts[2], parts[3], mf_scalar(l->graph, MF_DTYPE_I32, 2)));
+}
+
+/* ---- overlap ---- */
+
+static mf_output shared(mf_layer_call *l, const mf_output a[4], const mf_output b[4], int side)
+{
+    const mf_output end = two(l, "Minimum", a[side + 2], b[side + 2]);
+
+    return mf_apply(l->graph, "Relu",
+                    MF_IN(two(l, "Sub", end, two(l, "Maximum", a[side], b[side]))));
+}
+
+static mf_output area(mf_layer_call *l, const mf_output s[4])
+{
+    return two(l, "Mul", two(l, "Sub", s[2], s[0]), two(l, "Sub", s[3], s[1]));
+}
+
+mf_output mf_boxes_overlap(mf_layer_call *l, mf_output a, mf_output b)
+{
+    mf_output as[4], bs[4], both, all;
+
+    sides(l, a, 2, as);
+    sides(l,
+          mf_apply(l->graph, "Transpose", MF_IN(b, mf_ints(l->graph, (int64_t[]){ 0, 2, 1 }, 3))),
+          1, bs);
+    both = two(l, "Mul", shared(l, as, bs, 0), shared(l, as, bs, 1));
+    all = two(l, "Sub", two(l, "AddV2", area(l, as), area(l, bs)), both);
+    return two(l, "RealDiv", both, two(l, "Maximum", all, mf_layer_number(l, 1e-9)));
+}
+
+mf_output mf_boxes_present(mf_layer_call *l, mf_output boxes)
+{
+    mf_output s[4];
+
+    sides(l, boxes, 2, s);
+    return mf_applyf(l->graph, "Cast",
+                     MF_IN(two(l, "Greater", area(l, s), mf_layer_number(l, 0.0))), "DstT=float");
+}
+
+/* ---- codes ---- */
+
+/* Middle and size along y (0) or x (1). */
+static void span_of(mf_layer_call *l, const mf_output s[4], int side, mf_output *middle,
+                    mf_output *size)
+{
+    *middle = times(l, two(l, "AddV2", s[side], s[side + 2]), 0.5);
+    *size = two(l, "Maximum", two(l, "Sub", s[side + 2], s[side]), mf_layer_number(l, LEAST));
+}
+
+mf_output mf_boxes_code(mf_layer_call *l, mf_output boxes, mf_output references)
+{
+    mf_output b[4], r[4], code[4];
+
+    sides(l, boxes, 2, b);
+    sides(l, references, 2, r);
+    for (int i = 0; i < 2; i++) {
+        mf_output middle, size, from, unit;
+
+        span_of(l, b, i, &middle, &size);
+        span_of(l, r, i, &from, &unit);
+        code[i] = times(l, two(l, "RealDiv", two(l, "Sub", middle, from), unit), 1 / OFFSET);
+        code[i + 2] =
+            times(l, mf_apply(l->graph, "Log", MF_IN(two(l, "RealDiv", size, unit))), 1 / SIZE);
+    }
+    return joined(l, code);
+}
+
+static mf_output inside(mf_layer_call *l, mf_output x)
+{
+    return mf_apply(l->graph, "ClipByValue",
+                    MF_IN(x, mf_layer_number(l, 0.0), mf_layer_number(l, 1.0)));
+}
+
+mf_output mf_boxes_decode(mf_layer_call *l, mf_output code, mf_output references)
+{
+    mf_output c[4], r[4], box[4];
+
+    sides(l, code, 2, c);
+    sides(l, references, 2, r);
+    for (int i = 0; i < 2; i++) {
+        mf_output from, unit, middle, half;
+
+        span_of(l, r, i, &from, &unit);
+        middle = two(l, "AddV2", from, two(l, "Mul", times(l, c[i], OFFSET), unit));
+        half = two(l, "Minimum", times(l, c[i + 2], SIZE), mf_layer_number(l, LARGEST));
+        half = times(l, two(l, "Mul", mf_apply(l->graph, "Exp", MF_IN(half)), unit), 0.5);
+        box[i] = inside(l, two(l, "Sub", middle, half));
+        box[i + 2] = inside(l, two(l, "AddV2", middle, half));
+    }
+    return joined(l, box);
+}
+
+/* ---- matching ---- */
+
+/* How many objects a label has room for. */
+static mf_output objects_of(mf_layer_call *l, mf_output label)
+{
+    const mf_output one = mf_ints(l->graph, (int64_t[]){ 1 }, 1);
+
+    return mf_applyf(l->graph, "StridedSlice",
+                     MF_IN(mf_apply(l->graph, "Shape", MF_IN(label)), one,
+                           mf_ints(l->graph, (int64_t[]){ 2 }, 1), one),
+                     "shrink_axis_mask=1");
+}
+
+mf_boxes_match mf_boxes_match_objects(mf_layer_call *l, mf_output boxes, mf_output label)
+{
+    const mf_output last = mf_scalar(l->graph, MF_DTYPE_I32, 2);
+    mf_boxes_match m;
+    mf_output which;
+
+    m.overlaps = mf_boxes_overlap(l, boxes, mf_boxes_columns(l, label, 0, 4));
+    m.best = mf_layer_reduce(l, "Max", m.overlaps, (int64_t[]){ 2 }, 1, false);
+    which = mf_applyf(l->graph, "ArgMax", MF_IN(m.overlaps, last), "output_type=int32");
+    which =
+        mf_apply(l->graph, "OneHot",
+                 MF_IN(which, objects_of(l, label), mf_layer_number(l, 1), mf_layer_number(l, 0)));
+    m.object = two(l, "BatchMatMulV2", which, label);
+    return m;
+}

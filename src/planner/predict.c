@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* predict.c - see predict.h. */
+#include "planner/predict.h"
+
+#include "base/mem.h"
+#include "mesh/lower.h"
+#include "planner/memory.h"
+#include "planner/processor.h"
+
+typedef struct prediction {
+    const mf_mesh_setup *setup;
+    mf_stages stages;
+    mf_processor of;
+    int n; /* processors that are looked at: */
+    bool samples; /* the first of each stage; else those of the setup */
+    int *which; /* by these: their numbers */
+    mf_predicted_processor *all;
+    mf_processor_part *parts; /* mf_stage_items() for each */
+} prediction;
+
+/* ---- looking ---- */
+
+/* A step as it would run under a layout. */
+typedef struct lowered {
+    mf_mesh_variables variables;
+    mf_mesh_costs costs;
+    mf_graph **graphs; /* by processor at hand */
+    int64_t *receives; /* the same */
+} lowered;
+
+static void lowered_deinit(lowered *l, int n)
+{
+    for (int i = 0; l->graphs && i < n; i++)
+        mf_graph_free(l->graphs[i]);
+    mf_free(l->graphs);
+    mf_free(l->receives);
+    if (l->costs.arena)
+        mf_mesh_costs_deinit(&l->costs);
+    if (l->variables.arena)
+        mf_mesh_variables_deinit(&l->variables);
+}
+
+static mf_status lower(const prediction *p, const mf_mesh_setup *setup, lowered *l)
+{
+    mf_signature sig;
+
+    l->graphs = mf_calloc(setup->n, sizeof *l->graphs);
+    l->receives = mf_calloc(setup->n, sizeof *l->receives);
+    if (!l->graphs || !l->receives)
+        return MF_NOMEM("a prediction");
+    MF_TRY(mf_mesh_variables_init(&l->variables));
+    MF_TRY(mf_mesh_costs_init(&l->costs));
+    MF_TRY(mf_mesh_variables_add(&l->variables, setup, p->of.step->graph));
+    MF_TRY(mf_signature_find(p->of.step->graph, &p->of.step->names, p->of.arena, &sig));
+    sig.feed_shapes = p->of.step->feed_shapes;
+    return mf_mesh_compile(p->of.step->graph, &sig, setup, &l->variables, l->graphs, l->receives,
+                           &l->costs);
+}
+
+/* Those of one compilation: neighbours. i: the first of them among all that are looked at. */
+static mf_status look_at(prediction *p, const mf_mesh_setup *setup, int i)
+{
+    lowered l = { 0 };
+    mf_status st = lower(p, setup, &l);
+
+    for (int k = 0; st == MF_OK && k < setup->n; k++) {
+        p->of.out = &p->all[i + k];
+        p->of.parts = &p->parts[(int64_t)(i + k) * mf_stage_items(p->stages.turns)];
+        p->which[i + k] = setup->first + k;
+        p->of.stage = mf_meshes_of(&setup->meshes, setup->first + k);
+        *p->of.out = (mf_predicted_processor){ .variable_bytes = mf_memory_of_variables(
+                                                   p->of.step->graph, &l.variables, &setup->meshes,
+                                                   setup->first + k) };
+        st = mf_processor_predict(&p->of, l.graphs[k]);
+    }
+    lowered_deinit(&l, setup->n);
+    return st;
+}
+
+/* Of stages that are not looked at as a whole, the first processor, which has the largest pieces.
+ */
+static mf_status look_at_all(prediction *p)
+{
+    mf_mesh_setup one = *p->setup;
+
+    if (!p->samples)
+        return look_at(p, p->setup, 0);
+    one.n = 1;
+    for (int k = 0; k < p->n; k++) {
+        one.first = p->setup->meshes.at[k].first;
+        MF_TRY(look_at(p, &one, k));
+    }
+    return MF_OK;
+}
+
+/* ---- adding up ---- */
+
+static void most(int64_t *a, int64_t b)
+{
+    *a = b > *a ? b : *a;
+}
+
+static void add_most(const prediction *p, mf_prediction *out)
+{
+    for (int i = 0; i < p->n; i++) {
+        const mf_predicted_processor *is = &p->all[i];
+
+        most(&out->sent_bytes, is->sent_bytes);
+        most(&out->received_bytes, is->received_bytes);
+        most(&out->link_bytes, is->link_bytes);
+        most(&out->variable_bytes, is->variable_bytes);
+        most(&out->activation_bytes, is->activation_bytes);
+        most(&out->memory_bytes, is->variable_bytes + is->activation_bytes);
+        most(&out->collectives, is->collectives);
+        most(&out->rounds, is->rounds);
+    }
+}
+
+static bool is_of(const prediction *p, int i, int stage)
+{
+    return mf_mesh_has(&p->setup->meshes.at[stage], p->which[i]);
+}
+
+/* One thing that a stage does, of all its processors: those that were not looked at are like those
+ * that were. Bytes go through one memory, or each processor's go to it alone. */
+static mf_stage_item item_of(const prediction *p, int stage, int k)
+{
+    const mf_planned_machine *m = p->of.machine;
+    const mf_links *l = &m->links;
+    mf_processor_part longest = { 0 };
+    mf_stage_item item;
+    double work = 0, bytes = 0, seen = 0, like;
+
+    for (int i = 0; i < p->n; i++) {
+        const mf_processor_part *part = &p->parts[i * mf_stage_items(p->stages.turns) + k];
+
+        if (!is_of(p, i, stage))
+            continue;
+        seen++;
+        work += part->compute_ns;
+        bytes += (double)part->received_bytes;
+        if (part->compute_ns > longest.compute_ns)
+            longest.compute_ns = part->compute_ns;
+        most(&longest.received_bytes, part->received_bytes);
+        most(&longest.collectives, part->collectives);
+        most(&longest.rounds, part->rounds);
+    }
+    like = seen > 0 ? p->setup->meshes.at[stage].n / seen : 0;
+    item.talk_ns = (double)longest.rounds * l->round_ns +
+                   (double)(longest.collectives - longest.rounds) * l->collective_ns +
+                   (m->cores > 0 ? bytes * like : (double)longest.received_bytes) * l->byte_ns;
+    item.compute_ns = longest.compute_ns * (m->company > 0 ? m->company : 1);
+    item.cores = longest.compute_ns > 0 ? m->threads * like * work / longest.compute_ns : 0;
+    return item;
+}
+
+/* Of the stage that has most to do, if nobody waited: cores are shared, so whoever waits leaves
+ * them to the others; none is faster than its own work. */
+static void add_busiest(const prediction *p, const mf_stage_item *items, mf_prediction *out)
+{
+    const int n = mf_stage_items(p->stages.turns);
+    double work = 0;
+
+    for (int s = 0; s < p->stages.n; s++) {
+        double compute = 0, talk = 0;
+
+        for (int k = 0; k < n; k++) {
+            const mf_stage_item *i = &items[s * n + k];
+
+            compute += i->compute_ns;
+            talk += i->talk_ns;
+            work += i->compute_ns * i->cores;
+        }
+        out->compute_ns = compute > out->compute_ns ? compute : out->compute_ns;
+        out->talk_ns = talk > out->talk_ns ? talk : out->talk_ns;
+    }
+    if (p->stages.cores > 0 && work / p->stages.cores > out->compute_ns)
+        out->compute_ns = work / p->stages.cores;
+}
+
+static mf_status add_times(prediction *p, mf_prediction *out)
+{
+    const int n = mf_stage_items(p->stages.turns);
+    mf_stage_item *items = MF_ARENA_ARRAY(p->of.arena, mf_stage_item, p->stages.n * n);
+    double ns;
+
+    if (!items)
+        return MF_NOMEM("a prediction");
+    for (int i = 0; i < p->stages.n * n; i++)
+        items[i] = item_of(p, i / n, i % n);
+    p->stages.items = items;
+    p->stages.cores = p->of.machine->cores;
+    add_busiest(p, items, out);
+    MF_TRY(mf_stages_time(&p->stages, &ns));
+    out->wait_ns = ns - out->compute_ns - out->talk_ns;
+    out->wait_ns = p->stages.turns > 0 && out->wait_ns > 0 ? out->wait_ns : 0;
+    out->step_ns = p->of.machine->links.step_ns + ns;
+    return MF_OK;
+}
+
+/* ---- the whole ---- */
+
+/* A batch has no more micro-batches than samples. */
+static int turns_of(const mf_planned_step *step, const mf_mesh_setup *setup)
+{
+    const int wanted = setup->micro_batches > 1 ? setup->micro_batches : 1;
+    const mf_shape *fed = &step->feed_shapes[0];
+
+    if (setup->meshes.n == 1)
+        return 0;
+    return step->names.n_feeds > 0 && fed->rank > 0 && fed->dims[0] < wanted ? (int)fed->dims[0]
+                                                                             : wanted;
+}
+
+static mf_status predict(prediction *p, mf_predicted_processor *all, mf_prediction *out)
+{
+    const mf_mesh_setup *setup = p->setup;
+    mf_arena *arena = p->of.arena;
+
+    p->samples = !all && setup->meshes.n > 1 && setup->n < setup->meshes.processors;
+    p->n = p->samples ? setup->meshes.n : setup->n;
+    p->which = MF_ARENA_ARRAY(arena, int, p->n);
+    p->all = all ? all : MF_ARENA_ARRAY(arena, mf_predicted_processor, p->n);
+    p->parts = MF_ARENA_ARRAY(arena, mf_processor_part, p->n * mf_stage_items(p->stages.turns));
+    if (!p->which || !p->all || !p->parts)
+        return MF_NOMEM("a prediction");
+    MF_TRY(look_at_all(p));
+    add_most(p, out);
+    return add_times(p, out);
+}
+
+mf_status mf_predict_step(const mf_planned_step *step, const mf_planned_machine *machine,
+                          const mf_mesh_setup *setup, mf_prediction *out,
+                          mf_predicted_processor *all)
+{
+    prediction p = {
+        .setup = setup,
+        .stages = { .n = setup->meshes.n, .turns = turns_of(step, setup), .how = setup->pipeline },
+        .of = { .step = step,
+                .machine = machine,
+                .n_processors = setup->meshes.processors,
+                .arena = mf_arena_new() }
+    };
+    mf_status st = p.of.arena ? mf_resources_new(&p.of.state) : MF_NOMEM("a prediction");
+
+    *out = (mf_prediction){ 0 };
+    p.of.stages = &p.stages;
+    if (st == MF_OK)
+        st = predict(&p, all, out);
+    if (p.of.state)
+        mf_resources_free(p.of.state);
+    mf_arena_free(p.of.arena);
+    return st;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* spool.h - a folder of jobs, each a command: those who want one done put it there, a daemon starts
+ * them, and everybody can look. All that is known is in files, so that nobody who dies takes
+ * anything with him: neither a daemon, nor whoever has submitted a job, nor a machine.
+ *
+ *     DIR/NAME/job       what is to be done (spool_file.c)
+ *     DIR/NAME/run       the process that watches over it: number and start
+ *     DIR/NAME/tries     how often it has been started
+ *     DIR/NAME/cancel    somebody does not want it any more
+ *     DIR/NAME/end       how it ended; written once
+ *     DIR/NAME/log       what it has said
+ *     DIR/.daemon        locked by the daemon
+ *
+ * Whoever watches over a job (spool_watch.c) is a process of its own that outlives the daemon. */
+#ifndef MF_SPOOL_SPOOL_H
+#define MF_SPOOL_SPOOL_H
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+#include <signal.h>
+
+enum { MF_SPOOL_LIST = 4096, MF_SPOOL_BYTES = 4 << 20, MF_SPOOL_TEXT = 256 };
+
+typedef enum mf_spool_state {
+    MF_SPOOL_QUEUED, /* it waits for slots, or for jobs that it comes after */
+    MF_SPOOL_RUNS,
+    MF_SPOOL_DONE,
+    MF_SPOOL_FAILED,
+    MF_SPOOL_CANCELLED,
+    MF_SPOOL_LOST, /* whoever watched over it is dead: the daemon starts it again, or ends it */
+} mf_spool_state;
+const char *mf_spool_state_text(mf_spool_state state);
+static inline bool mf_spool_is_over(mf_spool_state s)
+{
+    return s == MF_SPOOL_DONE || s == MF_SPOOL_FAILED || s == MF_SPOOL_CANCELLED;
+}
+
+/* What is to be done. Strings belong to whoever has made it. */
+typedef struct mf_spool_order {
+    int64_t submitted_ns; /* since 1970: the order in which they start */
+    int64_t slots; /* that it takes */
+    int64_t restarts; /* after a failure, at most */
+    const char *cwd;
+    const char *const *words, *const *environment; /* ended by NULL, as is */
+    const char *const *after; /* jobs that must be done first */
+    int64_t n_words, n_environment, n_after;
+} mf_spool_order;
+
+typedef struct mf_spool_job {
+    char *name;
+    mf_spool_order order;
+    mf_spool_state state;
+    int64_t pid; /* of the process that watches over it, if it runs */
+    int64_t tries;
+    int64_t exit_code; /* if it is over */
+    char how[MF_SPOOL_TEXT]; /* in words: "ended with exit code 1" */
+} mf_spool_job;
+
+/* Where jobs are unless told: MESHFLOW_SPOOL, else .meshflow/jobs of the user's folder.
+ * Owns: mf_buf_deinit(out). Fails: FAILED_PRECONDITION (there is no such folder). */
+MF_MUST mf_status mf_spool_dir(const char *told, mf_buf *out);
+/* "DIR/NAME/FILE". Owns: mf_buf_deinit(out). */
+MF_MUST mf_status mf_spool_path(const char *dir, const char *name, const char *file, mf_buf *out);
+
+/* Puts it there. Fails: ALREADY_EXISTS, INVALID_ARGUMENT (the name), NOT_FOUND (a job it comes
+ * after). */
+MF_MUST mf_status mf_spool_submit(const char *dir, const char *name, const mf_spool_order *order);
+/* One job. Fails: NOT_FOUND, DATA_LOSS. */
+MF_MUST mf_status mf_spool_look(const char *dir, const char *name, mf_arena *arena,
+                                mf_spool_job *out);
+/* All of them, the oldest first; what is no job is passed over. */
+MF_MUST mf_status mf_spool_list(const char *dir, mf_arena *arena, mf_spool_job **out, int *n);
+/* It shall end, or not begin. FAILED_PRECONDITION: it is over. */
+MF_MUST mf_status mf_spool_cancel(const char *dir, const mf_spool_job *job);
+/* All that is known of a job that is over goes. FAILED_PRECONDITION: it is not. */
+MF_MUST mf_status mf_spool_forget(const char *dir, const mf_spool_job *job);
+/* Is a daemon at work? */
+bool mf_spool_has_daemon(const char *dir);
+
+/* ---- for the daemon ---- */
+
+/* Starts jobs, so that at most `slots` are taken, until *stop. Jobs go on without it.
+ * Fails: ALREADY_EXISTS (another one is at work). */
+MF_MUST mf_status mf_spool_serve(const char *dir, int64_t slots, const volatile sig_atomic_t *stop);
+/* A process that does this job, and watches over it: its number; -1 after a failure, which is the
+ * thread's error. */
+int64_t mf_spool_start(const char *dir, const mf_spool_job *job);
+/* It is over: 0 to 255, and in words. The first one counts. */
+MF_MUST mf_status mf_spool_write_end(const char *dir, const char *name, mf_spool_state state,
+                                     int code, const char *how);
+
+/* ---- the file `job` ---- */
+
+MF_MUST mf_status mf_spool_encode(const mf_spool_order *order, mf_buf *out);
+/* Owns: strings are in the arena. Fails: DATA_LOSS. */
+MF_MUST mf_status mf_spool_decode(const char *bytes, size_t n, mf_arena *arena,
+                                  mf_spool_order *out);
+
+#endif

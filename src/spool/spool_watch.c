@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* spool_watch.c - one job: a process of its own starts the command, writes what it says into the
+ * job's log, starts it again where that was asked for, and writes down how it ended. It is no
+ * daemon's child in any way that matters: a daemon may die. If it dies itself, so does the command,
+ * and the daemon finds a lost job. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "spool/spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { GRACE_S = 10, FIRST_PAUSE_S = 1, LONGEST_PAUSE_S = 60 };
+
+static volatile sig_atomic_t told; /* to end */
+
+static void on_signal(int number)
+{
+    told = number;
+}
+
+static mf_status write_file(const char *dir, const char *name, const char *file, const char *text)
+{
+    mf_buf path = { 0 };
+    mf_status st = mf_spool_path(dir, name, file, &path);
+
+    if (st == MF_OK)
+        st = mf_file_write(path.data, text, strlen(text));
+    mf_buf_deinit(&path);
+    return st;
+}
+
+static bool is_cancelled(const char *dir, const char *name)
+{
+    mf_buf path = { 0 };
+    const bool is =
+        mf_spool_path(dir, name, "cancel", &path) == MF_OK && access(path.data, F_OK) == 0;
+
+    mf_buf_deinit(&path);
+    return is;
+}
+
+/* Standard output and error from here on. */
+static mf_status open_log(const char *dir, const char *name)
+{
+    mf_buf path = { 0 };
+    mf_status st = mf_spool_path(dir, name, "log", &path);
+    int log = -1, nothing = -1;
+
+    if (st == MF_OK) {
+        log = open(path.data, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (log < 0 || nothing < 0 || dup2(nothing, 0) < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
+            st = mf_errno_status(errno, "open", path.data);
+    }
+    mf_buf_deinit(&path);
+    return st;
+}
+
+/* In the new process: does not come back. */
+static void become(const mf_spool_order *o, pid_t parent)
+{
+    const struct sigaction usual = { .sa_handler = SIG_DFL };
+    sigset_t none;
+
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)sigaction(SIGTERM, &usual, NULL);
+    (void)sigaction(SIGINT, &usual, NULL);
+    (void)setpgid(0, 0);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) /* too late for that */
+        _exit(1);
+    if (chdir(o->cwd) != 0) {
+        dprintf(2, "meshflow: cannot go to '%s': %s\n", o->cwd, strerror(errno));
+        _exit(126);
+    }
+    (void)execvpe(o->words[0], (char *const *)(uintptr_t)o->words,
+                  (char *const *)(uintptr_t)o->environment);
+    dprintf(2, "meshflow: cannot run '%s': %s\n", o->words[0], strerror(errno));
+    _exit(127);
+}
+
+/* Waits for the command; once it is told to, ends it, all of its processes. */
+static int await(pid_t child)
+{
+    int64_t until = 0;
+    int status = 0;
+    pid_t got;
+
+    while ((got = waitpid(child, &status, WNOHANG)) != child) { /* a signal may come at any time */
+        if (got < 0 && errno != EINTR)
+            return 1 << 8;
+        if (told && !until) {
+            (void)kill(-child, SIGTERM);
+            until = mf_clock_ns() + GRACE_S * (int64_t)1000000000;
+        }
+        if (until && mf_clock_ns() > until)
+            (void)kill(-child, SIGKILL);
+        (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+    }
+    (void)kill(-child, SIGKILL); /* what it has left behind */
+    return status;
+}
+
+static int run_once(const mf_spool_order *o)
+{
+    const pid_t self = getpid(), child = fork();
+
+    if (child == 0)
+        become(o, self);
+    if (child < 0) {
+        dprintf(2, "meshflow: cannot start a process: %s\n", strerror(errno));
+        return 1 << 8;
+    }
+    (void)setpgid(child, child); /* whoever comes first */
+    return await(child);
+}
+
+static int describe(int status, char how[MF_SPOOL_TEXT])
+{
+    if (WIFSIGNALED(status)) {
+        (void)snprintf(how, MF_SPOOL_TEXT, "was ended by signal %d (%s)", WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+        return 128 + WTERMSIG(status);
+    }
+    (void)snprintf(how, MF_SPOOL_TEXT, "ended with exit code %d", WEXITSTATUS(status));
+    return WEXITSTATUS(status);
+}
+
+static mf_status count_try(const char *dir, const mf_spool_job *job, int64_t tries)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof text, "%lld\n", (long long)tries);
+    return write_file(dir, job->name, "tries", text);
+}
+
+/* Longer from time to time, for whatever is wrong may pass. */
+static void rest(int64_t tries)
+{
+    int64_t s = FIRST_PAUSE_S, until;
+
+    for (; tries > 1 && s < LONGEST_PAUSE_S; tries--)
+        s *= 2;
+    until = mf_clock_ns() + (s < LONGEST_PAUSE_S ? s : LONGEST_PAUSE_S) * (int64_t)1000000000;
+
+    while (!told && mf_clock_ns() < until)
+        (void)nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
+}
+
+static mf_status watch(const char *dir, const mf_spool_job *job)
+{
+    int64_t tries = job->tries;
+    char how[MF_SPOOL_TEXT];
+    int code;
+
+    MF_TRY(open_log(dir, job->name));
+    for (;;) {
+        MF_TRY(count_try(dir, job, ++tries));
+        code = describe(run_once(&job->order), how);
+        if (code == 0 || told || tries > job->order.restarts)
+            break;
+        dprintf(2, "meshflow: the job '%s' %s: it is started again, for the %lld. time\n",
+                job->name, how, (long long)tries);
+        rest(tries);
+        if (told)
+            break;
+    }
+    if (code != 0 && is_cancelled(dir, job->name))
+        return mf_spool_write_end(dir, job->name, MF_SPOOL_CANCELLED, 130, "was cancelled");
+    return mf_spool_write_end(dir, job->name, code == 0 ? MF_SPOOL_DONE : MF_SPOOL_FAILED, code,
+                              how);
+}
+
+/* In the new process. */
+static int main_of_watch(const char *dir, const mf_spool_job *job)
+{
+    const struct sigaction tell = { .sa_handler = on_signal }, none = { .sa_handler = SIG_IGN };
+    sigset_t all;
+    mf_process self;
+    char text[64];
+
+    (void)setsid();
+    (void)sigaction(SIGTERM, &tell, NULL);
+    (void)sigaction(SIGINT, &tell, NULL);
+    (void)sigaction(SIGHUP, &none, NULL);
+    (void)sigemptyset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, NULL);
+    if (!mf_process_look(getpid(), &self))
+        return 1;
+    (void)snprintf(text, sizeof text, "%lld %lld\n", (long long)getpid(), (long long)self.start);
+    if (write_file(dir, job->name, "run", text) != MF_OK)
+        return 1;
+    if (is_cancelled(dir, job->name)) /* just now */
+        return mf_spool_write_end(dir, job->name, MF_SPOOL_CANCELLED, 130,
+                                  "was cancelled before it ran") != MF_OK;
+    return watch(dir, job) != MF_OK;
+}
+
+int64_t mf_spool_start(const char *dir, const mf_spool_job *job)
+{
+    const pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(main_of_watch(dir, job));
+    if (pid < 0)
+        (void)MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a process: %s", strerror(errno));
+    return pid;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inquiry.c - see inquiry.h. */
+#include "train/inquiry.h"
+
+#include "base/board.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "formats/npy.h"
+#include "train/team.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void mf_holders_add(mf_holders *h, const char *task, const char *slice, int64_t version)
+{
+    mf_buf_printf(&h->text, "holder\t%s\t%s\t%lld\n", task, slice, (long long)version);
+}
+
+/* Where the strategy has nothing to say of it. */
+static void usual_holders(const mf_trainer *t, const mf_trained *v, mf_holders *out)
+{
+    const mf_team *team = t->team;
+    const char *self;
+    char each[48];
+
+    (void)mf_board_is_seen(&self);
+    (void)snprintf(each, sizeof each, "each of %d workers", team ? team->size : 1);
+    if (team && team->one_updates && !v->is_weight)
+        mf_holders_add(out, "the chief", "all", t->step);
+    else if (team && team->size > 1 && !team->apart)
+        mf_holders_add(out, each, "all", t->step);
+    else /* with groups, others have values of their own */
+        mf_holders_add(out, self, "all", t->step);
+}
+
+static mf_status put_variable(mf_trainer *t, int64_t i, mf_buf *out)
+{
+    const mf_trained *v = &t->trained[i];
+    char shape[MF_SHAPE_TEXT];
+    mf_holders holders = { 0 };
+    mf_tensor value = { 0 };
+    int64_t step = t->step;
+    mf_status st;
+
+    if (!mf_variable_is_initialized(v->variable))
+        return MF_OK;
+    st = t->team && t->team->kind->holders ? t->team->kind->holders(t->team, t, i, &holders, &step)
+                                           : MF_OK;
+    if (st == MF_OK && !holders.text.data)
+        usual_holders(t, v, &holders);
+    if (st == MF_OK)
+        st = mf_variable_read(v->variable, &value);
+    if (st == MF_OK) {
+        mf_buf_printf(out, "variable\t%s\t%s\t%s\t%s\t%lld\n%s", v->name,
+                      mf_dtype_name(value.dtype), mf_shape_text(&value.shape, shape),
+                      v->is_weight ? "weight" : "other", (long long)step,
+                      holders.text.data ? holders.text.data : "");
+        st = mf_buf_finish(&holders.text);
+    }
+    mf_tensor_clear(&value);
+    mf_buf_deinit(&holders.text);
+    return st;
+}
+
+static mf_status write_value(const mf_trainer *t, const char *name, const char *path)
+{
+    mf_buf file = { 0 }, bytes = { 0 };
+    mf_tensor *value = NULL;
+    mf_status st = mf_trainer_get(t, name, &value);
+
+    if (st == MF_OK)
+        st = mf_npy_encode(value, &bytes);
+    mf_buf_printf(&file, "%s.npy", path);
+    if (st == MF_OK)
+        st = mf_buf_finish(&file);
+    if (st == MF_OK)
+        st = mf_file_write(file.data, bytes.data, bytes.len);
+    mf_tensor_free(value);
+    mf_buf_deinit(&bytes);
+    mf_buf_deinit(&file);
+    return st;
+}
+
+static mf_status find_out(mf_trainer *t, const mf_board_question *q, const char *path, mf_buf *out)
+{
+    mf_buf_printf(out, "step\t%lld\n", (long long)t->step);
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        if (!q->name[0] || strcmp(q->name, t->trained[i].name) == 0)
+            MF_TRY(put_variable(t, i, out));
+    }
+    if (q->name[0])
+        MF_TRY(write_value(t, q->name, path)); /* which says what is wrong with the name */
+    return mf_buf_finish(out);
+}
+
+void mf_inquiry_answer(mf_trainer *t)
+{
+    mf_buf path = { 0 }, text = { 0 };
+    mf_board_question q;
+    mf_process asker;
+    mf_status st;
+
+    if (!mf_board_take_question(&q) || !mf_process_look(q.asker, &asker))
+        return; /* nobody would take the answer away */
+    st = mf_board_answer_path(NULL, q.asker, &path);
+    if (st == MF_OK) {
+        if (find_out(t, &q, path.data, &text) != MF_OK) {
+            mf_buf_clear(&text);
+            mf_buf_printf(&text, "error\t%s\n", mf_error_message());
+        }
+        st = mf_file_write(path.data, text.data, text.len);
+    }
+    if (st != MF_OK)
+        MF_WARN("a question about variables is not answered: %s", mf_error_message());
+    mf_buf_deinit(&text);
+    mf_buf_deinit(&path);
+}

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that are left to a daemon: they start, wait for each other, end, are cancelled, and outlive it.
+
+Usage: daemon.py PROGRAM [PATTERN]
+
+Prints TAP lines and, last, `N passed, N failed, N skipped`.
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "train"))
+import harness  # noqa: E402
+from harness import check, test  # noqa: E402
+
+
+class Bench(harness.Bench):
+    """A folder of jobs, and daemons."""
+
+    def __init__(self, args):
+        super().__init__(args)
+        self.env = {**os.environ, "MESHFLOW_SPOOL": self.out("jobs"), "MESHFLOW_RUN_DIR": self.out("boards")}
+
+    def run(self, *words, code=0, env={}):
+        r = subprocess.run([self.program, *words], capture_output=True, text=True, timeout=120, cwd=self.dir,
+                           env={**self.env, **env})
+        check(r.returncode == code, "%s: exit code %d, not %d: %s" % (words, r.returncode, code, r.stderr))
+        return r
+
+    def daemon(self, slots=1):
+        p = subprocess.Popen([self.program, "daemon", "--slots", str(slots)], env=self.env)
+        self.running.append(p)
+        return p
+
+    def submit(self, name, *more, command):
+        r = self.run("submit", "--name", name, *more, "--", *command)
+        check(r.stdout.strip() == name, r.stdout)
+
+    def jobs(self):
+        return {j["job"]: j for j in json.loads(self.run("queue", "--json").stdout)["jobs"]}
+
+    def wait(self, condition, what):
+        end = time.monotonic() + 90
+        while not condition():
+            check(time.monotonic() < end, "it did not happen: %s: %s" % (what, self.jobs()))
+            time.sleep(0.05)
+
+    def wait_state(self, name, state):
+        self.wait(lambda: self.jobs()[name]["state"] == state, "%s is %s" % (name, state))
+
+    def close(self):
+        for j in self.jobs().values() if os.path.isdir(self.out("jobs")) else []:
+            if j["state"] in ("queued", "runs", "lost"):
+                self.run("cancel", j["job"])
+                self.wait(lambda: self.jobs()[j["job"]]["state"] not in ("queued", "runs"), "it ends")
+        super().close()
+
+
+def shell(text):
+    return ["sh", "-c", text]
+
+
+@test
+def jobs_start_in_their_order_and_say_how_they_ended(b):
+    b.submit("first", command=shell("echo one >> order; echo said; echo wrong >&2"))
+    b.submit("second", command=shell("echo two >> order; exit 7"))
+    r = b.run("submit", "--", "sh", "-c", "echo three >> order; kill -9 $$")
+    check("no daemon is at work" in r.stderr, r.stderr)
+    third = r.stdout.strip()
+    check([j["state"] for j in b.jobs().values()] == ["queued"] * 3, str(b.jobs()))
+    b.daemon()
+    b.wait(lambda: all(j["state"] in ("done", "failed") for j in b.jobs().values()), "all are over")
+    jobs = b.jobs()
+    check([jobs[n]["exit_code"] for n in ("first", "second", third)] == [0, 7, 137], str(jobs))
+    check("signal 9" in jobs[third]["how"], str(jobs[third]))
+    with open(b.out("order")) as f:
+        check(f.read() == "one\ntwo\nthree\n", "another order")
+    r = b.run("attach", "first")
+    check("said" in r.stdout and "wrong" in r.stdout, r.stdout)
+    check("ended with exit code 7" in b.run("attach", "second", code=7).stderr, "")
+    check(re.search(r"^second +failed", b.run("queue", "--sweep").stdout, re.M), "")
+    check(b.jobs() == {}, "they are forgotten")
+
+
+@test
+def running_jobs_outlive_their_daemon(b):
+    first = b.daemon()
+    b.submit("long", command=shell("echo begin; while [ ! -e go ]; do sleep 0.05; done; echo end"))
+    b.wait_state("long", "runs")
+    pid = b.jobs()["long"]["pid"]
+    first.kill()
+    first.wait()
+    b.submit("next", command=shell("echo next"))
+    check(b.jobs()["long"]["state"] == "runs" and b.jobs()["next"]["state"] == "queued", str(b.jobs()))
+    again = b.daemon()
+    time.sleep(0.5)
+    check(b.jobs()["long"]["pid"] == pid and b.jobs()["long"]["tries"] == 1, "it was started again")
+    check(b.jobs()["next"]["state"] == "queued", "there is one slot only")
+    check("another daemon is at work" in b.run("daemon", code=1).stderr, "two daemons")
+    attached = subprocess.Popen([b.program, "attach", "long"], env=b.env, stdout=subprocess.PIPE, text=True)
+    open(b.out("go"), "w").close()
+    check(attached.communicate(timeout=60)[0] == "begin\nend\n", "it says something else")
+    b.wait_state("next", "done")
+    again.send_signal(signal.SIGTERM)
+    check(again.wait(30) == 0, "it ends")
+
+
+@test
+def a_job_waits_for_those_it_comes_after_and_keeps_nobody(b):
+    b.submit("slow", command=shell("while [ ! -e slow ]; do sleep 0.05; done"))
+    b.submit("wrong", command=["false"])
+    b.submit("behind", "--after", "slow", command=shell("echo behind >> done"))
+    b.submit("never", "--after", "wrong", "--after", "slow", command=shell("echo never >> done"))
+    b.submit("free", command=shell("echo free >> done"))
+    b.daemon(slots=2)
+    b.wait_state("free", "done")
+    check(b.jobs()["behind"]["state"] == "queued", "it does not wait")
+    b.wait_state("never", "failed")
+    check("'wrong', which it comes after, was not done" in b.jobs()["never"]["how"], str(b.jobs()["never"]))
+    open(b.out("slow"), "w").close()
+    b.wait_state("behind", "done")
+    with open(b.out("done")) as f:
+        check(f.read() == "free\nbehind\n", "others")
+
+
+@test
+def cancelled_jobs_end_with_all_their_processes(b):
+    b.daemon()
+    b.submit("deaf", command=shell("trap '' TERM; sleep 300 & echo $! > child; wait; sleep 300"))
+    b.submit("waits", command=["true"])
+    b.wait(lambda: os.path.exists(b.out("child")) and open(b.out("child")).read(), "its child")
+    b.run("cancel", "waits")
+    check(b.jobs()["waits"]["state"] == "cancelled", str(b.jobs()))
+    b.run("cancel", "deaf")
+    b.wait_state("deaf", "cancelled")
+    b.wait(lambda: not os.path.exists("/proc/%s" % open(b.out("child")).read().strip()), "its child is gone")
+    check("was cancelled already" in b.run("cancel", "deaf", code=1).stderr, "twice")
+
+
+@test
+def a_training_that_is_killed_is_started_again_and_weights_stay(b):
+    train = [b.program, "train", "--model", "mlp", "--data", "fashion-mnist", "--batch", "32", "--steps", "3000",
+             "--seed", "3", "--quiet", "--no-test", "--json"]
+    want = json.loads(b.run(*train[1:]).stdout)["weights_sha256"]
+    b.daemon()
+    b.submit("t", "--restarts", "2", command=[*train, "--out", "run", "--save-steps", "100", "--resume"])
+    b.wait(lambda: os.path.exists(b.out("run/checkpoint")), "a checkpoint")
+    os.kill(b.jobs()["t"]["pid"], signal.SIGKILL)  # whoever watches over it, and so the training
+    b.wait_state("t", "done")
+    check(b.jobs()["t"]["tries"] == 2, str(b.jobs()))
+    check(json.loads(b.run("attach", "t").stdout.splitlines()[-1])["weights_sha256"] == want, "other weights")
+    b.submit("once", command=shell("echo $$ > once; sleep 300"))
+    b.wait(lambda: os.path.exists(b.out("once")) and open(b.out("once")).read(), "it runs")
+    os.kill(b.jobs()["once"]["pid"], signal.SIGKILL)
+    b.wait_state("once", "failed")
+    check("was lost" in b.jobs()["once"]["how"], str(b.jobs()))
+
+
+@test
+def mistakes_are_told_with_what_to_do(b):
+    b.submit("a", command=["true"])
+    for words, code, part in ((["submit", "--name", "a", "--", "true"], 1, "there is a job 'a' already"),
+                              (["submit", "--name", "../a", "--", "true"], 1, "name"),
+                              (["submit", "--after", "b", "--", "true"], 1, "no job 'b'"),
+                              (["submit"], 2, "needs"), (["submit", "--slots", "0", "--", "true"], 2, "slots"),
+                              (["cancel", "b"], 1, "no job 'b'"), (["attach", "b"], 1, "`meshflow queue`"),
+                              (["queue", "--forget", "a"], 1, "not over")):
+        r = b.run(*words, code=code)
+        check(part in r.stderr, "%s: %s" % (words, r.stderr))
+    with open(b.out("jobs/a/job"), "wb") as f:
+        f.write(b"nonsense")
+    check(b.jobs() == {}, "what is no job is passed over")
+    check("this is no job" in b.run("attach", "a", code=1).stderr, "")
+    with open(b.out("jobs/a/job"), "wb") as f:
+        f.write(b"meshflow job 1\0slots=1\0cwd=/nowhere\0word=true\0")
+    b.daemon()
+    b.wait_state("a", "failed")
+    check("cannot go to '/nowhere'" in b.run("attach", "a", code=126).stdout, "")
+
+
+if __name__ == "__main__":
+    harness.main(Bench)
