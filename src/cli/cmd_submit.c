@@ -37,6 +37,7 @@ static mf_status put(mf_args *args, mf_arena *arena, const char *dir, mf_buf *ou
     const char *name = mf_args_value(args, "name");
     mf_spool_order o = { .submitted_ns = since_1970_ns(),
                          .slots = 1,
+                         .grace_s = MF_SPOOL_GRACE_S,
                          .cwd = getcwd(cwd, sizeof cwd),
                          .words = args->words,
                          .n_words = args->n_words,
@@ -44,6 +45,7 @@ static mf_status put(mf_args *args, mf_arena *arena, const char *dir, mf_buf *ou
 
     MF_TRY(mf_args_int(args, "slots", 1, 65536, &o.slots));
     MF_TRY(mf_args_int(args, "restarts", 0, 1000000, &o.restarts));
+    MF_TRY(mf_args_int(args, "grace", 0, MF_SPOOL_MOST_GRACE_S, &o.grace_s));
     if (!o.cwd)
         return MF_FAIL(MF_FAILED_PRECONDITION, "the folder that this is run in is gone");
     while (environ[o.n_environment])
@@ -77,6 +79,8 @@ static const mf_option options[] = {
     { "name", "NAME", "what it is called; a number unless told", 0, false },
     { "after", "JOB", "start it once this one is done; if that fails, it is left out", 0, true },
     { "restarts", "N", "start it again up to so often if it fails or is killed; 0 unless told", 0,
+      false },
+    { "grace", "SECONDS", "that it has to end by itself when it is cancelled; 10 unless told", 0,
       false },
     { "slots", "N", "that it takes of the daemon's; 1 unless told", 0, false },
     { "dir", "DIR", "the folder of jobs; MESHFLOW_SPOOL, or ~/.meshflow/jobs, unless told", 0,

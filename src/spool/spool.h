@@ -21,6 +21,7 @@
 #include <signal.h>
 
 enum { MF_SPOOL_LIST = 4096, MF_SPOOL_BYTES = 4 << 20, MF_SPOOL_TEXT = 256 };
+enum { MF_SPOOL_GRACE_S = 10, MF_SPOOL_MOST_GRACE_S = 86400 };
 
 typedef enum mf_spool_state {
     MF_SPOOL_QUEUED, /* it waits for slots, or for jobs that it comes after */
@@ -41,6 +42,7 @@ typedef struct mf_spool_order {
     int64_t submitted_ns; /* since 1970: the order in which they start */
     int64_t slots; /* that it takes */
     int64_t restarts; /* after a failure, at most */
+    int64_t grace_s; /* when it is cancelled, to end by itself */
     const char *cwd;
     const char *const *words, *const *environment; /* ended by NULL, as is */
     const char *const *after; /* jobs that must be done first */

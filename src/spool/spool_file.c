@@ -26,6 +26,7 @@ mf_status mf_spool_encode(const mf_spool_order *o, mf_buf *out)
     put_number(out, "submitted", o->submitted_ns);
     put_number(out, "slots", o->slots);
     put_number(out, "restarts", o->restarts);
+    put_number(out, "grace", o->grace_s);
     put(out, "cwd", o->cwd);
     for (int64_t i = 0; i < o->n_after; i++)
         put(out, "after", o->after[i]);
@@ -70,6 +71,8 @@ static bool read_pair(reading *r, const char *pair)
         return read_number(value, &r->to->slots);
     if ((value = value_of(pair, "restarts")))
         return read_number(value, &r->to->restarts);
+    if ((value = value_of(pair, "grace")))
+        return read_number(value, &r->to->grace_s) && r->to->grace_s <= MF_SPOOL_MOST_GRACE_S;
     if ((value = value_of(pair, "cwd")))
         r->to->cwd = value;
     else if ((value = value_of(pair, "word")))
@@ -96,7 +99,7 @@ mf_status mf_spool_decode(const char *bytes, size_t n, mf_arena *arena, mf_spool
     const int64_t most = count_words(bytes, n) + 1;
     const char *copy;
 
-    *out = (mf_spool_order){ 0 };
+    *out = (mf_spool_order){ .grace_s = MF_SPOOL_GRACE_S };
     if (n < sizeof KIND || bytes[n - 1] != '\0' || memcmp(bytes, KIND, sizeof KIND) != 0)
         return MF_FAIL(MF_DATA_LOSS, "this is no job");
     copy = mf_arena_alloc(arena, (int64_t)n, 1);

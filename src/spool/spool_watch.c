@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GRACE_S = 10, FIRST_PAUSE_S = 1, LONGEST_PAUSE_S = 60 };
+enum { FIRST_PAUSE_S = 1, LONGEST_PAUSE_S = 60 };
 
 static volatile sig_atomic_t told; /* to end */
 
@@ -89,7 +89,7 @@ static void become(const mf_spool_order *o, pid_t parent)
 }
 
 /* Waits for the command; once it is told to, ends it, all of its processes. */
-static int await(pid_t child)
+static int await(pid_t child, int64_t grace_s)
 {
     int64_t until = 0;
     int status = 0;
@@ -100,7 +100,7 @@ static int await(pid_t child)
             return 1 << 8;
         if (told && !until) {
             (void)kill(-child, SIGTERM);
-            until = mf_clock_ns() + GRACE_S * (int64_t)1000000000;
+            until = mf_clock_ns() + grace_s * 1000000000;
         }
         if (until && mf_clock_ns() > until)
             (void)kill(-child, SIGKILL);
@@ -121,7 +121,7 @@ static int run_once(const mf_spool_order *o)
         return 1 << 8;
     }
     (void)setpgid(child, child); /* whoever comes first */
-    return await(child);
+    return await(child, o->grace_s);
 }
 
 static int describe(int status, char how[MF_SPOOL_TEXT])

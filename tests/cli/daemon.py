@@ -132,7 +132,7 @@ def a_job_waits_for_those_it_comes_after_and_keeps_nobody(b):
 @test
 def cancelled_jobs_end_with_all_their_processes(b):
     b.daemon()
-    b.submit("deaf", command=shell("trap '' TERM; sleep 300 & echo $! > child; wait; sleep 300"))
+    b.submit("deaf", "--grace", "1", command=shell("trap '' TERM; sleep 300 & echo $! > child; wait; sleep 300"))
     b.submit("waits", command=["true"])
     b.wait(lambda: os.path.exists(b.out("child")) and open(b.out("child")).read(), "its child")
     b.run("cancel", "waits")

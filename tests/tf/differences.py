@@ -43,6 +43,8 @@ NOT_LARGE = {
     **dict.fromkeys(["SelfAdjointEigV2", "Svd"],
                     "of a thousand matrices one has values so close that its vectors are badly determined"),
     "AdjustSaturation": "TensorFlow's floats cancel where a colour is nearly grey",
+    **dict.fromkeys(["Diag", "MatrixDiag", "MatrixDiagV2", "MatrixDiagV3"],
+                    "what comes out is the square of what goes in: gigabytes, and seconds"),
     "Cumprod": "overflows sooner or later, depending on the order of products",
 }
 
