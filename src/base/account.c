@@ -120,3 +120,10 @@ mf_account_run mf_account_largest(mf_account *a)
     pthread_mutex_unlock(&a->lock);
     return run;
 }
+
+void mf_account_forget_runs(mf_account *a)
+{
+    pthread_mutex_lock(&a->lock);
+    a->largest = (mf_account_run){ 0 };
+    pthread_mutex_unlock(&a->lock);
+}

@@ -39,5 +39,6 @@ void mf_account_give(mf_account *a, int64_t bytes); /* and the reference */
 void mf_account_begin(mf_account *a);
 void mf_account_end(mf_account *a, const mf_account_run *run);
 mf_account_run mf_account_largest(mf_account *a);
+void mf_account_forget_runs(mf_account *a); /* those so far are not looked at any more */
 
 #endif

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Fields of /proc/PID/stat, counted from 1 as in proc(5). */
-enum { STATE = 3, MAJFLT = 12, UTIME = 14, STIME = 15, NICE = 19, STARTTIME = 22 };
+enum { STATE = 3, SESSION = 6, MAJFLT = 12, UTIME = 14, STIME = 15, NICE = 19, STARTTIME = 22 };
 
 /* All of a small file of /proc; "": it is not there. */
 static void read_text(const char *path, char *text, size_t size)
@@ -53,6 +53,7 @@ bool mf_process_look(int64_t pid, mf_process *out)
         p = end;
     }
     out->nice = (int)fields[NICE];
+    out->session = fields[SESSION];
     out->start = fields[STARTTIME];
     out->faults = fields[MAJFLT];
     out->cpu_ns = (fields[UTIME] + fields[STIME]) * (1000000000 / sysconf(_SC_CLK_TCK));

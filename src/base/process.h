@@ -8,6 +8,7 @@
 typedef struct mf_process {
     char state; /* as in /proc/PID/stat: R, S, D, T (stopped), t (traced), Z (dead) */
     int nice;
+    int64_t session; /* the process that began it */
     int64_t start; /* when the kernel started it, in ticks since the machine began: with it, a
                       number that is used again is not the same process */
     int64_t cpu_ns; /* processor time of all its threads */

@@ -57,9 +57,18 @@ static mf_status forget(const mf_args *args, const char *dir, mf_arena *arena)
     int64_t at = 0;
 
     while ((name = mf_args_next(args, "forget", &at)) != NULL) {
-        mf_spool_job job;
+        const mf_spool_job *waiting;
+        mf_spool_job job, *jobs;
+        int n;
 
         MF_TRY(mf_spool_look(dir, name, arena, &job));
+        MF_TRY(mf_spool_list(dir, arena, &jobs, &n));
+        waiting = mf_spool_find_waiting(jobs, n, name);
+        if (waiting)
+            return MF_FAIL(MF_FAILED_PRECONDITION,
+                           "the job '%s' comes after '%s', and has not begun: cancel it first, or "
+                           "wait",
+                           waiting->name, name);
         MF_TRY(mf_spool_forget(dir, &job));
     }
     return MF_OK;
@@ -74,7 +83,7 @@ static mf_status queue_in(mf_args *args, const char *dir, mf_arena *arena, mf_bu
     MF_TRY(mf_spool_list(dir, arena, &jobs, &n));
     put_all(jobs, n, mf_args_has(args, "json"), out);
     for (int i = 0; mf_args_has(args, "sweep") && i < n; i++) {
-        if (mf_spool_is_over(jobs[i].state))
+        if (mf_spool_is_over(jobs[i].state) && !mf_spool_find_waiting(jobs, n, jobs[i].name))
             MF_TRY(mf_spool_forget(dir, &jobs[i]));
     }
     return MF_OK;
@@ -86,7 +95,7 @@ static mf_status cancel_in(mf_args *args, const char *dir, mf_arena *arena, mf_b
         mf_spool_job job;
 
         MF_TRY(mf_spool_look(dir, args->words[i], arena, &job));
-        MF_TRY(mf_spool_cancel(dir, &job));
+        MF_TRY(mf_spool_cancel(dir, arena, &job));
         mf_buf_printf(out, "%s: %s\n", job.name,
                       job.state == MF_SPOOL_RUNS ? "it was told to end" : "it will not start");
     }

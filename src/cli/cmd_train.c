@@ -429,6 +429,7 @@ static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_optio
     mf_job *job = m->job;
     mf_hook hooks[4] = { { .ctx = m, .after_step = count_step }, mf_progress_hook(progress) };
     mf_status st;
+    bool over;
 
     m->total = progress->total;
     fit.hooks = hooks;
@@ -439,12 +440,14 @@ static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_optio
         hooks[fit.n_hooks++] = mf_replan_hook(&m->replan);
     stop_on_signals(job->trainer, job->strategy);
     st = mf_fit(job->trainer, job->train, job->validation, &fit);
-    if (st == MF_OK)
+    /* A launcher tells tasks one after the other. Whoever has ended because another was told is told,
+     * too, and shall not die of it; nor shall one that is about to say why it failed. */
+    over = decided(m, &progress->ended) || mf_trainer_step(job->trainer) >= m->total;
+    if (st == MF_OK && over)
         stop_on_signals(NULL, NULL);
-    else /* a launcher that tells us to end shall not keep us from saying why we do */
+    else
         forget_signals();
     m->failed = st != MF_OK;
-    (void)decided(m, &progress->ended);
     return st;
 }
 

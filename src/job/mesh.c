@@ -436,7 +436,8 @@ static const mf_team_kind TEAM = { .join = mesh_join,
                                    .finish = mf_job_note_end,
                                    .failed = mesh_failed,
                                    .traffic = mesh_traffic,
-                                   .holders = mesh_holders };
+                                   .holders = mesh_holders,
+                                   .each_slice = mf_job_mesh_each_slice };
 
 /* ---- opening and closing ---- */
 

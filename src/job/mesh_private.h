@@ -65,6 +65,10 @@ MF_MUST mf_status mf_job_mesh_hand_over(mf_job_mesh *m);
 MF_MUST mf_status mf_job_mesh_keep(mf_job_mesh *m);
 /* What processors have is theirs alone, but for single numbers, until it is brought together. */
 void mf_job_mesh_let_go(mf_job_mesh *m);
+/* See mf_team_kind. */
+MF_MUST mf_status mf_job_mesh_each_slice(mf_team *team, const struct mf_trainer *t, int64_t i,
+                                         mf_status (*fn)(void *ctx, struct mf_variable *slice),
+                                         void *ctx);
 /* Of variables that the trainer has. */
 int64_t mf_job_mesh_whole_bytes(const mf_job_mesh *m);
 /* What a guard counts (train/guard.h), and the steps, which is looked at after every step.

@@ -7,8 +7,8 @@
 
 struct mf_options;
 
-/* Fills meshes, rules, layers, pipeline, chunks, exact and n: all processors are here. INVALID_ARGUMENT
- * says what is wrong. */
+/* Fills meshes, rules, layers, pipeline, chunks, exact and n: all processors are here.
+ * INVALID_ARGUMENT says what is wrong. */
 MF_MUST mf_status mf_mesh_setup_read(const struct mf_options *settings, mf_mesh_setup *out);
 
 #endif

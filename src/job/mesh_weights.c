@@ -175,3 +175,19 @@ int64_t mf_job_mesh_whole_bytes(const mf_job_mesh *m)
     }
     return bytes;
 }
+
+mf_status mf_job_mesh_each_slice(mf_team *team, const mf_trainer *t, int64_t i,
+                                 mf_status (*fn)(void *ctx, mf_variable *slice), void *ctx)
+{
+    const mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_status st = MF_OK;
+
+    for (int k = 0; st == MF_OK && m->session && k < m->setup.n; k++) {
+        mf_variable *v = mf_mesh_session_slice(m->session, t->trained[i].name, k);
+
+        st = v ? fn(ctx, v) : MF_OK;
+        if (v)
+            mf_object_unref(&v->object);
+    }
+    return st;
+}

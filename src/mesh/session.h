@@ -67,6 +67,14 @@ typedef struct mf_mesh_setup {
 bool mf_mesh_session_holds(mf_session *session, const char *variable, int processor, mf_box *box,
                            int *rank);
 
+/* The step of mf_mesh_session_counts() is among the runs that come: those so far have made
+ * variables. */
+void mf_mesh_session_forget_runs(mf_session *session);
+
+/* That very variable, as the k-th processor here has it; NULL: it has not. Owns:
+ * mf_object_unref(). Thread: between runs. */
+struct mf_variable *mf_mesh_session_slice(mf_session *session, const char *variable, int k);
+
 /* A change of layout, in two parts. First the largest run that there was is compiled for what
  * `next` says (meshes, rules, exact, layers, micro-batches, pipeline), which has as many
  * processors. Fails: INVALID_ARGUMENT (it cannot be so). Nothing has changed yet. Owns:

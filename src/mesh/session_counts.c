@@ -5,22 +5,47 @@
 
 #include <string.h>
 
+/* A new reference; NULL: it has no such variable. */
+static mf_variable *find_variable(const mf_mesh_processor *p, const char *name)
+{
+    mf_object *o = mf_resources_find(p->resources, "localhost", name);
+
+    if (o && o->type == &mf_variable_type && mf_variable_is_initialized((mf_variable *)o))
+        return (mf_variable *)o;
+    mf_object_unref(o);
+    return NULL;
+}
+
+mf_variable *mf_mesh_session_slice(mf_session *base, const char *variable, int k)
+{
+    return find_variable(&mf_mesh_session_of(base)->processors[k], variable);
+}
+
 static int64_t variable_bytes(const mf_mesh_session *s, const mf_mesh_processor *p)
 {
     int64_t bytes = 0, it = 0;
     mf_map_entry *e;
 
     while ((e = mf_map_next(&s->variables.layouts, &it)) != NULL) {
-        mf_object *o = mf_resources_find(p->resources, "localhost", e->key);
+        mf_variable *v = find_variable(p, e->key);
         mf_tensor value = { 0 };
 
-        if (o && o->type == &mf_variable_type && mf_variable_is_initialized((mf_variable *)o) &&
-            mf_variable_read((mf_variable *)o, &value) == MF_OK)
+        if (!v)
+            continue;
+        if (mf_variable_read(v, &value) == MF_OK)
             bytes += value.count * (int64_t)mf_dtype_cell(value.dtype);
         mf_tensor_clear(&value);
-        mf_object_unref(o);
+        mf_object_unref(&v->object);
     }
     return bytes;
+}
+
+void mf_mesh_session_forget_runs(mf_session *base)
+{
+    mf_mesh_session *s = mf_mesh_session_of(base);
+
+    for (int i = 0; i < s->setup.n; i++)
+        mf_account_forget_runs(mf_resources_account(s->processors[i].resources));
 }
 
 mf_status mf_mesh_session_counts(mf_session *base, int i, mf_mesh_counts *out)

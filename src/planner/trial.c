@@ -145,6 +145,8 @@ mf_status mf_trial_run(const mf_trial *trial, const mf_mesh_setup *setup, mf_tri
     if (st == MF_OK)
         st = initialise(&x);
     if (st == MF_OK)
+        mf_mesh_session_forget_runs(x.session);
+    if (st == MF_OK)
         st = run(&x, out);
     if (st == MF_OK)
         st = count(&x, &here, out);

@@ -170,6 +170,12 @@ void mf_serve_loaded(mf_serve_replica *r, int64_t version, const char *why)
         get_ready(f);
 }
 
+/* It could not be loaded, and it is too early to try again. */
+static bool is_bad(const mf_front *f, const mf_serve_version *v)
+{
+    return f->bad.checkpoint && v->number == f->bad.number && mf_clock_ns() < f->bad_until_ns;
+}
+
 void mf_serve_look(mf_front *f)
 {
     mf_serve_version newest;
@@ -178,18 +184,18 @@ void mf_serve_look(mf_front *f)
         return;
     if (mf_serve_newest(f->o->where, &newest) != MF_OK)
         return; /* what was loaded goes on being served */
-    if (newest.number == f->good.number ||
-        (f->bad.checkpoint && newest.number == f->bad.number && mf_clock_ns() < f->bad_until_ns))
+    if (newest.number == f->good.number || is_bad(f, &newest))
         forget(&newest);
     f->next = newest;
 }
 
-/* What this replica is to load now; NULL: nothing. */
+/* What this replica is to load now; NULL: nothing. What others have, but it could not load, need not
+ * keep it from answering with what it has. */
 static const mf_serve_version *to_load(const mf_serve_replica *r)
 {
     const mf_front *f = r->front;
 
-    if (r->version != f->good.number)
+    if (r->version != f->good.number && (r->version < 0 || !is_bad(f, &f->good)))
         return &f->good;
     return f->next.checkpoint ? &f->next : NULL;
 }

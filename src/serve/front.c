@@ -16,7 +16,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-enum { MS = 1000000, TICK_MS = 50, HEADERS = 64 << 10, IDLE_S = 120 };
+enum { MS = 1000000, TICK_MS = 50, LAST_MS = 1000, HEADERS = 64 << 10, IDLE_S = 120 };
 
 void mf_serve_give_up(mf_front *f, const char *why)
 {
@@ -214,8 +214,22 @@ static void drop_calls(mf_serve_calls *calls)
     }
 }
 
+/* Answers on their way. */
+static void send_rest(mf_front *f)
+{
+    const int64_t until = mf_clock_ns() + (int64_t)LAST_MS * MS;
+
+    while (f->unsent > 0 && mf_clock_ns() < until) {
+        (void)event_base_loopexit(f->base, &(struct timeval){ .tv_usec = TICK_MS * 1000 });
+        (void)event_base_dispatch(f->base);
+    }
+}
+
 static void end(mf_front *f)
 {
+    free_event(f->tick);
+    free_event(f->wait);
+    f->over = true;
     for (int i = 0; f->replicas && i < f->o->replicas; i++) {
         if (!f->replicas[i].front)
             continue;
@@ -223,10 +237,10 @@ static void end(mf_front *f)
         drop_calls(&f->replicas[i].running);
     }
     drop_calls(&f->queue);
+    if (f->base)
+        send_rest(f);
     if (f->http)
         evhttp_free(f->http);
-    free_event(f->tick);
-    free_event(f->wait);
     free_event(f->on_int);
     free_event(f->on_term);
     if (f->base)

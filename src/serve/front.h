@@ -79,6 +79,7 @@ struct mf_front {
     int64_t n_queue, n_calls; /* n_calls: without an answer, queued or running */
     int64_t queue_bytes;
     int64_t unsent; /* answers on their way to clients */
+    bool over; /* replicas have ended */
     mf_serve_version good; /* that replicas are to have */
     mf_serve_version next; /* that one is to try; then it is good, or bad. No checkpoint: none */
     mf_serve_version bad; /* it could not be loaded; tried again at bad_until_ns */

@@ -7,7 +7,7 @@
  *
  * A row is a value, or one for each input by name. Bytes are {"b64": "..."}: strings for an input
  * of strings; for others the elements of a row as they lie in memory, or, for pixels of a picture,
- * a file of PNG, JPEG or BMP. */
+ * a PNG or JPEG file. */
 #ifndef MF_SERVE_REQUEST_H
 #define MF_SERVE_REQUEST_H
 

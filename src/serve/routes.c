@@ -44,6 +44,8 @@ static void send_answer(mf_front *f, struct evhttp_request *http, int status, co
     (void)evhttp_add_header(headers, "Content-Length", length);
     if (status == 503)
         (void)evhttp_add_header(headers, "Retry-After", "1");
+    if (f->stop_ns) /* or busy clients would keep us for ever */
+        (void)evhttp_add_header(headers, "Connection", "close");
     if (status == 405)
         (void)evhttp_add_header(headers, "Allow", "GET, POST");
     if (evhttp_request_get_command(http) != EVHTTP_REQ_HEAD)
@@ -142,6 +144,8 @@ static void take_request(mf_front *f, struct evhttp_request *http, const char *v
             continue;
         if (evhttp_request_get_command(http) != EVHTTP_REQ_POST)
             send_error(f, http, 405, "requests for the model are sent with POST");
+        else if (f->over)
+            send_error(f, http, 503, "the server ends");
         else if (f->n_queue >= f->o->queue || f->queue_bytes + len > 16 * f->o->max_body)
             send_error(f, http, 503, "too many requests wait; try again later");
         else

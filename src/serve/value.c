@@ -149,7 +149,17 @@ static bool takes_pictures(const mf_serve_input *in)
            (s->rank == 2 || (s->rank == 3 && (s->dims[2] == 1 || s->dims[2] == 3)));
 }
 
-/* What base64 has meant. */
+/* A picture in a file, and no row of pixels that begins as one does? The mark of a PNG is eight bytes
+ * long, that of a JPEG three: pixels may have these. */
+static bool is_picture(const mf_serve_input *in, const char *data, size_t len)
+{
+    const mf_image_format format = mf_image_format_of(data, len);
+
+    return takes_pictures(in) && (format == MF_IMAGE_PNG ||
+                                  (format == MF_IMAGE_JPEG && len != (size_t)in->count));
+}
+
+/* What base64 has meant. All of a row, or an element that is a string. */
 static mf_status use_bytes(cursor *c, const char *data, size_t len)
 {
     const mf_serve_place *p = c->place;
@@ -157,14 +167,14 @@ static mf_status use_bytes(cursor *c, const char *data, size_t len)
     const int64_t n = p->input->count;
     const size_t size = mf_dtype_size(dtype);
 
-    if (dtype == MF_DTYPE_STRING)
+    if (dtype == MF_DTYPE_STRING && c->depth == p->input->shape.rank)
         return put_string(c, data, len);
-    if (takes_pictures(p->input) && mf_image_is(data, len) && len != (size_t)n)
+    if (c->depth == 0 && is_picture(p->input, data, len))
         return decode_picture(c, data, len);
-    if (c->depth > 0 || len != (size_t)n * size)
+    if (dtype == MF_DTYPE_STRING || c->depth > 0 || len != (size_t)n * size)
         return wrong(c, "%zu bytes of base64 are no row of %lld %s%s", len, (long long)n,
                      mf_dtype_name(dtype),
-                     takes_pictures(p->input) ? ", nor a PNG, JPEG or BMP file" : "");
+                     takes_pictures(p->input) ? ", nor a PNG or JPEG file" : "");
     for (size_t i = 0; dtype == MF_DTYPE_BOOL && i < len; i++) {
         if ((unsigned char)data[i] > 1)
             return wrong(c, "byte %zu is neither 0 nor 1", i);
@@ -244,6 +254,9 @@ mf_status mf_serve_value_decode(const json_t *v, const mf_serve_place *place)
 
     if (place->flat_too && s->rank != 1 && json_is_array(v) &&
         json_array_size(v) == (size_t)place->input->count && !json_is_array(json_array_get(v, 0)))
-        return decode_flat(&c, v);
-    return decode_any(&c, v);
+        MF_TRY(decode_flat(&c, v));
+    else
+        MF_TRY(decode_any(&c, v));
+    MF_ASSERT(c.next == place->input->count); /* lists have the lengths of the shape */
+    return MF_OK;
 }

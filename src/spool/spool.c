@@ -166,28 +166,56 @@ static int by_age(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+static mf_status make_room(mf_arena *arena, mf_spool_job **list, int n, int *room)
+{
+    mf_spool_job *larger;
+
+    *room = *room ? 2 * *room : 64;
+    larger = MF_ARENA_ARRAY(arena, mf_spool_job, *room);
+    if (!larger)
+        return MF_NOMEM("jobs");
+    if (n > 0)
+        memcpy(larger, *list, (size_t)n * sizeof *larger);
+    *list = larger;
+    return MF_OK;
+}
+
 mf_status mf_spool_list(const char *dir, mf_arena *arena, mf_spool_job **out, int *n)
 {
     DIR *d = opendir(dir);
     const struct dirent *e;
-    mf_spool_job *list = MF_ARENA_ARRAY(arena, mf_spool_job, MF_SPOOL_LIST);
+    mf_status st = MF_OK;
+    int room = 0;
 
     *n = 0;
-    *out = list;
-    if (!list || !d) {
-        const int why = errno;
-
-        if (d)
-            (void)closedir(d);
-        return list ? mf_errno_status(why, "read", dir) : MF_NOMEM("jobs");
-    }
-    while (*n < MF_SPOOL_LIST && (e = readdir(d)) != NULL) {
-        if (e->d_name[0] != '.')
-            *n += mf_spool_look(dir, e->d_name, arena, &list[*n]) == MF_OK;
+    *out = NULL;
+    if (!d)
+        return mf_errno_status(errno, "read", dir);
+    while (st == MF_OK && (e = readdir(d)) != NULL) {
+        if (e->d_name[0] == '.')
+            continue;
+        if (*n == room)
+            st = make_room(arena, out, *n, &room);
+        if (st == MF_OK)
+            *n += mf_spool_look(dir, e->d_name, arena, &(*out)[*n]) == MF_OK;
     }
     (void)closedir(d);
-    qsort(list, (size_t)*n, sizeof *list, by_age);
-    return MF_OK;
+    if (st == MF_OK && *n > 0)
+        qsort(*out, (size_t)*n, sizeof **out, by_age);
+    return st;
+}
+
+const mf_spool_job *mf_spool_find_waiting(const mf_spool_job *jobs, int n, const char *name)
+{
+    for (int i = 0; i < n; i++) {
+        const mf_spool_job *j = &jobs[i];
+
+        for (int64_t k = 0; j->state == MF_SPOOL_QUEUED && k < j->order.n_after; k++) {
+            if (strcmp(j->order.after[k], name) == 0)
+                return j;
+        }
+    }
+    return NULL;
 }
 
 /* ---- changes ---- */
@@ -201,6 +229,49 @@ static mf_status check_order(const char *dir, const mf_spool_order *o)
                            o->after[i]);
     }
     return MF_OK;
+}
+
+static mf_status remove_file(const char *dir, const char *name, const char *file)
+{
+    mf_buf path = { 0 };
+    mf_status st = mf_spool_path(dir, name, file, &path);
+
+    if (st == MF_OK && unlink(path.data) != 0 && errno != ENOENT)
+        st = mf_errno_status(errno, "remove", path.data);
+    mf_buf_deinit(&path);
+    return st;
+}
+
+/* What says that it is a job goes first: without its end it would be one that is to begin. Then
+ * whatever there is, also what somebody who was killed had not finished writing. */
+static mf_status empty_folder(const char *dir, const char *name)
+{
+    mf_buf path = { 0 };
+    const struct dirent *e;
+    mf_status st = remove_file(dir, name, "job");
+    DIR *d = NULL;
+
+    if (st == MF_OK)
+        st = mf_spool_path(dir, name, "", &path);
+    if (st == MF_OK && !(d = opendir(path.data)))
+        st = mf_errno_status(errno, "read", path.data);
+    while (st == MF_OK && (e = readdir(d)) != NULL) {
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            st = remove_file(dir, name, e->d_name);
+    }
+    if (d)
+        (void)closedir(d);
+    mf_buf_deinit(&path);
+    return st;
+}
+
+/* Where a folder has stayed of a job that was being forgotten, it is used again. */
+static bool move_there(const char *dir, const char *name, const char *draft, const char *path)
+{
+    if (rename(draft, path) == 0)
+        return true;
+    return (errno == EEXIST || errno == ENOTEMPTY) && !is_there(dir, name, "job") &&
+           empty_folder(dir, name) == MF_OK && rename(draft, path) == 0;
 }
 
 /* A folder that nobody takes for a job yet. Owns: mf_buf_deinit(draft). */
@@ -246,7 +317,7 @@ mf_status mf_spool_submit(const char *dir, const char *name, const mf_spool_orde
         st = write_draft(dir, &bytes, &draft);
     if (st == MF_OK)
         st = mf_spool_path(dir, name, "", &path);
-    if (st == MF_OK && rename(draft.data, path.data) != 0)
+    if (st == MF_OK && !move_there(dir, name, draft.data, path.data))
         st = errno == EEXIST || errno == ENOTEMPTY
                  ? MF_FAIL(MF_ALREADY_EXISTS,
                            "there is a job '%s' already: give another name, or let it be forgotten "
@@ -280,7 +351,9 @@ mf_status mf_spool_write_end(const char *dir, const char *name, mf_spool_state s
     return st;
 }
 
-mf_status mf_spool_cancel(const char *dir, const mf_spool_job *job)
+/* A watcher writes down its process before it looks whether the job was cancelled, and we look at
+ * the process after that was written: one of the two sees the other. */
+mf_status mf_spool_cancel(const char *dir, mf_arena *arena, mf_spool_job *job)
 {
     mf_buf path = { 0 };
     mf_status st;
@@ -291,11 +364,13 @@ mf_status mf_spool_cancel(const char *dir, const mf_spool_job *job)
     if (st == MF_OK)
         st = mf_file_write(path.data, "", 0);
     mf_buf_deinit(&path);
+    if (st == MF_OK)
+        st = mf_spool_look(dir, job->name, arena, job);
     if (st == MF_OK && job->state == MF_SPOOL_RUNS && kill((pid_t)job->pid, SIGTERM) != 0 &&
         errno != ESRCH)
         st = MF_FAIL(MF_PERMISSION_DENIED, "cannot end process %lld: %s", (long long)job->pid,
                      strerror(errno));
-    if (st == MF_OK && job->state != MF_SPOOL_RUNS)
+    if (st == MF_OK && job->state != MF_SPOOL_RUNS && !mf_spool_is_over(job->state))
         st = mf_spool_write_end(dir, job->name, MF_SPOOL_CANCELLED, 130,
                                 "was cancelled before it ran");
     return st;
@@ -303,18 +378,13 @@ mf_status mf_spool_cancel(const char *dir, const mf_spool_job *job)
 
 mf_status mf_spool_forget(const char *dir, const mf_spool_job *job)
 {
-    static const char *const FILES[] = { "run", "tries", "cancel", "log", "end", "job" };
     mf_buf path = { 0 };
-    mf_status st = MF_OK;
+    mf_status st;
 
     if (!mf_spool_is_over(job->state))
         return MF_FAIL(MF_FAILED_PRECONDITION, "the job '%s' is not over: cancel it first",
                        job->name);
-    for (int i = 0; st == MF_OK && i < MF_COUNT(FILES); i++) {
-        st = mf_spool_path(dir, job->name, FILES[i], &path);
-        if (st == MF_OK && unlink(path.data) != 0 && errno != ENOENT)
-            st = mf_errno_status(errno, "remove", path.data);
-    }
+    st = empty_folder(dir, job->name);
     if (st == MF_OK)
         st = mf_spool_path(dir, job->name, "", &path);
     if (st == MF_OK && rmdir(path.data) != 0)

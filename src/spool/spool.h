@@ -20,7 +20,7 @@
 
 #include <signal.h>
 
-enum { MF_SPOOL_LIST = 4096, MF_SPOOL_BYTES = 4 << 20, MF_SPOOL_TEXT = 256 };
+enum { MF_SPOOL_BYTES = 4 << 20, MF_SPOOL_TEXT = 256 };
 enum { MF_SPOOL_GRACE_S = 10, MF_SPOOL_MOST_GRACE_S = 86400 };
 
 typedef enum mf_spool_state {
@@ -73,8 +73,11 @@ MF_MUST mf_status mf_spool_look(const char *dir, const char *name, mf_arena *are
                                 mf_spool_job *out);
 /* All of them, the oldest first; what is no job is passed over. */
 MF_MUST mf_status mf_spool_list(const char *dir, mf_arena *arena, mf_spool_job **out, int *n);
-/* It shall end, or not begin. FAILED_PRECONDITION: it is over. */
-MF_MUST mf_status mf_spool_cancel(const char *dir, const mf_spool_job *job);
+/* It shall end, or not begin; *job is how it stood when that was decided. FAILED_PRECONDITION: it is
+ * over. */
+MF_MUST mf_status mf_spool_cancel(const char *dir, mf_arena *arena, mf_spool_job *job);
+/* Which of these jobs is still to begin and comes after that one; NULL: none. */
+const mf_spool_job *mf_spool_find_waiting(const mf_spool_job *jobs, int n, const char *name);
 /* All that is known of a job that is over goes. FAILED_PRECONDITION: it is not. */
 MF_MUST mf_status mf_spool_forget(const char *dir, const mf_spool_job *job);
 /* Is a daemon at work? */
@@ -88,6 +91,8 @@ MF_MUST mf_status mf_spool_serve(const char *dir, int64_t slots, const volatile 
 /* A process that does this job, and watches over it: its number; -1 after a failure, which is the
  * thread's error. */
 int64_t mf_spool_start(const char *dir, const mf_spool_job *job);
+/* All processes of a job whose watcher was this one, but for that itself. */
+void mf_spool_kill(int64_t watcher);
 /* It is over: 0 to 255, and in words. The first one counts. */
 MF_MUST mf_status mf_spool_write_end(const char *dir, const char *name, mf_spool_state state,
                                      int code, const char *how);

@@ -13,12 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EVERY_MS = 100, SETTLE = 50 }; /* looks until a job that was started must show itself */
+enum { EVERY_MS = 100, AFTER_FAILURE_MS = 5000 };
 
 /* A job that was started, and has not written down its process yet. */
 typedef struct started {
     char name[64];
-    int left; /* looks */
+    int64_t pid;
 } started;
 
 typedef struct daemon_state {
@@ -37,11 +37,16 @@ static started *find_fresh(daemon_state *d, const char *name)
     return NULL;
 }
 
-static void age_fresh(daemon_state *d)
+/* Processes that have ended, too, have been started. */
+static void reap(daemon_state *d)
 {
-    for (int i = d->n_fresh - 1; i >= 0; i--) {
-        if (--d->fresh[i].left <= 0)
-            d->fresh[i] = d->fresh[--d->n_fresh];
+    pid_t pid;
+
+    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
+        for (int i = d->n_fresh - 1; i >= 0; i--) {
+            if (d->fresh[i].pid == pid)
+                d->fresh[i] = d->fresh[--d->n_fresh];
+        }
     }
 }
 
@@ -62,18 +67,35 @@ static const mf_spool_job *find(const mf_spool_job *jobs, int n, const char *nam
     return NULL;
 }
 
-/* The jobs it comes after are done: 1; not yet: 0; one of them never will be: -1, and which. */
-static int may_start(const mf_spool_job *jobs, int n, const mf_spool_job *job, const char **which)
+/* In the folder itself, for a list may have missed it. */
+static bool is_gone(const char *dir, const char *name)
+{
+    mf_arena *arena = mf_arena_new();
+    mf_spool_job job;
+    const bool gone = arena && mf_spool_look(dir, name, arena, &job) == MF_NOT_FOUND;
+
+    mf_arena_free(arena);
+    return gone;
+}
+
+/* The jobs it comes after are done, or it has begun already: 1; not yet: 0; one of them never will
+ * be: -1, and which. */
+static int may_start(const char *dir, const mf_spool_job *jobs, int n, const mf_spool_job *job,
+                     const char **which)
 {
     int may = 1;
+
+    if (job->tries > 0)
+        return 1;
 
     for (int64_t i = 0; i < job->order.n_after; i++) {
         const mf_spool_job *other = find(jobs, n, job->order.after[i]);
 
         *which = job->order.after[i];
-        if (!other || (mf_spool_is_over(other->state) && other->state != MF_SPOOL_DONE))
+        if (other ? mf_spool_is_over(other->state) && other->state != MF_SPOOL_DONE
+                  : is_gone(dir, *which))
             return -1;
-        if (other->state != MF_SPOOL_DONE)
+        if (!other || other->state != MF_SPOOL_DONE)
             may = 0;
     }
     return may;
@@ -90,7 +112,7 @@ static mf_status start(daemon_state *d, const mf_spool_job *job)
     MF_INFO("%s starts: process %lld, try %lld", job->name, (long long)pid,
             (long long)job->tries + 1);
     (void)snprintf(d->fresh[d->n_fresh].name, sizeof d->fresh[0].name, "%s", job->name);
-    d->fresh[d->n_fresh++].left = SETTLE;
+    d->fresh[d->n_fresh++].pid = pid;
     return MF_OK;
 }
 
@@ -98,6 +120,7 @@ static mf_status start(daemon_state *d, const mf_spool_job *job)
 static mf_status mend(daemon_state *d, const mf_spool_job *job, bool *again)
 {
     *again = job->tries <= job->order.restarts;
+    mf_spool_kill(job->pid);
     MF_WARN("%s was lost: its processes were killed, or the machine was%s", job->name,
             *again ? "; it is started again" : "");
     return *again ? MF_OK
@@ -117,16 +140,19 @@ static mf_status consider(daemon_state *d, const mf_spool_job *jobs, int n, cons
         return MF_OK;
     if (job->state == MF_SPOOL_LOST)
         MF_TRY(mend(d, job, &again));
-    may = again ? may_start(jobs, n, job, &which) : 0;
+    may = again ? may_start(d->dir, jobs, n, job, &which) : 0;
     if (may < 0) {
         (void)snprintf(how, sizeof how, "was left out: '%s', which it comes after, was not done",
                        which);
         MF_INFO("%s %s", job->name, how);
         return mf_spool_write_end(d->dir, job->name, MF_SPOOL_FAILED, 1, how);
     }
-    if (may == 0 || (job->order.slots > *free && *free < d->slots) ||
-        d->n_fresh == MF_COUNT(d->fresh))
-        return MF_OK; /* one that wants more than there are gets all of them */
+    if (may == 0 || d->n_fresh == MF_COUNT(d->fresh))
+        return MF_OK;
+    if (job->order.slots > *free && *free < d->slots) { /* who wants too many gets all there are */
+        *free = 0; /* those behind it wait, or it might for ever */
+        return MF_OK;
+    }
     *free -= job->order.slots;
     return start(d, job);
 }
@@ -151,7 +177,6 @@ static mf_status look(daemon_state *d)
         if (!find_fresh(d, jobs[i].name))
             st = consider(d, jobs, n, &jobs[i], &free);
     }
-    age_fresh(d);
     mf_arena_free(arena);
     return st;
 }
@@ -180,10 +205,15 @@ mf_status mf_spool_serve(const char *dir, int64_t slots, const volatile sig_atom
     mf_status st = lock(dir, &fd);
 
     while (st == MF_OK && !*stop) {
-        st = look(&d);
-        while (waitpid(-1, NULL, WNOHANG) > 0)
-            ;
-        (void)nanosleep(&(struct timespec){ 0, EVERY_MS * 1000000L }, NULL);
+        int ms = EVERY_MS;
+
+        if (look(&d) != MF_OK) { /* a full disk, say: what is wrong may pass */
+            MF_WARN("%s", mf_error_message());
+            ms = AFTER_FAILURE_MS;
+        }
+        for (; ms > 0 && !*stop; ms -= EVERY_MS)
+            (void)nanosleep(&(struct timespec){ 0, EVERY_MS * 1000000L }, NULL);
+        reap(&d);
     }
     if (fd >= 0)
         (void)close(fd);

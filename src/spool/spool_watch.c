@@ -8,9 +8,11 @@
 #include "base/process.h"
 #include "spool/spool.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -88,6 +90,38 @@ static void become(const mf_spool_order *o, pid_t parent)
     _exit(127);
 }
 
+/* They share its session, in whatever group they are. */
+static int kill_some(int64_t watcher)
+{
+    DIR *proc = opendir("/proc");
+    const struct dirent *e;
+    int n = 0;
+
+    while (proc && (e = readdir(proc)) != NULL) {
+        const int64_t pid = strtoll(e->d_name, NULL, 10);
+        mf_process p;
+
+        if (pid <= 0 || pid == watcher || !mf_process_look(pid, &p) || p.session != watcher ||
+            p.state == 'Z')
+            continue;
+        n += kill((pid_t)pid, SIGKILL) == 0;
+    }
+    if (proc)
+        (void)closedir(proc);
+    return n;
+}
+
+void mf_spool_kill(int64_t watcher)
+{
+    mf_process p;
+
+    /* Its number belongs to somebody else by now: then it had nothing left, or would be known. */
+    if (watcher != getpid() && mf_process_look(watcher, &p) && p.state != 'Z')
+        return;
+    for (int i = 0; i < 100 && kill_some(watcher) > 0; i++) /* some may be starting others */
+        (void)nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
+}
+
 /* Waits for the command; once it is told to, ends it, all of its processes. */
 static int await(pid_t child, int64_t grace_s)
 {
@@ -106,7 +140,7 @@ static int await(pid_t child, int64_t grace_s)
             (void)kill(-child, SIGKILL);
         (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
     }
-    (void)kill(-child, SIGKILL); /* what it has left behind */
+    mf_spool_kill(getpid()); /* what it has left behind */
     return status;
 }
 
@@ -174,10 +208,25 @@ static mf_status watch(const char *dir, const mf_spool_job *job)
         if (told)
             break;
     }
-    if (code != 0 && is_cancelled(dir, job->name))
+    if ((told || code != 0) && is_cancelled(dir, job->name)) /* a training that is told ends well */
         return mf_spool_write_end(dir, job->name, MF_SPOOL_CANCELLED, 130, "was cancelled");
+    if (told) /* the machine goes down: who finds it lost decides */
+        return MF_OK;
     return mf_spool_write_end(dir, job->name, code == 0 ? MF_SPOOL_DONE : MF_SPOOL_FAILED, code,
                               how);
+}
+
+/* The only one that watches over this job, until the process ends? */
+static bool is_alone(const char *dir, const char *name)
+{
+    struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    mf_buf path = { 0 };
+    int fd = -1;
+
+    if (mf_spool_path(dir, name, "lock", &path) == MF_OK)
+        fd = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    mf_buf_deinit(&path);
+    return fd >= 0 && fcntl(fd, F_SETLK, &whole) == 0;
 }
 
 /* In the new process. */
@@ -194,7 +243,7 @@ static int main_of_watch(const char *dir, const mf_spool_job *job)
     (void)sigaction(SIGHUP, &none, NULL);
     (void)sigemptyset(&all);
     (void)sigprocmask(SIG_SETMASK, &all, NULL);
-    if (!mf_process_look(getpid(), &self))
+    if (!mf_process_look(getpid(), &self) || !is_alone(dir, job->name))
         return 1;
     (void)snprintf(text, sizeof text, "%lld %lld\n", (long long)getpid(), (long long)self.start);
     if (write_file(dir, job->name, "run", text) != MF_OK)

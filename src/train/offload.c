@@ -85,27 +85,34 @@ mf_status mf_offload_check(const mf_trainer *t)
     if (stat(t->options.offload, &info) != 0 || !S_ISDIR(info.st_mode))
         return MF_FAIL(MF_INVALID_ARGUMENT, "offload: there is no folder '%s'; make it first",
                        t->options.offload);
-    if (t->team && (t->team->kind->run || t->graph.role != MF_STEP_UPDATES))
+    if (t->team && ((t->team->kind->run && !t->team->kind->each_slice) ||
+                    t->graph.role != MF_STEP_UPDATES))
         return MF_FAIL(
             MF_UNIMPLEMENTED,
             "offload: with this strategy others than the trainer keep what the optimizer "
-            "needs; use it alone or with multi_worker_mirrored");
+            "needs; use it alone, with multi_worker_mirrored or on a mesh");
     return MF_OK;
 }
 
-static mf_status offload(const char *dir, mf_variable *v, bool *moved)
+typedef struct moving {
+    const char *dir;
+    bool moved; /* something was */
+} moving;
+
+static mf_status offload(void *ctx, mf_variable *v)
 {
+    moving *m = ctx;
     mf_tensor now = { 0 }, there = { 0 };
     mf_status st = MF_OK;
 
     MF_TRY(mf_variable_read(v, &now));
     if (!mf_offload_has(&now) && mf_dtype_is_plain(now.dtype) &&
         mf_tensor_bytes(&now) >= MF_OFFLOAD_MIN)
-        st = mf_offload_clone(dir, &now, &there);
+        st = mf_offload_clone(m->dir, &now, &there);
     mf_tensor_clear(&now);
     if (st == MF_OK && there.data) {
         mf_variable_exchange(v, &there);
-        *moved = true;
+        m->moved = true;
     }
     mf_tensor_clear(&there);
     return st;
@@ -113,13 +120,19 @@ static mf_status offload(const char *dir, mf_variable *v, bool *moved)
 
 mf_status mf_offload_slots(mf_trainer *t)
 {
-    bool moved = false;
+    moving m = { .dir = t->options.offload };
 
-    for (int64_t i = 0; t->options.offload && i < t->n_trained; i++) {
-        if (mf_trained_is_slot(&t->trained[i]))
-            MF_TRY(offload(t->options.offload, t->trained[i].variable, &moved));
+    for (int64_t i = 0; m.dir && i < t->n_trained; i++) {
+        mf_variable *whole = t->trained[i].variable;
+
+        if (!mf_trained_is_slot(&t->trained[i]))
+            continue;
+        if (mf_variable_is_initialized(whole)) /* on a mesh it may have let go of it */
+            MF_TRY(offload(&m, whole));
+        if (t->team && t->team->kind->each_slice)
+            MF_TRY(t->team->kind->each_slice(t->team, t, i, offload, &m));
     }
-    if (moved)
+    if (m.moved)
         mf_buffer_trim(); /* or the pool would keep the memory that they had */
     return MF_OK;
 }

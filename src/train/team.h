@@ -26,6 +26,7 @@ struct mf_names;
 struct mf_snapshot;
 struct mf_trained;
 struct mf_trainer;
+struct mf_variable;
 typedef struct mf_team mf_team;
 
 struct mf_strategy {
@@ -87,6 +88,10 @@ typedef struct mf_team_kind {
      * NULL: every worker has all of it, as it is now. */
     mf_status (*holders)(mf_team *team, const struct mf_trainer *t, int64_t i,
                          struct mf_holders *out, int64_t *step);
+    /* What this process holds of the trainer's variable i besides the trainer: fn for each piece of
+     * it. Between steps. NULL: nothing. */
+    mf_status (*each_slice)(mf_team *team, const struct mf_trainer *t, int64_t i,
+                            mf_status (*fn)(void *ctx, struct mf_variable *slice), void *ctx);
     /* The chief: let others that are no workers note what they do, `origin` being time 0; and their
      * events, each behind a comma. NULL: there are no others. */
     mf_status (*trace_begin)(mf_team *team, int64_t origin);

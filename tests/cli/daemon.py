@@ -143,6 +143,83 @@ def cancelled_jobs_end_with_all_their_processes(b):
     check("was cancelled already" in b.run("cancel", "deaf", code=1).stderr, "twice")
 
 
+def alive(pid):
+    try:
+        with open("/proc/%s/stat" % pid) as f:
+            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def children(b, name, n):
+    """Processes that a job has written down."""
+    b.wait(lambda: os.path.exists(b.out(name)) and len(open(b.out(name)).read().split()) == n, "its processes")
+    return open(b.out(name)).read().split()
+
+
+@test
+def a_training_that_is_cancelled_is_not_done(b):
+    b.daemon()
+    b.submit("t", command=[b.program, "train", "--model", "mlp", "--data", "fashion-mnist", "--steps", "1000000",
+                           "--quiet", "--no-test", "--out", "run", "--save-steps", "20"])
+    b.submit("next", "--after", "t", command=shell("touch wrong"))
+    b.wait(lambda: os.path.exists(b.out("run/checkpoint")), "a checkpoint")
+    b.run("cancel", "t")
+    b.wait_state("t", "cancelled")
+    b.wait_state("next", "failed")
+    check(not os.path.exists(b.out("wrong")), "what comes after it has begun")
+
+
+@test
+def processes_in_groups_of_their_own_end_with_their_job(b):
+    apart = "setsid -w true; for i in 1 2; do (set -m; sleep 300 & echo $! >> %s; wait) & done; %s"
+    b.daemon()
+    b.submit("ends", command=["bash", "-c", apart % ("left", "while [ ! -e go ]; do sleep 0.05; done")])
+    left = children(b, "left", 2)
+    check(all(alive(p) for p in left), "they do not run")
+    open(b.out("go"), "w").close()
+    b.wait_state("ends", "done")
+    check(not any(alive(p) for p in left), "they are still there")
+    b.submit("lost", command=["bash", "-c", apart % ("lost", "sleep 300")])
+    left = children(b, "lost", 2)
+    os.kill(b.jobs()["lost"]["pid"], signal.SIGKILL)
+    b.wait_state("lost", "failed")
+    check(not any(alive(p) for p in left), "they are still there")
+
+
+@test
+def a_job_that_wants_many_slots_is_not_passed_over(b):
+    b.submit("a", command=shell("while [ ! -e go ]; do sleep 0.05; done"))
+    b.submit("big", "--slots", "2", command=shell("echo big >> order"))
+    b.submit("small", command=shell("echo small >> order"))
+    b.daemon(slots=2)
+    b.wait_state("a", "runs")
+    time.sleep(0.5)
+    check(b.jobs()["small"]["state"] == "queued", "it has overtaken one that waits for slots")
+    open(b.out("go"), "w").close()
+    b.wait_state("small", "done")
+    with open(b.out("order")) as f:
+        check(f.read() == "big\nsmall\n", "another order")
+
+
+@test
+def what_others_wait_for_is_not_forgotten(b):
+    daemon = b.daemon()
+    b.submit("a", command=["true"])
+    b.wait_state("a", "done")
+    daemon.terminate()
+    daemon.wait(30)
+    b.submit("b", "--after", "a", command=["true"])
+    check("'b' comes after 'a'" in b.run("queue", "--forget", "a", code=1).stderr, "it was forgotten")
+    b.run("queue", "--sweep")
+    check(set(b.jobs()) == {"a", "b"}, str(b.jobs()))
+    b.daemon()
+    b.wait_state("b", "done")
+    open(b.out("jobs/a/run.tmp-123456"), "w").close()  # of one that was killed while it wrote
+    b.run("queue", "--sweep")
+    check(b.jobs() == {} and os.listdir(b.out("jobs")) == [".daemon"], str(os.listdir(b.out("jobs"))))
+
+
 @test
 def a_training_that_is_killed_is_started_again_and_weights_stay(b):
     train = [b.program, "train", "--model", "mlp", "--data", "fashion-mnist", "--batch", "32", "--steps", "3000",

@@ -438,6 +438,41 @@ def what_was_taken_is_answered_before_the_end(b):
 
 
 @test
+def clients_that_never_stop_do_not_keep_it(b):
+    s = Server(b, "%s/10" % b.train(), "--wait-ms", "0")
+    body, over, cut = json.dumps({"instances": [nested(b.pictures[0])]}), threading.Event(), []
+
+    def ask():
+        connection = http.client.HTTPConnection("127.0.0.1", s.port)
+        while not over.is_set():
+            try:
+                connection.request("POST", PATH + ":predict", body)
+                answer = connection.getresponse()
+                answer.read()
+                closes = answer.getheader("Connection") == "close"
+            except ConnectionError:  # closed before it was taken
+                return
+            except http.client.HTTPException as e:
+                cut.append(e)
+                return
+            if closes:
+                return
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for t in threads:
+        t.start()
+    s.wait_for("requests", lambda: s.count("runs_total") > 50)
+    s.process.send_signal(signal.SIGTERM)
+    try:
+        check(s.process.wait(20) == 0, s.errors())
+    finally:
+        over.set()
+    for t in threads:
+        t.join()
+    check(not cut, "answers that were cut: %s" % cut)
+
+
+@test
 def a_mesh_answers_what_one_processor_does(b):
     layout = ["--mesh", "rows:2;cols:2", "--layout", "batch:rows;hidden:cols", "--exact"]
     s = Server(b, "%s/10" % b.train(), "--replicas", "1", *layout)

@@ -112,8 +112,8 @@ def masters_are_shown_as_processes_with_their_role(b):
     check("master" not in b.why(name), b.why(name))
     os.kill(tasks["master 1"]["pid"], signal.SIGCONT)
     p.send_signal(signal.SIGINT)
-    p.communicate(timeout=120)
-    check(b.tasks(name) == {}, "something is still shown: %s" % b.tasks(name))
+    _, err = p.communicate(timeout=120)
+    check(b.tasks(name) == {}, "something is still shown: %s\n%s" % (b.tasks(name), err[-3000:]))
 
 
 @host_test

@@ -22,6 +22,17 @@ static const mf_serve_signature two = {
     .output = { "values", MF_DTYPE_F32, { .rank = 0 }, 1 },
 };
 
+static const mf_serve_signature strings = {
+    .inputs = { { "words", MF_DTYPE_STRING, { .rank = 1, .dims = { 2 } }, 2 } },
+    .n_inputs = 1,
+    .output = { "values", MF_DTYPE_F32, { .rank = 0 }, 1 },
+};
+
+/* Four grey pixels. */
+#define PNG                                                                                        \
+    "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAAAAABX3VL4AAAADklEQVR4nGNITGJITgEABJ0BiyFVTx4AAAAASUVORK5CYI" \
+    "I="
+
 static mf_status decode(const mf_serve_signature *s, mf_serve_verb verb, const char *text,
                         mf_serve_request *r)
 {
@@ -112,6 +123,9 @@ MF_TEST(serve_request_says_where_a_shape_or_type_is_wrong)
     refuses(&picture, p, "{\"inputs\": 7}", "inputs: expected a list of rows");
     refuses(&picture, p, "{\"instances\": [{\"b64\": \"AQID\"}]}", "3 bytes of base64");
     refuses(&picture, p, "{\"instances\": [{\"b64\": \"A!\"}]}", "no base64");
+    refuses(&picture, p, "{\"instances\": [[[{\"b64\": \"" PNG "\"}, 7], [7, 7]]]}",
+            "[0][0][0]: 71 bytes of base64 are no row of 4");
+    refuses(&strings, p, "{\"instances\": [{\"b64\": \"AGI=\"}]}", "2 bytes of base64");
     refuses(&two, p, "{\"inputs\": {\"x\": [[1,2]], \"word\": [\"a\", \"b\"]}}",
             "inputs.word has 2 rows, and x has 1");
 }
