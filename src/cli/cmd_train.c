@@ -440,8 +440,8 @@ static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_optio
         hooks[fit.n_hooks++] = mf_replan_hook(&m->replan);
     stop_on_signals(job->trainer, job->strategy);
     st = mf_fit(job->trainer, job->train, job->validation, &fit);
-    /* A launcher tells tasks one after the other. Whoever has ended because another was told is told,
-     * too, and shall not die of it; nor shall one that is about to say why it failed. */
+    /* A launcher tells tasks one after the other. Whoever has ended because another was told is
+     * told, too, and shall not die of it; nor shall one that is about to say why it failed. */
     over = decided(m, &progress->ended) || mf_trainer_step(job->trainer) >= m->total;
     if (st == MF_OK && over)
         stop_on_signals(NULL, NULL);

@@ -91,7 +91,7 @@ static mf_status keep_best(const mf_planner_answer *a, const mf_planner_wish *wi
     out->correction = best->correction;
     mf_candidate_name(&a->found.dims, best, &out->name);
     MF_TRY(mf_buf_finish(&out->name));
-    mf_mesh_write(&best->mesh, &out->mesh);
+    mf_mesh_text(&best->mesh, &out->mesh);
     mf_candidate_layout(&a->found.dims, best, &out->layout);
     MF_TRY(mf_buf_finish(&out->mesh));
     MF_TRY(mf_buf_finish(&out->layout));
@@ -195,7 +195,7 @@ mf_status mf_planning_start(const mf_planning_call *call, mf_chosen *out)
         MF_TRY(mf_mesh_parse(wish.mesh, &mesh));
     else
         (void)mf_plan_meshes(wish.processors, &mesh, 1);
-    mf_mesh_write(&mesh, &out->mesh);
+    mf_mesh_text(&mesh, &out->mesh);
     mf_buf_str(&out->layout, "");
     MF_TRY(mf_buf_finish(&out->mesh));
     return mf_buf_finish(&out->layout);
@@ -256,7 +256,7 @@ static void print_row(const mf_planner_answer *a, const mf_planner_wish *w, cons
     mf_buf layout = { 0 }, mesh = { 0 };
 
     mf_candidate_layout(&a->found.dims, c, &layout);
-    mf_mesh_write(&c->mesh, &mesh);
+    mf_mesh_text(&c->mesh, &mesh);
     mf_buf_printf(out,
                   "%10.3f %-5s %10.3f %10.3f %10.3f %10.3f %6d %5d %6lld %10.3f %10.3f %9.2f %9.2f "
                   " %-16s %-44s ",
@@ -334,7 +334,7 @@ static void print_json_row(const mf_planner_answer *a, const mf_planner_wish *w,
     mf_buf layout = { 0 }, mesh = { 0 }, why = { 0 };
 
     mf_candidate_layout(&a->found.dims, c, &layout);
-    mf_mesh_write(&c->mesh, &mesh);
+    mf_mesh_text(&c->mesh, &mesh);
     print_why(w, &a->found.all[0], c, &why);
     mf_buf_printf(
         out,

@@ -54,6 +54,8 @@ static int64_t how_many_stay(int64_t n, double share)
 {
     int64_t stay = llround((double)n * (1 - share));
 
+    if (share == 0)
+        return n;
     if (n >= 2 * MULTIPLE)
         stay = llround((double)stay / MULTIPLE) * MULTIPLE;
     if (stay < 1)

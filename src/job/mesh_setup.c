@@ -47,10 +47,10 @@ static mf_status read_pipeline(mf_mesh_setup *s, const char *text, int64_t chunk
                        "there is no pipeline '%s', only 1f1b, gpipe, interleaved and zero-bubble",
                        text);
     s->pipeline = (mf_pipeline)how;
+    if (s->pipeline == MF_PIPELINE_INTERLEAVED && chunks > MF_MESH_CHUNKS / s->meshes.n)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%d stages of %lld chunks are more than %d: use fewer",
+                       s->meshes.n, (long long)chunks, MF_MESH_CHUNKS);
     s->chunks = s->pipeline == MF_PIPELINE_INTERLEAVED ? (int)chunks : 1;
-    if (s->meshes.n * s->chunks > MF_MESH_CHUNKS)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%d stages of %d chunks are %d, more than %d",
-                       s->meshes.n, s->chunks, s->meshes.n * s->chunks, MF_MESH_CHUNKS);
     return MF_OK;
 }
 

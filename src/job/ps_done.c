@@ -43,13 +43,19 @@ static void advance(mf_ps_done *d)
     d->base += 64 * full;
 }
 
+mf_status mf_ps_done_check(const mf_ps_done *d, int64_t batch)
+{
+    if (batch < d->start || batch - d->base >= AHEAD)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "there is no batch %lld in this training",
+                       (long long)batch);
+    return MF_OK;
+}
+
 mf_status mf_ps_done_add(mf_ps_done *d, int64_t batch)
 {
     const int64_t at = batch - d->base, word = at / 64;
 
-    if (batch < d->start || at >= AHEAD)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "there is no batch %lld in this training",
-                       (long long)batch);
+    MF_TRY(mf_ps_done_check(d, batch));
     if (mf_ps_done_has(d, batch))
         return MF_OK;
     MF_TRY(mf_grow(&d->bits, &d->cap, word + 1, sizeof *d->bits));

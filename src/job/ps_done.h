@@ -19,6 +19,8 @@ void mf_ps_done_reset(mf_ps_done *d, int64_t start);
 void mf_ps_done_deinit(mf_ps_done *d);
 bool mf_ps_done_has(const mf_ps_done *d, int64_t batch);
 /* INVALID_ARGUMENT: there is no such batch. */
+MF_MUST mf_status mf_ps_done_check(const mf_ps_done *d, int64_t batch);
+/* The same. */
 MF_MUST mf_status mf_ps_done_add(mf_ps_done *d, int64_t batch);
 
 #endif

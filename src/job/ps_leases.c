@@ -150,6 +150,12 @@ void mf_ps_leases_leave(mf_ps_leases *l, int worker)
     l->workers[worker].out = true;
 }
 
+/* Who has a block: where there are fewer workers than blocks, some have several. */
+static int owner_of(const mf_ps_leases *l, int64_t block)
+{
+    return (int)(block % (l->n < l->blocks ? l->n : l->blocks));
+}
+
 /* Is there a block for this worker, or are there none? */
 static bool has_block(const mf_ps_leases *l, int worker)
 {
@@ -181,9 +187,22 @@ static int64_t find_back(const mf_ps_leases *l, int worker)
     int64_t best = -1;
 
     for (int64_t i = 0; i < l->n_back; i++) {
-        if ((l->blocks == 0 || l->back[i] % l->blocks == worker) &&
+        if ((l->blocks == 0 || owner_of(l, l->back[i] % l->blocks) == worker) &&
             (best < 0 || l->back[i] < l->back[best]))
             best = i;
+    }
+    return best;
+}
+
+/* Of this worker's blocks, the one whose next batch comes first; -1: all are done. */
+static int64_t next_block(const mf_ps_leases *l, int worker)
+{
+    int64_t best = -1;
+
+    for (int64_t k = 0; k < l->blocks; k++) {
+        if (owner_of(l, k) == worker && next_of_block(l, k) < l->total &&
+            (best < 0 || next_of_block(l, k) < next_of_block(l, best)))
+            best = k;
     }
     return best;
 }
@@ -194,7 +213,7 @@ static bool has_more(const mf_ps_leases *l, int worker)
         return true;
     if (l->blocks == 0)
         return l->next < l->total;
-    return worker < l->blocks && next_of_block(l, worker) < l->total;
+    return next_block(l, worker) >= 0;
 }
 
 static bool somebody_has_more(const mf_ps_leases *l)
@@ -230,8 +249,10 @@ static int64_t lease(mf_ps_leases *l, int worker)
         batch = l->back[back];
         l->back[back] = l->back[--l->n_back];
     } else if (l->blocks > 0) {
-        batch = next_of_block(l, worker);
-        l->used[worker]++;
+        const int64_t block = next_block(l, worker);
+
+        batch = next_of_block(l, block);
+        l->used[block]++;
     } else {
         batch = take_batch(l, &l->workers[worker]);
     }

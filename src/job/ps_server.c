@@ -177,6 +177,8 @@ static mf_status take_push(server *s, mf_mail *r)
         return MF_OK;
     }
     st = mf_ps_look_at(s, r, &s->pushes[r->from]);
+    if (st == MF_OK && counts_batches(s))
+        st = mf_ps_done_check(&s->done, s->pushes[r->from].head.step);
     mf_ps_note(s, "push", mf_net_name(s->o.net, r->from), start);
     if (st != MF_OK)
         return refuse_push(s, &s->pushes[r->from]);

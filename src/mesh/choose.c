@@ -239,12 +239,30 @@ static void compare(chooser *c)
 
 /* ---- all ways ---- */
 
+/* Would somebody have nothing? With shares (rows:1,9) that may be although there is enough. */
+static bool leaves_empty(const chooser *c, int k, mf_axes axes)
+{
+    const int64_t size = c->q->letters[k].size;
+    const mf_layout_dim cut = { .axes = axes, .grain = c->now[k].grain };
+
+    if (size / cut.grain < mf_mesh_count(c->m, axes))
+        return true;
+    for (int p = c->m->first; mf_mesh_has_shares(c->m) && p < c->m->first + c->m->n; p++) {
+        int64_t begin, end;
+
+        mf_layout_piece(c->m, cut, size, p, &begin, &end);
+        if (begin == end)
+            return true;
+    }
+    return false;
+}
+
 /* Some letters need pieces that are not empty; where bits count, not too small. */
 static bool can_be_cut(const chooser *c, int k, mf_axes axes)
 {
     const mf_split_letter *l = &c->q->letters[k];
 
-    if (l->some && l->size / c->now[k].grain < mf_mesh_count(c->m, axes))
+    if (l->some && leaves_empty(c, k, axes))
         return false;
     return !c->s->exact ||
            l->size / c->now[k].grain / mf_mesh_count(c->m, axes) * c->now[k].grain >= l->least;

@@ -83,11 +83,25 @@ static long read_size(const char *text, int32_t before[MF_MESH_SHARES + 1])
     return shares;
 }
 
+static bool has_shares(const mf_mesh *m, int axis)
+{
+    return m->size[axis] <= MF_MESH_SHARES && m->before[axis][m->size[axis]];
+}
+
+bool mf_mesh_has_shares(const mf_mesh *m)
+{
+    for (int a = 0; a < m->n_axes; a++) {
+        if (has_shares(m, a))
+            return true;
+    }
+    return false;
+}
+
 void mf_mesh_text(const mf_mesh *m, mf_buf *out)
 {
     for (int a = 0; a < m->n_axes; a++) {
         mf_buf_printf(out, "%s%s:", a ? ";" : "", m->name[a]);
-        if (m->size[a] > MF_MESH_SHARES || !m->before[a][m->size[a]])
+        if (!has_shares(m, a))
             mf_buf_printf(out, "%d", m->size[a]);
         else
             for (int i = 0; i < m->size[a]; i++)

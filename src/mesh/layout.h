@@ -45,6 +45,8 @@ static inline bool mf_mesh_has(const mf_mesh *m, int processor)
 bool mf_mesh_alike(const mf_mesh *a, const mf_mesh *b);
 /* As mf_mesh_parse() would read it. Owns: mf_buf_deinit(out). */
 void mf_mesh_text(const mf_mesh *m, mf_buf *out);
+/* Are the places along one of its axes unequal? */
+bool mf_mesh_has_shares(const mf_mesh *m);
 /* Where a processor is along an axis. */
 int mf_mesh_at(const mf_mesh *m, int processor, int axis);
 /* How many processors differ only along these axes. */

@@ -364,7 +364,7 @@ static bool goes_back(const mf_lowering *l, const mf_node *n, int mesh)
     for (int k = 0; is_forward(n) && k < n->n_inputs; k++) {
         const mf_node *in = n->inputs[k].node;
 
-        if (is_forward(in) && l->sheet->where[in->id] < (uint32_t)2 << mesh)
+        if (is_forward(in) && l->sheet->where[in->id] < (uint64_t)2 << mesh)
             continue;
         if (is_forward(in) && !(l->sheet->where[in->id] >> mesh & 1))
             return true;

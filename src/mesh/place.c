@@ -124,6 +124,10 @@ mf_status mf_mesh_deal_layers(const mf_mesh_sheet *s, const int *wanted, int64_t
 
     if (layers == 0)
         return MF_OK;
+    if (count_chunks(s) > MF_MESH_CHUNKS)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "%d chunks of layers are more than %d: use fewer stages", count_chunks(s),
+                       MF_MESH_CHUNKS);
     if (wanted[0])
         return deal_as_wanted(s, wanted, layers, first);
     if (layers < count_chunks(s))

@@ -242,12 +242,26 @@ mf_status mf_mesh_find_run(mf_mesh_session *s, const mf_run_names *n, const mf_t
     return st;
 }
 
+static int64_t rows_of(const mf_mesh_run *r)
+{
+    return r->names.n_feeds > 0 && r->shapes[0].rank > 0 ? r->shapes[0].dims[0] : 0;
+}
+
+/* Of steps, which have about as many nodes, the one on a whole batch: on the last, smaller one it
+ * may have some more. */
+static bool is_larger(const mf_mesh_run *r, const mf_mesh_run *than)
+{
+    if (r->nodes > 2 * than->nodes || than->nodes > 2 * r->nodes || rows_of(r) == rows_of(than))
+        return r->nodes > than->nodes;
+    return rows_of(r) > rows_of(than);
+}
+
 mf_mesh_run *mf_mesh_largest_run(const mf_mesh_session *s)
 {
     mf_mesh_run *most = NULL;
 
     for (mf_mesh_run *r = s->all; r; r = r->next) {
-        if (!most || r->nodes > most->nodes)
+        if (!most || is_larger(r, most))
             most = r;
     }
     return most;

@@ -73,9 +73,10 @@ static void add(job *j, int64_t a, int64_t p, int64_t n, bool always)
     const float *far = j->far + a * j->n;
     const float cost = far[p] - far[n] + j->s->margin;
 
-    if (cost > 0.0f || always)
-        j->count[a]++;
-    if (!(cost > 0.0f))
+    if (cost <= 0.0f && !always)
+        return;
+    j->count[a]++;
+    if (cost <= 0.0f) /* this way round, NaN passes through */
         return;
     j->sum[a] += (double)cost;
     if (j->pull) {

@@ -101,12 +101,6 @@ int mf_plan_meshes(int processors, mf_mesh *out, int max)
 
 /* ---- text ---- */
 
-void mf_mesh_write(const mf_mesh *m, mf_buf *out)
-{
-    for (int a = 0; a < m->n_axes; a++)
-        mf_buf_printf(out, "%s%s:%d", a ? ";" : "", m->name[a], m->size[a]);
-}
-
 static void write_rules(const char *name, const mf_mesh *m, mf_axes axes, mf_buf *out)
 {
     for (int a = 0; a < m->n_axes; a++) {
@@ -128,7 +122,7 @@ void mf_candidate_name(const mf_plan_dims *d, const mf_candidate *c, mf_buf *out
     mf_buf layout = { 0 };
 
     mf_candidate_layout(d, c, &layout);
-    mf_mesh_write(&c->mesh, out);
+    mf_mesh_text(&c->mesh, out);
     mf_buf_printf(out, " %s %d", layout.data ? layout.data : "",
                   c->micro_batches > 1 ? c->micro_batches : 1);
     mf_buf_deinit(&layout);

@@ -33,7 +33,8 @@ void mf_plan_result_deinit(mf_plan_result *r)
 static bool is_first_alike(const mf_plan_dims *d, const mf_candidate *c)
 {
     for (int a = 0; a + 1 < c->mesh.n_axes; a++) {
-        if (c->mesh.size[a] != c->mesh.size[a + 1])
+        if (c->mesh.size[a] != c->mesh.size[a + 1] ||
+            memcmp(c->mesh.before[a], c->mesh.before[a + 1], sizeof c->mesh.before[a]) != 0)
             continue;
         for (int i = 0; i < d->n; i++) {
             const int first = c->cuts[i] >> a & 1, second = c->cuts[i] >> (a + 1) & 1;
@@ -107,7 +108,7 @@ static mf_status setup_of(const search *s, const mf_candidate *c, mf_mesh_setup 
     mf_status st;
 
     *out = (mf_mesh_setup){ .exact = s->r->exact, .micro_batches = c->micro_batches, .n = 1 };
-    mf_mesh_write(&c->mesh, &mesh);
+    mf_mesh_text(&c->mesh, &mesh);
     mf_candidate_layout(&s->out->dims, c, &layout);
     st = mf_buf_finish(&mesh);
     if (st == MF_OK)

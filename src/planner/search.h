@@ -89,8 +89,6 @@ int mf_candidate_stages(const mf_candidate *c);
 void mf_candidate_layout(const mf_plan_dims *d, const mf_candidate *c, mf_buf *out);
 /* "rows:2;cols:2 batch:rows 1": with the micro-batches, as a history has it. */
 void mf_candidate_name(const mf_plan_dims *d, const mf_candidate *c, mf_buf *out);
-/* "rows:2;cols:2" */
-void mf_mesh_write(const mf_mesh *m, mf_buf *out);
 /* All shapes of so many processors with one axis or two, at most `max`; returns how many. */
 int mf_plan_meshes(int processors, mf_mesh *out, int max);
 

@@ -189,8 +189,8 @@ void mf_serve_look(mf_front *f)
     f->next = newest;
 }
 
-/* What this replica is to load now; NULL: nothing. What others have, but it could not load, need not
- * keep it from answering with what it has. */
+/* What this replica is to load now; NULL: nothing. What others have, but it could not load, need
+ * not keep it from answering with what it has. */
 static const mf_serve_version *to_load(const mf_serve_replica *r)
 {
     const mf_front *f = r->front;

@@ -149,14 +149,14 @@ static bool takes_pictures(const mf_serve_input *in)
            (s->rank == 2 || (s->rank == 3 && (s->dims[2] == 1 || s->dims[2] == 3)));
 }
 
-/* A picture in a file, and no row of pixels that begins as one does? The mark of a PNG is eight bytes
- * long, that of a JPEG three: pixels may have these. */
+/* A picture in a file, and no row of pixels that begins as one does? The mark of a PNG is eight
+ * bytes long, that of a JPEG three: pixels may have these. */
 static bool is_picture(const mf_serve_input *in, const char *data, size_t len)
 {
     const mf_image_format format = mf_image_format_of(data, len);
 
-    return takes_pictures(in) && (format == MF_IMAGE_PNG ||
-                                  (format == MF_IMAGE_JPEG && len != (size_t)in->count));
+    return takes_pictures(in) &&
+           (format == MF_IMAGE_PNG || (format == MF_IMAGE_JPEG && len != (size_t)in->count));
 }
 
 /* What base64 has meant. All of a row, or an element that is a string. */

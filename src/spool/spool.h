@@ -73,8 +73,8 @@ MF_MUST mf_status mf_spool_look(const char *dir, const char *name, mf_arena *are
                                 mf_spool_job *out);
 /* All of them, the oldest first; what is no job is passed over. */
 MF_MUST mf_status mf_spool_list(const char *dir, mf_arena *arena, mf_spool_job **out, int *n);
-/* It shall end, or not begin; *job is how it stood when that was decided. FAILED_PRECONDITION: it is
- * over. */
+/* It shall end, or not begin; *job is how it stood when that was decided. FAILED_PRECONDITION: it
+ * is over. */
 MF_MUST mf_status mf_spool_cancel(const char *dir, mf_arena *arena, mf_spool_job *job);
 /* Which of these jobs is still to begin and comes after that one; NULL: none. */
 const mf_spool_job *mf_spool_find_waiting(const mf_spool_job *jobs, int n, const char *name);

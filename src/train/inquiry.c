@@ -41,19 +41,23 @@ static mf_status put_variable(mf_trainer *t, int64_t i, mf_buf *out)
     mf_holders holders = { 0 };
     mf_tensor value = { 0 };
     int64_t step = t->step;
+    bool is_here;
     mf_status st;
 
-    if (!mf_variable_is_initialized(v->variable))
-        return MF_OK;
+    /* First: whoever holds them may bring them together. */
     st = t->team && t->team->kind->holders ? t->team->kind->holders(t->team, t, i, &holders, &step)
                                            : MF_OK;
+    is_here = mf_variable_is_initialized(v->variable);
+    if (st == MF_OK && !is_here && !holders.text.data)
+        return MF_OK; /* nobody has it */
     if (st == MF_OK && !holders.text.data)
         usual_holders(t, v, &holders);
-    if (st == MF_OK)
+    if (st == MF_OK && is_here)
         st = mf_variable_read(v->variable, &value);
     if (st == MF_OK) {
         mf_buf_printf(out, "variable\t%s\t%s\t%s\t%s\t%lld\n%s", v->name,
-                      mf_dtype_name(value.dtype), mf_shape_text(&value.shape, shape),
+                      mf_dtype_name(v->variable->dtype),
+                      mf_shape_text(is_here ? &value.shape : &v->variable->declared, shape),
                       v->is_weight ? "weight" : "other", (long long)step,
                       holders.text.data ? holders.text.data : "");
         st = mf_buf_finish(&holders.text);

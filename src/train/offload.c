@@ -85,8 +85,8 @@ mf_status mf_offload_check(const mf_trainer *t)
     if (stat(t->options.offload, &info) != 0 || !S_ISDIR(info.st_mode))
         return MF_FAIL(MF_INVALID_ARGUMENT, "offload: there is no folder '%s'; make it first",
                        t->options.offload);
-    if (t->team && ((t->team->kind->run && !t->team->kind->each_slice) ||
-                    t->graph.role != MF_STEP_UPDATES))
+    if (t->team &&
+        ((t->team->kind->run && !t->team->kind->each_slice) || t->graph.role != MF_STEP_UPDATES))
         return MF_FAIL(
             MF_UNIMPLEMENTED,
             "offload: with this strategy others than the trainer keep what the optimizer "

@@ -251,6 +251,13 @@ def who_holds_which_slice_of_a_variable_is_told_and_asking_changes_no_weight(b):
     check(all(h[1] == told["step"] for h in held), "other versions than after step %d: %s" % (told["step"], held))
     check_end(p)
 
+    p = b.start(*b.train("--name", "alone", "--mesh", "all:2", "--layout", "hidden:all"))
+    b.wait_step("alone", 3, 1)
+    told, all_of_it = variables(b, "alone")
+    held = {h["task"]: h["slice"] for h in all_of_it["dense/kernel"]["holders"]}
+    check(held == {"worker 0, processor 0": "[0:784, 0:64]", "worker 0, processor 1": "[0:784, 64:128]"}, str(held))
+    check_end(p, "--mesh", "all:2", "--layout", "hidden:all")
+
     mesh = "--mesh", "rows:2;cols:2", "--layout", "hidden:rows"
     p = b.start("launch", "--workers", "2", "--json", "--", *b.train("--name", "meshed", *mesh))
     b.wait_step("meshed", 3, 2)

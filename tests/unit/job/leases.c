@@ -235,3 +235,32 @@ MF_TEST(job_leases_of_blocks_leave_other_workers_idle_until_one_is_lost)
     T_EQ(n, 9 + 4); /* batches 7 to 15, and four are told that none is left */
     mf_ps_leases_free(l);
 }
+
+MF_TEST(job_leases_of_more_blocks_than_workers_are_all_done)
+{
+    const mf_ps_lease all = { .start = 4, .total = 40 };
+    bool seen[40] = { 0 };
+    int owners[7] = { -1, -1, -1, -1, -1, -1, -1 }, n = 0, out = 0;
+    mf_ps_leases *l;
+    mf_ps_grant g;
+    uint32_t seq = 0;
+
+    T_OK(mf_ps_leases_new(3, 2, &l));
+    T_OK(mf_ps_leases_cut(l, 7));
+    for (int w = 0; w < 3; w++)
+        T_OK(mf_ps_leases_ask(l, w, ++seq, &all));
+    while (mf_ps_leases_next(l, &g)) {
+        out += g.batch == MF_PS_NONE_LEFT;
+        if (g.batch < 0)
+            continue;
+        T_TRUE(g.batch >= 4 && g.batch < 40 && !seen[g.batch]);
+        seen[g.batch] = true;
+        T_TRUE(owners[g.batch % 7] == -1 || owners[g.batch % 7] == g.worker); /* its block */
+        owners[g.batch % 7] = g.worker;
+        T_OK(mf_ps_leases_ask(l, g.worker, ++seq, &all));
+        n++;
+    }
+    T_EQ(n, 36);
+    T_EQ(out, 3);
+    mf_ps_leases_free(l);
+}

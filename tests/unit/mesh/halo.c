@@ -100,7 +100,9 @@ MF_TEST(convolutions_work_over_height_and_width_that_are_cut)
     static const char *const layouts[][2] = { { "a:3", "height:a" },
                                               { "a:4", "width:a" },
                                               { "a:2;b:2", "height:a;width:b" },
-                                              { "a:2;b:3", "batch:a;height:b" } };
+                                              { "a:2;b:3", "batch:a;height:b" },
+                                              { "a:1,19",
+                                                "height:a" } }; /* one would have nothing */
 
     for (int k = 0; k < MF_COUNT(layouts); k++) {
         for (int i = 0; i < 8; i++) {
@@ -114,6 +116,7 @@ MF_TEST(convolutions_work_over_height_and_width_that_are_cut)
 
             compare(&c);
         }
+        compare(&(halo_case){ layouts[k][0], layouts[k][1], "SAME", 1, 2, 1, false });
         compare(&(halo_case){ layouts[k][0], layouts[k][1], "SAME", 3, 1, 2, false });
         compare(&(halo_case){ layouts[k][0], layouts[k][1], "SAME", 5, 3, 1, false });
         compare(&(halo_case){ layouts[k][0], layouts[k][1], "SAME", 2, 3, 1, false });

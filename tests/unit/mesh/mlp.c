@@ -135,3 +135,24 @@ MF_TEST(what_cannot_be_said_of_a_graph_is_refused)
                 g, &(mf_mesh_options){ .mesh = "a:2;b:2", .layout = "slots:b;gradients:a" }, &s));
     mf_graph_free(g);
 }
+
+/* The last batch of an epoch is smaller, and its step is no smaller graph. */
+MF_TEST(the_step_of_a_mesh_is_that_on_a_whole_batch)
+{
+    const mesh_mlp whole = { .batch = 12, .pixels = 5, .hidden = 6, .classes = 4 },
+                   last = { .batch = 5, .pixels = 5, .hidden = 6, .classes = 4 };
+    mf_graph *g = mesh_mlp_graph(&whole);
+    mf_tensor *results[MESH_MLP_RESULTS];
+    mf_mesh_counts counts;
+    mf_session *s;
+
+    T_OK(mf_mesh_session_new(g, &(mf_mesh_options){ .mesh = "all:2", .layout = "batch:all" }, &s));
+    mesh_mlp_train(s, &whole, 3, results);
+    free_all(results);
+    mesh_mlp_train(s, &last, 1, results); /* which compiles, and does not count */
+    free_all(results);
+    T_OK(mf_mesh_session_counts(s, 0, &counts));
+    T_TRUE(counts.run_ns > 0);
+    mf_session_free(s);
+    mf_graph_free(g);
+}

@@ -30,7 +30,8 @@ static const mf_serve_signature strings = {
 
 /* Four grey pixels. */
 #define PNG                                                                                        \
-    "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAAAAABX3VL4AAAADklEQVR4nGNITGJITgEABJ0BiyFVTx4AAAAASUVORK5CYI" \
+    "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAAAAABX3VL4AAAADklEQVR4nGNITGJITgEABJ0BiyFVTx4AAAAASUVORK5C" \
+    "YI"                                                                                           \
     "I="
 
 static mf_status decode(const mf_serve_signature *s, mf_serve_verb verb, const char *text,

@@ -138,13 +138,11 @@ static int64_t train_on_mesh(const char *offload, const char *layout, char sha[6
     mf_trainer *t;
 
     T_OK(mf_strategy_open(layout, NULL, &s));
-    T_OK(mf_model_compile(m,
-                          &(mf_compile_options){ .optimizer = "adam",
-                                                 .seed = 4,
-                                                 .threads = 2,
-                                                 .offload = offload,
-                                                 .strategy = s },
-                          &t));
+    T_OK(mf_model_compile(
+        m,
+        &(mf_compile_options){
+            .optimizer = "adam", .seed = 4, .threads = 2, .offload = offload, .strategy = s },
+        &t));
     T_OK(mf_fit(t, set, NULL,
                 &(mf_fit_options){ .steps = 9, .batch = 8, .hooks = &hook, .n_hooks = 1 }));
     T_OK(mf_trainer_sha256(t, sha));

@@ -352,3 +352,37 @@ MF_TEST(kept_rows_behind_a_small_batch_stay_and_the_others_change)
     mf_model_free(m);
     mf_dataset_unref(set);
 }
+
+MF_TEST(whole_losses_of_what_is_no_number_are_none)
+{
+    for (int k = 0; k < 3; k++) {
+        mf_tensor *x, *label, *loss = NULL;
+        const char *const feeds[] = { "x", "label" }, *fetch = "loss";
+        mf_session *s;
+        mf_graph *g;
+        double sum = 0;
+
+        T_OK(mf_graph_new(&g));
+        (void)mf_applyf(g, "_TripletLoss",
+                        MF_IN(mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=float name='x'"),
+                              mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=int32 name='label'")),
+                        "margin=0.5 mining='%s' name='loss'", minings[k]);
+        T_OK(mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ 4, 2 }, 2, &x));
+        T_OK(mf_tensor_new(MF_DTYPE_I32, (int64_t[]){ 4 }, 1, &label));
+        for (int i = 0; i < 8; i++)
+            ((float *)x->data)[i] = NAN;
+        for (int i = 0; i < 4; i++)
+            ((int32_t *)label->data)[i] = i % 2;
+        T_OK(mf_session_new(g, NULL, &s));
+        T_OK(mf_session_run(s, NULL, feeds, (const mf_tensor *const[]){ x, label }, 2, &fetch, 1,
+                            NULL, 0, &loss));
+        for (int64_t i = 0; i < loss->count; i++)
+            sum += (double)((const float *)loss->data)[i];
+        T_TRUE(isnan(sum));
+        mf_tensor_free(x);
+        mf_tensor_free(label);
+        mf_tensor_free(loss);
+        mf_session_free(s);
+        mf_graph_free(g);
+    }
+}
