@@ -10,8 +10,10 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 passed=0 failed=0 skipped=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+scratch=$(mktemp -d)
+log=$scratch/log
+declare -A begun ended
+trap 'rm -rf "$scratch"' EXIT
 
 suite() # NAME COMMAND...; fails when a test of it did
 {
@@ -59,6 +61,24 @@ build() # PRESET TARGET...
         cmake --build "build/$1" ${2:+--target "${@:2}"}
 }
 
+begin() # NAME COMMAND...: beside the tests, with what they leave of the processors
+{
+    (renice -n 19 -p $BASHPID >/dev/null && "${@:2}") >"$scratch/$1" 2>&1 &
+    begun[$1]=$!
+}
+
+finish() # NAME: waits for it
+{
+    wait "${begun[$1]}"
+    ended[$1]=$?
+}
+
+said() # NAME: what it has said, and its status
+{
+    cat "$scratch/$1"
+    return "${ended[$1]}"
+}
+
 sum_up()
 {
     echo "$passed passed, $failed failed, $skipped skipped"
@@ -100,14 +120,19 @@ suite "closures" tests/train/closures.py build/release/meshflow
 suite "codecs" tests/train/codecs.py build/release/meshflow
 suite "jobs" tests/train/jobs.py build/release/meshflow
 suite "stalls" tests/train/hang.py build/release/meshflow
+# The next tests wait more than they compute.
+begin clang build replay meshflow fuzzers
+begin venv tools/make_venv.sh
 suite "members" tests/train/members.py build/release/meshflow
 suite "groups" tests/train/groups.py build/release/meshflow
 suite "partitions" tests/train/partition.py build/release/meshflow
 suite "faults" tests/train/faults.py build/release/meshflow
 # One compilation serves both: the warnings of clang, and corpora under sanitizers. Tests and
 # benchmarks are left to `make check`, which runs them so.
-suite "clang" one "clang compiles without warnings, with sanitizers" build replay meshflow fuzzers &&
+finish clang
+suite "clang" one "clang compiles without warnings, with sanitizers" said clang &&
     suite "fuzz corpora" tools/replay_fuzz.sh build/replay
 suite "install" tests/install/run.sh build/release
+finish venv
 suite "TensorFlow" tools/run_tf_tests.sh
 sum_up
