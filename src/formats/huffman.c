@@ -89,6 +89,11 @@ static int walk(const tree_node *all, int n_nodes, uint8_t *depth, uint8_t *leng
     return longest;
 }
 
+static int64_t sum_of(int64_t a, int64_t b)
+{
+    return a > INT64_MAX - b ? INT64_MAX : a + b;
+}
+
 /* Counts grow at least as Fibonacci's numbers along a branch, so no depth is beyond 90. */
 static int make_tree(const int64_t *counts, int n, int shift, tree_node *all, uint8_t *depth,
                      uint8_t *lengths)
@@ -98,7 +103,7 @@ static int make_tree(const int64_t *counts, int n, int shift, tree_node *all, ui
     for (int i = 0; i < n; i++) {
         lengths[i] = 0;
         if (counts[i] > 0)
-            all[leaves++] = (tree_node){ (counts[i] >> shift) + 1, -1, -1, i };
+            all[leaves++] = (tree_node){ sum_of(counts[i] >> shift, 1), -1, -1, i };
     }
     if (leaves == 0)
         return 0;
@@ -108,7 +113,7 @@ static int make_tree(const int64_t *counts, int n, int shift, tree_node *all, ui
         const int a = take_least(all, &leaf, leaves, &joined, end);
         const int b = take_least(all, &leaf, leaves, &joined, end);
 
-        all[end++] = (tree_node){ all[a].count + all[b].count, a, b, -1 };
+        all[end++] = (tree_node){ sum_of(all[a].count, all[b].count), a, b, -1 };
     }
     return walk(all, end, depth, lengths);
 }

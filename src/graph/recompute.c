@@ -23,9 +23,12 @@ typedef struct rewriter {
     bool **leaves; /* by port: another segment, the loss, a report uses it */
     /* of the segment in hand */
     bool *needed; /* a copy is */
-    bool *after; /* depends on a gradient of the segment */
     mf_node **copy;
     mf_output **recalled; /* by port: the Identity; NULL: none yet */
+    /* the same, of all nodes that there are by now: copies of other segments, too */
+    mf_node **all;
+    int64_t n_all;
+    bool *after; /* depends on a gradient of the segment */
     mf_node **gate;
     int64_t n_gate;
 } rewriter;
@@ -109,21 +112,47 @@ static mf_status look(rewriter *r, const int64_t *segment, int64_t n_layers)
 
 static bool is_gradient_of(const rewriter *r, const mf_node *n, int64_t segment)
 {
-    return r->segment[n->id] == segment && mf_node_is_gradient(n);
+    return n->id < r->n_nodes && r->segment[n->id] == segment && mf_node_is_gradient(n);
 }
 
-/* Gradients that come from outside of the segment, and not by way of it: copies that waited for
- * those would wait for themselves. */
-static void find_gate(rewriter *r, int64_t segment)
+static void forget_all(rewriter *r)
 {
-    r->n_gate = 0;
-    for (int64_t i = 0; i < r->n_order; i++) {
-        const mf_node *n = r->order[i];
+    mf_free(r->all);
+    mf_free(r->after);
+    mf_free(r->gate);
+    r->all = r->gate = NULL;
+    r->after = NULL;
+}
+
+static mf_status look_at_all(rewriter *r, int64_t segment)
+{
+    const int64_t n_nodes = r->g->n_nodes;
+
+    forget_all(r);
+    r->all = mf_calloc(n_nodes, sizeof *r->all);
+    r->after = mf_calloc(n_nodes, sizeof *r->after);
+    r->gate = mf_calloc(n_nodes, sizeof *r->gate);
+    if (!r->all || !r->after || !r->gate)
+        return MF_NOMEM("recomputation");
+    MF_TRY(mf_graph_order(r->g, r->all, &r->n_all));
+    for (int64_t i = 0; i < r->n_all; i++) {
+        const mf_node *n = r->all[i];
 
         r->after[n->id] = is_gradient_of(r, n, segment);
         for (int k = 0; k < n->n_inputs; k++)
             r->after[n->id] |= r->after[n->inputs[k].node->id];
+        for (int k = 0; k < n->n_controls; k++)
+            r->after[n->id] |= r->after[n->controls[k]->id];
     }
+    return MF_OK;
+}
+
+/* Gradients that come from outside of the segment, and not by way of it: copies that waited for
+ * those would wait for themselves. */
+static mf_status find_gate(rewriter *r, int64_t segment)
+{
+    MF_TRY(look_at_all(r, segment));
+    r->n_gate = 0;
     for (int64_t i = 0; i < r->n_order; i++) {
         const mf_node *n = r->order[i];
 
@@ -136,6 +165,7 @@ static void find_gate(rewriter *r, int64_t segment)
             r->gate[r->n_gate++] = from;
         }
     }
+    return MF_OK;
 }
 
 static void find_needed(const rewriter *r, int64_t segment)
@@ -206,7 +236,7 @@ static mf_status copy_node(rewriter *r, mf_node *n)
 
 static mf_status rewrite(rewriter *r, int64_t segment)
 {
-    find_gate(r, segment);
+    MF_TRY(find_gate(r, segment));
     if (r->n_gate == 0) /* nothing to wait for: nothing is gained */
         return MF_OK;
     find_needed(r, segment);
@@ -235,12 +265,10 @@ static mf_status begin(rewriter *r)
     r->varies = mf_calloc(r->n_nodes, sizeof *r->varies);
     r->leaves = mf_calloc(r->n_nodes, sizeof *r->leaves);
     r->needed = mf_calloc(r->n_nodes, sizeof *r->needed);
-    r->after = mf_calloc(r->n_nodes, sizeof *r->after);
     r->copy = mf_calloc(r->n_nodes, sizeof *r->copy);
     r->recalled = mf_calloc(r->n_nodes, sizeof *r->recalled);
-    r->gate = mf_calloc(r->n_nodes, sizeof *r->gate);
-    if (!r->order || !r->segment || !r->varies || !r->leaves || !r->needed || !r->after ||
-        !r->copy || !r->recalled || !r->gate)
+    if (!r->order || !r->segment || !r->varies || !r->leaves || !r->needed || !r->copy ||
+        !r->recalled)
         return MF_NOMEM("recomputation");
     return mf_graph_order(r->g, r->order, &r->n_order);
 }
@@ -252,10 +280,9 @@ static void end(rewriter *r)
     mf_free(r->varies);
     mf_free(r->leaves);
     mf_free(r->needed);
-    mf_free(r->after);
     mf_free(r->copy);
     mf_free(r->recalled);
-    mf_free(r->gate);
+    forget_all(r);
 }
 
 mf_status mf_recompute(mf_graph *graph, const int64_t *segment, int64_t n_layers)

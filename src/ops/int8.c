@@ -458,7 +458,7 @@ static mf_status find_scales(const mf_kernel *k, product_job *job, mf_tensor *me
 
         to[c] = in.step * scale[c] * by;
         to[job->n + c] = bias[c] * by + (job->s->to_bytes ? (float)out.zero : 0);
-        ((int32_t *)memory->data)[2 * job->n + c] = (int32_t)(0u - (uint32_t)(in.zero * sums[c]));
+        ((int32_t *)memory->data)[2 * job->n + c] = (int32_t)(0u - (uint32_t)in.zero * (uint32_t)sums[c]);
     }
     job->scale = to;
     job->bias = to + job->n;

@@ -154,7 +154,7 @@ MF_TEST(local_cluster_inside_that_is_gone_is_not_found)
 {
     mf_local_cluster *one = cluster_inside("worker=1"), *other = cluster_inside("worker=1");
     mf_graph *g;
-    mf_session *s;
+    mf_session *s, *none = NULL;
     char target[40];
 
     T_OK(mf_graph_new(&g));
@@ -165,7 +165,8 @@ MF_TEST(local_cluster_inside_that_is_gone_is_not_found)
     do_target(s, "nothing");
     mf_local_cluster_free(one);
     T_FAILS(MF_UNAVAILABLE, "there is no such server in this process",
-            mf_session_new(g, &(mf_session_options){ .target = target, .connect_ms = 1 }, &s));
+            mf_session_new(g, &(mf_session_options){ .target = target, .connect_ms = 1 }, &none));
+    mf_session_free(s);
     mf_local_cluster_free(other);
     mf_graph_free(g);
 }
