@@ -18,6 +18,7 @@ typedef struct fuser {
     mf_compile *c;
     mf_contexts *contexts;
     int *uses; /* by node id: data and control uses */
+    mf_node **becomes; /* by node id: the op that stands for this root; NULL: none */
     bool *taken; /* by node id: part of a tree already */
 } fuser;
 
@@ -274,13 +275,34 @@ static mf_status fuse_all(fuser *f, mf_node *const *order, int64_t n, mf_subst *
         if (t.first)
             f->taken[t.first->id] = true;
         MF_TRY(build(f, &t, &node));
+        f->becomes[root->id] = node;
         MF_TRY(mf_subst_add(s, f->c, (mf_output){ root, 0 }, (mf_output){ node, 0 }));
     }
     return MF_OK;
 }
 
+/* Whoever waits for a root waits for what it has become: else both would be computed. */
+static void wait_for_fused(const fuser *f, int64_t n_nodes)
+{
+    for (int64_t i = 0; i < n_nodes; i++) {
+        mf_node *n = f->c->graph->nodes[i];
+
+        for (int k = 0; k < n->n_controls; k++) {
+            mf_node *to = f->becomes[n->controls[k]->id];
+
+            n->controls[k] = to ? to : n->controls[k];
+        }
+    }
+    for (int i = 0; i < f->c->n_targets; i++) {
+        mf_node *to = f->becomes[f->c->targets[i]->id];
+
+        f->c->targets[i] = to ? to : f->c->targets[i];
+    }
+}
+
 mf_status mf_pass_fuse(mf_compile *c)
 {
+    const int64_t n_nodes = c->graph->n_nodes;
     fuser f = { .c = c };
     mf_node **order = NULL;
     mf_subst s = { 0 };
@@ -289,7 +311,8 @@ mf_status mf_pass_fuse(mf_compile *c)
 
     f.uses = mf_calloc(c->graph->n_nodes, sizeof *f.uses);
     f.taken = mf_calloc(c->graph->n_nodes, sizeof *f.taken);
-    if (st == MF_OK && (!f.uses || !f.taken))
+    f.becomes = mf_calloc(c->graph->n_nodes, sizeof *f.becomes);
+    if (st == MF_OK && (!f.uses || !f.taken || !f.becomes))
         st = MF_NOMEM("compiling");
     if (st == MF_OK)
         st = mf_compile_order(c, &order, &n);
@@ -301,12 +324,15 @@ mf_status mf_pass_fuse(mf_compile *c)
         count_uses(&f);
         st = fuse_all(&f, order, n, &s);
     }
-    if (st == MF_OK)
+    if (st == MF_OK) {
+        wait_for_fused(&f, n_nodes);
         st = mf_subst_apply(&s, c);
+    }
     mf_subst_deinit(&s);
     mf_contexts_free(f.contexts);
     mf_free(order);
     mf_free(f.uses);
     mf_free(f.taken);
+    mf_free(f.becomes);
     return st;
 }

@@ -355,6 +355,12 @@ static void gather(const product_job *job, const uint8_t *x, const uint8_t **row
     }
 }
 
+/* Numbers that do not fit are no model's, and may be anything. */
+static int32_t plus(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)a + (uint32_t)b);
+}
+
 /* Sums become results. Pointers are told apart, so that loops become vectors. */
 static void floats_of(const product_job *job, const int32_t *restrict sum, int64_t rows,
                       float *restrict y)
@@ -366,7 +372,7 @@ static void floats_of(const product_job *job, const int32_t *restrict sum, int64
 
     for (int64_t r = 0; r < rows; r++, sum += n, y += n) {
         for (int64_t c = 0; c < n; c++) {
-            const float v = (float)(sum[c] + shift[c]) * scale[c] + bias[c];
+            const float v = (float)plus(sum[c], shift[c]) * scale[c] + bias[c];
 
             y[c] = v > least ? v : least;
         }
@@ -383,7 +389,7 @@ static void bytes_of(const product_job *job, const int32_t *restrict sum, int64_
 
     for (int64_t r = 0; r < rows; r++, sum += n, y += n) {
         for (int64_t c = 0; c < n; c++)
-            y[c] = mf_uint8_of((float)(sum[c] + shift[c]) * scale[c] + bias[c], least);
+            y[c] = mf_uint8_of((float)plus(sum[c], shift[c]) * scale[c] + bias[c], least);
     }
 }
 
@@ -458,7 +464,8 @@ static mf_status find_scales(const mf_kernel *k, product_job *job, mf_tensor *me
 
         to[c] = in.step * scale[c] * by;
         to[job->n + c] = bias[c] * by + (job->s->to_bytes ? (float)out.zero : 0);
-        ((int32_t *)memory->data)[2 * job->n + c] = (int32_t)(0u - (uint32_t)in.zero * (uint32_t)sums[c]);
+        ((int32_t *)memory->data)[2 * job->n + c] =
+            (int32_t)(0u - (uint32_t)in.zero * (uint32_t)sums[c]);
     }
     job->scale = to;
     job->bias = to + job->n;

@@ -146,7 +146,7 @@ static mf_status prune_run(mf_kernel *k)
 const mf_op mf_op_prune = {
     .name = "_Prune",
     .def = "(step:int64, before:N*float, after:N*float) -> (output:N*float) {N:int>=1, "
-           "begin:int=0, end:int=0, every:int>=1=1, first:float=0.0, last:float=0.0}",
+           "begin:int>=0=0, end:int=0, every:int>=1=1, first:float=0.0, last:float=0.0}",
     .infer = prune_infer,
     .grad = mf_grad_none,
     .prepare = prune_prepare,

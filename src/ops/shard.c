@@ -95,9 +95,9 @@ static mf_status check_own(int64_t from, int64_t n, int64_t rows)
         return MF_OK;
     return MF_FAIL(
         MF_INVALID_ARGUMENT,
-        "samples %lld to %lld of the batch want a row each, but there are %lld rows: make "
+        "%lld samples from %lld on of the batch want a row each, but there are %lld rows: make "
         "batches smaller, or rows more (chains of an RBM)",
-        (long long)from, (long long)(from + n), (long long)rows);
+        (long long)n, (long long)from, (long long)rows);
 }
 
 static mf_status own_infer(mf_infer *in)

@@ -21,18 +21,32 @@ static inline int64_t mf_meter_begin(mf_mesh_meter *m)
     return now;
 }
 
+/* There is no room for another turn: the last one of that micro-batch and direction was longer. */
+static inline void mf_meter_prolong(mf_mesh_meter *m, const mf_mesh_turn *t)
+{
+    int64_t i = m->n_turns - 1;
+
+    while (i >= 0 &&
+           (m->turns[i].micro_batch != t->micro_batch || m->turns[i].is_back != t->is_back))
+        i--;
+    if (i >= 0)
+        m->turns[i].end_ns = t->end_ns;
+}
+
 /* An item of a micro-batch has run; those that follow each other are one turn. */
 static inline void mf_meter_turn(mf_mesh_meter *m, const mf_item *item, int64_t began, int64_t now)
 {
     mf_mesh_turn *last = m->n_turns > 0 ? &m->turns[m->n_turns - 1] : NULL;
-    const int64_t is_back = item->is_back + item->is_late;
+    const mf_mesh_turn t = { item->turn, item->is_back + item->is_late, began - m->begin,
+                             now - m->begin };
 
-    if (last && last->micro_batch == item->turn && last->is_back == is_back &&
-        began - m->begin - last->end_ns < MF_METER_GAP_NS)
-        last->end_ns = now - m->begin;
+    if (last && last->micro_batch == t.micro_batch && last->is_back == t.is_back &&
+        t.begin_ns - last->end_ns < MF_METER_GAP_NS)
+        last->end_ns = t.end_ns;
     else if (m->n_turns < MF_MESH_TURNS)
-        m->turns[m->n_turns++] =
-            (mf_mesh_turn){ item->turn, is_back, began - m->begin, now - m->begin };
+        m->turns[m->n_turns++] = t;
+    else
+        mf_meter_prolong(m, &t);
 }
 
 static inline void mf_meter_end(mf_mesh_meter *m, const mf_item *item, int64_t began)
@@ -41,7 +55,7 @@ static inline void mf_meter_end(mf_mesh_meter *m, const mf_item *item, int64_t b
 
     if (--m->running == 0)
         m->busy_ns += now - m->since;
-    if (item->turn > 0)
+    if (item->turn > 0 && item->kind != MF_ITEM_ASYNC) /* what is sent goes when it can */
         mf_meter_turn(m, item, began, now);
 }
 

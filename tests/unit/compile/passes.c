@@ -187,6 +187,26 @@ MF_TEST(compile_fuse_leaves_a_product_that_others_need)
     end(&m);
 }
 
+/* Somebody waits for the tree, and somebody uses it: it is computed once. */
+MF_TEST(compile_fuse_moves_those_who_wait)
+{
+    model m;
+    mf_output y, later;
+
+    begin(&m);
+    y = mf_apply(m.g, "MatMul", MF_IN(INPUT(&m, 33, 20), INPUT(&m, 20, 50)));
+    y = mf_apply(m.g, "Relu", MF_IN(y));
+    later = mf_apply(m.g, "MatMul", MF_IN(INPUT(&m, 30, 20), INPUT(&m, 20, 50)));
+    mf_control(m.g, later.node, y.node);
+    fetch(&m, y);
+    fetch(&m, later);
+    T_EQ(count(&m, NULL, "_MatMulThen", NULL), 1);
+    T_EQ(count(&m, NULL, "Relu", NULL), 0);
+    T_EQ(count(&m, NULL, "MatMul", NULL), 1);
+    expect_same_bits_without(&m, "fuse");
+    end(&m);
+}
+
 /* Operands of all shapes that broadcast, tiles that do not divide them. */
 MF_TEST(compile_fused_trees_spread_their_operands)
 {
