@@ -391,7 +391,7 @@ static void box_text(const mf_box *box, int rank, mf_buf *out)
     mf_buf_str(out, "[");
     for (int d = 0; d < rank; d++)
         mf_buf_printf(out, "%s%lld:%lld", d > 0 ? ", " : "", (long long)box->begin[d],
-                      (long long)(box->begin[d] + box->size[d]));
+                      (long long)box->begin[d] + (long long)box->size[d]);
     mf_buf_str(out, "]");
 }
 

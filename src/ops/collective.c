@@ -24,6 +24,7 @@ DIVIDE(i64, int64_t)
 
 static mf_span_fn *loop_of(const char *op, mf_dtype dtype)
 {
+    /* cppcheck-suppress CastIntegerToAddressAtReturn ; a function of a table */
     return mf_op_find(op)->loop->fn[dtype];
 }
 

@@ -121,6 +121,7 @@ static bool svd_small(int64_t m, int64_t n, const double *a, double *s, int64_t 
     double *x = room, *big = x + length * count, *small = big + length * cols;
     double *w = small + count * count, *q = w + count * count, *tau = q + length * cols;
     double *row = tau + count, scale;
+    /* cppcheck-suppress invalidPointerCast ; memory for either */
     int64_t *order = (int64_t *)(row + length);
 
     for (int64_t i = 0; i < length; i++)

@@ -32,7 +32,9 @@ static mf_status infer_square(const mf_infer *in, int i)
     char text[MF_SHAPE_TEXT];
 
     MF_TRY(mf_infer_rank_at_least(in, i, 2));
-    if (s->rank < 0 || s->dims[s->rank - 1] < 0 || s->dims[s->rank - 2] < 0 ||
+    if (s->rank < 2) /* unknown */
+        return MF_OK;
+    if (s->dims[s->rank - 1] < 0 || s->dims[s->rank - 2] < 0 ||
         s->dims[s->rank - 1] == s->dims[s->rank - 2])
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT, "Dimensions must be equal, but shape %s is not square",
@@ -246,11 +248,12 @@ static bool inverse_one(const mf_linalg_job *job, int64_t i, void *room)
     const solve_job *op = job->op;
     const int64_t n = job->n;
     char *b = after(job, room, n * n);
+    const double one = 1;
     void *x;
 
     mf_linalg_load(job->k->in[0], i * n * n, n * n, room);
     for (int64_t d = 0; d < n; d++) /* the identity; what is allocated is zero */
-        *(double *)(b + (size_t)(d * n + d) * job->math->size) = 1;
+        memcpy(b + (size_t)(d * n + d) * job->math->size, &one, sizeof one);
     if (!solve_by_lu(job, op->adjoint, n, room, &x))
         return false;
     mf_linalg_store(x, n * n, job->k->out[0], i * n * n);

@@ -142,6 +142,7 @@ static bool fn(eigen)(int64_t n, void *matrix, double *values, void *vectors, vo
     double *e = (double *)(w + n), scale;
 
     for (int64_t i = 0; i < n; i++) {
+        /* cppcheck-suppress selfAssignment ; of real numbers */
         a[i * n + i] = RE(a[i * n + i]);
         for (int64_t j = i + 1; j < n; j++)
             a[i * n + j] = CONJ(a[j * n + i]);

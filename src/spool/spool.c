@@ -255,7 +255,7 @@ static mf_status empty_folder(const char *dir, const char *name)
         st = mf_spool_path(dir, name, "", &path);
     if (st == MF_OK && !(d = opendir(path.data)))
         st = mf_errno_status(errno, "read", path.data);
-    while (st == MF_OK && (e = readdir(d)) != NULL) {
+    while (st == MF_OK && d && (e = readdir(d)) != NULL) {
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             st = remove_file(dir, name, e->d_name);
     }

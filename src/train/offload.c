@@ -42,28 +42,35 @@ static int open_nameless(const char *dir)
     return fd;
 }
 
+/* *out NULL: it failed. */
 static mf_status map_file(const char *dir, size_t bytes, void **out)
 {
     const int fd = open_nameless(dir);
+    void *data;
     int why;
 
+    *out = NULL;
     if (fd < 0)
         return mf_errno_status(errno, "make a file in", dir);
     why = posix_fallocate(fd, 0, (off_t)bytes);
-    *out = why ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    why = why ? why : *out == MAP_FAILED ? errno : 0;
+    data = why ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    why = why ? why : data == MAP_FAILED ? errno : 0;
     (void)close(fd);
-    return why ? mf_errno_status(why, "keep what the optimizer needs in", dir) : MF_OK;
+    if (why)
+        return mf_errno_status(why, "keep what the optimizer needs in", dir);
+    *out = data;
+    return MF_OK;
 }
 
 mf_status mf_offload_clone(const char *dir, const mf_tensor *value, mf_tensor *out)
 {
     const size_t bytes = mf_tensor_bytes(value);
     mf_tensor *mapped;
-    mf_status st;
     void *data;
+    mf_status st = map_file(dir, bytes, &data);
 
-    MF_TRY(map_file(dir, bytes, &data));
+    if (!data)
+        return st;
     memcpy(data, value->data, bytes);
     st = mf_tensor_wrap(value->dtype, value->shape.dims, value->shape.rank, data, bytes, unmap,
                         (void *)(uintptr_t)bytes, &mapped); /* NOLINT: a size, no address */
