@@ -91,8 +91,9 @@ MF_MUST mf_status mf_spool_serve(const char *dir, int64_t slots, const volatile 
 /* A process that does this job, and watches over it: its number; -1 after a failure, which is the
  * thread's error. */
 int64_t mf_spool_start(const char *dir, const mf_spool_job *job);
-/* All processes of a job whose watcher was this one, but for that itself. */
-void mf_spool_kill(int64_t watcher);
+/* All processes of the job that this watcher, which is dead, had. Others whose session has the same
+ * number by now are told by their environment, and left alone. */
+void mf_spool_kill(const char *name, int64_t watcher);
 /* It is over: 0 to 255, and in words. The first one counts. */
 MF_MUST mf_status mf_spool_write_end(const char *dir, const char *name, mf_spool_state state,
                                      int code, const char *how);

@@ -120,7 +120,7 @@ static mf_status start(daemon_state *d, const mf_spool_job *job)
 static mf_status mend(daemon_state *d, const mf_spool_job *job, bool *again)
 {
     *again = job->tries <= job->order.restarts;
-    mf_spool_kill(job->pid);
+    mf_spool_kill(job->name, job->pid);
     MF_WARN("%s was lost: its processes were killed, or the machine was%s", job->name,
             *again ? "; it is started again" : "");
     return *again ? MF_OK

@@ -22,6 +22,7 @@
 enum { FIRST_PAUSE_S = 1, LONGEST_PAUSE_S = 60 };
 
 static volatile sig_atomic_t told; /* to end */
+static const char MARK[] = "MESHFLOW_JOB"; /* in the environment of its processes: its name */
 
 static void on_signal(int number)
 {
@@ -67,7 +68,7 @@ static mf_status open_log(const char *dir, const char *name)
 }
 
 /* In the new process: does not come back. */
-static void become(const mf_spool_order *o, pid_t parent)
+static void become(const char *name, const mf_spool_order *o, pid_t parent)
 {
     const struct sigaction usual = { .sa_handler = SIG_DFL };
     sigset_t none;
@@ -84,14 +85,36 @@ static void become(const mf_spool_order *o, pid_t parent)
         dprintf(2, "meshflow: cannot go to '%s': %s\n", o->cwd, strerror(errno));
         _exit(126);
     }
-    (void)execvpe(o->words[0], (char *const *)(uintptr_t)o->words,
-                  (char *const *)(uintptr_t)o->environment);
+    (void)clearenv();
+    for (int64_t i = 0; i < o->n_environment; i++)
+        (void)putenv((char *)(uintptr_t)o->environment[i]);
+    (void)setenv(MARK, name, 1);
+    (void)execvp(o->words[0], (char *const *)(uintptr_t)o->words);
     dprintf(2, "meshflow: cannot run '%s': %s\n", o->words[0], strerror(errno));
     _exit(127);
 }
 
-/* They share its session, in whatever group they are. */
-static int kill_some(int64_t watcher)
+/* false: or it cannot be told. */
+static bool is_of(int64_t pid, const char *name)
+{
+    char path[64], *text = NULL;
+    size_t room = 0;
+    bool is = false;
+    FILE *f;
+
+    (void)snprintf(path, sizeof path, "/proc/%lld/environ", (long long)pid);
+    f = fopen(path, "re");
+    while (f && !is && getdelim(&text, &room, '\0', f) > 0)
+        is = strncmp(text, MARK, sizeof MARK - 1) == 0 && text[sizeof MARK - 1] == '=' &&
+             strcmp(text + sizeof MARK, name) == 0;
+    if (f)
+        (void)fclose(f);
+    free(text);
+    return is;
+}
+
+/* They share the watcher's session, in whatever group they are. name NULL: that is us. */
+static int kill_some(const char *name, int64_t watcher)
 {
     DIR *proc = opendir("/proc");
     const struct dirent *e;
@@ -102,7 +125,7 @@ static int kill_some(int64_t watcher)
         mf_process p;
 
         if (pid <= 0 || pid == watcher || !mf_process_look(pid, &p) || p.session != watcher ||
-            p.state == 'Z')
+            p.state == 'Z' || (name && !is_of(pid, name)))
             continue;
         n += kill((pid_t)pid, SIGKILL) == 0;
     }
@@ -111,15 +134,16 @@ static int kill_some(int64_t watcher)
     return n;
 }
 
-void mf_spool_kill(int64_t watcher)
+static void kill_session(const char *name, int64_t watcher)
 {
-    mf_process p;
-
-    /* Its number belongs to somebody else by now: then it had nothing left, or would be known. */
-    if (watcher != getpid() && mf_process_look(watcher, &p) && p.state != 'Z')
-        return;
-    for (int i = 0; i < 100 && kill_some(watcher) > 0; i++) /* some may be starting others */
+    for (int i = 0; i < 100 && kill_some(name, watcher) > 0; i++) /* some may start others */
         (void)nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
+}
+
+void mf_spool_kill(const char *name, int64_t watcher)
+{
+    if (watcher > 1)
+        kill_session(name, watcher);
 }
 
 /* Waits for the command; once it is told to, ends it, all of its processes. */
@@ -140,16 +164,16 @@ static int await(pid_t child, int64_t grace_s)
             (void)kill(-child, SIGKILL);
         (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
     }
-    mf_spool_kill(getpid()); /* what it has left behind */
+    kill_session(NULL, getpid()); /* what it has left behind */
     return status;
 }
 
-static int run_once(const mf_spool_order *o)
+static int run_once(const char *name, const mf_spool_order *o)
 {
     const pid_t self = getpid(), child = fork();
 
     if (child == 0)
-        become(o, self);
+        become(name, o, self);
     if (child < 0) {
         dprintf(2, "meshflow: cannot start a process: %s\n", strerror(errno));
         return 1 << 8;
@@ -199,7 +223,7 @@ static mf_status watch(const char *dir, const mf_spool_job *job)
     MF_TRY(open_log(dir, job->name));
     for (;;) {
         MF_TRY(count_try(dir, job, ++tries));
-        code = describe(run_once(&job->order), how);
+        code = describe(run_once(job->name, &job->order), how);
         if (code == 0 || told || tries > job->order.restarts)
             break;
         dprintf(2, "meshflow: the job '%s' %s: it is started again, for the %lld. time\n",

@@ -188,6 +188,24 @@ def processes_in_groups_of_their_own_end_with_their_job(b):
 
 
 @test
+def others_that_have_the_number_of_a_lost_watcher_are_left_alone(b):
+    """After the machine was started again, say: a session whose first process has ended."""
+    first = subprocess.Popen(["bash", "-c", "sleep 300 & echo $! > other"], cwd=b.dir, start_new_session=True)
+    first.wait()
+    other, = children(b, "other", 1)
+    try:
+        b.submit("lost", command=["true"])
+        for name, text in (("run", "%d 1\n" % first.pid), ("tries", "1\n")):
+            with open(b.out("jobs/lost/" + name), "w") as f:
+                f.write(text)
+        b.daemon()
+        b.wait_state("lost", "failed")
+        check(alive(other), "it was killed")
+    finally:
+        os.kill(int(other), signal.SIGKILL)
+
+
+@test
 def a_job_that_wants_many_slots_is_not_passed_over(b):
     b.submit("a", command=shell("while [ ! -e go ]; do sleep 0.05; done"))
     b.submit("big", "--slots", "2", command=shell("echo big >> order"))
