@@ -192,11 +192,6 @@ static mf_status add_variable(carrier *c, const char *name, int64_t id)
 
     if (!b)
         return MF_FAIL(MF_INTERNAL, "the variable '%s' has no new place", name);
-    if (!mf_shape_is_static(&a->shape))
-        return MF_FAIL(MF_UNIMPLEMENTED,
-                       "the variable '%s' has no known shape, so its slices cannot go elsewhere; "
-                       "give it one",
-                       name);
     cross =
         (mf_cross){ &r->from->at[a->mesh], &r->to->at[b->mesh], &a->layout, &b->layout, &a->shape };
     p.type = a->dtype;

@@ -30,11 +30,28 @@ static mf_mesh_setup setup_of(const mf_mesh_session *s, const mf_mesh_setup *nex
     return setup;
 }
 
+/* Slices that are to go elsewhere have sizes. */
+static mf_status check_variables(const mf_mesh_variables *all)
+{
+    int64_t it = 0;
+    const mf_map_entry *e;
+
+    while ((e = mf_map_next(&all->layouts, &it)) != NULL) {
+        if (!mf_shape_is_static(&((const mf_mesh_variable *)e->value)->shape))
+            return MF_FAIL(MF_UNIMPLEMENTED,
+                           "the variable '%s' has no known shape, so its slices cannot go "
+                           "elsewhere: give it one",
+                           e->key);
+    }
+    return MF_OK;
+}
+
 static mf_status prepare(mf_mesh_change *c)
 {
     mf_mesh_session *s = c->s;
     const mf_mesh_run *largest = mf_mesh_largest_run(s);
 
+    MF_TRY(check_variables(&s->variables));
     MF_TRY(mf_mesh_variables_init(&c->variables));
     MF_TRY(mf_mesh_variables_add(&c->variables, &c->setup, s->graph));
     c->ends = mf_calloc(s->setup.n, sizeof *c->ends);
