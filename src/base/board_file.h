@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-enum { MF_BOARD_VERSION = 5, MF_BOARD_TRIES = 100 };
+enum { MF_BOARD_VERSION = 5, MF_BOARD_TRIES = 10000 };
 #define MF_BOARD_MAGIC "mfboard"
 
 typedef struct mf_board_file {

@@ -194,7 +194,28 @@ static unsigned read_seq(int fd)
     return seq;
 }
 
-/* A page that is whole; or, from a task that was stopped while it wrote, what there is. */
+static bool look(const mf_board_page *p, mf_process *process)
+{
+    const bool kept = p->keeper != 0;
+
+    return mf_process_look(kept ? p->keeper : p->pid, process) &&
+           process->start == (kept ? p->keeper_start : p->start) && process->state != 'Z';
+}
+
+/* A process that was preempted while it wrote finishes its write; a stopped or dead one does not.
+ */
+static bool writer_runs(const char *bytes, ssize_t n)
+{
+    mf_process process;
+    mf_board_page page;
+
+    return n == (ssize_t)sizeof(mf_board_file) &&
+           mf_board_decode(bytes, (size_t)n, &page) == MF_OK && look(&page, &process) &&
+           process.state != 'T' && process.state != 't';
+}
+
+/* A consistent page. Only a task that was stopped or killed during a write leaves an inconsistent
+ * one, which is read as it is. */
 static mf_status read_whole(int fd, mf_board_page *out)
 {
     char bytes[sizeof(mf_board_file)]; /* the recorder is behind it */
@@ -206,17 +227,11 @@ static mf_status read_whole(int fd, mf_board_page *out)
         n = pread(fd, bytes, sizeof bytes, 0);
         if (before % 2 == 0 && before == read_seq(fd))
             break;
+        if (i % 100 == 99 && !writer_runs(bytes, n))
+            break;
         (void)nanosleep(&(struct timespec){ 0, 100000 }, NULL);
     }
     return mf_board_decode(bytes, n > 0 ? (size_t)n : 0, out);
-}
-
-static bool look(const mf_board_page *p, mf_process *process)
-{
-    const bool kept = p->keeper != 0;
-
-    return mf_process_look(kept ? p->keeper : p->pid, process) &&
-           process->start == (kept ? p->keeper_start : p->start) && process->state != 'Z';
 }
 
 bool mf_board_lives(const mf_board_seen *b)

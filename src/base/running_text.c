@@ -71,14 +71,24 @@ static void put_act(const mf_board_page *p, mf_act kind, int64_t now, mf_buf *ou
         mf_buf_printf(out, "%s %s since %.1f s", words[kind], a->what, seconds(a->since_ns, now));
 }
 
+/* Which part of the batch the task computes, where tasks share batches. */
+static void put_shards(const mf_board_page *p, mf_buf *out)
+{
+    const long long first = p->first_shard, last = first + p->n_shards - 1;
+
+    if (p->n_shards > 1)
+        mf_buf_printf(out, " shards %lld..%lld of", first, last);
+    else if (p->n_shards == 1 && p->tasks > 1)
+        mf_buf_printf(out, " shard %lld of", first);
+}
+
 static void put_phase(const mf_board_page *p, int64_t now, mf_buf *out)
 {
     mf_buf_str(out, mf_phase_text((mf_phase)p->phase));
-    if (p->phase == MF_PHASE_STEP && p->n_shards > 1)
-        mf_buf_printf(out, " shards %lld..%lld of", (long long)p->first_shard,
-                      (long long)(p->first_shard + p->n_shards - 1));
-    if (p->phase == MF_PHASE_STEP)
+    if (p->phase == MF_PHASE_STEP) {
+        put_shards(p, out);
         mf_buf_printf(out, " step %lld", (long long)p->step);
+    }
     mf_buf_printf(out, " since %.1f s", seconds(p->phase_since_ns, now));
     if (p->computing > 0)
         put_act(p, MF_ACT_RUN, now, out);

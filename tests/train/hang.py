@@ -218,7 +218,8 @@ def a_worker_that_computes_for_long(b):
     now = time.monotonic()
     line = b.hears(r"stands still since", now, "worker that computes")
     check(re.search(r"step 40 stands still", line), line)
-    check(re.search(r"worker 1 \(pid \d+\) computes shards \d..7 of step 40 since [\d.]+ s, op "
+    # Shards go to workers by their speed: a slow worker may have one.
+    check(re.search(r"worker 1 \(pid \d+\) computes shards? (\d\.\.)?7 of step 40 since [\d.]+ s, op "
                     r"\S*LargeProduct since", line), line)
 
 

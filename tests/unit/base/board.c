@@ -134,6 +134,65 @@ MF_TEST(board_of_a_killed_task_is_dead_until_the_job_starts_again)
     finish();
 }
 
+/* A child that is kept from its processor in the middle of a write: with `stopped`, by a signal. */
+static pid_t writer(int ready, bool stopped)
+{
+    const pid_t pid = fork();
+    mf_board_page *p;
+
+    if (pid != 0)
+        return pid;
+    if (mf_board_open("job", "worker 0", 1) != MF_OK)
+        _exit(1);
+    p = mf_board_change();
+    p->step = 99;
+    if (write(ready, "x", 1) != 1)
+        _exit(1);
+    if (stopped)
+        (void)raise(SIGSTOP);
+    (void)usleep(200000);
+    p->epoch = 99;
+    mf_board_changed(p);
+    for (;;)
+        (void)pause();
+}
+
+static mf_board_page read_from(bool stopped)
+{
+    mf_board_page p;
+    int ready[2], status;
+    bool alive;
+    char byte;
+    pid_t pid;
+
+    T_EQ(pipe(ready), 0);
+    pid = writer(ready[1], stopped);
+    T_EQ(read(ready[0], &byte, 1), 1);
+    if (stopped)
+        T_EQ(waitpid(pid, &status, WUNTRACED), pid);
+    p = read_one(&alive);
+    T_TRUE(alive);
+    (void)kill(pid, SIGKILL);
+    T_EQ(waitpid(pid, NULL, 0), pid);
+    (void)close(ready[0]);
+    (void)close(ready[1]);
+    return p;
+}
+
+MF_TEST(board_of_a_task_that_is_preempted_while_it_writes_is_read_consistently)
+{
+    mf_board_page p;
+
+    begin();
+    p = read_from(false);
+    T_EQ(p.step, 99);
+    T_EQ(p.epoch, 99);
+    p = read_from(true); /* it will not finish: what there is */
+    T_EQ(p.step, 99);
+    T_EQ(p.epoch, 0);
+    finish();
+}
+
 /* ---- the recorder ---- */
 
 /* What a child writes before it is killed. */

@@ -113,3 +113,20 @@ MF_TEST(running_task_that_gets_no_processor_is_told_from_one_that_wants_none)
     mf_running_starved(&t[0], &(mf_process_times){ .at_ns = 1000, .ran_ns = 20, .ready = 1 }, note);
     T_STREQ(note, "");
 }
+
+MF_TEST(running_task_with_one_shard_names_it)
+{
+    mf_board_seen t[2];
+
+    two_tasks(t);
+    t[1].page.keeper = 0;
+    t[0].page.waits[0] =
+        (mf_board_wait){ .whom = "worker 1", .what = "x", .since_ns = now - 5 * (int64_t)SECOND };
+    t[1].page.phase_since_ns = now - 6 * (int64_t)SECOND;
+    t[1].page.first_shard = 4;
+    t[1].page.n_shards = 4;
+    check(t, "worker 1 (pid 8) computes shards 4..7 of step 3 since 6.0 s");
+    t[1].page.first_shard = 7;
+    t[1].page.n_shards = 1;
+    check(t, "worker 1 (pid 8) computes shard 7 of step 3 since 6.0 s");
+}
