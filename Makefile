@@ -10,10 +10,11 @@
 
 PREFIX ?= /usr/local
 T ?=
+N ?= 20
 export T
 
 .DEFAULT_GOAL := release
-.PHONY: release dev clang asan tsan test check bench fuzz soak engines install format lint layers \
+.PHONY: release dev clang asan tsan test test-repeat check bench fuzz soak engines install format lint layers \
 	sizes train tour clean distclean help
 
 # $(call build,preset,targets)
@@ -39,6 +40,9 @@ clang: ## the release built by clang, in build/clang
 test: ## the tests that gate every change (T=pattern: unit tests that match)
 	@tools/install_packages.sh build test data
 	@tools/run_tests.sh
+
+test-repeat: ## the suites N (20) times, half of them beside busy loops (T=pattern); lists what failed once
+	@tools/repeat_tests.py -n $(N) $(T)
 
 asan: ## unit tests under the address and undefined-behaviour sanitizers
 	@tools/install_packages.sh build test
@@ -127,4 +131,4 @@ distclean: ## remove build/
 	@rm -rf build
 
 help: ## this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22

@@ -103,7 +103,7 @@ def wrong_with_command(text, program):
     first = words[0] if words else ""
     if first == "make":
         with open(os.path.join(ROOT, "Makefile"), encoding="utf-8") as f:
-            targets = re.findall(r"^([a-z]+):", f.read(), re.M)
+            targets = re.findall(r"^([a-z-]+):", f.read(), re.M)
         if len(words) > 1 and words[1] not in targets:
             return "there is no target '%s'" % words[1]
     elif first.endswith("/meshflow-tests"):

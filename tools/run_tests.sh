@@ -2,23 +2,31 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: run_tests.sh            behind `make test`; T=pattern: only the unit tests that match
+#        run_tests.sh --list     prints `name<TAB>command` of each suite and runs nothing
 #
 # Builds and runs everything that gates a change. Each suite prints TAP lines and, last,
 # `N passed, N failed, N skipped`; so does this script, with the sums. A suite that dies without
 # such a line, or fails without counting a failure, counts as one failure. With CI=true in the
-# environment a skipped test is a failure.
+# environment a skipped test is a failure. The time of each suite follows it, and all times follow
+# the last suite.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+list=${1:-}
 passed=0 failed=0 skipped=0
 scratch=$(mktemp -d)
 log=$scratch/log
 declare -A begun ended
+times=()
 trap 'rm -rf "$scratch"' EXIT
 
 suite() # NAME COMMAND...; fails when a test of it did
 {
-    local name=$1 status p f s
+    local name=$1 status p f s start=$SECONDS
     shift
+    if [ "$list" = --list ]; then
+        printf '%s\t%s\n' "$name" "$*"
+        return
+    fi
     echo "# $name"
     "$@" 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
@@ -37,6 +45,8 @@ suite() # NAME COMMAND...; fails when a test of it did
         f=$((f + s)) s=0
     fi
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    times+=("$((SECONDS - start)) s  $name")
+    echo "# $name: $((SECONDS - start)) s"
     [ "$f" = 0 ]
 }
 
@@ -63,12 +73,14 @@ build() # PRESET TARGET...
 
 begin() # NAME COMMAND...: beside the tests, with what they leave of the processors
 {
+    [ "$list" != --list ] || return 0
     (renice -n 19 -p $BASHPID >/dev/null && "${@:2}") >"$scratch/$1" 2>&1 &
     begun[$1]=$!
 }
 
 finish() # NAME: waits for it
 {
+    [ "$list" != --list ] || return 0
     wait "${begun[$1]}"
     ended[$1]=$?
 }
@@ -81,6 +93,8 @@ said() # NAME: what it has said, and its status
 
 sum_up()
 {
+    [ "$list" != --list ] || exit 0
+    printf '# %s\n' "${times[@]}" "$SECONDS s  in all"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ]
     exit

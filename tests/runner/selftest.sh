@@ -55,5 +55,35 @@ check "no test at all is red" [ "$?" = 1 ]
 out=$("$program" --list)
 check "list names every test" [ "$(grep -c '^red_' <<<"$out")" = 9 ]
 
+# tools/repeat_tests.py: a suite that fails every second time.
+repeat=$(dirname "$0")/../../tools/repeat_tests.py
+repeat=$(realpath "$repeat")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cat >"$work/suite.sh" <<'END'
+n=$(($(cat n 2>/dev/null || echo 0) + 1))
+echo $n >n
+echo "ok 1 - steady"
+[ $((n % 2)) = 1 ] && echo "ok 2 - shaky" && echo "2 passed, 0 failed, 0 skipped" && exit
+echo "not ok 2 - shaky"
+echo "1 passed, 1 failed, 0 skipped"
+exit 1
+END
+printf 'some suite\tbash suite.sh\n' >"$work/suites"
+repeats() { (cd "$work" && "$repeat" --suites suites -n "$@" 2>&1); }
+out=$(repeats 1 some)
+check "a test that passed once is green" [ "$?" = 0 ]
+out=$(repeats 4 some)
+check "a test that failed twice is red" [ "$?" = 1 ]
+check "its rounds are listed" says '^not ok - some suite: shaky: failed 2 of 4 times, in rounds 2, 4$'
+check "a test that always passed is counted" last_line_is "1 passed, 1 failed, 0 skipped"
+check "an earlier run is continued" says '^# continues build/repeat/tally.tsv: 2 results so far$'
+check "what an earlier run did is not repeated" [ "$(cat "$work/n")" = 4 ]
+check "output of a failure is kept" grep -q '^not ok 2 - shaky' "$work/build/repeat/some-suite-2.log"
+out=$(repeats 1 --again some)
+check "--again starts a new tally" last_line_is "2 passed, 0 failed, 0 skipped"
+out=$(repeats 1 nothing)
+check "a pattern that matches no test is red" says "no suite and no test matches 'nothing'"
+
 echo "$((n - failed)) passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

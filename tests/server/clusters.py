@@ -12,7 +12,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "train"))
 import harness  # noqa: E402
-from harness import check, host_test, test  # noqa: E402
+from harness import check, root_test, test  # noqa: E402
 from hosts import Hosts  # noqa: E402
 
 SECONDS = 60
@@ -143,7 +143,7 @@ def filters(*devices):
     return [x for d in devices for x in ("--device-filter", d)]
 
 
-@host_test
+@root_test
 def two_masters_with_two_workers_each_and_a_pinned_task(b):
     """One description for all hosts; each starts the tasks that are its own. A host that is gone takes nothing with
     it but its master and its workers: what is pinned stays where it is."""

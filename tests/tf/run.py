@@ -219,6 +219,9 @@ def main():
     todo, tally = queue.Queue(), Tally()
     for unit in units(args):
         todo.put(unit)
+    if todo.empty():
+        print("not ok 1 - no unit matches '%s'\n0 passed, 1 failed, 0 skipped" % args.filter)
+        return 1
     threads = [threading.Thread(target=work, args=(todo, tally)) for _ in range(args.jobs)]
     for t in threads:
         t.start()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the suites of this folder share: tests that are functions of a bench, and TAP lines."""
 import argparse
+import functools
 import glob
 import json
 import os
@@ -27,6 +28,20 @@ def host_test(fn):
     """A test that takes root, for its hosts are namespaces, or a processor that shares its time as Linux
     does: part of `make engines`."""
     HOST_TESTS.append(fn)
+    return fn
+
+
+def root_test(fn):
+    """A short test with hosts as namespaces: part of `make test` as root, and of `make engines`."""
+    HOST_TESTS.append(fn)
+
+    @functools.wraps(fn)
+    def if_root(b):
+        if os.geteuid() != 0:
+            raise Skipped("network namespaces need root")
+        fn(b)
+
+    TESTS.append(if_root)
     return fn
 
 
@@ -233,5 +248,8 @@ def main(bench, options=None):
             print("#   " + str(e).replace("\n", "\n#   "), flush=True)
         finally:
             b.close()
+    if passed + failed + skipped == 0:
+        failed = 1
+        print("not ok 1 - no test matches '%s'" % args.pattern)
     print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
     sys.exit(failed != 0)

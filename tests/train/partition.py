@@ -21,7 +21,7 @@ import time
 import harness
 import hosts
 import members
-from harness import check, host_test, test
+from harness import check, host_test, root_test, test
 
 
 class Watch:
@@ -243,6 +243,15 @@ def disturb(b, what, cut, seconds, silent=(), heal=heal):
 def cut_off(b, host, seconds):
     name = "worker %d" % host
     disturb(b, name + " cut off", lambda: b.hosts.drop(host), seconds, [name])
+
+
+@root_test
+def a_link_that_is_cut_for_seconds_costs_no_step(b):
+    """First between a worker and all others, then between the store and all workers."""
+    b.begin_hosts(3)
+    cut_off(b, 2, 5)
+    disturb(b, "the store cut off", lambda: b.hosts.drop(3), 3)
+    b.end_all()
 
 
 @host_test

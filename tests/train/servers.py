@@ -15,7 +15,7 @@ import subprocess
 import time
 
 import harness
-from harness import check, host_test, test
+from harness import check, host_test, root_test, test
 
 
 class Bench(harness.Bench):
@@ -236,7 +236,7 @@ def on_hosts(b, hosts, workers, servers, args):
     return json.loads([x for x in "".join(said).splitlines() if x.startswith("{")][0])
 
 
-@host_test
+@root_test
 def workers_of_a_host_push_together(b):
     hosts = [[("worker", 0), ("worker", 1)], [("worker", 2), ("worker", 3)], [("ps", 0), ("ps", 1)]]
     for kind in (dict(model="mlp", optimizer="momentum"),
