@@ -166,7 +166,7 @@ static const mf_option options[] = {
 const mf_command mf_command_ckpt_diff = {
     .name = "ckpt diff",
     .arguments = "CKPT CKPT",
-    .summary = "tell in what two checkpoints differ",
+    .summary = "show the differences of two checkpoints",
     .about = "Names that only one has, other types or shapes, and for the rest how far numbers lie "
              "apart. The formats may differ. As with diff(1) the exit code is 1 when there is a "
              "difference.",

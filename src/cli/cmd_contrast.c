@@ -200,7 +200,7 @@ static const mf_option options[] = {
 const mf_command mf_command_contrast = {
     .name = "contrast",
     .arguments = "",
-    .summary = "what a model that learns by comparing has learned",
+    .summary = "show what a model trained by comparison has learned",
     .about =
         "Figures over the data's test part, or --test. Of pairs (siamese): how many are rightly "
         "called views of the same image or not, by the threshold that is best for the first 10000 "

@@ -40,7 +40,7 @@ static const mf_option options[] = {
 const mf_command mf_command_daemon = {
     .name = "daemon",
     .arguments = "",
-    .summary = "start the jobs that were submitted, one after the other or beside each other",
+    .summary = "start submitted jobs",
     .about =
         "Jobs start in the order they were submitted, as long as there are slots, and those "
         "they come after are done; one that waits for others keeps nobody from starting.\n\n"

@@ -53,7 +53,7 @@ static const mf_option options[] = {
 const mf_command mf_command_data_list = {
     .name = "data list",
     .arguments = "",
-    .summary = "list the data sets known by name and the formats",
+    .summary = "list known data sets and file formats",
     .about = "Settings are shown as name: type = default; they are given as "
              "--set 'name=value name=value'.",
     .options = options,

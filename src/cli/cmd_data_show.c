@@ -228,7 +228,7 @@ static const mf_option options[] = {
 const mf_command mf_command_data_show = {
     .name = "data show",
     .arguments = "DATA",
-    .summary = "show what a data set holds, and one sample of it",
+    .summary = "show the contents of a data set and one sample",
     .about = "DATA is a name (meshflow data list), a folder (IDX files, CIFAR batches, images by "
              "class) or files, which may be a pattern: train-*.tfrecord, table.csv, a.npz. "
              "Pictures are drawn with block characters.",

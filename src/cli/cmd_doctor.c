@@ -197,7 +197,7 @@ static const mf_option options[] = {
 const mf_command mf_command_doctor = {
     .name = "doctor",
     .arguments = "",
-    .summary = "find out why a cluster of servers does not work",
+    .summary = "diagnose a cluster of servers",
     .about = "Looks at this host (plugin, threads, open files, disks), at certificates, at the "
              "description of the cluster, and asks every task: is its host known, does somebody "
              "listen, is it that task, which version, what time is it there; with --job-name, "

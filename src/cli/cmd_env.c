@@ -201,7 +201,7 @@ static const mf_option options[] = {
 const mf_command mf_command_env = {
     .name = "env",
     .arguments = "",
-    .summary = "show which task of which cluster this process is, and who says so",
+    .summary = "show the role of this process and where it comes from",
     .about =
         "Prints what was taken from where, what it means for this process, and all mistakes with "
         "their fix; nothing is started. Run it in the place of the program that does not find its "

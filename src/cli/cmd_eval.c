@@ -197,7 +197,7 @@ static const mf_option predict_options[] = {
 const mf_command mf_command_predict = {
     .name = "predict",
     .arguments = "",
-    .summary = "what a trained model answers",
+    .summary = "predict with a trained model",
     .about = "One line for each sample of the data's test part, or of --test: its number, and the "
              "class with the highest score (or, without classes, the numbers). Of a detector, one "
              "line for each object it finds: sample, score, box, class.",

@@ -310,7 +310,7 @@ static const mf_option options[] = {
 const mf_command mf_command_events_show = {
     .name = "events show",
     .arguments = "FILE|DIR",
-    .summary = "show what event files hold: tags and last values",
+    .summary = "show the contents of event files",
     .about = "Event files are what `meshflow train --out` and TensorFlow write for TensorBoard. Of "
              "a folder all files are shown as one run, and runs in folders inside it as well.",
     .options = options,

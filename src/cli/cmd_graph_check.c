@@ -188,7 +188,7 @@ static const mf_option options[] = {
 const mf_command mf_command_graph_check = {
     .name = "graph check",
     .arguments = "GRAPH",
-    .summary = "verify a graph and list the ops it uses",
+    .summary = "verify a graph and list its ops",
     .about = "Checks names, inputs, types, attributes and that there is no cycle; the first thing "
              "that is wrong is named and the exit code is 1. Ops are counted in the graph and in "
              "its functions.",

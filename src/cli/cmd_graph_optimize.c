@@ -243,7 +243,7 @@ static const mf_option options[] = {
 const mf_command mf_command_graph_optimize = {
     .name = "graph optimize",
     .arguments = "GRAPH",
-    .summary = "show what the compiler makes of a graph",
+    .summary = "show how the compiler optimizes a graph",
     .about = "Prints each pass with the number of nodes before and after it, and the program that "
              "would run: its items, the regions that run as one, the memory each value is placed "
              "in. This is what `graph run` does by itself.",

@@ -243,7 +243,7 @@ static const mf_option options[] = {
 const mf_command mf_command_hang = {
     .name = "hang",
     .arguments = "[JOB]",
-    .summary = "why a job stands still or died, and what each task did last",
+    .summary = "explain why a job does not advance or has died",
     .about =
         "Shows who keeps a job from going on and the last events of each task, of running jobs and "
         "of killed ones: every task writes them to memory that outlives it. Times are seconds "

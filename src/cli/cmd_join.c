@@ -27,7 +27,7 @@ static const mf_option options[] = {
 const mf_command mf_command_join = {
     .name = "join",
     .arguments = "JOB",
-    .summary = "be one more worker of a running job",
+    .summary = "add this process to a running job as a worker",
     .about = "Trains with the command line of a worker that runs on this host, and ends when the "
              "job does. It is let in between two steps, with the others' weights, and results stay "
              "the same. The job needs a store, as launched ones have.",

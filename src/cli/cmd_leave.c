@@ -49,7 +49,7 @@ static mf_status drain_run(mf_args *args)
 const mf_command mf_command_leave = {
     .name = "leave",
     .arguments = "JOB TASK",
-    .summary = "let a worker leave a running job",
+    .summary = "remove a worker from a running job",
     .about = "The worker ends with exit code 143 after its next step, and the others take its "
              "shards; results stay the same. SIGTERM does the same. Where all workers want to "
              "leave the job is saved and ends.",
@@ -63,7 +63,7 @@ const mf_command mf_command_leave = {
 const mf_command mf_command_drain = {
     .name = "drain",
     .arguments = "JOB",
-    .summary = "let all workers of this host leave a running job",
+    .summary = "remove all workers of this host from a running job",
     .about =
         "As `meshflow leave` for each of them: the job goes on elsewhere, or is saved and ends.",
     .options = (const mf_option[]){ { 0 } },

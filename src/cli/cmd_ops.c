@@ -174,7 +174,7 @@ static const mf_option options[] = {
 const mf_command mf_command_ops = {
     .name = "ops",
     .arguments = "[NAME]...",
-    .summary = "list the ops that graphs may use",
+    .summary = "list the supported ops",
     .about = "Names, types and meanings are TensorFlow's. `types` are those of the first type "
              "attribute that the kernel takes.",
     .options = options,

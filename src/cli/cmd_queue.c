@@ -160,7 +160,7 @@ const mf_command mf_command_queue = {
 const mf_command mf_command_cancel = {
     .name = "cancel",
     .arguments = "JOB...",
-    .summary = "end submitted jobs, or do not start them",
+    .summary = "cancel submitted jobs",
     .about = "A running one gets SIGTERM, all of its processes, and ten seconds later SIGKILL; a "
              "training writes a checkpoint first, if it has --out. No daemon is needed for that.",
     .options = cancel_options,

@@ -115,7 +115,7 @@ static const mf_option options[] = {
 const mf_command mf_command_scale = {
     .name = "scale",
     .arguments = "JOB",
-    .summary = "give a running job more workers on this host, or fewer",
+    .summary = "change the number of workers of a running job on this host",
     .about = "New ones train with the command line of one that is there (`meshflow join`), those "
              "with the highest index leave (`meshflow leave`). Results stay the same. With --hosts "
              "the number follows a list of lines like 'node1 slots=4' or 'node1:4', as mpirun and "

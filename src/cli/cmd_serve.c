@@ -168,7 +168,7 @@ static const mf_option options[] = {
 const mf_command mf_command_serve = {
     .name = "serve",
     .arguments = "CKPT",
-    .summary = "answer requests with a trained model",
+    .summary = "serve predictions of a trained model over HTTP",
     .about =
         "Answers TensorFlow Serving's REST requests: POST /v1/models/NAME:predict (:classify, "
         ":regress), GET /v1/models/NAME and /v1/models/NAME/metadata, and /healthz and /metrics. "

@@ -151,7 +151,7 @@ static const mf_option options[] = {
 const mf_command mf_command_server = {
     .name = "server",
     .arguments = "",
-    .summary = "serve TensorFlow's clients",
+    .summary = "run a task of a TensorFlow cluster",
     .about =
         "Runs until SIGINT or SIGTERM. tf.compat.v1.Session(\"grpc://HOST:PORT\") runs its graphs "
         "here. Variables and queues outlive sessions.",

@@ -306,7 +306,7 @@ static const mf_option options[] = {
 const mf_command mf_command_status = {
     .name = "status",
     .arguments = "[JOB]",
-    .summary = "what running jobs do, and who waits for whom",
+    .summary = "show what running jobs do and what they wait for",
     .about = "Shows the trainings of this user on this host. Tasks are not asked, their boards are "
              "read: one that is stopped or stuck is explained, too. docs/status.md says what each "
              "number means.",

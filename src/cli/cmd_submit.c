@@ -91,7 +91,7 @@ static const mf_option options[] = {
 const mf_command mf_command_submit = {
     .name = "submit",
     .arguments = "-- COMMAND [WORD...]",
-    .summary = "leave a command to the daemon",
+    .summary = "submit a command to the daemon",
     .about = "Prints the name of the job. It runs in this folder with this environment, as soon as "
              "a daemon has slots for it, and goes on when this terminal is closed.\n\n"
              "A training that is to go on where it was when it is started again is given --out and "

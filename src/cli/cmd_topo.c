@@ -280,7 +280,7 @@ static const mf_option options[] = {
 const mf_command mf_command_topo = {
     .name = "topo",
     .arguments = "",
-    .summary = "show this machine, or a running cluster of servers",
+    .summary = "show the hardware of this machine, or a running cluster",
     .about = "Cores, caches, memory, NUMA nodes and devices (accelerators, displays) as hwloc and "
              "the kernel see them, and the limits of this process: affinity and cpuset, the quotas "
              "of its control group, open files. HWLOC_XMLFILE shows another machine's.\n\n"

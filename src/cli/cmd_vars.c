@@ -265,7 +265,7 @@ static const mf_option options[] = {
 const mf_command mf_command_vars = {
     .name = "vars",
     .arguments = "JOB [NAME]",
-    .summary = "variables of a running job: who holds what, of which step, and values",
+    .summary = "read variables of a running job",
     .about =
         "Asks a worker of a training of this user on this host, which answers between two steps: "
         "name, type and shape of each variable, who holds which slice of it, and of which step, or "

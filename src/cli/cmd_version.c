@@ -55,7 +55,7 @@ static mf_status version_run(mf_args *args)
 const mf_command mf_command_version = {
     .name = "version",
     .arguments = "",
-    .summary = "show versions of the program, its compiler and its libraries",
+    .summary = "show versions of program, compiler and libraries",
     .about = "",
     .run = version_run,
 };

@@ -10,8 +10,13 @@
 enum { WIDTH = 80, HELP_COLUMN = 26 };
 
 static const char about_program[] =
-    "Meshflow runs TensorFlow graphs: it reads GraphDef files, checks and optimises them, and "
-    "computes what is asked for.";
+    "Meshflow trains models on one machine or on many. The same seed gives the same weights, bit "
+    "by "
+    "bit, for any number of workers, also when processes are killed, join and leave. It also "
+    "serves "
+    "TensorFlow clients and runs TensorFlow graphs.\n\n"
+    "  meshflow train --model mlp --data measurements.csv --set label=species --out run\n"
+    "  meshflow launch --workers 3 -- train --model fashion-cnn --data fashion-mnist";
 
 /* ---- for the terminal ---- */
 
@@ -142,8 +147,8 @@ void mf_help_group(const char *name, mf_buf *out)
 
 void mf_help_program(mf_buf *out)
 {
-    mf_buf_str(out, "usage: meshflow COMMAND [ARGUMENT]...\n\n");
-    wrap(out, about_program, 0, 0);
+    mf_buf_str(out, "usage: meshflow COMMAND [ARGUMENT]...\n");
+    help_about(about_program, out);
     mf_buf_str(out, "\ncommands:\n");
     for (int i = 0; mf_commands[i]; i++)
         help_line(mf_commands[i]->name, mf_commands[i]->summary, out);
@@ -215,10 +220,10 @@ static void man_head(const char *name, const char *summary, mf_buf *out)
 
 static void man_program(mf_buf *out)
 {
-    man_head("meshflow", "run, check and optimise TensorFlow graphs", out);
+    man_head("meshflow", "distributed training", out);
     mf_buf_str(out, "meshflow COMMAND\n[ARGUMENT]...\n.SH DESCRIPTION\n");
-    troff(about_program, out);
-    mf_buf_str(out, "\n.SH COMMANDS\n");
+    man_about(about_program, out);
+    mf_buf_str(out, ".SH COMMANDS\n");
     for (int i = 0; mf_commands[i]; i++) {
         const mf_command *c = mf_commands[i];
 
