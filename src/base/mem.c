@@ -2,6 +2,8 @@
 /* mem.c - heap wrappers with failure injection, and the arena. */
 #include "base/mem.h"
 
+#include "base/poison.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,6 +136,7 @@ static arena_chunk *chunk_add(mf_arena *arena, size_t need)
     chunk->size = size;
     chunk->next = arena->head;
     arena->head = chunk;
+    MF_POISON((char *)chunk + CHUNK_HEADER, size);
     return chunk;
 }
 
@@ -144,17 +147,18 @@ void *mf_arena_alloc(mf_arena *arena, int64_t count, size_t size)
     arena_chunk *chunk = arena->head;
     void *p;
 
-    if (!mf_mul_i64(count, (int64_t)size, &bytes) || bytes > INT64_MAX - ARENA_ALIGN)
+    if (!mf_mul_i64(count, (int64_t)size, &bytes) || bytes > INT64_MAX - 2 * ARENA_MAX_CHUNK)
         return NULL;
     need = ((size_t)bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
     if (arena->limit > 0 && arena->total + need > arena->limit)
         return NULL;
-    if (!chunk || chunk->size - chunk->used < need)
-        chunk = chunk_add(arena, need);
+    if (!chunk || chunk->size - chunk->used < need + MF_POISON_GAP)
+        chunk = chunk_add(arena, need + MF_POISON_GAP);
     if (!chunk)
         return NULL;
     p = (char *)chunk + CHUNK_HEADER + chunk->used;
-    chunk->used += need;
+    MF_UNPOISON(p, (size_t)bytes);
+    chunk->used += need + MF_POISON_GAP;
     arena->total += need;
     return p;
 }

@@ -91,6 +91,9 @@ MF_MUST mf_status mf_infer_graph(mf_compile *c);
 MF_MUST mf_status mf_infer_more(mf_compile *c);
 /* Facts of one node; never NULL after mf_infer_graph(). */
 const mf_facts *mf_compile_facts(const mf_compile *c, const mf_node *node);
+/* Bytes of an output; -1: its shape is not known. A double, because shapes may be known that no
+ * memory can hold, and sums of those must not overflow. */
+double mf_compile_bytes(const mf_compile *c, const mf_node *node, int port);
 /* Everything at once: from graph and signature to a program. `with` says what else there is:
  * disabled, session, pool, exchange. */
 MF_MUST mf_status mf_compile_program(const mf_graph *graph, const mf_signature *sig,

@@ -27,6 +27,18 @@ const mf_facts *mf_compile_facts(const mf_compile *c, const mf_node *node)
     return &c->facts[node->id];
 }
 
+double mf_compile_bytes(const mf_compile *c, const mf_node *node, int port)
+{
+    const mf_shape *s = &mf_compile_facts(c, node)->shapes[port];
+    double bytes = (double)mf_dtype_cell(mf_type_base(node->out_types[port]));
+
+    if (!mf_shape_is_static(s))
+        return -1;
+    for (int d = 0; d < s->rank; d++)
+        bytes *= (double)s->dims[d];
+    return bytes;
+}
+
 static const mf_facts *known(const mf_compile *c, const mf_node *n)
 {
     return n->id < c->n_facts && c->facts[n->id].shapes ? &c->facts[n->id] : NULL;

@@ -110,6 +110,10 @@ static mf_status place_by_time(mf_lodger *l, int64_t n, int n_moments, block *b,
         for (int i = born[m]; i >= 0; i = next_born[i]) {
             l[i].offset = take_hole(b, l[i].bytes);
             live += l[i].bytes;
+            if (b->top > MF_LODGE_MOST) { /* so sums of offsets and bytes cannot overflow */
+                st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "the step needs more memory than there is");
+                break;
+            }
         }
         *peak = live > *peak ? live : *peak;
         for (int i = dies[m]; i >= 0 && st == MF_OK; i = next_dies[i]) {

@@ -8,11 +8,14 @@
 #include <string.h>
 
 typedef struct storage {
-    int64_t bytes;
+    double bytes;
     int refs;
 } storage;
 
-enum { NONE = -1 }; /* storage that is somebody else's, or in a plan's block */
+enum {
+    NONE = -1, /* storage of another owner, or in a plan's block */
+    REUSED_INPUTS = 64, /* as many inputs as mf_plan_entry.reuse has bits */
+};
 
 typedef struct walker {
     const mf_compile *c;
@@ -25,14 +28,14 @@ typedef struct walker {
     int *pending; /* by item */
     int *queue; /* items that are ready; grows at both ends */
     int64_t head, tail;
-    int64_t held, most;
+    double held, most;
 } walker;
 
 /* ---- storage ---- */
 
-static mf_status make(walker *w, int64_t bytes, int *out)
+static mf_status make(walker *w, double bytes, int *out)
 {
-    bytes = mf_buffer_room(bytes);
+    bytes = bytes < (double)MF_BUFFER_MOST ? (double)mf_buffer_room((int64_t)bytes) : bytes;
     MF_TRY(mf_grow(&w->all, &w->cap_all, w->n_all + 1, sizeof *w->all));
     w->all[w->n_all] = (storage){ bytes, 1 };
     *out = (int)w->n_all++;
@@ -64,20 +67,17 @@ static void drop(walker *w, int *s)
     *s = NONE;
 }
 
-static int64_t bytes_of(const walker *w, const mf_node *n, int port)
+static double bytes_of(const walker *w, const mf_node *n, int port)
 {
-    const mf_shape *s = &mf_compile_facts(w->c, n)->shapes[port];
-    int64_t count;
+    const double bytes = mf_compile_bytes(w->c, n, port);
 
-    return mf_shape_is_static(s) && mf_shape_count(s, &count) == MF_OK
-               ? count * (int64_t)mf_dtype_cell(mf_type_base(n->out_types[port]))
-               : 0;
+    return bytes > 0 ? bytes : 0;
 }
 
 /* As mf_kernel_alloc(): the storage of an input that nobody else needs. */
-static int reused(const walker *w, const mf_node *n, const int *in, uint64_t reuse, int64_t bytes)
+static int reused(const walker *w, const mf_node *n, const int *in, uint64_t reuse, double bytes)
 {
-    for (int i = 0; n->op->flags & MF_OP_INPLACE && i < n->n_inputs && i < 64; i++) {
+    for (int i = 0; n->op->flags & MF_OP_INPLACE && i < n->n_inputs && i < REUSED_INPUTS; i++) {
         const storage *s = at(w, in[i]);
 
         if (reuse >> i & 1 && s && s->refs == 1 &&
@@ -90,7 +90,7 @@ static int reused(const walker *w, const mf_node *n, const int *in, uint64_t reu
 static mf_status make_output(walker *w, const mf_node *n, int port, const int *in, uint64_t reuse,
                              int *out)
 {
-    const int64_t bytes = bytes_of(w, n, port);
+    const double bytes = bytes_of(w, n, port);
     int other;
 
     *out = NONE;
@@ -113,17 +113,18 @@ static mf_status use_scratch(walker *w, const mf_node *n, void *state)
     int s = NONE;
 
     if (bytes > 0)
-        MF_TRY(make(w, bytes, &s));
+        MF_TRY(make(w, (double)bytes, &s));
     drop(w, &s);
     return MF_OK;
 }
 
 /* ---- items ---- */
 
-static mf_status run_entry(walker *w, const mf_plan *plan, const mf_plan_entry *e, int *value,
-                           int *in)
+static mf_status run_entry(walker *w, const mf_plan *plan, const mf_plan_entry *e, int *value)
 {
-    for (int i = 0; i < e->n_in; i++)
+    int in[REUSED_INPUTS]; /* nobody asks for those behind them */
+
+    for (int i = 0; i < e->n_in && i < REUSED_INPUTS; i++)
         in[i] = value[e->in[i]];
     for (int i = 0; i < e->n_out; i++) {
         if (plan->values[e->out[i]].kind == MF_VALUE_HEAP)
@@ -139,12 +140,11 @@ static mf_status run_plan(walker *w, const mf_item *item, int *tokens, int *out)
 {
     const mf_plan *plan = item->plan;
     int *value = mf_calloc(plan->n_values + 1, sizeof *value);
-    int *in = mf_calloc(w->program->graph->n_nodes + 1, sizeof *in); /* of one entry */
     int block = NONE;
-    mf_status st = value && in ? MF_OK : MF_NOMEM("a program");
+    mf_status st = value ? MF_OK : MF_NOMEM("a program");
 
     if (st == MF_OK && plan->block_bytes > 0)
-        st = make(w, plan->block_bytes, &block);
+        st = make(w, (double)plan->block_bytes, &block);
     for (int i = 0; st == MF_OK && i < plan->n_values; i++)
         value[i] = NONE;
     for (int i = 0; st == MF_OK && i < plan->n_inputs; i++) {
@@ -152,12 +152,11 @@ static mf_status run_plan(walker *w, const mf_item *item, int *tokens, int *out)
         tokens[i] = NONE;
     }
     for (int e = 0; st == MF_OK && e < plan->n_entries; e++)
-        st = run_entry(w, plan, &plan->entries[e], value, in);
+        st = run_entry(w, plan, &plan->entries[e], value);
     for (int i = 0; st == MF_OK && i < plan->n_outputs; i++)
         out[i] = value[plan->outputs[i]];
     drop(w, &block);
     mf_free(value);
-    mf_free(in);
     return st;
 }
 
@@ -269,7 +268,7 @@ mf_status mf_program_peak(const mf_compile *c, const mf_program *program, mf_scr
 
     if (st == MF_OK)
         st = walk(&w, ports);
-    *out = w.most;
+    *out = w.most < (double)INT64_MAX ? (int64_t)w.most : INT64_MAX;
     mf_free(w.all);
     mf_free(ports);
     mf_arena_free(arena);

@@ -183,13 +183,16 @@ static mf_status add_entries(planner *p, bool *const *leaves, void *const *state
 
 enum { ALIGN = 64 };
 
-static mf_status bytes_of(const mf_plan_value *v, int64_t *out)
+static mf_status bytes_of(const mf_node *n, int port, const mf_plan_value *v, int64_t *out)
 {
+    char text[MF_SHAPE_TEXT];
     int64_t count;
 
     MF_TRY(mf_shape_count(&v->shape, &count));
-    if (!mf_mul_i64(count, (int64_t)mf_dtype_size(v->dtype), out) || *out > INT64_MAX / 4)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "a value is too large");
+    if (!mf_mul_i64(count, (int64_t)mf_dtype_size(v->dtype), out) || *out > MF_LODGE_MOST)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED,
+                       "{{node %s}}: output %d, %s of shape %s, is larger than any memory", n->name,
+                       port, mf_dtype_name(v->dtype), mf_shape_text(&v->shape, text));
     *out = (*out + ALIGN - 1) / ALIGN * ALIGN;
     if (*out == 0)
         *out = ALIGN; /* an address of its own tells a placed value from an empty slot */
@@ -239,7 +242,7 @@ static mf_status lodge_outputs(const planner *p, lodging *l, const mf_plan_entry
         } else {
             l->of[e->out[i]] = (int)++l->n;
             l->lodgers[l->n - 1] = (mf_lodger){ .born = at };
-            MF_TRY(bytes_of(v, &l->lodgers[l->n - 1].bytes));
+            MF_TRY(bytes_of(e->node, i, v, &l->lodgers[l->n - 1].bytes));
         }
         to = &l->lodgers[l->of[e->out[i]] - 1];
         to->dies = p->info[e->out[i]].dies;
@@ -256,8 +259,6 @@ static mf_status place_all(planner *p, lodging *l)
     for (int e = 0; e < p->plan->n_entries; e++)
         MF_TRY(lodge_outputs(p, l, &p->plan->entries[e], e));
     MF_TRY(mf_lodge(l->lodgers, l->n, p->plan->n_entries, &p->plan->block_bytes));
-    if (p->plan->block_bytes > (int64_t)1 << 46)
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "the step needs more memory than there is");
     for (int v = 0; v < p->n_values; v++) {
         if (l->of[v] > 0)
             p->values[v].offset = l->lodgers[l->of[v] - 1].offset;

@@ -22,7 +22,7 @@ typedef struct scheduler {
     int *root; /* whose storage the node's first output is a view of; itself when none; -1: outside
                 */
     int *next_view; /* the next view of the same root, or -1 */
-    int64_t *bytes; /* that the node makes; -1: not known */
+    double *bytes; /* that the node makes; -1: not known */
     int *waiting; /* inputs not placed yet */
     int *left; /* nodes that use its storage and are not placed yet */
     int *all_waiting, *all_left; /* the same, in the beginning */
@@ -34,7 +34,7 @@ typedef struct scheduler {
     int64_t *heap; /* of nodes that could run: class * n + rank */
     int64_t size, cap;
     int *out, *best;
-    int64_t held, peak; /* bytes, now and at most */
+    double held, peak; /* bytes, now and at most */
 } scheduler;
 
 enum { FREES, PLAIN, WRITES };
@@ -63,18 +63,18 @@ static bool is_view(const mf_node *n)
     return n->op->flags & MF_OP_VIEW && n->n_inputs > 0;
 }
 
-static int64_t bytes_of(const scheduler *s, const mf_node *n)
+static double bytes_of(const scheduler *s, const mf_node *n)
 {
-    int64_t bytes = 0, count;
+    double sum = 0;
 
     for (int i = 0; i < n->n_outputs && !is_view(n); i++) {
-        const mf_shape *shape = &mf_compile_facts(s->c, n)->shapes[i];
+        const double bytes = mf_compile_bytes(s->c, n, i);
 
-        if (!mf_shape_is_static(shape) || mf_shape_count(shape, &count) != MF_OK)
+        if (bytes < 0)
             return -1;
-        bytes += count * (int64_t)mf_dtype_cell(mf_type_base(n->out_types[i]));
+        sum += bytes;
     }
-    return bytes;
+    return sum;
 }
 
 /* The position whose storage input k is; -1: of another region, or a constant. */
@@ -191,9 +191,9 @@ static int64_t heap_pop(scheduler *s)
 }
 
 /* Bytes that nobody needs once this node has run. */
-static int64_t freed_by(const scheduler *s, int p)
+static double freed_by(const scheduler *s, int p)
 {
-    int64_t freed = 0;
+    double freed = 0;
 
     for (int u = s->uses_at[p]; u < s->uses_at[p + 1]; u++) {
         if (s->left[s->uses[u]] == 1 && s->bytes[s->uses[u]] > 0)
@@ -233,8 +233,8 @@ static mf_status look_at_last(scheduler *s, int root)
 static void hold(scheduler *s, int p)
 {
     const mf_node *n = s->nodes[p];
-    const int64_t made = s->bytes[p] > 0 ? s->bytes[p] : 0, freed = freed_by(s, p);
-    const int64_t now = s->held + (n->op->flags & MF_OP_INPLACE && freed >= made ? 0 : made);
+    const double made = s->bytes[p] > 0 ? s->bytes[p] : 0, freed = freed_by(s, p);
+    const double now = s->held + (n->op->flags & MF_OP_INPLACE && freed >= made ? 0 : made);
 
     s->peak = now > s->peak ? now : s->peak;
     s->held += made - freed;
@@ -316,7 +316,7 @@ static void rank_by_depth(scheduler *s, int *depth, int *count)
 
 static mf_status find_best(scheduler *s)
 {
-    int64_t peak;
+    double peak;
 
     rank_as_given(s);
     MF_TRY(place_all(s));

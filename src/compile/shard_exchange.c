@@ -25,7 +25,7 @@ static int64_t bucket_of(const mf_shard_map *m, int port)
 {
     const mf_attr *buckets = mf_node_attr(m->node, "buckets");
 
-    if (buckets && buckets->n > 0)
+    if (buckets && port < buckets->n)
         return buckets->ints[port];
     return is_sum(m, port) ? 0 : 1;
 }

@@ -175,11 +175,18 @@ mf_status mf_compress_quantize(mf_small *s, const mf_quantizing *q, mf_dataset *
 
 /* ---- rounding ---- */
 
-static void round_kernel(mf_tensor *w, bool per_channel)
+static mf_status round_kernel(const char *name, mf_tensor *w, bool per_channel)
 {
     const int64_t n = w->shape.dims[w->shape.rank - 1], groups = per_channel ? n : 1;
     float *x = w->data;
 
+    for (int64_t i = 0; i < w->count; i++) {
+        if (!isfinite(x[i]))
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "the weight '%s' has an element that is %g: a model that has diverged "
+                           "cannot be compressed",
+                           name, (double)x[i]);
+    }
     for (int64_t g = 0; g < groups; g++) {
         float most = 0, step;
 
@@ -189,6 +196,7 @@ static void round_kernel(mf_tensor *w, bool per_channel)
         for (int64_t i = g; i < w->count; i += groups)
             x[i] = step > 0 ? (float)mf_int8_of(x[i], 1 / step) * step : 0;
     }
+    return MF_OK;
 }
 
 mf_status mf_compress_round(mf_small *s, const mf_quantizing *q)
@@ -211,11 +219,13 @@ mf_status mf_compress_round(mf_small *s, const mf_quantizing *q)
             if (!value || w->shape.rank < 2)
                 continue;
             st = mf_tensor_clone(&own, value);
+            if (st == MF_OK)
+                st = round_kernel(w->name, &own, q->per_channel);
             if (st == MF_OK) {
-                round_kernel(&own, q->per_channel);
                 mf_tensor_clear(value);
                 mf_tensor_move(value, &own);
             }
+            mf_tensor_clear(&own);
         }
     }
     mf_model_free(model);

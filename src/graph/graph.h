@@ -111,6 +111,9 @@ MF_MUST mf_status mf_node_become(mf_graph *graph, mf_node *node, const mf_node_s
 /* ---- attributes of a verified node: present and of the right kind, zero otherwise ---- */
 
 const mf_attr *mf_node_attr(const mf_node *node, const char *name); /* NULL when absent */
+/* NULL, too, when it is no list of this kind: an attribute that the op's signature does not have
+ * ("_class") comes as the sender likes. An empty list is of every kind. */
+const mf_attr *mf_node_list(const mf_node *node, const char *name, mf_attr_kind kind);
 int64_t mf_node_int(const mf_node *node, const char *name);
 float mf_node_float(const mf_node *node, const char *name);
 bool mf_node_bool(const mf_node *node, const char *name);

@@ -37,6 +37,11 @@ static const mf_attr *attr_of(const mf_node *node, const char *name, mf_attr_kin
     return a && a->is_list == list && (a->kind == kind || (list && a->n == 0)) ? a : NULL;
 }
 
+const mf_attr *mf_node_list(const mf_node *node, const char *name, mf_attr_kind kind)
+{
+    return attr_of(node, name, kind, true);
+}
+
 int64_t mf_node_int(const mf_node *node, const char *name)
 {
     const mf_attr *a = attr_of(node, name, MF_ATTR_INT, false);
@@ -198,7 +203,7 @@ static mf_dtype input_type(const mf_node_spec *spec, int i)
 }
 
 /* How many inputs an argument takes, as the attributes say. */
-static int64_t stated(const mf_argdef *a, const mf_node *n)
+static int64_t stated_count(const mf_argdef *a, const mf_node *n)
 {
     if (a->number_attr)
         return mf_node_int(n, a->number_attr);
@@ -221,7 +226,8 @@ static int leftover(const mf_opdef *def, int arg, const mf_node *n, int n_inputs
             continue;
         if (number && a->number_attr && strcmp(number, a->number_attr) == 0)
             sharers++;
-        else if (!mf_add_i64(others, stated(a, n), &others) || others < 0 || others > n_inputs)
+        else if (!mf_add_i64(others, stated_count(a, n), &others) || others < 0 ||
+                 others > n_inputs)
             return -1; /* now, before the sum or what it leaves grows beyond all bounds */
     }
     return (n_inputs - others) % sharers == 0 ? (int)((n_inputs - others) / sharers) : -1;
@@ -253,13 +259,14 @@ static mf_status infer_attrs(mf_graph *g, mf_node *n, const mf_node_spec *spec)
 
         if (counter) {
             const mf_attr *given = mf_node_attr(n, counter);
+            const int64_t stated = !given           ? leftover(def, i, n, spec->n_inputs)
+                                   : given->is_list ? given->n
+                                                    : given->i;
 
-            count = !given           ? leftover(def, i, n, spec->n_inputs)
-                    : given->is_list ? (int)given->n
-                                     : (int)given->i;
-            if (count < 0 || at + count > spec->n_inputs)
+            if (stated < 0 || stated > spec->n_inputs - at)
                 return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}} (op %s): %d inputs are too few",
                                n->name, n->op_name, spec->n_inputs);
+            count = (int)stated;
             if (!given && a->list_attr)
                 MF_TRY(infer_list_attr(g, n, spec, a->list_attr, at, count));
             else if (!given)

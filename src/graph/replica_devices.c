@@ -115,9 +115,9 @@ static mf_status place(setter *s, mf_graph *g, mf_node *node)
 static const char *companion(const mf_node *node)
 {
     static const char prefix[] = "loc:@";
-    const mf_attr *with = mf_node_attr(node, "_class");
+    const mf_attr *with = mf_node_list(node, "_class", MF_ATTR_STRING);
 
-    for (int64_t i = 0; with && with->is_list && with->kind == MF_ATTR_STRING && i < with->n; i++) {
+    for (int64_t i = 0; with && i < with->n; i++) {
         const char *name = with->strings[i].data;
 
         if (strncmp(name, prefix, strlen(prefix)) == 0 &&

@@ -82,9 +82,9 @@ static mf_status barrier_make(void *ctx, mf_object **out)
 
 static mf_status make_prepare(mf_prepare *p)
 {
-    const mf_attr *types = mf_node_attr(p->node, "component_types");
-    const mf_attr *shapes = mf_node_attr(p->node, "shapes");
-    const int64_t n = types && types->is_list ? types->n : 0;
+    const mf_attr *types = mf_node_list(p->node, "component_types", MF_ATTR_TYPE);
+    const mf_attr *shapes = mf_node_list(p->node, "shapes", MF_ATTR_SHAPE);
+    const int64_t n = types ? types->n : 0;
     barrier_state *s = MF_ARENA_NEW(p->arena, barrier_state);
     mf_dtype *t = MF_ARENA_ARRAY(p->arena, mf_dtype, n + 2);
     mf_shape *sh = MF_ARENA_ARRAY(p->arena, mf_shape, n + 2);
@@ -92,7 +92,7 @@ static mf_status make_prepare(mf_prepare *p)
     p->state = NULL;
     if (!s || !t || !sh)
         return MF_NOMEM("a barrier");
-    if (!shapes || !shapes->is_list || (shapes->n != n && shapes->n != 0))
+    if (!shapes || (shapes->n != n && shapes->n != 0))
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "All of the component shapes must be specified, or none");
     t[0] = MF_DTYPE_I64;

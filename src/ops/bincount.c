@@ -130,7 +130,7 @@ static int64_t bin_of(const mf_tensor *x, int64_t i, double low, double step, in
 {
     const double at = distance(x->dtype, low, mf_tensor_float_at(x, i)) / step;
 
-    return at <= 0 ? 0 : at >= (double)(n - 1) ? n - 1 : (int64_t)at;
+    return at <= 0 ? 0 : at < (double)(n - 1) ? (int64_t)at : n - 1; /* NaN, too, of inf/inf */
 }
 
 static mf_status histogram_run(mf_kernel *k)

@@ -30,9 +30,9 @@ static mf_status merge_infer(mf_infer *in)
 /* Calls: what the attribute output_shapes says, where there is one of the right length. */
 static mf_status call_infer(mf_infer *in)
 {
-    const mf_attr *a = mf_node_attr(in->node, "output_shapes");
+    const mf_attr *a = mf_node_list(in->node, "output_shapes", MF_ATTR_SHAPE);
 
-    if (a && a->is_list && a->kind == MF_ATTR_SHAPE && a->n == in->n_out) {
+    if (a && a->n == in->n_out) {
         for (int i = 0; i < in->n_out; i++)
             in->out[i] = a->shapes[i];
     }

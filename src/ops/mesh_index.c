@@ -28,7 +28,9 @@ static int64_t place(const piece *s, const mf_tensor *ids, int64_t i)
 {
     const int64_t id = mf_tensor_int_at(ids, i);
 
-    return id >= s->begin && id - s->begin < s->size ? id - s->begin : -1;
+    const uint64_t at = (uint64_t)id - (uint64_t)s->begin; /* does not overflow */
+
+    return id >= s->begin && s->size > 0 && at < (uint64_t)s->size ? (int64_t)at : -1;
 }
 
 /* What is wrong with an index of the whole is so for every piece. */

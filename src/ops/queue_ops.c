@@ -28,18 +28,18 @@ static mf_queue_kind kind_of(const char *op)
 /* Component types and shapes; a priority queue has one more component in front. */
 static mf_status read_components(mf_prepare *p, mf_queue_spec *spec)
 {
-    const mf_attr *types =
-        mf_node_attr(p->node, spec->kind == MF_QUEUE_STAGE ? "dtypes" : "component_types");
-    const int64_t n = types && types->is_list ? types->n : 0;
+    const mf_attr *types = mf_node_list(
+        p->node, spec->kind == MF_QUEUE_STAGE ? "dtypes" : "component_types", MF_ATTR_TYPE);
+    const int64_t n = types ? types->n : 0;
     int64_t given;
-    const mf_attr *shapes = mf_node_attr(p->node, "shapes");
+    const mf_attr *shapes = mf_node_list(p->node, "shapes", MF_ATTR_SHAPE);
     const int extra = spec->kind == MF_QUEUE_PRIORITY;
     mf_dtype *t = MF_ARENA_ARRAY(p->arena, mf_dtype, n + 1);
     mf_shape *s = MF_ARENA_ARRAY(p->arena, mf_shape, n + 1);
 
     if (!t || !s)
         return MF_NOMEM("a queue");
-    given = shapes && shapes->is_list ? shapes->n : 0;
+    given = shapes ? shapes->n : 0;
     if (given != 0 && given != n)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%lld component types but %lld shapes", (long long)n,
                        (long long)given);
@@ -214,14 +214,14 @@ static mf_status is_closed_run(mf_kernel *k)
 static mf_status dequeue_infer(mf_infer *in)
 {
     const mf_node *maker = in->node->inputs[0].node;
-    const mf_attr *shapes = maker ? mf_node_attr(maker, "shapes") : NULL;
+    const mf_attr *shapes = maker ? mf_node_list(maker, "shapes", MF_ATTR_SHAPE) : NULL;
     const bool many = in->n_in > 1;
     const int extra = maker && strncmp(maker->op_name, "PriorityQueue", 13) == 0;
     int64_t n = MF_UNKNOWN_DIM;
 
     if (many && strncmp(in->node->op_name, "QueueDequeueMany", 16) == 0)
         (void)mf_infer_int_input(in, 1, &n);
-    if (!shapes || !shapes->is_list || shapes->n + extra != in->n_out)
+    if (!shapes || shapes->n + extra != in->n_out)
         return MF_OK;
     for (int i = 0; i < in->n_out; i++) {
         mf_shape s = i < extra ? MF_SCALAR : shapes->shapes[i - extra];

@@ -112,12 +112,16 @@ static void bicubic_taps(const resize_state *s, int64_t i, float scale, int64_t 
         weight[t] *= 1.0f / sum;
 }
 
-/* How much of each pixel from `start` lies within [from, to); all together are one. */
-static void area_taps(int64_t i, float scale, int64_t size, int64_t *at, float *weight)
+/* How much of each pixel from `start` lies within [from, to); all together are one. At most `most`:
+ * behind 2^24 floats are further apart than i and i + 1. */
+static void area_taps(int64_t i, float scale, int64_t size, int64_t most, int64_t *at,
+                      float *weight)
 {
     const float from = (float)i * scale, to = (float)(i + 1) * scale;
-    const int64_t start = (int64_t)floorf(from), end = (int64_t)ceilf(to);
+    const int64_t start = (int64_t)floorf(from);
+    int64_t end = (int64_t)ceilf(to);
 
+    end = end - start > most ? start + most : end;
     if (end <= start) { /* corners aligned, and one pixel there is */
         at[0] = bound(start, size);
         weight[0] = 1;
@@ -158,7 +162,7 @@ static mf_status axis_init(const resize_job *job, int d, axis_taps *a)
         else if (job->s->method == BICUBIC)
             bicubic_taps(job->s, i, scale, in, at, weight);
         else
-            area_taps(i, scale, in, at, weight); /* the rest have no weight */
+            area_taps(i, scale, in, a->most, at, weight); /* the rest have no weight */
     }
     return MF_OK;
 }

@@ -277,7 +277,7 @@ mf_status mf_segment_check_sorted(const int64_t *ids, int64_t n)
             MF_INVALID_ARGUMENT,
             "Segment id %lld out of range [0, %lld), possibly because 'segment_ids' input "
             "is not sorted.",
-            (long long)ids[0], (long long)ids[n - 1] + 1);
+            (long long)ids[0], (long long)(ids[n - 1] < INT64_MAX ? ids[n - 1] + 1 : INT64_MAX));
     for (int64_t i = 1; i < n; i++) {
         if (ids[i] < ids[i - 1])
             return MF_FAIL(MF_INVALID_ARGUMENT,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sparse_order.c - elements of sparse tensors in another order or number: SparseReorder,
- * SparseConcat, SparseSlice. As in TensorFlow, whether indices lie within the shape is not checked:
- * nothing here hangs on it. */
+ * SparseConcat, SparseSlice. As in TensorFlow, indices are not checked against the shape, so sums
+ * and differences of them wrap. */
 #include "base/mem.h"
 #include "ops/grad_util.h"
+#include "ops/math_util.h"
 #include "ops/sparse_util.h"
 
 /* ---- SparseReorder ---- */
@@ -138,7 +139,8 @@ static mf_status gather_parts(const mf_kernel *k, const concat_plan *p, mf_tenso
 
         MF_TRY(read_part(k, i, &s));
         for (int64_t e = 0; e < s.n * s.rank; e++)
-            to[e] = mf_index_at(s.index, e) + (e % s.rank == p->axis ? offset : 0);
+            to[e] =
+                (int64_t)MF_WRAP_ADD(mf_index_at(s.index, e), e % s.rank == p->axis ? offset : 0);
         MF_TRY(mf_cells_copy(values->dtype, values->data, at, s.values->data, 0, s.n));
         at += s.n;
         offset += s.size[p->axis];
@@ -187,9 +189,9 @@ static mf_status slice_infer(mf_infer *in)
 static bool is_inside(const mf_sparse *s, int64_t i, const mf_ivec *start, const int64_t *size)
 {
     for (int d = 0; d < s->rank; d++) {
-        const int64_t at = mf_sparse_at(s, i, d) - start->v[d];
+        const int64_t at = mf_sparse_at(s, i, d); /* start and size are not negative */
 
-        if (at < 0 || at >= size[d])
+        if (at < start->v[d] || at - start->v[d] >= size[d])
             return false;
     }
     return true;
@@ -272,8 +274,8 @@ static mf_status slice_grad_run(mf_kernel *k)
         bool same = at < dy->count;
 
         for (int64_t d = 0; same && d < rank; d++)
-            same = mf_index_at(all, i * rank + d) ==
-                   mf_index_at(some, at * rank + d) + mf_index_at(start, d);
+            same = (uint64_t)mf_index_at(all, i * rank + d) ==
+                   MF_WRAP_ADD(mf_index_at(some, at * rank + d), mf_index_at(start, d));
         if (same)
             MF_TRY(mf_cells_copy(out->dtype, out->data, i, dy->data, at++, 1));
         else

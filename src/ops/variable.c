@@ -140,6 +140,9 @@ static mf_status read_run(mf_kernel *k)
 
 static mf_status read_infer(mf_infer *in)
 {
+    if (in->n_in != in->n_out)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%d variables cannot be read into %d values", in->n_in,
+                       in->n_out);
     for (int i = 0; i < in->n_in; i++)
         in->out[i] = mf_infer_variable(in, i);
     return MF_OK;

@@ -29,7 +29,7 @@ static mf_status add_dim(mf_plan_dims *d, const char *name, int64_t size)
 
 static mf_status add_names(mf_plan_dims *d, const mf_node *n, const mf_shape *shape)
 {
-    const mf_attr *names = mf_node_attr(n, MF_DIMS_ATTR);
+    const mf_attr *names = mf_node_list(n, MF_DIMS_ATTR, MF_ATTR_STRING);
 
     for (int64_t i = 0; names && i < names->n && i < shape->rank; i++) {
         if (names->strings[i].len > 0)

@@ -53,9 +53,9 @@ static bool stays_with_its_source(mf_dtype type)
 
 static mf_status join_class(placing *p, const mf_node *n)
 {
-    const mf_attr *classes = mf_node_attr(n, "_class");
+    const mf_attr *classes = mf_node_list(n, "_class", MF_ATTR_STRING);
 
-    for (int64_t i = 0; classes && classes->is_list && i < classes->n; i++) {
+    for (int64_t i = 0; classes && i < classes->n; i++) {
         const char *text = classes->strings[i].data;
         const mf_node *with =
             strncmp(text, "loc:@", 5) == 0 ? mf_graph_find(p->graph, text + 5) : NULL;

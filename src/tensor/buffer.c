@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/param.h"
+#include "base/poison.h"
 #include "tensor/dtype.h"
 #include "tensor/quota.h"
 #include "tensor/tensor.h"
@@ -121,6 +122,7 @@ static mf_buffer *take_cached(int size_class)
 
 static void give_back(mf_buffer *b)
 {
+    MF_UNPOISON(b->data, b->bytes);
     if (!mf_region_give(b, HEADER + b->bytes))
         free(b);
 }
@@ -157,7 +159,8 @@ mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out)
     int size_class;
 
     *out = NULL;
-    if (!mf_mul_i64(count, (int64_t)mf_dtype_cell(dtype), &bytes) || bytes > memory_limit())
+    if (!mf_mul_i64(count, (int64_t)mf_dtype_cell(dtype), &bytes) || bytes > memory_limit() ||
+        bytes > MF_BUFFER_MOST)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "OOM when allocating tensor with %lld elements of type %s", (long long)count,
                        mf_dtype_name(dtype));
@@ -174,8 +177,11 @@ mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out)
                        (long long)bytes);
     atomic_store_explicit(&b->refs, 1, memory_order_relaxed);
     b->dtype = dtype;
+    MF_UNPOISON(b->data, b->bytes);
     if (!mf_dtype_is_plain(dtype))
         memset(b->data, 0, b->bytes);
+    else
+        MF_POISON((char *)b->data + bytes, b->bytes - (size_t)bytes);
     count_live((int64_t)b->bytes);
     b->account = mf_account_take((int64_t)b->bytes);
     *out = b;
@@ -252,6 +258,7 @@ static bool put_cached(mf_buffer *b)
     pthread_mutex_lock(&pool.lock);
     kept = pool.cached + (int64_t)b->bytes <= (unused > allowed ? unused : allowed);
     if (kept) {
+        MF_POISON(b->data, b->bytes);
         b->next_free = pool.free_list[b->size_class];
         pool.free_list[b->size_class] = b;
         pool.cached += (int64_t)b->bytes;

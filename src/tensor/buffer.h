@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 enum { MF_BUFFER_ALIGN = 64 };
+#define MF_BUFFER_MOST (INT64_C(1) << 48) /* bytes: no machine has more */
 
 typedef struct mf_buffer {
     atomic_int refs;
@@ -60,7 +61,7 @@ static inline bool mf_buffer_is_sole(const mf_buffer *b)
     return atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
 }
 
-/* What storage of so many bytes takes: sizes come in classes. */
+/* What storage of so many bytes, at most MF_BUFFER_MOST, takes: sizes come in classes. */
 int64_t mf_buffer_room(int64_t bytes);
 /* Bytes in live buffers now, and blocks ever taken from the heap (tests count them). */
 int64_t mf_buffer_live_bytes(void);

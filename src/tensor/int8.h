@@ -24,12 +24,12 @@ static inline float mf_int8_step(float most)
     return step;
 }
 
-/* x in steps; 1/step is given. */
+/* x in steps; 1/step is given. NaN counts as the least. */
 static inline int8_t mf_int8_of(float x, float inverse)
 {
     const float q = rintf(x * inverse);
 
-    return (int8_t)(q > MF_INT8_STEPS ? MF_INT8_STEPS : q < -MF_INT8_STEPS ? -MF_INT8_STEPS : q);
+    return (int8_t)(q > MF_INT8_STEPS ? MF_INT8_STEPS : q >= -MF_INT8_STEPS ? q : -MF_INT8_STEPS);
 }
 
 typedef struct mf_uint8_range {
@@ -46,7 +46,7 @@ static inline mf_uint8_range mf_uint8_range_of(float low, float high)
         return (mf_uint8_range){ 1, 1, 0 };
     r.inverse = 1 / r.step;
     zero = rintf(-low * r.inverse);
-    r.zero = (int32_t)(zero < 0 ? 0 : zero > MF_UINT8_STEPS ? MF_UINT8_STEPS : zero);
+    r.zero = (int32_t)(zero > MF_UINT8_STEPS ? MF_UINT8_STEPS : zero >= 0 ? zero : 0);
     return r;
 }
 

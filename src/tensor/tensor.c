@@ -117,6 +117,13 @@ mf_status mf_cells_copy(mf_dtype dtype, void *dst, int64_t dst_at, const void *s
     return MF_OK;
 }
 
+static int64_t to_int(double v, int64_t lo, int64_t hi)
+{
+    if (v != v)
+        return 0;
+    return v <= (double)lo ? lo : v >= (double)hi ? hi : (int64_t)v;
+}
+
 int64_t mf_tensor_int_at(const mf_tensor *t, int64_t i)
 {
     switch (t->dtype) {
@@ -142,7 +149,7 @@ int64_t mf_tensor_int_at(const mf_tensor *t, int64_t i)
     case MF_DTYPE_BOOL:
         return ((const uint8_t *)t->data)[i];
     default:
-        return (int64_t)mf_tensor_float_at(t, i);
+        return to_int(mf_tensor_float_at(t, i), INT64_MIN, INT64_MAX);
     }
 }
 
@@ -171,13 +178,6 @@ double mf_tensor_float_at(const mf_tensor *t, int64_t i)
     default:
         return (double)mf_tensor_int_at(t, i);
     }
-}
-
-static int64_t to_int(double v, int64_t lo, int64_t hi)
-{
-    if (v != v)
-        return 0;
-    return v <= (double)lo ? lo : v >= (double)hi ? hi : (int64_t)v;
 }
 
 static uint64_t to_unsigned(double v, uint64_t hi)

@@ -41,7 +41,9 @@ mf_status mf_case_build(const mf_op *op, const mf_sample *sample, mf_case *out)
     for (int i = 0; i < sample->n_in; i++) {
         const mf_tensor *v = &sample->in[i].value;
 
-        if (sample->in[i].is_variable) {
+        if (sample->in[i].same_as > 0) {
+            in[i] = in[sample->in[i].same_as - 1];
+        } else if (sample->in[i].is_variable) {
             in[i] = add_variable(out, op, i, v, &init);
             out->has_init = true;
         } else {
@@ -67,7 +69,8 @@ void mf_case_deinit(mf_case *c)
 static mf_status run(mf_session *s, const mf_case *c, mf_answer *out)
 {
     char names[MF_CASE_OUTPUTS][64];
-    const char *fetches[MF_CASE_OUTPUTS], *init = "init", *target = "op";
+    const char *fetches[MF_CASE_OUTPUTS], *init = "init", *target = mf_node_name(c->node);
+    const mf_run_options options = { .timeout_ms = c->timeout_ms };
     int n = 0;
 
     if (c->has_init)
@@ -77,12 +80,12 @@ static mf_status run(mf_session *s, const mf_case *c, mf_answer *out)
 
         if (t == MF_DTYPE_RESOURCE || t == MF_DTYPE_VARIANT)
             continue;
-        (void)snprintf(names[n], sizeof names[n], "op:%d", i);
+        (void)snprintf(names[n], sizeof names[n], "%s:%d", target, i);
         fetches[n] = names[n];
         n++;
     }
     out->n = n;
-    return mf_session_run(s, NULL, c->feed_names, c->feeds, c->n_feeds, fetches, n, &target,
+    return mf_session_run(s, &options, c->feed_names, c->feeds, c->n_feeds, fetches, n, &target,
                           n == 0 ? 1 : 0, out->out);
 }
 

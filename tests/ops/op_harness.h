@@ -17,6 +17,7 @@ typedef struct mf_case {
     const char *feed_names[MF_SAMPLE_INPUTS];
     const mf_tensor *feeds[MF_SAMPLE_INPUTS];
     int n_feeds;
+    int64_t timeout_ms; /* of a run; 0: none */
     bool has_init;
 } mf_case;
 

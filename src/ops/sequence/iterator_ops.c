@@ -18,18 +18,18 @@ typedef struct iterator_state {
 
 static mf_status read_parts(mf_prepare *p, mf_parts *parts)
 {
-    const mf_attr *types = mf_node_attr(p->node, "output_types");
-    const mf_attr *shapes = mf_node_attr(p->node, "output_shapes");
+    const mf_attr *types = mf_node_list(p->node, "output_types", MF_ATTR_TYPE);
+    const mf_attr *shapes = mf_node_list(p->node, "output_shapes", MF_ATTR_SHAPE);
     mf_dtype *t;
 
-    parts->n = types && types->is_list ? (int)types->n : 0;
+    parts->n = types ? (int)types->n : 0;
     t = MF_ARENA_ARRAY(p->arena, mf_dtype, parts->n + 1);
     if (!t)
         return MF_NOMEM("an iterator");
     for (int i = 0; i < parts->n; i++)
         t[i] = (mf_dtype)types->ints[i];
     parts->types = t;
-    if (shapes && shapes->is_list && shapes->n == parts->n && shapes->n > 0)
+    if (shapes && shapes->n == parts->n && shapes->n > 0)
         parts->shapes = shapes->shapes;
     return MF_OK;
 }
@@ -190,9 +190,9 @@ static mf_status next_run(mf_kernel *k)
 
 static mf_status next_infer(mf_infer *in)
 {
-    const mf_attr *shapes = mf_node_attr(in->node, "output_shapes");
+    const mf_attr *shapes = mf_node_list(in->node, "output_shapes", MF_ATTR_SHAPE);
 
-    for (int i = 0; shapes && shapes->is_list && i < shapes->n && i < in->n_out; i++)
+    for (int i = 0; shapes && i < shapes->n && i < in->n_out; i++)
         in->out[i] = shapes->shapes[i];
     return MF_OK;
 }

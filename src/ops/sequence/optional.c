@@ -121,9 +121,9 @@ static mf_status get_value_run(mf_kernel *k)
 
 static mf_status value_infer(mf_infer *in)
 {
-    const mf_attr *shapes = mf_node_attr(in->node, "output_shapes");
+    const mf_attr *shapes = mf_node_list(in->node, "output_shapes", MF_ATTR_SHAPE);
 
-    for (int i = 0; shapes && shapes->is_list && i < shapes->n && i < in->n_out; i++)
+    for (int i = 0; shapes && i < shapes->n && i < in->n_out; i++)
         in->out[i] = shapes->shapes[i];
     return MF_OK;
 }

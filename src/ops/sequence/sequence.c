@@ -162,18 +162,18 @@ typedef struct sequence_state {
 
 static mf_status read_parts(mf_prepare *p, sequence_state *s)
 {
-    const mf_attr *types = mf_node_attr(p->node, "output_types");
-    const mf_attr *shapes = mf_node_attr(p->node, "output_shapes");
+    const mf_attr *types = mf_node_list(p->node, "output_types", MF_ATTR_TYPE);
+    const mf_attr *shapes = mf_node_list(p->node, "output_shapes", MF_ATTR_SHAPE);
 
     if (!types)
-        types = mf_node_attr(p->node, "Toutput_types");
-    s->n_types = types && types->is_list ? (int)types->n : 1;
+        types = mf_node_list(p->node, "Toutput_types", MF_ATTR_TYPE);
+    s->n_types = types ? (int)types->n : 1;
     s->types = MF_ARENA_ARRAY(p->arena, mf_dtype, s->n_types + 1);
     if (!s->types)
         return MF_NOMEM("a data set");
     for (int i = 0; i < s->n_types; i++) /* sources of lines and records say nothing */
-        s->types[i] = types && types->is_list ? (mf_dtype)types->ints[i] : MF_DTYPE_STRING;
-    if (!types || !shapes || !shapes->is_list || shapes->n != s->n_types)
+        s->types[i] = types ? (mf_dtype)types->ints[i] : MF_DTYPE_STRING;
+    if (!types || !shapes || shapes->n != s->n_types)
         return MF_OK;
     s->shapes = MF_ARENA_ARRAY(p->arena, mf_shape, s->n_types);
     if (!s->shapes)
@@ -324,7 +324,7 @@ mf_status mf_parts_fit(mf_parts wanted, mf_parts have)
 
 mf_status mf_row_put(mf_kernel *k, mf_tensor *row, int n)
 {
-    const mf_attr *shapes = mf_node_attr(k->node, "output_shapes");
+    const mf_attr *shapes = mf_node_list(k->node, "output_shapes", MF_ATTR_SHAPE);
 
     if (n != k->n_out)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -332,8 +332,7 @@ mf_status mf_row_put(mf_kernel *k, mf_tensor *row, int n)
                        k->n_out, n);
     for (int i = 0; i < n; i++) {
         const mf_parts wanted = { 1, &k->node->out_types[i],
-                                  shapes && shapes->is_list && i < shapes->n ? &shapes->shapes[i]
-                                                                             : NULL };
+                                  shapes && i < shapes->n ? &shapes->shapes[i] : NULL };
 
         MF_TRY(mf_parts_fit(wanted, (mf_parts){ 1, &row[i].dtype, &row[i].shape }));
     }

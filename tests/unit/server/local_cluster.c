@@ -273,3 +273,23 @@ MF_TEST(local_cluster_is_joined_until_it_is_stopped)
     (void)pthread_join(thread, NULL);
     mf_local_cluster_free(c);
 }
+
+MF_TEST(local_cluster_takes_a_class_attribute_of_another_kind_for_none)
+{
+    static const char *const y = "y";
+    mf_local_cluster *c = cluster_of("worker=2");
+    mf_graph *g;
+    mf_session *s;
+    mf_tensor *t = NULL;
+
+    T_OK(mf_graph_new(&g));
+    (void)mf_applyf(g, "Neg", MF_IN(mf_scalar(g, MF_DTYPE_F32, 3)), "name='y' _class=[1,2]");
+    T_OK(mf_graph_status(g));
+    s = session_at(c, 0, g);
+    T_OK(mf_session_run(s, NULL, NULL, NULL, 0, &y, 1, NULL, 0, &t));
+    T_EQ_F(*(const float *)mf_tensor_data(t), -3);
+    mf_tensor_free(t);
+    mf_session_free(s);
+    mf_graph_free(g);
+    mf_local_cluster_free(c);
+}
