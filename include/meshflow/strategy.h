@@ -80,6 +80,8 @@ typedef struct mf_traffic {
     int64_t updates[2];
     int64_t batches[2]; /* that went into them, each counted once; 0: not known */
     int64_t late_pushes; /* that were thrown away: others were enough */
+    int64_t staleness; /* by how many steps a worker was ahead of another, at most; -1: workers do
+                          every step together */
 } mf_traffic;
 
 MF_API void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out);

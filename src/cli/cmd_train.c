@@ -151,6 +151,8 @@ static void print_traffic(const mf_strategy *strategy, mf_buf *out)
     if (t.updates[1] > 0)
         mf_buf_printf(out, ",\"updates\":[%lld,%lld],\"late_pushes\":%lld", (long long)t.updates[0],
                       (long long)t.updates[1], (long long)t.late_pushes);
+    if (t.updates[1] > 0 && t.staleness >= 0)
+        mf_buf_printf(out, ",\"staleness\":%lld", (long long)t.staleness);
     if (t.batches[1] > 0)
         mf_buf_printf(out, ",\"batches\":[%lld,%lld]", (long long)t.batches[0],
                       (long long)t.batches[1]);

@@ -41,8 +41,14 @@ typedef struct ps_job {
     mf_traffic done; /* by the servers, in the end */
     bool began; /* servers wait for what we say */
     bool stop; /* somebody wants to */
+    int n_slices; /* of what asynchronous servers hold, each a server's; as many as servers at first
+                   */
+    bool marked; /* the store knows that a step was done */
     int64_t start; /* batches that were done before this training was begun or resumed */
 } ps_job;
+
+/* In the store: asynchronous workers have done steps. */
+static const char TRAINED[] = "trained";
 
 static ps_job *of_team(mf_team *team)
 {
@@ -98,6 +104,15 @@ static mf_status balance(ps_job *j, int64_t step)
     return MF_OK;
 }
 
+/* Whoever begins later, and finds nothing of it, must know that it is lost. */
+static mf_status note_step(ps_job *j)
+{
+    if (j->marked || !j->team.members || j->mode.sync)
+        return MF_OK;
+    j->marked = true;
+    return mf_members_mark(j->members.members, TRAINED);
+}
+
 static mf_status ps_end_step(mf_team *team, int64_t step, bool *stop)
 {
     ps_job *j = of_team(team);
@@ -105,7 +120,7 @@ static mf_status ps_end_step(mf_team *team, int64_t step, bool *stop)
     mf_job_take_votes(team, mf_ps_client_votes(j->client), stop);
     j->stop |= *stop;
     *stop = j->stop;
-    return j->mode.sync ? balance(j, step) : MF_OK;
+    return j->mode.sync ? balance(j, step) : note_step(j);
 }
 
 static void ps_failed(mf_team *team, mf_status why)
@@ -114,41 +129,55 @@ static void ps_failed(mf_team *team, mf_status why)
         mf_net_abort(of_team(team)->net, why);
 }
 
-/* The chief brings together what servers had after the last step, if training has begun. */
-static mf_status recover(ps_job *j, mf_trainer *t)
+/* What servers had cannot be had any more. All begin anew, with what the first of them can find. */
+static mf_status begin_anew(ps_job *j, mf_trainer *t)
 {
-    const mf_collective c = mf_team_call(&j->team, t->step, "what servers had");
-    bool found = true;
     mf_status st;
 
-    if (!j->team.members || j->team.anew)
-        return MF_OK;
-    if (j->team.rank == 0)
-        MF_TRY(mf_ps_client_recover(j->client, t->step, &found));
-    MF_TRY(mf_broadcast(j->team.group, &c, 0, &found, sizeof found));
-    if (found)
-        return MF_OK;
-    t->has_state = false; /* all begin anew, with what the first of them can find */
+    t->has_state = false;
     j->team.lost = true;
     st = MF_FAIL(MF_ABORTED, "no servers are left that have all of the weights");
     mf_net_abort(j->net, st); /* and meet again */
     return st;
 }
 
-/* Asynchronous servers have what the job has come to, and we get it; unless one of them was lost,
- * for they keep no copies. */
+/* The chief does this, and all hear what it has found. */
+static mf_status tell_found(ps_job *j, const mf_trainer *t, bool *found)
+{
+    const mf_collective c = mf_team_call(&j->team, t->step, "what servers had");
+
+    return mf_broadcast(j->team.group, &c, 0, found, sizeof *found);
+}
+
+/* The chief brings together what servers had after the last step, if training has begun. */
+static mf_status recover(ps_job *j, mf_trainer *t)
+{
+    bool found = true;
+
+    if (!j->team.members || j->team.anew)
+        return MF_OK;
+    if (j->team.rank == 0)
+        MF_TRY(mf_ps_client_recover(j->client, t->step, &found));
+    MF_TRY(tell_found(j, t, &found));
+    return found ? MF_OK : begin_anew(j, t);
+}
+
+/* The chief's variables are those of the job: servers begin with them. */
+static mf_status begin_servers(ps_job *j, mf_trainer *t)
+{
+    mf_ps_client_begin(j->client);
+    if (j->team.rank == 0)
+        MF_TRY(mf_ps_client_set(j->client));
+    j->start = t->step;
+    return MF_OK;
+}
+
+/* Asynchronous servers have what the job has come to, and we get it. */
 static mf_status go_on(ps_job *j)
 {
     mf_ps_standing *each = mf_calloc(j->n_servers, sizeof *each);
     mf_status st = each ? mf_ps_client_stand(j->client, each) : MF_NOMEM("parameter servers");
 
-    for (int s = 0; s < j->n_servers && st == MF_OK; s++) {
-        if (!each[s].begun)
-            st = MF_FAIL(MF_DATA_LOSS,
-                         "a parameter server was lost, with the weights that it held: asynchronous "
-                         "ones keep no copies of each other; go on from the last checkpoint with "
-                         "--resume");
-    }
     if (st == MF_OK) {
         j->start = each[0].start;
         st = mf_ps_client_get(j->client);
@@ -157,26 +186,66 @@ static mf_status go_on(ps_job *j)
     return st;
 }
 
-/* The chief's variables are those of the job: servers begin with them. */
-static mf_status begin_servers(ps_job *j, mf_trainer *t)
+/* Without servers, their copies and a checkpoint, a training that has done steps is lost. */
+static mf_status check_lost(ps_job *j, const mf_trainer *t)
 {
-    MF_TRY(recover(j, t));
-    mf_ps_client_begin(j->client);
-    if (j->team.rank == 0)
-        MF_TRY(mf_ps_client_set(j->client));
-    j->start = t->step;
-    return MF_OK;
+    bool trained = false;
+
+    if (!j->team.members || t->step > 0)
+        return MF_OK;
+    MF_TRY(mf_members_marked(j->members.members, TRAINED, &trained));
+    if (!trained)
+        return MF_OK;
+    return MF_FAIL(MF_DATA_LOSS, "the parameter servers that had the weights are lost with all "
+                                 "copies, and there is no checkpoint to go on from; give --out "
+                                 "and --save-steps, or more parameter servers");
+}
+
+/* Workers come and go while asynchronous servers have the training, even if all workers are new. */
+static mf_status follow_servers(ps_job *j, mf_trainer *t)
+{
+    bool found = false;
+
+    if (j->team.members && j->team.rank == 0)
+        MF_TRY(mf_ps_client_restore(j->client, &found));
+    if (j->team.members)
+        MF_TRY(tell_found(j, t, &found));
+    if (found)
+        return go_on(j);
+    if (j->team.members && !j->team.anew)
+        return begin_anew(j, t);
+    MF_TRY(check_lost(j, t));
+    return begin_servers(j, t);
 }
 
 static mf_status ps_aligned(mf_team *team, mf_trainer *t)
 {
     ps_job *j = of_team(team);
 
-    MF_TRY(team->members && !team->anew && !j->mode.sync ? go_on(j) : begin_servers(j, t));
+    if (j->mode.sync)
+        MF_TRY(recover(j, t));
+    MF_TRY(j->mode.sync ? begin_servers(j, t) : follow_servers(j, t));
     team->lockstep = j->mode.sync;
     j->stop = false;
     j->began = true;
     return mf_team_meet(team, t->step, "the servers' beginning");
+}
+
+static int64_t ps_progress(const mf_team *team)
+{
+    return mf_ps_client_done(of_team((mf_team *)(uintptr_t)team)->client);
+}
+
+/* What servers have is never less than what they had said to have done before. */
+static mf_status ps_before_save_leased(mf_team *team, mf_trainer *t)
+{
+    ps_job *j = of_team(team);
+    mf_ps_standing *each = mf_calloc(j->n_servers, sizeof *each);
+    mf_status st = each ? mf_ps_client_stand(j->client, each) : MF_NOMEM("parameter servers");
+
+    (void)t;
+    mf_free(each);
+    return st == MF_OK ? mf_ps_client_get(j->client) : st;
 }
 
 static mf_status ps_before_save(mf_team *team, mf_trainer *t)
@@ -185,20 +254,22 @@ static mf_status ps_before_save(mf_team *team, mf_trainer *t)
     return mf_ps_client_get(of_team(team)->client);
 }
 
-static mf_status ps_lease(mf_team *team, int64_t total, int64_t *batch, bool *over)
+static mf_status ps_lease(mf_team *team, mf_team_lease *l)
 {
     ps_job *j = of_team(team);
-    mf_ps_lease lease = { .start = j->start, .total = total, .n_near = team->n_near };
+    mf_ps_lease lease = { .start = j->start, .total = l->total, .n_near = team->n_near };
 
+    lease.save_every = team->saves_between ? l->save_every : 0;
     memcpy(lease.near, team->near, sizeof lease.near);
-    MF_TRY(mf_ps_client_lease(j->client, &lease, batch));
-    while (*batch == MF_PS_NO_BLOCK) {
+    MF_TRY(mf_ps_client_lease(j->client, &lease, &l->batch));
+    while (l->batch == MF_PS_NO_BLOCK) {
         mf_board_phase(MF_PHASE_IDLE);
         (void)nanosleep(&(struct timespec){ 0, IDLE_NS }, NULL);
         MF_TRY(mf_net_check(j->net));
-        MF_TRY(mf_ps_client_lease(j->client, &lease, batch));
+        MF_TRY(mf_ps_client_lease(j->client, &lease, &l->batch));
     }
-    *over = *batch < 0 || j->stop;
+    l->save = l->batch == MF_PS_SAVE_FIRST;
+    l->over = (l->batch < 0 && !l->save) || j->stop;
     return MF_OK;
 }
 
@@ -232,9 +303,10 @@ static mf_status count_updates(ps_job *j)
 
     for (int s = 0; s < j->n_servers && st == MF_OK; s++) {
         if (s == 0)
-            j->done = (mf_traffic){ .updates = { each[0].version, each[0].version },
-                                    .batches = { each[0].batches, each[0].batches } };
-        widen(j->done.updates, each[s].version);
+            j->done = (mf_traffic){ .updates = { INT64_MAX, 0 },
+                                    .batches = { each[0].batches, each[0].batches },
+                                    .staleness = j->mode.sync ? -1 : each[0].staleness };
+        widen(j->done.updates, each[s].steps - each[s].start);
         widen(j->done.batches, each[s].batches);
         j->done.late_pushes =
             each[s].late > j->done.late_pushes ? each[s].late : j->done.late_pushes;
@@ -301,7 +373,7 @@ static mf_status serve_once(ps_job *j, mf_trainer *t, struct server **kept)
                                  .n_servers = j->n_servers,
                                  .mode = j->mode,
                                  .timeout_ns = j->team.timeout_ns,
-                                 .copies = j->team.members && j->mode.sync ? &j->copies : NULL,
+                                 .copies = j->team.members ? &j->copies : NULL,
                                  .n_copies = j->n_copies,
                                  .kept = kept,
                                  .generation = j->team.members ? j->members.view->epoch : 0,
@@ -355,18 +427,37 @@ static mf_status connect_all(ps_job *j)
     return MF_OK;
 }
 
-/* Nothing can be done until a server comes. */
-static mf_status await_server(ps_job *j)
+/* How many servers there must be. Slices of asynchronous ones are not cut anew: which batches are
+ * in a slice is different for each. */
+static int servers_needed(const ps_job *j)
 {
-    const int64_t deadline = mf_clock_ns() + j->team.timeout_ns;
+    return j->mode.sync ? 1 : j->n_slices;
+}
 
+/* Nothing can be done until somebody comes. deadline_ns: of those who are missed; INT64_MAX: nobody
+ * is. */
+static mf_status await_next(ps_job *j, int64_t deadline_ns)
+{
     while (!mf_members_wait_for_next(j->members.members)) {
         MF_TRY(mf_members_check(j->members.members));
-        if (mf_clock_ns() > deadline)
-            return MF_FAIL(MF_FAILED_PRECONDITION, "there is no parameter server any more");
+        MF_TRY(mf_net_check(j->net));
+        if (mf_clock_ns() > deadline_ns)
+            return MF_FAIL(MF_FAILED_PRECONDITION,
+                           "%d of %d parameter servers are lost and were not started again within "
+                           "%.0f s; give `launch --max-restarts`, and --save-steps to go on from a "
+                           "checkpoint with --resume",
+                           servers_needed(j) - j->n_servers, servers_needed(j),
+                           (double)j->team.timeout_ns * 1e-9);
         (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
     }
-    return MF_FAIL(MF_ABORTED, "a parameter server comes");
+    return MF_FAIL(MF_ABORTED, "a task comes");
+}
+
+static mf_status await_server(ps_job *j)
+{
+    MF_INFO("training waits for a parameter server: there are %d of %d", j->n_servers,
+            servers_needed(j));
+    return await_next(j, mf_clock_ns() + j->team.timeout_ns);
 }
 
 static mf_status meet_once(mf_team *team, mf_trainer *t)
@@ -375,8 +466,10 @@ static mf_status meet_once(mf_team *team, mf_trainer *t)
 
     MF_TRY(connect_all(j));
     MF_TRY(mf_job_describe_view(&j->members, team));
-    if (j->n_servers < 1)
+    if (j->n_servers < servers_needed(j))
         return await_server(j);
+    if (!j->mode.sync) /* the others stand by */
+        j->n_servers = servers_needed(j);
     MF_TRY(mf_job_members_group(&j->members, 1, &team->group));
     if (j->by_host)
         MF_TRY(mf_ps_crew_open(j->net, j->n_workers, j->n_servers, team->timeout_ns, &j->crew));
@@ -396,11 +489,22 @@ static mf_status ps_leave_for_good(mf_team *team, mf_trainer *t)
     return mf_job_note_end(team, t);
 }
 
+/* kept: see mf_ps_server_options. Synchronous servers are set by the workers, which know all. */
+static mf_status serve_or_stand_by(ps_job *j, mf_trainer *t, struct server **kept)
+{
+    if (j->mode.sync)
+        return serve_once(j, t, NULL);
+    if (j->n_servers < servers_needed(j))
+        return await_server(j);
+    j->n_servers = servers_needed(j);
+    return j->index < j->n_servers ? serve_once(j, t, kept) : await_next(j, INT64_MAX);
+}
+
 /* Serve whoever comes, until all is over. */
 static mf_status serve_all(mf_team *team, mf_trainer *t)
 {
     ps_job *j = of_team(team);
-    struct server *kept = NULL; /* synchronous ones are set by the workers, which know all */
+    struct server *kept = NULL;
     mf_status st = MF_OK;
 
     do {
@@ -410,7 +514,7 @@ static mf_status serve_all(mf_team *team, mf_trainer *t)
         if (st == MF_OK && j->n_workers == 0 && mf_members_are_done(j->members.members))
             break;
         if (st == MF_OK)
-            st = serve_once(j, t, j->mode.sync ? NULL : &kept);
+            st = serve_or_stand_by(j, t, &kept);
     } while (mf_job_others_failed(st));
     mf_ps_server_free(kept);
     team->over = st == MF_OUT_OF_RANGE;
@@ -451,9 +555,10 @@ static const mf_team_kind LEASING_WORKER = { .join = ps_join,
                                              .meet = ps_meet,
                                              .note_saved = mf_job_note_saved,
                                              .aligned = ps_aligned,
-                                             .before_save = ps_before_save,
+                                             .before_save = ps_before_save_leased,
                                              .save_parts = ps_save_parts,
                                              .lease = ps_lease,
+                                             .progress = ps_progress,
                                              .finish = ps_finish,
                                              .traffic = ps_traffic,
                                              .holders = ps_holders };
@@ -500,6 +605,8 @@ static mf_status open_all(ps_job *j, const mf_strategy_call *call)
     MF_TRY(mf_ps_read_mode(call->settings, &j->mode));
     if (j->index < 0 && !j->mode.sync)
         j->team.kind = &LEASING_WORKER;
+    /* A push that waits for others must not wait for those who wait for a checkpoint. */
+    j->team.saves_between = !j->mode.sync && j->mode.quorum == 0;
     j->team.lockstep = j->mode.sync;
     if (j->n_servers < 1)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -533,7 +640,7 @@ mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out)
     if (!j)
         return MF_NOMEM("parameter servers");
     j->n_workers = c->size;
-    j->n_servers = mf_cluster_count(c, MF_ROLE_PS);
+    j->n_servers = j->n_slices = mf_cluster_count(c, MF_ROLE_PS);
     j->index = c->rank >= 0 ? -1 : mf_cluster_self(c)->index;
     j->strategy = (mf_strategy){ .team = &j->team, .close = ps_close };
     j->team = (mf_team){ .kind = j->index < 0 ? &WORKER : &SERVER,

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "comm/net.h"
+#include "job/ps_copies.h"
 #include "job/ps_lane.h"
 #include "job/strategies.h"
 #include "parallel/placement.h"
@@ -29,7 +30,9 @@ typedef enum mf_ps_request {
     MF_PS_COPY, /* from a server before this one, see ps_keep.c; then MF_PS_KEPT */
     MF_PS_KEPT, /* to that server: do we have it?; no reply */
     MF_PS_COPIES, /* nothing -> mf_ps_copy_of after mf_ps_copy_of: which copies there are */
-    MF_PS_FETCH, /* mf_ps_copy_of -> the same and its variables; nothing, if there is none */
+    MF_PS_FETCH, /* mf_ps_copy_of -> the same and its bytes; nothing, if there is none */
+    MF_PS_TAKE, /* what MF_PS_FETCH has given: become that (nothing: stay as you are), and give
+                   copies of it -> nothing; or why not. Asynchronous servers only */
     MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number, or mf_ps_no_batch */
     MF_PS_TRACE, /* of what the server does, see ps_trace.c */
     MF_PS_STAND, /* nothing -> mf_ps_standing */
@@ -45,6 +48,7 @@ typedef struct mf_ps_push {
     int64_t n_parts, n_extra; /* extra: sums that are no gradients, for the first server */
     int64_t version; /* of the weights that it was computed with */
     int64_t workers; /* it is of so many of them */
+    int64_t batches; /* and of so many steps of each (mf_ps_mode.period) */
     float learning_rate;
     uint16_t flags, votes; /* parallel/votes.h */
     int64_t in_lane; /* so many bytes of what follows the parts lie in the lane; -1: none */
@@ -57,6 +61,7 @@ typedef struct mf_ps_reply {
     int64_t status; /* mf_status; then the message follows, and nothing else */
     int64_t n_extra;
     int64_t version; /* updates so far */
+    int64_t done; /* batches of the whole training so far, see mf_ps_standing */
     uint32_t votes, pad;
     int64_t in_lane; /* so many bytes of what follows lie in the lane's area; -1: none */
     /* then: slices (in a lane each aligned, MF_PS_ALIGN); extra sums; for every gradient of rows:
@@ -69,17 +74,25 @@ typedef struct mf_ps_standing {
     int64_t begun; /* a training: it has been given variables */
     int64_t start; /* its first step */
     int64_t version; /* updates so far */
-    int64_t batches; /* that went into them, each counted once; 0: not counted */
+    int64_t steps; /* its global_step, which updates count up themselves */
+    int64_t batches; /* that went into them, each counted once (with a period: as often as it was
+                        pushed); of synchronous servers 0 */
     int64_t repeated, late; /* pushes of batches that had; pushes that were thrown away */
+    int64_t done; /* start, and batches that went into updates or were thrown away */
+    int64_t staleness; /* the largest that was seen; of the first server */
+    mf_ps_copy_of holds; /* what it would give a copy of */
 } mf_ps_standing;
 
 typedef enum mf_ps_no_batch {
     MF_PS_NONE_LEFT = -1,
     MF_PS_NO_BLOCK = -2, /* all are others' as long as these are here: ask again later */
+    MF_PS_SAVE_FIRST = -3, /* the first worker: others wait until it has saved and asks again */
 } mf_ps_no_batch;
 
 typedef struct mf_ps_lease {
     int64_t start, total; /* of the training, in batches */
+    int64_t save_every; /* a checkpoint of so many batches, and of twice as many and so on, has
+                           exactly these; 0: none has */
     int64_t held; /* of the last so many the servers have not got anything yet */
     int64_t n_near; /* see mf_team */
     uint8_t near[MF_TEAM_STREAMS];
@@ -167,6 +180,12 @@ void mf_ps_client_begin(mf_ps_client *c);
 /* Servers are others than before, perhaps: our variables become what the servers had after this
  * step, from copies of those who are left. *found: there are enough. */
 MF_MUST mf_status mf_ps_client_recover(mf_ps_client *c, int64_t step, bool *found);
+/* Asynchronous servers are others than before, perhaps: each becomes what the one that had its
+ * slice was when it last answered a push, from its own memory or from a copy, and all have copies
+ * again. *found false: there is no training that all slices can be had of. */
+MF_MUST mf_status mf_ps_client_restore(mf_ps_client *c, bool *found);
+/* How many batches of the training servers have done, as far as this worker knows. */
+int64_t mf_ps_client_done(const mf_ps_client *c);
 /* How every server stands, each[n_servers]. What we push from here on was computed with these
  * versions. */
 MF_MUST mf_status mf_ps_client_stand(mf_ps_client *c, mf_ps_standing *each);

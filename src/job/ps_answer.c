@@ -114,7 +114,10 @@ static mf_status write_body(server *s, push *const *all, int n_all, int worker, 
 mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker, const push *to,
                             mf_buf *message)
 {
-    mf_ps_reply head = { .n_extra = all[0]->head.n_extra, .version = s->version, .in_lane = -1 };
+    mf_ps_reply head = { .n_extra = all[0]->head.n_extra,
+                         .version = s->version,
+                         .done = s->start + s->batches + s->late_batches,
+                         .in_lane = -1 };
     const mf_ps_out plain = { .pool = s->t->pool, .buf = message };
     mf_ps_out out = plain;
     int votes = s->stop ? MF_VOTE_STOP : 0;

@@ -72,6 +72,20 @@ mf_status mf_ps_answer(mf_ps_client *c, int server, mf_ps_request what, int64_t 
     return mf_ps_answer_by(c, mf_clock_ns() + c->timeout_ns, server, what, step, data, size);
 }
 
+mf_status mf_ps_answer_done(mf_ps_client *c, int server, mf_ps_request what, int64_t step)
+{
+    void *text;
+    size_t size;
+    mf_status st = MF_OK;
+
+    MF_TRY(mf_ps_answer(c, server, what, step, &text, &size));
+    if (size > 0)
+        st = MF_FAIL(MF_FAILED_PRECONDITION, "%s: %.*s", mf_ps_server_name(c, server), (int)size,
+                     (const char *)text);
+    mf_free(text);
+    return st;
+}
+
 static mf_frame push_frame(const mf_ps_client *c, int server, int64_t step)
 {
     mf_frame f = frame_of(c, MF_PS_PUSH, MF_MESSAGE_REQUEST, step);
@@ -149,8 +163,14 @@ mf_status mf_ps_client_stand(mf_ps_client *c, mf_ps_standing *each)
             return MF_FAIL(MF_DATA_LOSS, "%s answered what makes no sense",
                            mf_ps_server_name(c, s));
         c->version[s] = each[s].version;
+        c->done = s == 0 || each[s].done < c->done ? each[s].done : c->done;
     }
     return MF_OK;
+}
+
+int64_t mf_ps_client_done(const mf_ps_client *c)
+{
+    return c->done;
 }
 
 mf_status mf_ps_client_leave(mf_ps_client *c)
@@ -252,6 +272,7 @@ mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trai
     c->t = t;
     c->timeout_ns = timeout_ns;
     c->mode = *mode;
+    c->batches = 1;
     c->version = mf_calloc(n_servers, sizeof *c->version);
     c->lanes = mf_calloc(n_servers, sizeof *c->lanes);
     c->push = mf_calloc(n_servers, sizeof *c->push);

@@ -26,6 +26,8 @@ struct mf_ps_client {
     mf_ps_mode mode;
     uint32_t seq; /* of requests; grows */
     int64_t *version; /* by server: of the weights we have */
+    int64_t done; /* batches of the training, as a server has said last */
+    int64_t batches; /* that the next push is of */
     mf_ps_held held;
     mf_ps_crew crew; /* the strategy's */
     int votes; /* of the last round */
@@ -47,6 +49,8 @@ MF_MUST mf_status mf_ps_answer(mf_ps_client *c, int server, mf_ps_request what, 
 /* The same, of one that may take longer than others. */
 MF_MUST mf_status mf_ps_answer_by(mf_ps_client *c, int64_t deadline_ns, int server,
                                   mf_ps_request what, int64_t step, void **data, size_t *size);
+/* An answer that is nothing, or says what is wrong: FAILED_PRECONDITION. */
+MF_MUST mf_status mf_ps_answer_done(mf_ps_client *c, int server, mf_ps_request what, int64_t step);
 /* Who server s is. */
 static inline const char *mf_ps_server_name(const mf_ps_client *c, int server)
 {

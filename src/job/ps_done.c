@@ -3,6 +3,7 @@
 #include "job/ps_done.h"
 
 #include "base/mem.h"
+#include "job/ps.h"
 
 #include <string.h>
 
@@ -64,5 +65,34 @@ mf_status mf_ps_done_add(mf_ps_done *d, int64_t batch)
     d->bits[word] |= UINT64_C(1) << (at % 64);
     d->n++;
     advance(d);
+    return MF_OK;
+}
+
+void mf_ps_done_write(const mf_ps_done *d, mf_buf *out)
+{
+    const int64_t head[] = { d->start, d->base, d->words, d->n };
+
+    mf_buf_bytes(out, head, sizeof head);
+    mf_buf_bytes(out, d->bits, (size_t)d->words * sizeof *d->bits);
+}
+
+mf_status mf_ps_done_read(mf_ps_done *d, mf_reader *in)
+{
+    int64_t head[4];
+    const void *from = mf_reader_take(in, MF_COUNT(head), sizeof *head), *bits;
+
+    if (!from)
+        return MF_FAIL(MF_DATA_LOSS, "a copy of a parameter server is cut short");
+    memcpy(head, from, sizeof head);
+    bits = mf_reader_take(in, head[2], sizeof *d->bits);
+    if (!bits)
+        return MF_FAIL(MF_DATA_LOSS, "a copy of a parameter server is cut short");
+    MF_TRY(mf_grow(&d->bits, &d->cap, head[2], sizeof *d->bits));
+    if (head[2] > 0)
+        memcpy(d->bits, bits, (size_t)head[2] * sizeof *d->bits);
+    d->start = head[0];
+    d->base = head[1];
+    d->words = head[2];
+    d->n = head[3];
     return MF_OK;
 }

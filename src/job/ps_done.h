@@ -4,7 +4,9 @@
 #ifndef MF_JOB_PS_DONE_H
 #define MF_JOB_PS_DONE_H
 
-#include "base/status.h"
+#include "base/buf.h"
+
+struct mf_reader;
 
 typedef struct mf_ps_done {
     int64_t start; /* the first batch of the training */
@@ -22,5 +24,9 @@ bool mf_ps_done_has(const mf_ps_done *d, int64_t batch);
 MF_MUST mf_status mf_ps_done_check(const mf_ps_done *d, int64_t batch);
 /* The same. */
 MF_MUST mf_status mf_ps_done_add(mf_ps_done *d, int64_t batch);
+
+/* All of it as bytes, and back. DATA_LOSS. */
+void mf_ps_done_write(const mf_ps_done *d, mf_buf *out);
+MF_MUST mf_status mf_ps_done_read(mf_ps_done *d, struct mf_reader *in);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ps_keep.c - a parameter server keeps copies of its slice and of those of the servers before it:
- * of the optimizer's slots, that is; workers have the weights.
+/* ps_keep.c - a parameter server keeps copies of its slice and of those of the servers before it.
+ * What is in a copy says ps_image.c.
  *
  * On one host a copy is written once, into memory that all who keep it see, and kept there: of
  * three areas two hold what is kept, the third is free for the next step. A server that dies leaves
@@ -13,6 +13,8 @@
 #include "job/ps_server.h"
 
 #include <string.h>
+
+enum { SPARE = 4096 }; /* bytes of a lane: what a server is grows and shrinks a little */
 
 /* The message: this, then where the memory is (mf_ps_lane_tell) or the slice itself. */
 typedef struct copy_head {
@@ -139,7 +141,7 @@ static bool has_lane(server *s, size_t size)
     if (lane->memory && lane->room >= (int64_t)size)
         return true;
     mf_ps_lane_close(lane);
-    lane->refused = mf_ps_lane_make(lane, (int64_t)(size > 0 ? size : 1)) != MF_OK;
+    lane->refused = mf_ps_lane_make(lane, (int64_t)(size + size / 8 + SPARE)) != MF_OK;
     return !lane->refused;
 }
 
@@ -159,7 +161,7 @@ static mf_status keep_in_lane(server *s, const mf_ps_copy_of *about, size_t size
     if (head.area < 0)
         return MF_OK;
     to.at = lane->answers[head.area]->data;
-    MF_TRY(mf_ps_store_write(&s->store, true, &to));
+    MF_TRY(mf_ps_image_write(s, &to));
     mf_buf_bytes(&message, &head, sizeof head);
     mf_ps_lane_tell(lane, &message);
     st = mf_buf_finish(&message);
@@ -209,9 +211,8 @@ static mf_status keep_by_message(server *s, const mf_ps_copy_of *about, size_t s
 
     if (st == MF_OK) {
         memcpy(room, &head, sizeof head);
-        st = mf_ps_store_write(
-            &s->store, true,
-            &(mf_ps_out){ .pool = s->t->pool, .at = (char *)room + sizeof head, .left = size });
+        st = mf_ps_image_write(
+            s, &(mf_ps_out){ .pool = s->t->pool, .at = (char *)room + sizeof head, .left = size });
     }
     if (st == MF_OK)
         st = keep_message(s, about, &message);
@@ -221,24 +222,31 @@ static mf_status keep_by_message(server *s, const mf_ps_copy_of *about, size_t s
 
 mf_status mf_ps_keep_copy(server *s)
 {
-    const mf_ps_copy_of about = { .generation = s->o.generation,
-                                  .slices = s->o.n_servers,
-                                  .slice = s->o.index,
-                                  .step = s->start + s->version };
+    mf_ps_copy_of about;
     bool kept = false;
     size_t size;
 
     if (!s->o.copies)
         return MF_OK;
+    s->moment++;
+    about = mf_ps_copy_at_hand(s);
     if (s->version > 0) /* workers push only when all servers have begun */
-        mf_ps_copies_forget_before(s->o.copies, s->o.generation);
-    MF_TRY(mf_ps_store_size(&s->store, true, &size));
+        mf_ps_copies_forget_before(s->o.copies, s->generation);
+    MF_TRY(mf_ps_image_size(s, &size));
     if (keepers(s) > 0)
         MF_TRY(keep_in_lane(s, &about, size, &kept));
     return kept ? MF_OK : keep_by_message(s, &about, size);
 }
 
 /* ---- taking ---- */
+
+mf_ps_copy_of mf_ps_copy_at_hand(const server *s)
+{
+    return (mf_ps_copy_of){ .generation = s->generation,
+                            .slices = s->o.n_servers,
+                            .slice = s->o.index,
+                            .step = s->o.mode.sync ? s->start + s->version : s->moment };
+}
 
 static mf_status confirm(server *s, int to, const mf_ps_copy_of *about, bool has_it)
 {

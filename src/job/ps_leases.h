@@ -6,6 +6,9 @@
  * A batch is a worker's until it asks for another one, which says that the servers have what came
  * of it. When workers are lost, those of all workers are leased once more.
  *
+ * Where there are checkpoints on the way, batches beyond the next one are leased when it is
+ * written: no worker has a batch then, and the first one saves.
+ *
  * Where data is cut into blocks, batch b is of block b % blocks, which is the worker's of that
  * number alone. Workers beyond these have nothing to do, and ask again: their turn comes when
  * another is lost. */
@@ -39,6 +42,10 @@ MF_MUST mf_status mf_ps_leases_ask(mf_ps_leases *l, int worker, uint32_t seq,
 void mf_ps_leases_leave(mf_ps_leases *l, int worker);
 /* Somebody who may go on; false: nobody can. */
 bool mf_ps_leases_next(mf_ps_leases *l, mf_ps_grant *out);
+/* All of it as bytes, and back: of leases of any number of workers, whose batches that may not be
+ * done are leased again at the next mf_ps_leases_renew(). DATA_LOSS. */
+void mf_ps_leases_write(const mf_ps_leases *l, mf_buf *out);
+MF_MUST mf_status mf_ps_leases_read(mf_ps_leases *l, mf_reader *in);
 /* By how many steps a worker was ahead of another, at most. */
 int64_t mf_ps_leases_staleness(const mf_ps_leases *l);
 

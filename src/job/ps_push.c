@@ -259,6 +259,7 @@ mf_status mf_ps_write_push(mf_ps_client *c, const mf_round *r, int server, mf_bu
         .n_extra = server == 0 ? count_extra(c, r) : 0,
         .version = c->version[server],
         .workers = c->crew.group ? c->crew.group->size : 1,
+        .batches = c->batches,
         .learning_rate = mf_schedule_at(&c->t->schedule, r->step),
         .flags = loss_is_bad(c, r) ? MF_PS_BAD : 0,
         .votes = (uint16_t)r->votes,

@@ -159,6 +159,7 @@ static mf_status read_reply(mf_ps_client *c, mf_round *r, int server, answer *a)
         return MF_FAIL((mf_status)head.status, "%.*s", (int)a->in.left, a->in.at);
     c->votes = (int)head.votes; /* all servers have got the same ones */
     c->version[server] = head.version;
+    c->done = server == 0 ? head.done : c->done;
     c->pulled += head.in_lane > 0 ? head.in_lane : 0;
     if (head.in_lane >= 0)
         MF_TRY(look_into_lane(c, server, &head, a));
@@ -211,6 +212,7 @@ static mf_status give(mf_ps_client *c, mf_round *r)
         if (c->ids[i] >= 0)
             MF_TRY(mf_ps_held_give(&c->held, r, c->ids[i], true));
     }
+    c->batches = c->held.steps;
     c->held.steps = 0;
     return MF_OK;
 }

@@ -110,19 +110,36 @@ static bool counts_batches(const server *s)
     return !s->o.mode.sync && s->o.mode.period <= 1;
 }
 
-/* Nobody may get to know of a step that could be lost with us. */
+/* What these were about need not be done again. */
+static mf_status note_done(server *s, push *const *all, int n_all, int64_t *batches)
+{
+    for (int i = 0; i < n_all && !s->o.mode.sync; i++) {
+        *batches += all[i]->head.batches;
+        if (counts_batches(s))
+            MF_TRY(mf_ps_done_add(&s->done, all[i]->head.step));
+    }
+    return MF_OK;
+}
+
+/* Nobody may get to know of what could be lost with us. */
+static mf_status keep_and_answer(server *s, push *const *all, int n_all)
+{
+    const int64_t start = mf_clock_ns();
+
+    MF_TRY(mf_ps_keep_copy(s));
+    if (s->o.copies)
+        mf_ps_note(s, "copy", "to other servers", start);
+    return answer_all(s, MF_OK, all, n_all);
+}
+
 static mf_status do_step(server *s, push *const *all, int n_all)
 {
     const mf_status st = mf_ps_apply(s, all, n_all);
-    const int64_t start = mf_clock_ns();
 
-    for (int i = 0; i < n_all && st == MF_OK && counts_batches(s); i++)
-        MF_TRY(mf_ps_done_add(&s->done, all[i]->head.step));
-    if (st == MF_OK)
-        MF_TRY(mf_ps_keep_copy(s));
-    if (s->o.copies)
-        mf_ps_note(s, "copy", "to other servers", start);
-    return answer_all(s, st, all, n_all);
+    if (st != MF_OK)
+        return answer_all(s, st, all, n_all);
+    MF_TRY(note_done(s, all, n_all, &s->batches));
+    return keep_and_answer(s, all, n_all);
 }
 
 /* How many pushes make an update; synchronous ones may be of several workers. */
@@ -151,11 +168,19 @@ static mf_status try_step(server *s)
     return n > 0 && workers >= wanted(s) ? do_step(s, all, n) : MF_OK;
 }
 
-/* Nothing comes of it: its worker gets the weights as they are. */
-static mf_status pass_over(server *s, push *p, int64_t *count)
+/* It went into the weights already: its worker gets them as they are. */
+static mf_status pass_over(server *s, push *p)
 {
-    ++*count;
+    s->repeated++;
     return answer_all(s, MF_OK, &p, 1);
+}
+
+/* Others were enough: it is done, though nothing comes of it. */
+static mf_status throw_away(server *s, push *p)
+{
+    s->late++;
+    MF_TRY(note_done(s, &p, 1, &s->late_batches));
+    return keep_and_answer(s, &p, 1);
 }
 
 static mf_status take_push(server *s, mf_mail *r)
@@ -183,9 +208,9 @@ static mf_status take_push(server *s, mf_mail *r)
     if (st != MF_OK)
         return refuse_push(s, &s->pushes[r->from]);
     if (counts_batches(s) && mf_ps_done_has(&s->done, s->pushes[r->from].head.step))
-        return pass_over(s, &s->pushes[r->from], &s->repeated);
+        return pass_over(s, &s->pushes[r->from]);
     if (s->o.mode.quorum > 0 && s->pushes[r->from].head.version < s->version)
-        return pass_over(s, &s->pushes[r->from], &s->late); /* others were enough */
+        return throw_away(s, &s->pushes[r->from]);
     return try_step(s);
 }
 
@@ -224,7 +249,9 @@ static void begin_training(server *s, int64_t start)
     mf_ps_leases_reset(s->leases);
     mf_ps_done_reset(&s->done, start);
     s->start = start;
-    s->version = s->repeated = s->late = 0;
+    s->version = s->batches = s->repeated = s->late = s->late_batches = 0;
+    s->generation = s->o.generation;
+    s->moment = start;
     s->active = s->o.n_workers;
     s->stop = false;
     s->begun = true;
@@ -265,14 +292,53 @@ static mf_status take_get(server *s, mf_mail *r)
 
 static mf_status take_stand(server *s, mf_mail *r)
 {
-    const mf_ps_standing standing = { .begun = s->begun,
-                                      .start = s->start,
-                                      .version = s->version,
-                                      .batches = s->done.n,
-                                      .repeated = s->repeated,
-                                      .late = s->late };
-    const mf_status st = mf_ps_send_reply(s, r, &standing, sizeof standing);
+    mf_ps_standing standing = { .begun = s->begun,
+                                .start = s->start,
+                                .version = s->version,
+                                .batches = s->batches,
+                                .repeated = s->repeated,
+                                .late = s->late,
+                                .done = s->start + s->batches + s->late_batches,
+                                .staleness = mf_ps_leases_staleness(s->leases),
+                                .holds = mf_ps_copy_at_hand(s) };
+    mf_status st = mf_ps_store_steps(&s->store, &standing.steps);
 
+    if (st == MF_OK)
+        st = mf_ps_send_reply(s, r, &standing, sizeof standing);
+    mf_mail_free(r);
+    return st;
+}
+
+/* A copy takes the place of what is here: of this slice, as it was after it was last answered for.
+ */
+static mf_status become(server *s, const mf_mail *r)
+{
+    mf_reader in = { .at = r->data, .left = r->frame.size };
+    const void *from = mf_reader_take(&in, 1, sizeof(mf_ps_copy_of));
+    mf_ps_copy_of about = { .slices = -1 };
+
+    if (from)
+        memcpy(&about, from, sizeof about);
+    if (s->o.mode.sync || about.slices != s->o.n_servers || about.slice != s->o.index)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "this is no copy of what this server is to hold");
+    s->begun = false;
+    MF_TRY(mf_ps_image_read(s, &in));
+    s->generation = about.generation;
+    s->moment = about.step;
+    s->begun = true;
+    return mf_ps_leases_renew(s->leases, s->o.n_workers);
+}
+
+static mf_status take_copy_of_self(server *s, mf_mail *r)
+{
+    const mf_status read = r->frame.size > 0 ? become(s, r) : MF_OK;
+    const char *text = read == MF_OK ? "" : mf_error_message();
+    mf_status st = MF_OK;
+
+    if (read == MF_OK)
+        st = mf_ps_keep_copy(s);
+    if (st == MF_OK)
+        st = mf_ps_send_reply(s, r, text, *text ? strlen(text) + 1 : 0);
     mf_mail_free(r);
     return st;
 }
@@ -381,6 +447,8 @@ static mf_status serve_one(server *s, mf_mail *r)
         return mf_ps_take_trace(s, r);
     case MF_PS_STAND:
         return take_stand(s, r);
+    case MF_PS_TAKE:
+        return take_copy_of_self(s, r);
     case MF_PS_COPY:
     case MF_PS_COPIES:
     case MF_PS_FETCH:
@@ -393,7 +461,7 @@ static mf_status serve_one(server *s, mf_mail *r)
 
 static void show_version(const server *s)
 {
-    mf_board_holds(mf_net_name(s->o.net, mf_net_self(s->o.net)), s->start + s->version);
+    mf_board_holds(mf_net_name(s->o.net, mf_net_self(s->o.net)), mf_ps_copy_at_hand(s).step);
 }
 
 static mf_status serve_and_show(server *s, mf_mail *r)
@@ -453,6 +521,8 @@ static mf_status connect(server *s)
 
     mf_mailbox_init(&s->requests);
     s->active = n;
+    if (s->o.mode.sync)
+        s->generation = s->o.generation; /* slices are set anew */
     s->pushes = mf_calloc(n, sizeof *s->pushes);
     s->last_seq = mf_calloc(n, sizeof *s->last_seq);
     s->last_reply = mf_calloc(n, sizeof *s->last_reply);

@@ -38,9 +38,14 @@ typedef struct server {
     int64_t *pulled; /* by worker: the version it has */
     int64_t **touched; /* by weight of the store: of each row, the version that changed it last */
     struct mf_ps_leases *leases;
-    mf_ps_done done; /* batches that went into the weights; synchronous, or a period: not kept */
-    int64_t repeated, late; /* pushes of those; pushes that were thrown away */
+    mf_ps_done done; /* batches that went into the weights, or were thrown away; synchronous, or a
+                        period: not kept */
+    int64_t batches; /* that went into the weights */
+    int64_t repeated, late; /* pushes of batches that are done; pushes that were thrown away */
+    int64_t late_batches; /* of these */
     bool begun; /* variables have been set */
+    int64_t generation; /* of the slices: when they were set */
+    int64_t moment; /* asynchronous: counts what has changed, for copies */
     mf_buf *last_reply; /* by worker; some of it may lie in its lane */
     mf_ps_lane *lanes; /* by worker */
     mf_ps_lane copies_out; /* to the servers behind us */
@@ -72,6 +77,15 @@ MF_MUST mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int 
 /* After an update or a new beginning: keep a copy, and give one to the servers behind us, which
  * have it when this returns. */
 MF_MUST mf_status mf_ps_keep_copy(server *s);
+/* What a copy is made of: of a synchronous server the slots; of an asynchronous one all that it
+ * needs to go on (ps_image.c). */
+MF_MUST mf_status mf_ps_image_size(const server *s, size_t *out);
+MF_MUST mf_status mf_ps_image_write(const server *s, mf_ps_out *out);
+/* An asynchronous server becomes what the copy is of. INVALID_ARGUMENT, DATA_LOSS: it is half
+ * changed and has not begun. */
+MF_MUST mf_status mf_ps_image_read(server *s, mf_reader *in);
+/* Which state of its slice this server has. */
+mf_ps_copy_of mf_ps_copy_at_hand(const server *s);
 /* Requests about copies (ps_keep.c). */
 MF_MUST mf_status mf_ps_serve_copies(server *s, mf_mail *r);
 MF_MUST mf_status mf_ps_send_reply(server *s, const mf_mail *r, const void *data, size_t size);

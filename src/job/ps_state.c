@@ -29,14 +29,13 @@ static mf_status write_variables(const mf_ps_client *c, int server, mf_buf *buf)
 void mf_ps_client_begin(mf_ps_client *c)
 {
     memset(c->version, 0, (size_t)c->n_servers * sizeof *c->version);
+    c->done = c->t->step;
     c->votes = 0;
 }
 
 mf_status mf_ps_client_set(mf_ps_client *c)
 {
     mf_status st = MF_OK;
-    void *data;
-    size_t size;
 
     c->seq++;
     for (int s = 0; s < c->n_servers && st == MF_OK; s++) {
@@ -47,13 +46,8 @@ mf_status mf_ps_client_set(mf_ps_client *c)
             st = mf_ps_ask(c, s, MF_PS_SET, c->t->step, &out);
         mf_buf_deinit(&out);
     }
-    for (int s = 0; s < c->n_servers && st == MF_OK; s++) {
-        st = mf_ps_answer(c, s, MF_PS_SET, c->t->step, &data, &size);
-        if (st == MF_OK && size > 0)
-            st = MF_FAIL(MF_FAILED_PRECONDITION, "%s: %s", mf_ps_server_name(c, s), (char *)data);
-        if (st == MF_OK)
-            mf_free(data);
-    }
+    for (int s = 0; s < c->n_servers && st == MF_OK; s++)
+        st = mf_ps_answer_done(c, s, MF_PS_SET, c->t->step);
     return st;
 }
 

@@ -68,6 +68,16 @@ static mf_status list_variables(mf_ps_store *s)
     return add_variable(s, "global_step", MF_DTYPE_I64, &MF_SCALAR);
 }
 
+mf_status mf_ps_store_steps(const mf_ps_store *s, int64_t *out)
+{
+    mf_tensor value = { 0 };
+
+    MF_TRY(mf_variable_read(s->variables[s->n_variables - 1].variable, &value));
+    *out = ((const int64_t *)value.data)[0];
+    mf_tensor_clear(&value);
+    return MF_OK;
+}
+
 mf_status mf_ps_store_size(const mf_ps_store *s, bool slots, size_t *out)
 {
     *out = 0;

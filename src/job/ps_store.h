@@ -36,6 +36,9 @@ mf_tensor *mf_ps_store_gradient(mf_ps_store *s, int i);
 mf_tensor *mf_ps_store_rows(mf_ps_store *s, int i);
 MF_MUST mf_status mf_ps_store_update(mf_ps_store *s, int64_t step, float learning_rate);
 
+/* Its global_step: each update has counted it up. */
+MF_MUST mf_status mf_ps_store_steps(const mf_ps_store *s, int64_t *out);
+
 /* All variables, for a checkpoint, or (slots) without the weights, which workers have; and back. */
 MF_MUST mf_status mf_ps_store_write(const mf_ps_store *s, bool slots, mf_ps_out *out);
 /* How many bytes that is. */

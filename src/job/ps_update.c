@@ -50,7 +50,8 @@ mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p)
         memcpy(&p->head, head, sizeof p->head);
     if (!head || p->head.n_parts < 0 || p->head.n_parts > MF_TREE_PARTS || p->head.n_extra < 0 ||
         p->head.n_extra > 1 << 24 || p->head.leaves < 1 || p->head.leaves > MF_TREE_LEAVES ||
-        p->head.answer >= MF_PS_ANSWERS || p->head.workers < 1 || p->head.workers > s->o.n_workers)
+        p->head.answer >= MF_PS_ANSWERS || p->head.workers < 1 ||
+        p->head.workers > s->o.n_workers || p->head.batches < 1 || p->head.batches > 1 << 24)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed what makes no sense",
                        mf_net_name(s->o.net, r->from));
     p->parts = mf_reader_take(&in, p->head.n_parts, sizeof *p->parts);

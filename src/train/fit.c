@@ -63,10 +63,29 @@ static bool is_told(const mf_fitting *f, int64_t last, int64_t step)
     return leased ? last == step : last >= step;
 }
 
+int64_t mf_fit_progress(const mf_fitting *f)
+{
+    const mf_team *team = f->t->team;
+
+    return team && team->kind->progress ? team->kind->progress(team) : f->t->step;
+}
+
+/* Has the job come to a multiple of so many steps since the last step here? Of leased batches this
+ * worker does only some. */
+static bool passes(const mf_fitting *f, int64_t now, int64_t every)
+{
+    return f->progress >= 0 && now / every > f->progress / every;
+}
+
 static mf_status after_batch(mf_fitting *f, const mf_step_report *report)
 {
-    const bool saves = f->o.save_steps > 0 && f->t->step % f->o.save_steps == 0;
-    const bool epoch = f->t->epoch != report->epoch;
+    const bool leased = f->t->team && f->t->team->kind->lease;
+    const int64_t now = mf_fit_progress(f);
+    const bool between = leased && f->t->team->saves_between;
+    const bool saves =
+        f->o.save_steps > 0 && !between &&
+        (leased ? passes(f, now, f->o.save_steps) : f->t->step % f->o.save_steps == 0);
+    const bool epoch = leased ? passes(f, now, f->per_epoch) : f->t->epoch != report->epoch;
 
     if (saves || epoch)
         MF_TRY(settle(f));
@@ -76,11 +95,12 @@ static mf_status after_batch(mf_fitting *f, const mf_step_report *report)
     }
     if (saves)
         MF_TRY(mf_fit_save(f, false));
-    if (!epoch)
-        return MF_OK;
-    if (!is_told(f, f->told_epoch, report->step))
+    if (epoch && !is_told(f, f->told_epoch, report->step))
         MF_TRY(call_after_epoch(f, report));
-    return f->o.save_steps == 0 ? mf_fit_save(f, false) : MF_OK;
+    if (epoch && f->o.save_steps == 0 && !between)
+        MF_TRY(mf_fit_save(f, false));
+    f->progress = now;
+    return MF_OK;
 }
 
 static bool wants_stop(const mf_fitting *f)
@@ -94,13 +114,23 @@ static bool wants_stop(const mf_fitting *f)
 static mf_status take_lease(mf_fitting *f)
 {
     mf_trainer *t = f->t;
-    int64_t batch;
+    mf_team_lease lease = { .total = f->total };
 
-    MF_TRY(t->team->kind->lease(t->team, f->total, &batch, &f->stop));
+    if (f->out)
+        lease.save_every = f->o.save_steps > 0 ? f->o.save_steps : f->per_epoch;
+    MF_TRY(t->team->kind->lease(t->team, &lease));
+    while (lease.save && !lease.over) {
+        MF_TRY(mf_fit_save(f, false));
+        MF_TRY(t->team->kind->lease(t->team, &lease));
+    }
+    f->stop = lease.over;
     if (f->stop)
         return MF_OK;
-    t->step = batch;
-    return mf_iterator_seek(f->it, batch / f->per_epoch, batch % f->per_epoch * f->batch);
+    t->step = lease.batch;
+    if (f->progress < 0)
+        f->progress = mf_fit_progress(f);
+    return mf_iterator_seek(f->it, lease.batch / f->per_epoch,
+                            lease.batch % f->per_epoch * f->batch);
 }
 
 /* With a trace, if this is the step. Workers that do it together write one. */

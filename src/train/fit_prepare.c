@@ -174,6 +174,7 @@ mf_status mf_fit_prepare(mf_fitting *f)
         f->order.part_n = team->part_n;
     }
     f->followed = f->told_step = f->told_epoch = f->t->step;
+    f->progress = -1;
     MF_TRY(open_outputs(f, leased));
     MF_TRY(add_hooks(f));
     mf_feeding_init(&f->feeding, f->t, leased && f->o.input_threads == 0 ? 1 : f->o.input_threads);

@@ -38,6 +38,8 @@ typedef struct mf_fitting {
     int64_t cut_sizes[MF_NEEDED]; /* of batches of which only rows are read that the team needs */
     int64_t cuts; /* the team's, then */
     int64_t followed; /* the last step after which all was done that follows one */
+    int64_t
+        progress; /* batches that all workers had done after the last step here; -1: not known */
     int64_t told_step,
         told_epoch; /* the last step that hooks were told of, and as an epoch's end */
     int64_t meetings; /* of the team, that we have taken note of */
@@ -47,6 +49,8 @@ typedef struct mf_fitting {
 
 /* All that comes before the first step. */
 MF_MUST mf_status mf_fit_prepare(mf_fitting *f);
+/* Steps that are done by all, where workers have batches of their own; else the trainer's. */
+int64_t mf_fit_progress(const mf_fitting *f);
 /* A checkpoint of where training is, if there is to be one; last: no other will follow. */
 MF_MUST mf_status mf_fit_save(mf_fitting *f, bool last);
 /* After the team has met: we may have been given another state than we had, other shards, other

@@ -3,6 +3,29 @@
 #include "base/board.h"
 #include "train/fit_private.h"
 
+static bool is_leased(const mf_fitting *f)
+{
+    return f->t->team && f->t->team->kind->lease;
+}
+
+/* What is saved goes on from this batch. global_step of servers counts updates, which are fewer
+ * where several pushes make one. */
+static mf_status stand_at(mf_fitting *f, int64_t step)
+{
+    mf_trainer *t = f->t;
+    mf_tensor value = { 0 };
+    mf_status st;
+
+    t->step = step;
+    t->epoch = step / f->per_epoch;
+    t->first = step % f->per_epoch * f->batch;
+    MF_TRY(mf_tensor_alloc(&value, MF_DTYPE_I64, &MF_SCALAR));
+    ((int64_t *)value.data)[0] = step;
+    st = mf_variable_assign(mf_trainer_find(t, "global_step")->variable, &value, true);
+    mf_tensor_clear(&value);
+    return st;
+}
+
 /* Those who hold variables write them, and the rest is ours. *out NULL: nobody does. */
 static mf_status save_with_others(mf_fitting *f, mf_snapshot **out)
 {
@@ -10,6 +33,8 @@ static mf_status save_with_others(mf_fitting *f, mf_snapshot **out)
     char *prefix;
     mf_status st;
 
+    if (is_leased(f))
+        MF_TRY(stand_at(f, f->t->step));
     MF_TRY(mf_checkpoints_prefix(f->o.out, f->t->step, &prefix));
     st = mf_snapshot_take(f->t, out);
     if (st == MF_OK)
@@ -38,15 +63,24 @@ static mf_status note_saved(mf_fitting *f)
     return team->kind->note_saved(team);
 }
 
-/* The chief's part of it. */
+/* What servers have; where workers have batches of their own, the job is further than this one. */
+static mf_status bring_together(mf_fitting *f, bool last)
+{
+    mf_team *team = f->t->team;
+
+    if (team && team->kind->before_save)
+        MF_TRY(team->kind->before_save(team, f->t));
+    return is_leased(f) ? stand_at(f, last ? f->t->step : mf_fit_progress(f)) : MF_OK;
+}
+
 static mf_status write(mf_fitting *f, bool last)
 {
     mf_snapshot *s = NULL;
 
     if (last && others_save_the_last(f))
         MF_TRY(save_with_others(f, &s));
-    if (!s && f->t->team && f->t->team->kind->before_save)
-        MF_TRY(f->t->team->kind->before_save(f->t->team, f->t));
+    if (!s)
+        MF_TRY(bring_together(f, last));
     mf_out_dir_flush(&f->dir);
     mf_hook_loop_flush(&f->loop); /* who goes on from here has the events up to here */
     MF_TRY(s ? mf_checkpoints_put(f->dir.checkpoints, s)
@@ -55,18 +89,33 @@ static mf_status write(mf_fitting *f, bool last)
     return MF_OK;
 }
 
+/* The chief's part of it. */
+static mf_status write_and_go_on(mf_fitting *f, bool last)
+{
+    mf_trainer *t = f->t;
+    const int64_t step = t->step, epoch = t->epoch, first = t->first;
+    const mf_status st = write(f, last);
+
+    t->step = step;
+    t->epoch = epoch;
+    t->first = first;
+    return st;
+}
+
 mf_status mf_fit_save(mf_fitting *f, bool last)
 {
-    if (!f->saves || f->saved == f->t->step)
+    const int64_t step = last ? f->t->step : mf_fit_progress(f);
+
+    if (!f->saves || f->saved == step)
         return MF_OK;
-    if (!last && others_save_the_last(f) && f->t->step >= f->total)
+    if (!last && others_save_the_last(f) && step >= f->total)
         return MF_OK; /* it comes soon */
     MF_TRY(note_saved(f));
     mf_board_phase(MF_PHASE_SAVE);
     if (mf_team_keeps(f->t->team))
         MF_TRY(f->t->team->kind->collect(f->t->team, f->t->step));
     if (f->dir.checkpoints && mf_team_is_chief(f->t->team))
-        MF_TRY(write(f, last)); /* tried again if others were lost meanwhile */
-    f->saved = f->t->step;
+        MF_TRY(write_and_go_on(f, last)); /* tried again if others were lost meanwhile */
+    f->saved = step;
     return MF_OK;
 }

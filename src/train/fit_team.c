@@ -31,6 +31,7 @@ mf_status mf_fit_take_note(mf_fitting *f)
     if (!team || f->meetings == team->meetings)
         return MF_OK;
     f->meetings = team->meetings;
+    f->progress = -1;
     f->stop = t->standing.stop != 0;
     if (f->followed > t->step) /* what not all had done is done once more */
         f->followed = t->step;

@@ -36,6 +36,16 @@ struct mf_strategy {
     void (*close)(mf_strategy *strategy);
 };
 
+typedef struct mf_team_lease {
+    int64_t total; /* batches of the training */
+    int64_t save_every; /* there is to be a checkpoint of every so many; 0: none */
+    /* The answer: */
+    int64_t batch; /* counted from 0 */
+    bool over; /* there is none */
+    bool save; /* the chief: all batches so far are done, and those to come wait until they are
+                  saved; ask again then */
+} mf_team_lease;
+
 typedef struct mf_team_kind {
     /* The trainer is there: let it exchange. */
     mf_status (*join)(mf_team *team, struct mf_trainer *t);
@@ -108,9 +118,11 @@ typedef struct mf_team_kind {
      * NULL. */
     mf_status (*save_parts)(mf_team *team, struct mf_trainer *t, const char *prefix,
                             struct mf_snapshot *s);
-    /* Which batch of the training is next for this worker, counted from 0; *over: none. NULL: all
-     * workers share every batch. */
-    mf_status (*lease)(mf_team *team, int64_t total, int64_t *batch, bool *over);
+    /* Which batch of the training is next for this worker. NULL: all workers share every batch. */
+    mf_status (*lease)(mf_team *team, mf_team_lease *lease);
+    /* How many batches of the training all workers together have done, as far as this one knows.
+     * With lease() only. */
+    int64_t (*progress)(const mf_team *team);
     /* This worker has done its last step. All of them do the same from here on. May be NULL. */
     mf_status (*finish)(mf_team *team, struct mf_trainer *t);
     /* Instead of training: serve until it is over. NULL: this is a worker. */
@@ -123,6 +135,8 @@ struct mf_team {
     const mf_team_kind *kind;
     int rank, size;
     bool lockstep; /* all workers do the same at the same time: they may share an evaluation */
+    bool saves_between; /* workers with batches of their own wait for checkpoints:
+                           mf_team_lease.save */
     bool pulls; /* weights come back from the exchange instead of gradients */
     bool apart; /* a worker's part of a batch is a batch of its own; all know the same only when
                    they have settled */

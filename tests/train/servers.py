@@ -328,11 +328,11 @@ def asynchronous_workers_do_every_batch_once_and_end(b):
 class Job:
     """A training with servers that is looked at while it runs."""
 
-    def __init__(self, b, workers, ps, mode, *launch, steps=1500, optimizer="sgd"):
+    def __init__(self, b, workers, ps, mode, *launch, steps=1500, optimizer="sgd", more=()):
         self.bench, self.env = b, dict(os.environ, MESHFLOW_RUN_DIR=b.dir)
         os.chmod(b.dir, 0o700)
         args = b.train("--name", "job", "--threads", "1", "--strategy", "parameter_server mode=" + mode,
-                       "--lr", "0.01", steps=steps, optimizer=optimizer)
+                       "--lr", "0.01", *more, steps=steps, optimizer=optimizer)
         self.p = subprocess.Popen(b.launch(workers, ps, args, *launch), env=self.env, text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         b.running.append(self.p)
@@ -355,8 +355,18 @@ class Job:
     def wait_updates(self, n):
         return self.wait(lambda t: t.get("ps 0", {"step": 0})["step"] >= n, "%d updates" % n)
 
+    def await_kill(self, updates, *victims):
+        """When the servers have done so many, and the victims are there."""
+        def ready(t):
+            done = [x["step"] for name, x in t.items() if name.startswith("ps")]
+            return max(done, default=0) >= updates and all(v in t and t[v]["step"] > 0 for v in victims)
+        tasks = self.wait(ready, "%s at update %d" % (victims, updates))
+        for v in victims:
+            os.kill(tasks[v]["pid"], signal.SIGKILL)
+
     def end(self):
         out, err = self.p.communicate(timeout=120)
+        self.said = err
         check(self.p.returncode == 0, "exit code %d: %s" % (self.p.returncode, err[-1000:]))
         return json.loads([x for x in out.splitlines() if x.startswith("{")][-1])
 
@@ -432,11 +442,59 @@ def batches_of_a_killed_asynchronous_worker_are_done_by_others_once(b):
 
 
 @test
-def a_lost_asynchronous_server_ends_the_job_and_is_said(b):
-    job = Job(b, 2, 2, "async", "--max-restarts", "0")
-    kill(job, "ps 1", 100)
+def servers_and_workers_of_asynchronous_training_are_killed_and_no_update_is_lost(b):
+    """`updates` is what the weights' own counter says."""
+    for mode, steps in (("async", 900), ("semi staleness=1", 900), ("semi quorum=2", 1800)):
+        job = Job(b, 3, 2, mode, "--max-restarts", "20", steps=steps, optimizer="momentum")
+        for i, victim in enumerate(("ps 0", "worker 1", "ps 1", "worker 0")):
+            job.await_kill(100 + 150 * i, victim)
+        got = job.end()
+        late = got["late_pushes"]
+        if "quorum" not in mode:
+            check(got["updates"] == got["batches"] == [steps, steps] and late == 0, "%s: %s" % (mode, got))
+        check(got["batches"][0] + late == steps, "%s: batches that are neither in an update nor late: %s" % (mode, got))
+        check(got["staleness"] <= 1 or "staleness" not in mode, "%s: too far ahead: %s" % (mode, got))
+
+
+@test
+def servers_keep_asynchronous_training_when_all_workers_are_killed(b):
+    job = Job(b, 2, 2, "async", "--max-restarts", "9")
+    job.await_kill(200, "worker 0", "worker 1")
+    got = job.end()
+    check(got["updates"] == got["batches"] == [1500, 1500], "not every batch once: %s" % got)
+
+
+@test
+def lost_asynchronous_servers_go_on_from_the_checkpoint_or_end_the_job(b):
+    """A server without a neighbour has no copy."""
+    job = Job(b, 2, 1, "async", "--max-restarts", "9", more=("--out", b.out("run"), "--save-steps", "50"))
+    job.await_kill(500, "ps 0")
+    got = job.end()
+    check("training goes on from the checkpoint" in job.said and got["steps"] == 1500 and
+          got["updates"][0] == got["updates"][1] <= 1500 - 400 and got["updates"][0] % 50 == 0,
+          "%s\n%s" % (got, job.said[-1000:]))
+    job = Job(b, 2, 1, "async", "--max-restarts", "2")
+    job.await_kill(100, "ps 0")
     _, err = job.p.communicate(timeout=60)
-    check(job.p.returncode != 0 and "a parameter server was lost" in err and "--resume" in err, err[-1000:])
+    check(job.p.returncode != 0 and "is lost" in err and "--save-steps" in err, err[-1000:])
+
+
+@test
+def a_lost_asynchronous_server_that_does_not_come_back_ends_the_job_and_is_said(b):
+    job = Job(b, 2, 2, "async", "--max-restarts", "0", more=("--timeout", "2"))
+    job.await_kill(100, "ps 1")
+    _, err = job.p.communicate(timeout=60)
+    check(job.p.returncode != 0 and "1 of 2 parameter servers" in err and "--max-restarts" in err, err[-1000:])
+
+
+@test
+def checkpoints_count_the_steps_of_all_asynchronous_workers(b):
+    for workers in (1, 2, 4):
+        out = b.out(str(workers))
+        b.served(workers, 2, "--strategy", "parameter_server mode=async", "--out", out, "--save-steps", "10",
+                 "--keep", "100", steps=100)
+        saved = sorted(int(x[len("model.ckpt-"):-len(".index")]) for x in os.listdir(out) if x.endswith(".index"))
+        check(saved == list(range(10, 101, 10)), "%d workers: %s" % (workers, saved))
 
 
 @test

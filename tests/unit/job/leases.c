@@ -264,3 +264,90 @@ MF_TEST(job_leases_of_more_blocks_than_workers_are_all_done)
     T_EQ(out, 3);
     mf_ps_leases_free(l);
 }
+
+/* Of all that ask, the one that is granted something; -9: nobody is. */
+static int64_t grant_of(mf_ps_leases *l, int *worker)
+{
+    mf_ps_grant g;
+
+    if (!mf_ps_leases_next(l, &g))
+        return -9;
+    *worker = g.worker;
+    return g.batch;
+}
+
+MF_TEST(job_leases_stop_at_a_checkpoint_until_the_first_worker_has_saved)
+{
+    const mf_ps_lease four = { .total = 6, .save_every = 4 };
+    mf_ps_leases *l;
+    uint32_t seq = 0;
+    int who = -1;
+
+    T_OK(mf_ps_leases_new(2, -1, &l));
+    for (int i = 0; i < 4; i++) {
+        T_OK(mf_ps_leases_ask(l, i % 2, ++seq, &four));
+        T_EQ(grant_of(l, &who), i);
+    }
+    T_OK(mf_ps_leases_ask(l, 0, ++seq, &four));
+    T_EQ(grant_of(l, &who), -9); /* worker 1 has batch 3 */
+    T_OK(mf_ps_leases_ask(l, 1, ++seq, &four));
+    T_EQ(grant_of(l, &who), MF_PS_SAVE_FIRST);
+    T_EQ(who, 0);
+    T_EQ(grant_of(l, &who), -9);
+    T_OK(mf_ps_leases_ask(l, 0, ++seq, &four)); /* it has saved */
+    T_EQ(grant_of(l, &who), 4);
+    T_EQ(grant_of(l, &who), 5);
+    mf_ps_leases_free(l);
+}
+
+MF_TEST(job_leases_do_not_wait_for_a_first_worker_that_leaves_instead_of_saving)
+{
+    const mf_ps_lease one = { .total = 3, .save_every = 1 };
+    mf_ps_leases *l;
+    int who = -1;
+
+    T_OK(mf_ps_leases_new(2, -1, &l));
+    T_OK(mf_ps_leases_ask(l, 0, 1, &one));
+    T_EQ(grant_of(l, &who), 0);
+    T_OK(mf_ps_leases_ask(l, 0, 2, &one));
+    T_EQ(grant_of(l, &who), MF_PS_SAVE_FIRST);
+    T_OK(mf_ps_leases_ask(l, 1, 3, &one));
+    T_EQ(grant_of(l, &who), -9);
+    mf_ps_leases_leave(l, 0);
+    T_EQ(grant_of(l, &who), 1);
+    T_EQ(who, 1);
+    mf_ps_leases_free(l);
+}
+
+MF_TEST(job_leases_that_were_copied_give_what_may_not_be_done_again)
+{
+    const mf_ps_lease all = { .total = 5 };
+    mf_ps_leases *l, *copy;
+    mf_buf bytes = { 0 };
+    mf_reader in;
+    int who = -1;
+
+    T_OK(mf_ps_leases_new(2, -1, &l));
+    for (int i = 0; i < 3; i++) { /* worker 0 has done batch 0 and has 2, worker 1 has 1 */
+        T_OK(mf_ps_leases_ask(l, i % 2, (uint32_t)i + 1, &all));
+        T_EQ(grant_of(l, &who), i);
+    }
+    mf_ps_leases_write(l, &bytes);
+    T_OK(mf_buf_finish(&bytes));
+    T_OK(mf_ps_leases_new(1, -1, &copy));
+    in = (mf_reader){ bytes.data, bytes.len, false };
+    T_OK(mf_ps_leases_read(copy, &in));
+    T_EQ(in.left, 0);
+    T_OK(mf_ps_leases_renew(copy, 1));
+    for (int i = 1; i < 5; i++) {
+        T_OK(mf_ps_leases_ask(copy, 0, (uint32_t)i, &all));
+        T_EQ(grant_of(copy, &who), i);
+    }
+    for (size_t size = 0; size < bytes.len; size++) {
+        in = (mf_reader){ bytes.data, size, false };
+        T_FAILS(MF_DATA_LOSS, "makes no sense", mf_ps_leases_read(copy, &in));
+    }
+    mf_buf_deinit(&bytes);
+    mf_ps_leases_free(l);
+    mf_ps_leases_free(copy);
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/ps_done.h"
 
+#include "job/ps.h"
 #include "mf_test.h"
 
 MF_TEST(servers_know_which_batches_are_done)
@@ -26,4 +27,29 @@ MF_TEST(servers_know_which_batches_are_done)
     mf_ps_done_reset(&d, 0);
     T_TRUE(d.n == 0 && !mf_ps_done_has(&d, START));
     mf_ps_done_deinit(&d);
+}
+
+MF_TEST(job_batches_that_are_done_are_known_from_a_copy)
+{
+    mf_ps_done d = { 0 }, copy = { 0 };
+    mf_buf bytes = { 0 };
+    mf_reader in;
+
+    mf_ps_done_reset(&d, 7);
+    for (int64_t batch = 7; batch < 300; batch += batch < 200 ? 1 : 3)
+        T_OK(mf_ps_done_add(&d, batch));
+    mf_ps_done_write(&d, &bytes);
+    T_OK(mf_buf_finish(&bytes));
+    for (size_t size = 0; size < bytes.len; size++) {
+        in = (mf_reader){ bytes.data, size, false };
+        T_FAILS(MF_DATA_LOSS, "cut short", mf_ps_done_read(&copy, &in));
+    }
+    in = (mf_reader){ bytes.data, bytes.len, false };
+    T_OK(mf_ps_done_read(&copy, &in));
+    T_EQ(copy.n, d.n);
+    for (int64_t batch = 0; batch < 400; batch++)
+        T_EQ(mf_ps_done_has(&copy, batch), mf_ps_done_has(&d, batch));
+    mf_buf_deinit(&bytes);
+    mf_ps_done_deinit(&d);
+    mf_ps_done_deinit(&copy);
 }

@@ -189,6 +189,7 @@ static full_push good_push(void)
                                   .leaves = 1,
                                   .n_parts = 1,
                                   .workers = 1,
+                                  .batches = 1,
                                   .learning_rate = 0.1f,
                                   .in_lane = -1,
                                   .answer = -1 },
