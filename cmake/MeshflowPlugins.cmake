@@ -3,7 +3,7 @@
 # Plugins: src/plugins/NAME/*.c and what all have in common -> plugins/meshflow-NAME.so. One is built
 # if the library it stands on is installed; otherwise cmake says so, and the program says which
 # package to install when it is asked for.
-file(GLOB PLUGIN_COMMON CONFIGURE_DEPENDS src/plugins/common/*.c)
+file(GLOB PLUGIN_COMMON CONFIGURE_DEPENDS src/plugins/common/*.c src/base/host.c src/base/thread.c)
 add_custom_target(plugins)
 
 # meshflow_plugin(name folder libraries...): the shared object, from the sources of a folder.

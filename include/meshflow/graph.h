@@ -17,6 +17,7 @@
 #include <stdbool.h>
 
 #ifdef __cplusplus
+#include <initializer_list>
 extern "C" {
 #endif
 
@@ -29,16 +30,20 @@ typedef struct mf_output {
     int port;
 } mf_output;
 
-/* The inputs of a call: an array ended by MF_END. */
+/* The inputs of a call: an array ended by MF_END, for that call alone. In C++ since C++11. */
 #define MF_END                                                                                     \
     {                                                                                              \
         NULL, -1                                                                                   \
     }
+#ifdef __cplusplus
+#define MF_IN(...) (std::initializer_list<mf_output>{ __VA_ARGS__, MF_END }.begin())
+#else
 #define MF_IN(...)                                                                                 \
     (const mf_output[])                                                                            \
     {                                                                                              \
         __VA_ARGS__, MF_END                                                                        \
     }
+#endif
 #define MF_NO_IN NULL
 
 MF_API MF_MUST mf_status mf_graph_new(mf_graph **out);

@@ -3,6 +3,7 @@
 #include "base/crew.h"
 
 #include "base/cond.h"
+#include "base/thread.h"
 
 static void *live(void *arg)
 {
@@ -16,7 +17,7 @@ static bool start_thread(mf_crew *crew)
 {
     pthread_t thread;
 
-    if (pthread_create(&thread, NULL, live, crew) != 0)
+    if (mf_thread_start(&thread, live, crew) != 0)
         return false;
     (void)pthread_detach(thread);
     return true;

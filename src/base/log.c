@@ -3,6 +3,7 @@
 
 #include "base/board.h"
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -63,6 +64,7 @@ void mf_log_write(mf_log_level level, const char *file, int line, const char *fm
     if (level >= MF_LOG_WARNING)
         mf_board_said(text);
     (void)localtime_r(&seconds, &tm);
+    MF_NO_SIGPIPE;
     (void)fprintf(stderr, "%s%c %02d:%02d:%02d.%03d %s:%d] %s\n", prefix, "DIWE"[level], tm.tm_hour,
                   tm.tm_min, tm.tm_sec, (int)(now / 1000000 % 1000), name ? name + 1 : file, line,
                   text);

@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/param.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -146,7 +147,7 @@ static mf_status start_worker(mf_pool *pool)
         return MF_NOMEM("a thread pool");
     }
     w->pool = pool;
-    if (pthread_create(&w->id, NULL, worker_main, w) != 0) {
+    if (mf_thread_start(&w->id, worker_main, w) != 0) {
         mf_free(w);
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start thread %lld of the pool",
                        (long long)pool->started + 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_server.c - `meshflow server`: a task that serves TensorFlow's clients. */
 #include "base/log.h"
+#include "base/thread.h"
 #include "cli/command.h"
 #include "server/tasks.h"
 
@@ -73,7 +74,7 @@ static mf_status serve(served *s)
         MF_TRY(describe_several(s->several, &out));
     else
         mf_buf_printf(&out, "serving at %s\n", mf_server_target(s->one));
-    if (pthread_create(&thread, NULL, await_signal, s) != 0)
+    if (mf_thread_start(&thread, await_signal, s) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     pthread_detach(thread);
     MF_TRY(mf_cli_print(&out));

@@ -4,6 +4,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "cluster/members_private.h"
 
 #include <stdio.h>
@@ -237,7 +238,7 @@ static mf_status open_all(mf_members *m)
     MF_TRY(mf_store_open(m->o.store, &(mf_store_options){ .security = m->o.security }, &m->store));
     MF_TRY(mf_presence_begin(&m->presence, m->store, &m->self, m->o.lease_ns));
     MF_TRY(mf_members_look(m));
-    if (pthread_create(&m->thread, NULL, watch, m) != 0)
+    if (mf_thread_start(&m->thread, watch, m) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     m->started = true;
     return MF_OK;

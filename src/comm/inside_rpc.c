@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -157,7 +158,7 @@ static mf_status start_watching(void)
     }
     if (net.watches)
         return MF_OK;
-    net.watches = pthread_create(&net.watch, NULL, watch, NULL) == 0;
+    net.watches = mf_thread_start(&net.watch, watch, NULL) == 0;
     return net.watches ? MF_OK : MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
 }
 
@@ -295,7 +296,7 @@ static void *inside_ask(mf_rpc_channel *channel, const mf_rpc_question *q)
         return NULL;
     }
     list(c);
-    if (pthread_create(&thread, NULL, run, c) != 0) {
+    if (mf_thread_start(&thread, run, c) != 0) {
         inside_answer(&c->base, MF_RESOURCE_EXHAUSTED, "no more threads", NULL, 0);
         pthread_mutex_lock(&net.lock);
         unref(c);

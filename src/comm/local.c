@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "comm/local_socket.h"
 
 #include <errno.h>
@@ -364,7 +365,7 @@ static mf_status start(local *t)
         return MF_RESOURCE_EXHAUSTED;
     MF_TRY(add_event(t, t->listener, t));
     MF_TRY(add_event(t, t->wake, NULL));
-    if (pthread_create(&t->thread, NULL, read_everything, t) != 0)
+    if (mf_thread_start(&t->thread, read_everything, t) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     return MF_OK;
 }

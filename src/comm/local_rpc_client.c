@@ -5,6 +5,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "comm/local_rpc.h"
 #include "comm/local_socket.h"
 
@@ -415,7 +416,7 @@ static line *find_line(mf_rpc_channel *c)
     l->nearest_ns = INT64_MAX;
     atomic_init(&l->refs, 1);
     l->wake = eventfd(0, EFD_CLOEXEC);
-    if (l->wake < 0 || !say_hello(l) || pthread_create(&thread, NULL, take_answers, l) != 0) {
+    if (l->wake < 0 || !say_hello(l) || mf_thread_start(&thread, take_answers, l) != 0) {
         free_line(l);
         return NULL;
     }

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/transport.h"
@@ -73,6 +74,8 @@ static mf_status check(const char *path, const mf_plugin_v1 *p)
 mf_status mf_plugin_open_file(const char *path, const mf_plugin_wanted *wanted,
                               const mf_plugin_v1 **out)
 {
+    /* The constructors of a library that was linked with -ffast-math set flush-to-zero. */
+    MF_CALLBACK;
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     mf_plugin_open_fn *open;
     const mf_plugin_v1 *p;

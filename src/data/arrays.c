@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/arrays.h"
 
+#include "base/host.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,6 +135,11 @@ mf_status mf_arrays_to_int32(const mf_tensor *from, mf_tensor **out)
 mf_status mf_dataset_of(const char *const *names, const mf_tensor *const *columns, int n_columns,
                         mf_dataset **out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+    MF_NEED_ALL(names, n_columns);
+    MF_NEED_ALL(columns, n_columns);
+
     mf_rows *rows = mf_calloc(n_columns, sizeof *rows);
     mf_status st = MF_OK;
 

@@ -2,6 +2,7 @@
 /* augment.c - pictures changed at random: cut out of a padded copy, mirrored, a square blacked out,
  * brought to mean 0. What happens to a sample in an epoch follows from Philox(seed, epoch, id)
  * alone: who reads it, when, and in which batch, changes nothing. */
+#include "base/host.h"
 #include "base/rng.h"
 #include "data/dataset.h"
 #include "data/order.h"
@@ -238,6 +239,9 @@ static mf_status fill(augment *a, const mf_options *o)
 
 mf_status mf_dataset_augment(mf_dataset *set, const char *settings, uint64_t seed, mf_dataset **out)
 {
+    MF_ENTRY;
+    MF_NEED(set, out);
+
     mf_arena *arena = mf_arena_new();
     augment *a = NULL;
     mf_options o;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cache.c - samples that were read once stay in memory. When not all fit, the first ones do: epochs
  * visit every sample once, so no choice is better than another, and a fixed one needs no books. */
+#include "base/host.h"
 #include "base/limits.h"
 #include "base/param.h"
 #include "data/dataset.h"
@@ -120,6 +121,9 @@ static mf_status fill_in(cache *c, mf_dataset *inner, size_t max_bytes)
 
 mf_status mf_dataset_cache(mf_dataset *set, size_t max_bytes, mf_dataset **out)
 {
+    MF_ENTRY;
+    MF_NEED(set, out);
+
     cache *c;
     mf_status st;
 

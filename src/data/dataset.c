@@ -2,6 +2,8 @@
 /* dataset.c - what all data sets share. */
 #include "data/dataset.h"
 
+#include "base/host.h"
+
 #include <string.h>
 
 mf_status mf_dataset_new(const mf_dataset_ops *ops, size_t size, int n_columns, void *out)
@@ -43,6 +45,8 @@ mf_dataset *mf_dataset_ref(mf_dataset *set)
 
 void mf_dataset_unref(mf_dataset *set)
 {
+    MF_ENTRY_OR();
+
     if (!set || atomic_fetch_sub_explicit(&set->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (set->ops && set->ops->deinit)
@@ -146,11 +150,14 @@ char *mf_dataset_lay_out(const mf_dataset *set, char *at, void **columns)
 
 int64_t mf_dataset_count(const mf_dataset *set)
 {
-    return set->count;
+    return set ? set->count : 0;
 }
 
 int mf_dataset_columns(const mf_dataset *set, const mf_column **columns)
 {
+    if (!set)
+        return 0;
+
     if (columns)
         *columns = set->columns;
     return set->n_columns;
@@ -158,6 +165,9 @@ int mf_dataset_columns(const mf_dataset *set, const mf_column **columns)
 
 int64_t mf_dataset_classes(const mf_dataset *set, const char *const **names)
 {
+    if (!set)
+        return 0;
+
     if (names)
         *names = set->class_names;
     return set->classes;
@@ -166,6 +176,9 @@ int64_t mf_dataset_classes(const mf_dataset *set, const char *const **names)
 mf_status mf_dataset_read(const mf_dataset *set, uint64_t epoch, int64_t index,
                           void *const *columns)
 {
+    MF_ENTRY;
+    MF_NEED(set, columns);
+
     if (index < 0 || index >= set->count)
         return MF_FAIL(MF_OUT_OF_RANGE, "there is no sample %lld: the data set has %lld",
                        (long long)index, (long long)set->count);
@@ -174,6 +187,10 @@ mf_status mf_dataset_read(const mf_dataset *set, uint64_t epoch, int64_t index,
 
 int64_t mf_dataset_sample_id(const mf_dataset *set, int64_t index)
 {
+    MF_ENTRY_OR(0);
+    if (!set)
+        return 0;
+
     return set->ops->sample_id ? set->ops->sample_id(set, index) : index;
 }
 

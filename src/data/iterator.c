@@ -2,7 +2,9 @@
 /* iterator.c - batches in order, made ahead by threads of their own: the side of whoever asks. */
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/host.h"
 #include "base/stall.h"
+#include "base/thread.h"
 #include "data/iterator_private.h"
 
 #include <string.h>
@@ -33,7 +35,7 @@ static mf_status start_threads(mf_iterator *it)
     for (int64_t i = 0; i < it->n_slots; i++)
         it->slots[i].state = SLOT_FREE;
     while (it->n_threads < it->o.threads) {
-        if (pthread_create(&it->threads[it->n_threads], NULL, mf_iterator_work, it) != 0)
+        if (mf_thread_start(&it->threads[it->n_threads], mf_iterator_work, it) != 0)
             break;
         it->n_threads++;
     }
@@ -219,6 +221,9 @@ mf_status mf_iterator_new_needed(mf_dataset *set, const mf_iterator_options *opt
 
 mf_status mf_iterator_new(mf_dataset *set, const mf_iterator_options *options, mf_iterator **out)
 {
+    MF_ENTRY;
+    MF_NEED(set, out);
+
     return mf_iterator_new_needed(set, options, NULL, 0, out);
 }
 
@@ -231,6 +236,8 @@ static void forget_needed(mf_iterator *it)
 
 void mf_iterator_free(mf_iterator *it)
 {
+    MF_ENTRY_OR();
+
     if (!it)
         return;
     stop_threads(it);
@@ -268,6 +275,9 @@ static void await(mf_iterator *it, const mf_slot *s)
 
 mf_status mf_iterator_next(mf_iterator *it, const mf_batch **batch)
 {
+    MF_ENTRY;
+    MF_NEED(it, batch);
+
     mf_slot *s = &it->slots[it->taken % it->n_slots];
     mf_slot *before = &it->slots[(it->taken + it->n_slots - 1) % it->n_slots];
 
@@ -295,12 +305,19 @@ mf_status mf_iterator_next(mf_iterator *it, const mf_batch **batch)
 
 void mf_iterator_position(const mf_iterator *it, int64_t *epoch, int64_t *first)
 {
+    MF_ENTRY_OR();
+    if (!it || !epoch || !first)
+        return;
+
     *epoch = it->epoch;
     *first = it->first;
 }
 
 mf_status mf_iterator_seek(mf_iterator *it, int64_t epoch, int64_t first)
 {
+    MF_ENTRY;
+    MF_NEED(it);
+
     if (epoch < 0 || first < 0 || first > it->set->count)
         return MF_FAIL(MF_OUT_OF_RANGE, "there is no sample %lld in epoch %lld: it has %lld",
                        (long long)first, (long long)epoch, (long long)it->set->count);
@@ -326,12 +343,18 @@ static mf_status read_otherwise(mf_iterator *it)
 
 mf_status mf_iterator_share(mf_iterator *it, int64_t first_shard, int64_t n_shards)
 {
+    MF_ENTRY;
+    MF_NEED(it);
+
     return mf_iterator_share_part(it, first_shard, n_shards, 0, 0);
 }
 
 mf_status mf_iterator_share_part(mf_iterator *it, int64_t first_shard, int64_t n_shards,
                                  int64_t part_first, int64_t part_n)
 {
+    MF_ENTRY;
+    MF_NEED(it);
+
     MF_TRY(check_shards(it->o.shards, first_shard, n_shards));
     MF_TRY(check_shards(it->o.shards, part_first, part_n));
     if (first_shard == it->o.first_shard && n_shards == it->o.n_shards &&
@@ -373,6 +396,9 @@ mf_status mf_iterator_need(mf_iterator *it, mf_needed *needed, int n)
 
 mf_status mf_iterator_set_threads(mf_iterator *it, int threads)
 {
+    MF_ENTRY;
+    MF_NEED(it);
+
     if (threads < 1 || threads > MAX_THREADS)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%d threads are no way to read: 1 to %d are", threads,
                        MAX_THREADS);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* join.c - several sets as one: one after the other, and (by a view of that) taking turns. Ids of
  * later sets stand behind those of earlier ones. */
+#include "base/host.h"
 #include "data/view.h"
 
 #include <string.h>
@@ -176,6 +177,10 @@ static int64_t *take_turns(const join *j, int64_t block)
 mf_status mf_dataset_interleave(mf_dataset *const *sets, int n_sets, int64_t block,
                                 mf_dataset **out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+    MF_NEED_ALL(sets, n_sets);
+
     mf_dataset *joined;
     int64_t *table;
     mf_status st;

@@ -2,6 +2,7 @@
 #include "data/loading.h"
 
 #include "base/mem.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 
@@ -68,7 +69,7 @@ mf_status mf_loading_start(const mf_loading_job *job, void *to, size_t bytes, mf
     l->bytes = (int64_t)bytes;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->more, NULL);
-    l->started = pthread_create(&l->thread, NULL, load, l) == 0;
+    l->started = mf_thread_start(&l->thread, load, l) == 0;
     if (!l->started)
         (void)load(l); /* without a thread it just takes its time here */
     *out = l;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* map.c - samples made of other samples by a function of the caller's. */
+#include "base/host.h"
 #include "data/dataset.h"
 
 #include <string.h>
@@ -22,6 +23,7 @@ static mf_status map_read(const mf_dataset *set, uint64_t epoch, int64_t index,
     mf_status st;
     char *room;
 
+    MF_CALLBACK;
     MF_TRY(mf_scratch_take(m->scratch, &block));
     in = (void **)block->data;
     out = in + n_in;
@@ -90,6 +92,13 @@ static mf_status fill(map *m, const mf_column *columns, int n)
 mf_status mf_dataset_map(mf_dataset *set, const mf_column *columns, int n_columns, mf_map_fn *fn,
                          void *ctx, mf_dataset **out)
 {
+    MF_ENTRY;
+    MF_NEED(set, out);
+    MF_NEED_ARRAY(columns, n_columns);
+    for (int i = 0; i < n_columns; i++)
+        MF_NEED(columns[i].name);
+    MF_NEED_FUNCTION(fn);
+
     map *m;
     mf_status st;
 

@@ -2,6 +2,7 @@
 /* pairs.c - two views of pictures, and whether they are views of the same. Sample i of the set is
  * turned and moved at random, and beside it stands, every other time, another view of it, else a
  * view of another picture. All of it follows from Philox(seed, epoch, id), as in augment.c. */
+#include "base/host.h"
 #include "base/rng.h"
 #include "data/dataset.h"
 #include "data/order.h"
@@ -254,6 +255,9 @@ static mf_status fill(pairs *p, const mf_options *o)
 
 mf_status mf_dataset_pairs(mf_dataset *set, const char *settings, uint64_t seed, mf_dataset **out)
 {
+    MF_ENTRY;
+    MF_NEED(set, out);
+
     int image, label;
     pairs *p = NULL;
     mf_arena *arena = mf_arena_new();

@@ -4,6 +4,7 @@
 
 #include "base/closest.h"
 #include "base/file.h"
+#include "base/host.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -247,6 +248,9 @@ done:
 
 mf_status mf_dataset_open(const char *data, const char *settings, mf_dataset **out)
 {
+    MF_ENTRY;
+    MF_NEED(data, out);
+
     const size_t head = strcspn(data, ":");
     const mf_source *source = find_source(data, head);
     mf_arena *arena = mf_arena_new();

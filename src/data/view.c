@@ -2,6 +2,7 @@
 /* view.c - some samples of another set in another order: ranges, shards, splits, taking turns. */
 #include "data/view.h"
 
+#include "base/host.h"
 #include "data/order.h"
 
 #include <stdlib.h>
@@ -87,6 +88,9 @@ mf_status mf_view_new(mf_dataset *inner, int64_t count, int64_t *table, mf_datas
 
 mf_status mf_dataset_range(mf_dataset *set, int64_t from, int64_t to, mf_dataset **out)
 {
+    MF_ENTRY;
+    MF_NEED(set, out);
+
     *out = NULL;
     if (from < 0 || to < from || to > set->count)
         return MF_FAIL(MF_OUT_OF_RANGE, "samples %lld to %lld are asked for, of %lld",
@@ -96,6 +100,9 @@ mf_status mf_dataset_range(mf_dataset *set, int64_t from, int64_t to, mf_dataset
 
 mf_status mf_dataset_shard(mf_dataset *set, int64_t parts, int64_t index, mf_dataset **out)
 {
+    MF_ENTRY;
+    MF_NEED(set, out);
+
     *out = NULL;
     if (parts < 1 || index < 0 || index >= parts)
         return MF_FAIL(MF_INVALID_ARGUMENT, "there is no part %lld of %lld", (long long)index,
@@ -130,6 +137,9 @@ static mf_status take_part(mf_dataset *set, const int64_t *order, int64_t n, mf_
 mf_status mf_dataset_split(mf_dataset *set, double fraction, uint64_t seed, mf_dataset **first,
                            mf_dataset **second)
 {
+    MF_ENTRY;
+    MF_NEED(set, first, second);
+
     const uint64_t stream = 0x73706c6974u; /* "split": epochs, which count from 0, stay far away */
     int64_t *order, n;
     mf_status st;

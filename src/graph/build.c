@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build.c - the builder: graphs written as algebra, with a sticky error. */
+#include "base/host.h"
 #include "graph/function.h"
 #include "graph/op.h"
 
@@ -85,14 +86,11 @@ static mf_output apply(mf_graph *g, const char *op, const mf_output *inputs, con
 {
     given what = { .spec = { .op = op, .inputs = inputs, .n_inputs = count_inputs(inputs) } };
     mf_node *node = NULL;
-    mf_status st = MF_OK;
+    char who[80];
+    mf_status st;
 
-    if (g->failed)
-        return (mf_output){ 0 };
-    for (int i = 0; i < what.spec.n_inputs && st == MF_OK; i++) {
-        if (!inputs[i].node)
-            st = MF_FAIL(MF_INVALID_ARGUMENT, "op %s: input %d is an empty output", op, i);
-    }
+    (void)snprintf(who, sizeof who, "op %s", op);
+    st = mf_graph_owns_all(g, inputs, what.spec.n_inputs, who);
     what.spec.attrs = what.attrs;
     if (st == MF_OK)
         st = parse_all(g, op, text, &what);
@@ -105,12 +103,22 @@ static mf_output apply(mf_graph *g, const char *op, const mf_output *inputs, con
 
 mf_output mf_apply(mf_graph *graph, const char *op, const mf_output *inputs)
 {
+    MF_ENTRY_OR((mf_output){ 0 });
+    if (mf_graph_refuses(graph, MF_NEEDED(graph, op)))
+        return (mf_output){ 0 };
+
     return apply(graph, op, inputs, "");
 }
 
 mf_output mf_applyf(mf_graph *graph, const char *op, const mf_output *inputs,
                     const char *attributes, ...)
 {
+    MF_ENTRY_OR((mf_output){ 0 });
+    if (mf_graph_refuses(graph, MF_NEEDED(graph, op)))
+        return (mf_output){ 0 };
+    if (!attributes)
+        return apply(graph, op, inputs, "");
+
     char text[512], *longer;
     va_list args;
     int len;
@@ -133,6 +141,10 @@ mf_output mf_applyf(mf_graph *graph, const char *op, const mf_output *inputs,
 
 mf_output mf_constant(mf_graph *graph, const mf_tensor *value, const char *name)
 {
+    MF_ENTRY_OR((mf_output){ 0 });
+    if (mf_graph_refuses(graph, MF_NEEDED(graph, value)))
+        return (mf_output){ 0 };
+
     mf_named_attr attrs[] = {
         { "value", { .kind = MF_ATTR_TENSOR, .n = 1 } },
         { "dtype", { .kind = MF_ATTR_TYPE, .n = 1, .type = value->dtype } },
@@ -141,8 +153,6 @@ mf_output mf_constant(mf_graph *graph, const mf_tensor *value, const char *name)
     mf_node *node = NULL;
     mf_status st = MF_OK;
 
-    if (graph->failed)
-        return (mf_output){ 0 };
     attrs[0].value.tensor = mf_graph_own_tensor(graph, value);
     if (name)
         spec.name = mf_graph_unique_name(graph, name);
@@ -169,8 +179,15 @@ static mf_output constant_of(mf_graph *graph, mf_status st, mf_tensor *t)
 
 mf_output mf_scalar(mf_graph *graph, mf_dtype dtype, double value)
 {
+    MF_ENTRY_OR((mf_output){ 0 });
+    if (mf_graph_refuses(graph, MF_NEEDED(graph)))
+        return (mf_output){ 0 };
+
     mf_tensor t = { 0 };
-    const mf_status st = mf_tensor_alloc(&t, dtype, &MF_SCALAR);
+    mf_status st = mf_dtype_is_valid((int)dtype) && mf_dtype_is_plain(dtype)
+                       ? mf_tensor_alloc(&t, dtype, &MF_SCALAR)
+                       : MF_FAIL(MF_INVALID_ARGUMENT, "a number cannot have the type %s",
+                                 mf_dtype_name(dtype));
 
     if (st == MF_OK)
         mf_tensor_put(&t, 0, value);
@@ -179,6 +196,11 @@ mf_output mf_scalar(mf_graph *graph, mf_dtype dtype, double value)
 
 mf_output mf_ints(mf_graph *graph, const int64_t *values, int64_t n)
 {
+    MF_ENTRY_OR((mf_output){ 0 });
+    if (mf_graph_refuses(graph, MF_NEEDED(graph)) ||
+        mf_graph_refuses(graph, mf_host_need_array(__func__, "values", values, n)))
+        return (mf_output){ 0 };
+
     mf_tensor t = { 0 };
     const mf_status st = mf_tensor_alloc(&t, MF_DTYPE_I32, &MF_SHAPE(n));
 
@@ -189,8 +211,15 @@ mf_output mf_ints(mf_graph *graph, const int64_t *values, int64_t n)
 
 void mf_control(mf_graph *graph, mf_node *node, mf_node *after)
 {
-    if (graph->failed || !node || !after)
+    MF_ENTRY_OR();
+    if (mf_graph_refuses(graph, MF_NEEDED(graph)) || !node || !after)
+        return; /* what failed before gave no node */
+    if (!mf_graph_has(graph, node) || !mf_graph_has(graph, after)) {
+        mf_graph_fail(graph, MF_FAIL(MF_INVALID_ARGUMENT,
+                                     "mf_control(): '%s' or '%s' belongs to another graph",
+                                     node->name, after->name));
         return;
+    }
     if (!node->grown || node->controls != node->grown || node->n_controls == node->cap_grown) {
         const int cap = 2 * node->n_controls + 1;
 
@@ -209,27 +238,29 @@ void mf_control(mf_graph *graph, mf_node *node, mf_node *after)
 
 void mf_define(mf_graph *graph, const char *name, const mf_output *inputs, const mf_output *outputs)
 {
+    MF_ENTRY_OR();
+    if (mf_graph_refuses(graph, MF_NEEDED(graph, name)))
+        return;
+
     const mf_function_cut cut = { .from = graph,
                                   .in = inputs,
                                   .n_in = count_inputs(inputs),
                                   .out = outputs,
                                   .n_out = count_inputs(outputs) };
-    mf_status st = MF_OK;
+    char who[80];
 
-    if (graph->failed)
-        return;
-    for (int i = 0; i < cut.n_in + cut.n_out && st == MF_OK; i++) {
-        if (!(i < cut.n_in ? inputs[i] : outputs[i - cut.n_in]).node)
-            st = MF_FAIL(MF_INVALID_ARGUMENT, "function %s: an input or output is empty", name);
-    }
-    if (st == MF_OK)
-        st = mf_function_define(name, &cut);
-    if (st != MF_OK)
-        mf_graph_fail(graph, st);
+    (void)snprintf(who, sizeof who, "function %s", name);
+    if (!mf_graph_refuses(graph, mf_graph_owns_all(graph, inputs, cut.n_in, who)) &&
+        !mf_graph_refuses(graph, mf_graph_owns_all(graph, outputs, cut.n_out, who)))
+        (void)mf_graph_refuses(graph, mf_function_define(name, &cut));
 }
 
 void mf_graph_scope(mf_graph *graph, const char *scope)
 {
+    MF_ENTRY_OR();
+    if (mf_graph_refuses(graph, MF_NEEDED(graph, scope)))
+        return;
+
     const char *text = scope[0] ? mf_arena_printf(graph->arena, "%s/", scope) : "";
 
     if (text)

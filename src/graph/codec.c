@@ -6,6 +6,7 @@
 #include "graph/codec.h"
 
 #include "base/file.h"
+#include "base/host.h"
 #include "formats/pbtxt.h"
 #include "graph/op.h"
 #include "proto/tensor_codec.h"
@@ -377,6 +378,10 @@ mf_status mf_graph_decode_message(mf_graph *graph, const Tensorflow__GraphDef *d
 
 mf_status mf_graph_decode(mf_graph *graph, const void *data, size_t len)
 {
+    MF_ENTRY;
+    MF_NEED(graph);
+    MF_NEED_ARRAY(data, len > 0 ? 1 : 0);
+
     ProtobufCMessage *message;
     mf_status st;
 
@@ -409,6 +414,9 @@ static bool is_text_file(const char *path)
 
 mf_status mf_graph_load(mf_graph *graph, const char *path)
 {
+    MF_ENTRY;
+    MF_NEED(graph, path);
+
     ProtobufCMessage *message;
     char *data;
     size_t len;

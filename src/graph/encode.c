@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* encode.c - a graph as a GraphDef message, bytes or file. */
 #include "base/file.h"
+#include "base/host.h"
 #include "formats/pbtxt.h"
 #include "graph/codec.h"
 #include "proto/tensor_codec.h"
@@ -305,6 +306,9 @@ static mf_status encode(const mf_graph *graph, bool as_text, mf_buf *out)
 
 mf_status mf_graph_encode(const mf_graph *graph, char **data, size_t *len)
 {
+    MF_ENTRY;
+    MF_NEED(graph, data, len);
+
     mf_buf buf = { 0 };
     const mf_status st = encode(graph, false, &buf);
 
@@ -321,6 +325,9 @@ mf_status mf_graph_encode(const mf_graph *graph, char **data, size_t *len)
 
 mf_status mf_graph_save(const mf_graph *graph, const char *path)
 {
+    MF_ENTRY;
+    MF_NEED(graph, path);
+
     const size_t n = strlen(path);
     mf_buf buf = { 0 };
     mf_status st = encode(graph, n > 6 && strcmp(path + n - 6, ".pbtxt") == 0, &buf);
@@ -333,5 +340,7 @@ mf_status mf_graph_save(const mf_graph *graph, const char *path)
 
 void mf_bytes_free(char *data)
 {
+    MF_ENTRY_OR();
+
     mf_free(data);
 }

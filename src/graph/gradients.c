@@ -4,6 +4,8 @@
  * order. What is made for an op is marked as a gradient of the op's layer (mf_node_mark). */
 #include "graph/gradients.h"
 
+#include "base/host.h"
+
 #include <string.h>
 
 /* Gradients that have arrived at one output. */
@@ -208,24 +210,30 @@ static void backward_deinit(backward *b)
 mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys, const mf_output *xs,
                        int n_xs, const mf_output *dys, mf_output *dxs)
 {
+    MF_ENTRY;
+    MF_NEED(graph);
+    MF_NEED_ARRAY(ys, n_ys);
+    MF_NEED_ARRAY(xs, n_xs);
+    MF_NEED_ARRAY(dxs, n_xs);
+    MF_TRY(mf_graph_status(graph));
+    MF_TRY(mf_graph_owns_all(graph, ys, n_ys, "gradients of"));
+    MF_TRY(mf_graph_owns_all(graph, xs, n_xs, "gradients with respect to"));
+    MF_TRY(mf_graph_owns_all(graph, dys, dys ? n_ys : 0, "gradients from"));
+
     backward b = { .g = graph, .n_nodes = graph->n_nodes };
     mf_node **order = mf_calloc(graph->n_nodes, sizeof *order);
     const char *scope = graph->scope;
     const mf_node_mark mark = graph->mark;
     int64_t n = 0;
-    mf_status st = mf_graph_status(graph);
+    mf_status st = MF_OK;
 
     if (graph->library == graph)
         graph->differentiated = 0;
 
     b.wanted = mf_calloc(b.n_nodes, sizeof *b.wanted);
     b.at = mf_calloc(b.n_nodes, sizeof *b.at);
-    if (st == MF_OK && (!order || !b.wanted || !b.at))
+    if (!order || !b.wanted || !b.at)
         st = MF_NOMEM("gradients");
-    for (int i = 0; st == MF_OK && i < n_ys + n_xs; i++) {
-        if (!(i < n_ys ? ys[i] : xs[i - n_ys]).node)
-            st = MF_FAIL(MF_INVALID_ARGUMENT, "gradients: output %d is empty", i);
-    }
     if (st == MF_OK)
         st = mf_graph_order(graph, order, &n);
     if (st == MF_OK) {

@@ -2,6 +2,7 @@
 /* graph.c - graphs as containers: nodes, names, kept tensors, copies, order. */
 #include "graph/graph.h"
 
+#include "base/host.h"
 #include "graph/op.h"
 
 #include <inttypes.h>
@@ -10,6 +11,9 @@
 
 mf_status mf_graph_new(mf_graph **out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+
     mf_graph *g = mf_calloc(1, sizeof *g);
 
     *out = NULL;
@@ -28,6 +32,8 @@ mf_status mf_graph_new(mf_graph **out)
 
 void mf_graph_free(mf_graph *graph)
 {
+    MF_ENTRY_OR();
+
     if (!graph)
         return;
     for (mf_graph_tensor *t = graph->tensors; t; t = t->next)
@@ -44,26 +50,70 @@ void mf_graph_free(mf_graph *graph)
 
 void mf_graph_fail(mf_graph *graph, mf_status status)
 {
-    if (graph->failed)
+    if (!graph || graph->failed)
         return;
     graph->failed = mf_calloc(1, sizeof *graph->failed);
     if (graph->failed)
         mf_error_save(status, graph->failed);
 }
 
+bool mf_graph_refuses(mf_graph *graph, mf_status status)
+{
+    if (status != MF_OK)
+        mf_graph_fail(graph, status);
+    return status != MF_OK || graph->failed;
+}
+
+bool mf_graph_has(const mf_graph *graph, const mf_node *node)
+{
+    return node->id >= 0 && node->id < graph->n_nodes && graph->nodes[node->id] == node;
+}
+
+mf_status mf_graph_owns(const mf_graph *graph, mf_output output, const char *what, int i)
+{
+    const mf_node *n = output.node;
+
+    if (!n)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: input %d is an empty output", what, i);
+    if (!mf_graph_has(graph, n))
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "%s: input %d, '%s:%d', belongs to another graph or model", what, i, n->name,
+                       output.port);
+    if (output.port < 0 || output.port >= n->n_outputs)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "%s: input %d is output %d of the node '%s', which has %d", what, i,
+                       output.port, n->name, n->n_outputs);
+    return MF_OK;
+}
+
+mf_status mf_graph_owns_all(const mf_graph *graph, const mf_output *outputs, int n,
+                            const char *what)
+{
+    for (int i = 0; i < n; i++)
+        MF_TRY(mf_graph_owns(graph, outputs[i], what, i));
+    return MF_OK;
+}
+
 mf_status mf_graph_status(const mf_graph *graph)
 {
+    MF_ENTRY;
+    MF_NEED(graph);
+
     return graph->failed ? mf_error_restore(graph->failed) : MF_OK;
 }
 
 mf_node *mf_graph_find(const mf_graph *graph, const char *name)
 {
+    MF_ENTRY_OR(NULL);
+    if (!graph || !name)
+        return NULL;
+
     return mf_map_find(&graph->names, name);
 }
 
 const char *mf_node_name(const mf_node *node)
 {
-    return node->name;
+    return node ? node->name : NULL;
 }
 
 mf_tensor *mf_graph_own_tensor(mf_graph *graph, const mf_tensor *tensor)

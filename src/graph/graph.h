@@ -183,8 +183,17 @@ MF_MUST mf_status mf_graph_copy(const mf_graph *src, const bool *keep, mf_graph 
  * that have got more outputs in src, when gradients went through them, get them in dst too.
  * INVALID_ARGUMENT when a function of the same name differs. */
 MF_MUST mf_status mf_graph_merge(mf_graph *dst, const mf_graph *src);
-/* Record the thread's error as the graph's sticky one. */
+/* Record the thread's error as the graph's sticky one. graph may be NULL. */
 void mf_graph_fail(mf_graph *graph, mf_status status);
+/* The same where status is a failure. True: it is, or the graph had failed before. */
+bool mf_graph_refuses(mf_graph *graph, mf_status status);
+/* Is this a node of that graph? */
+bool mf_graph_has(const mf_graph *graph, const mf_node *node);
+/* INVALID_ARGUMENT unless this is an output of a node of the graph: as input i of `what`. */
+MF_MUST mf_status mf_graph_owns(const mf_graph *graph, mf_output output, const char *what, int i);
+/* The same for n of them. */
+MF_MUST mf_status mf_graph_owns_all(const mf_graph *graph, const mf_output *outputs, int n,
+                                    const char *what);
 
 /* Text for people, stable and diffable; and Graphviz. */
 void mf_graph_print(const mf_graph *graph, mf_buf *out);

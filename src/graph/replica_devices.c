@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replica_devices.c - which nodes are on parameter servers and which on the worker, by the rule of
  * TensorFlow's replica_device_setter: what importing the graph in its scope would do. */
+#include "base/host.h"
 #include "graph/device_name.h"
 #include "graph/graph.h"
 
@@ -150,6 +151,9 @@ static mf_status place_all(setter *s, mf_graph *g)
 
 mf_status mf_graph_set_devices(mf_graph *graph, const mf_replica_devices *devices)
 {
+    MF_ENTRY;
+    MF_NEED(graph, devices);
+
     setter s = { .o = devices };
     mf_status st;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* coordinate.c - what workers do together at a caller's wish: wait for each other, stop, give up.
  */
+#include "base/host.h"
 #include "base/mem.h"
 #include "job/strategies.h"
 
@@ -25,6 +26,9 @@ static mf_status compare_names(const mf_team *team, const char *names)
 
 mf_status mf_strategy_barrier(mf_strategy *strategy, const char *name)
 {
+    MF_ENTRY;
+    MF_NEED(name);
+
     mf_team *team = strategy ? strategy->team : NULL;
     char mine[NAME] = "";
     int64_t *sizes;
@@ -74,6 +78,8 @@ bool mf_strategy_has_left(const mf_strategy *strategy)
 
 void mf_strategy_abort(mf_strategy *strategy, mf_status why)
 {
+    MF_ENTRY_OR();
+
     if (strategy && strategy->team && strategy->team->kind->failed && why != MF_OK)
         strategy->team->kind->failed(strategy->team, why);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dispatch.c - opening and closing: who is the master, who serves. */
+#include "base/host.h"
 #include "job/dispatch_private.h"
 #include "job/strategies.h"
 
@@ -105,6 +106,11 @@ static mf_status open_all(mf_dispatch *d, const mf_strategy_options *o)
 
 mf_status mf_dispatch_open(const mf_dispatch_options *options, mf_dispatch **out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+    if (options)
+        MF_NEED_ALL(options->allow_dirs, options->n_allow_dirs);
+
     const mf_dispatch_options none = { 0 }, *o = options ? options : &none;
     const mf_strategy_options usual = { 0 };
     mf_dispatch *d = mf_calloc(1, sizeof *d);
@@ -128,6 +134,8 @@ mf_status mf_dispatch_open(const mf_dispatch_options *options, mf_dispatch **out
 
 void mf_dispatch_close(mf_dispatch *d)
 {
+    MF_ENTRY_OR();
+
     if (!d)
         return;
     mf_dispatch_cancel(d);
@@ -141,11 +149,14 @@ void mf_dispatch_close(mf_dispatch *d)
 
 bool mf_dispatch_is_master(const mf_dispatch *d)
 {
-    return d->master != NULL;
+    return d && d->master;
 }
 
 mf_status mf_dispatch_serve(mf_dispatch *d)
 {
+    MF_ENTRY;
+    MF_NEED(d);
+
     if (d->master)
         return MF_FAIL(MF_FAILED_PRECONDITION, "this task is the master: it does not serve");
     return mf_worker_serve(d);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/param.h"
+#include "base/thread.h"
 #include "job/dispatch_private.h"
 
 #include <stdio.h>
@@ -405,7 +406,7 @@ static void *agent_main(void *arg)
 
 mf_status mf_agent_start(mf_agent *a)
 {
-    if (pthread_create(&a->thread, NULL, agent_main, a) != 0)
+    if (mf_thread_start(&a->thread, agent_main, a) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no thread for %s", a->done.name);
     a->started = true;
     return MF_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dispatch_closure.c - closures, and the graphs they are of as they are sent. */
+#include "base/host.h"
 #include "job/dispatch_private.h"
 
 #include <string.h>
@@ -23,6 +24,8 @@ void mf_closure_unref(mf_closure *c)
 
 void mf_closure_free(mf_closure *c)
 {
+    MF_ENTRY_OR();
+
     mf_master *m = c ? c->master : NULL;
 
     if (!c)
@@ -105,6 +108,13 @@ static mf_status fill_closure(mf_closure *c, const mf_closure_spec *spec)
 
 mf_status mf_closure_new(mf_dispatch *d, const mf_closure_spec *spec, mf_closure **out)
 {
+    MF_ENTRY;
+    MF_NEED(d, spec, out);
+    MF_NEED(spec->graph);
+    MF_NEED_ALL(spec->feeds, spec->n_feeds);
+    MF_NEED_ALL(spec->fetches, spec->n_fetches);
+    MF_NEED_ALL(spec->targets, spec->n_targets);
+
     mf_closure *c;
     mf_status st;
 

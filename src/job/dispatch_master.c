@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dispatch_master.c - the master as a whole: its agents, and what each worker has done. */
 #include "base/cond.h"
+#include "base/host.h"
 #include "job/dispatch_private.h"
 
 /* ---- what comes from the net ---- */
@@ -139,11 +140,17 @@ void mf_master_free(mf_master *m)
 
 int mf_dispatch_workers(const mf_dispatch *d)
 {
+    MF_ENTRY_OR(0);
+
     return d->master ? d->master->n_workers : 0;
 }
 
 void mf_dispatch_done(mf_dispatch *d, int worker, mf_worker_done *out)
 {
+    MF_ENTRY_OR();
+    if (!d || !out)
+        return;
+
     *out = (mf_worker_done){ 0 };
     if (worker < 0 || worker >= mf_dispatch_workers(d))
         return;

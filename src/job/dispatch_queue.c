@@ -2,6 +2,7 @@
 /* dispatch_queue.c - calls that wait for a worker, and futures of what becomes of them. */
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/host.h"
 #include "job/dispatch_private.h"
 
 enum { USUAL_QUEUE = 1024 };
@@ -127,6 +128,10 @@ static bool wait_for_change(mf_master *m, int64_t until_ns)
 
 mf_status mf_future_wait(mf_future *f, int64_t timeout_ms, mf_tensor **results)
 {
+    MF_ENTRY;
+    MF_NEED(f);
+    MF_NEED_ARRAY(results, f->closure->n_fetches);
+
     mf_master *m = f->master;
     const int64_t end = until(timeout_ms);
     mf_status st;
@@ -143,6 +148,10 @@ mf_status mf_future_wait(mf_future *f, int64_t timeout_ms, mf_tensor **results)
 
 bool mf_future_is_done(mf_future *f)
 {
+    MF_ENTRY_OR(true);
+    if (!f)
+        return true;
+
     bool done;
 
     pthread_mutex_lock(&f->master->lock);
@@ -153,6 +162,8 @@ bool mf_future_is_done(mf_future *f)
 
 void mf_future_free(mf_future *f)
 {
+    MF_ENTRY_OR();
+
     mf_master *m = f ? f->master : NULL;
 
     if (!f)
@@ -230,7 +241,12 @@ static mf_status schedule(mf_dispatch *d, int worker, bool waited_for, const mf_
 {
     mf_master *m = d->master;
     mf_future *f;
-    mf_status st = new_future(m, c, feeds, &f);
+    mf_status st;
+
+    if (c->master != m)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the closure was made for another dispatch");
+    MF_NEED_ALL(feeds, c->n_feeds);
+    st = new_future(m, c, feeds, &f);
 
     if (!f)
         return st;
@@ -252,6 +268,9 @@ static mf_status schedule(mf_dispatch *d, int worker, bool waited_for, const mf_
 mf_status mf_dispatch_schedule(mf_dispatch *d, const mf_closure *c, const mf_tensor *const *feeds,
                                mf_future **out)
 {
+    MF_ENTRY;
+    MF_NEED(d, c);
+
     if (out)
         *out = NULL;
     MF_TRY(mf_dispatch_need_master(d));
@@ -261,6 +280,9 @@ mf_status mf_dispatch_schedule(mf_dispatch *d, const mf_closure *c, const mf_ten
 mf_status mf_dispatch_schedule_on(mf_dispatch *d, int worker, const mf_closure *c,
                                   const mf_tensor *const *feeds, mf_future **out)
 {
+    MF_ENTRY;
+    MF_NEED(d, c);
+
     if (out)
         *out = NULL;
     MF_TRY(mf_dispatch_need_master(d));
@@ -282,6 +304,9 @@ static bool is_lost(mf_master *m, int worker)
 
 mf_status mf_dispatch_run_on_all(mf_dispatch *d, const mf_closure *c, const mf_tensor *const *feeds)
 {
+    MF_ENTRY;
+    MF_NEED(d, c);
+
     mf_tensor **results = NULL;
     mf_future **futures = NULL;
     mf_error first = { 0 };
@@ -317,6 +342,9 @@ mf_status mf_dispatch_run_on_all(mf_dispatch *d, const mf_closure *c, const mf_t
 
 mf_status mf_dispatch_join(mf_dispatch *d, int64_t timeout_ms)
 {
+    MF_ENTRY;
+    MF_NEED(d);
+
     const int64_t end = until(timeout_ms);
     mf_master *m = d->master;
     mf_status st = MF_OK;
@@ -338,6 +366,10 @@ mf_status mf_dispatch_join(mf_dispatch *d, int64_t timeout_ms)
 
 void mf_dispatch_cancel(mf_dispatch *d)
 {
+    MF_ENTRY_OR();
+    if (!d)
+        return;
+
     mf_master *m = d->master;
     mf_error before;
     mf_status st;

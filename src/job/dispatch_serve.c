@@ -5,6 +5,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "job/dispatch_private.h"
 
 typedef struct worker {
@@ -188,7 +189,7 @@ static mf_status start(worker *w)
     if (!w->threads)
         return MF_NOMEM("threads");
     while (w->n_threads < w->slots) {
-        if (pthread_create(&w->threads[w->n_threads], NULL, thread_main, w) != 0)
+        if (mf_thread_start(&w->threads[w->n_threads], thread_main, w) != 0)
             return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no thread for a call");
         w->n_threads++;
     }

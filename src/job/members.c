@@ -127,7 +127,6 @@ static void outlive_launcher(void)
     if (!launcher || atoi(launcher) != (int)getppid())
         return;
     (void)prctl(PR_SET_PDEATHSIG, 0);
-    (void)signal(SIGPIPE, SIG_IGN); /* nobody reads what we say any more, then */
 }
 
 static mf_status come_in(mf_job_members *j)

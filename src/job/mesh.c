@@ -11,6 +11,7 @@
  * together last, and do the steps since then again: who runs a processor does not show in the bits.
  */
 #include "base/clock.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "job/mesh_private.h"
@@ -512,6 +513,8 @@ mf_status mf_mesh_open(const mf_strategy_call *call, mf_strategy **out)
 
 mf_status mf_strategy_mesh_relayout(mf_strategy *strategy, const char *axes, const char *layout)
 {
+    MF_ENTRY;
+
     if (!strategy || strategy->close != mesh_close)
         return MF_FAIL(MF_INVALID_ARGUMENT, "only a training on a mesh can change its layout");
     return mf_mesh_wish_set(&((mf_job_mesh *)strategy)->wish, axes ? axes : "",
@@ -526,30 +529,37 @@ const mf_mesh_setup *mf_strategy_mesh_setup(const mf_strategy *strategy)
 
 int mf_strategy_mesh_counts(const mf_strategy *strategy, mf_mesh_counts *out, int max)
 {
+    MF_ENTRY_OR(0);
+
     const mf_job_mesh *m =
         strategy && strategy->close == mesh_close ? (const mf_job_mesh *)strategy : NULL;
 
     if (!m || !m->counts)
         return 0;
-    for (int i = 0; i < max && i < m->setup.meshes.processors; i++)
+    for (int i = 0; out && i < max && i < m->setup.meshes.processors; i++)
         out[i] = m->counts[i];
     return m->setup.meshes.processors;
 }
 
 int mf_strategy_mesh_workers(const mf_strategy *strategy, mf_mesh_worker *out, int max)
 {
+    MF_ENTRY_OR(0);
+
     const mf_job_mesh *m =
         strategy && strategy->close == mesh_close ? (const mf_job_mesh *)strategy : NULL;
 
     if (!m || !m->workers)
         return 0;
-    for (int i = 0; i < max && i < m->n_workers; i++)
+    for (int i = 0; out && i < max && i < m->n_workers; i++)
         out[i] = m->workers[i];
     return m->n_workers;
 }
 
 mf_status mf_strategy_mesh_costs(const mf_strategy *strategy, mf_mesh_cost_fn *each, void *ctx)
 {
+    MF_ENTRY;
+    MF_NEED_FUNCTION(each);
+
     const mf_job_mesh *m =
         strategy && strategy->close == mesh_close ? (const mf_job_mesh *)strategy : NULL;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* strategy.c - opening a strategy by its name. */
 #include "base/board.h"
+#include "base/host.h"
 #include "job/strategies.h"
 
 #include <stdio.h>
@@ -153,6 +154,9 @@ mf_status mf_job_show(const mf_strategy_options *o)
 mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
                            mf_strategy **out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+
     const mf_strategy_options none = { 0 }, *o = options ? options : &none;
     mf_cluster *cluster = NULL;
     bool shown;
@@ -176,6 +180,8 @@ mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *opti
 
 void mf_strategy_close(mf_strategy *strategy)
 {
+    MF_ENTRY_OR();
+
     const bool shown = strategy && strategy->shown;
     mf_error before; /* the caller may be about to tell it */
 
@@ -199,6 +205,10 @@ int mf_strategy_size(const mf_strategy *strategy)
 
 void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out)
 {
+    MF_ENTRY_OR();
+    if (!out)
+        return;
+
     *out = (mf_traffic){ 0 };
     if (strategy && strategy->team && strategy->team->kind->traffic)
         strategy->team->kind->traffic(strategy->team, out);

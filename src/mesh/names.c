@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* names.c - names of dimensions, and which mesh a node is on: attributes of the node, so they
  * travel with the graph. */
+#include "base/host.h"
 #include "mesh/sheet.h"
 
 #include <meshflow/mesh.h>
@@ -9,11 +10,14 @@
 
 void mf_name_dims(mf_graph *graph, mf_output tensor, const char *names)
 {
+    MF_ENTRY_OR();
+    if (mf_graph_refuses(graph, MF_NEEDED(graph, names)) ||
+        mf_graph_refuses(graph, mf_graph_owns(graph, tensor, "mf_name_dims()", 0)))
+        return;
+
     mf_attr a = { .kind = MF_ATTR_STRING, .is_list = true };
     mf_status st;
 
-    if (!tensor.node)
-        return; /* the graph has failed before */
     a.strings = MF_ARENA_ARRAY(graph->arena, mf_bytes, (int64_t)strlen(names) + 1);
     for (const char *at = names; a.strings; at++) {
         const size_t n = strcspn(at, ",");
@@ -28,17 +32,17 @@ void mf_name_dims(mf_graph *graph, mf_output tensor, const char *names)
                      tensor.node->name);
     else
         st = mf_node_set_attr(graph, tensor.node, MF_DIMS_ATTR, &a);
-    if (st != MF_OK)
-        mf_graph_fail(graph, st);
+    (void)mf_graph_refuses(graph, st);
 }
 
 void mf_put_on_mesh(mf_graph *graph, mf_output tensor, int mesh)
 {
-    const mf_attr a = { .kind = MF_ATTR_INT, .n = 1, .i = mesh };
-    mf_status st = MF_OK;
+    MF_ENTRY_OR();
+    if (mf_graph_refuses(graph, MF_NEEDED(graph)) ||
+        mf_graph_refuses(graph, mf_graph_owns(graph, tensor, "mf_put_on_mesh()", 0)))
+        return;
 
-    if (tensor.node)
-        st = mf_node_set_attr(graph, tensor.node, MF_MESH_ATTR, &a);
-    if (st != MF_OK)
-        mf_graph_fail(graph, st);
+    const mf_attr a = { .kind = MF_ATTR_INT, .n = 1, .i = mesh };
+
+    (void)mf_graph_refuses(graph, mf_node_set_attr(graph, tensor.node, MF_MESH_ATTR, &a));
 }

@@ -4,6 +4,7 @@
 #include "mesh/relay.h"
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "mesh/leg.h"
 #include "runtime/session.h"
 
@@ -301,7 +302,7 @@ mf_status mf_mesh_relay(const mf_relay *r)
         return MF_NOMEM("variables");
     for (int i = 0; i < r->n; i++) {
         all[i] = (carrier){ .r = r, .end = &r->ends[i] };
-        all[i].started = i > 0 && pthread_create(&all[i].thread, NULL, carrier_main, &all[i]) == 0;
+        all[i].started = i > 0 && mf_thread_start(&all[i].thread, carrier_main, &all[i]) == 0;
         if (i > 0 && !all[i].started) {
             mf_error_save(MF_NOMEM("threads of a mesh"), &all[i].why);
             r->failed(r->ctx, MF_RESOURCE_EXHAUSTED);

@@ -3,7 +3,9 @@
  * Processors keep their variables in stores of their own. A run's pieces meet in a room
  * (runtime/room.h). */
 #include "base/clock.h"
+#include "base/host.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "compile/trace.h"
 #include "mesh/session_private.h"
 
@@ -172,8 +174,7 @@ static void run_all(call *c)
     for (int i = 1; i < n; i++) {
         if (workers) {
             workers[i] = (worker){ .c = c, .i = i };
-            workers[i].started =
-                pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]) == 0;
+            workers[i].started = mf_thread_start(&workers[i].thread, worker_main, &workers[i]) == 0;
         }
         if (!workers || !workers[i].started)
             note_failure(c, MF_NOMEM("threads of a mesh"));
@@ -426,6 +427,9 @@ mf_status mf_mesh_session_make(const mf_graph *graph, const mf_mesh_setup *setup
 mf_status mf_mesh_session_new(const mf_graph *graph, const mf_mesh_options *options,
                               mf_session **out)
 {
+    MF_ENTRY;
+    MF_NEED(graph, options, out);
+
     mf_mesh_setup setup = { .exact = options->exact, .session = options->session };
 
     *out = NULL;

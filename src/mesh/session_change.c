@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* session_change.c - a session on a mesh goes on under another mesh and layout. */
+#include "base/host.h"
 #include "base/mem.h"
 #include "mesh/relay.h"
 #include "mesh/session_private.h"
@@ -228,6 +229,9 @@ mf_status mf_mesh_change_make(mf_mesh_change *c, const mf_run_options *options, 
 
 mf_status mf_mesh_session_relayout(mf_session *base, const mf_mesh_options *options, int64_t *bytes)
 {
+    MF_ENTRY;
+    MF_NEED(base, options);
+
     mf_mesh_setup next = { .exact = options->exact };
     mf_mesh_change *c;
     int64_t moved = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* session_counts.c - what processors of a mesh have done so far and hold, and what a step
  * costs. */
+#include "base/host.h"
 #include "mesh/session_private.h"
 
 #include <string.h>
@@ -50,6 +51,9 @@ void mf_mesh_session_forget_runs(mf_session *base)
 
 mf_status mf_mesh_session_counts(mf_session *base, int i, mf_mesh_counts *out)
 {
+    MF_ENTRY;
+    MF_NEED(base, out);
+
     mf_mesh_session *s = mf_mesh_session_of(base);
     mf_account_run most;
     const mf_mesh_run *step;
@@ -82,6 +86,10 @@ mf_status mf_mesh_session_counts(mf_session *base, int i, mf_mesh_counts *out)
 
 mf_status mf_mesh_session_costs(mf_session *base, mf_mesh_cost_fn *each, void *ctx)
 {
+    MF_ENTRY;
+    MF_NEED(base);
+    MF_NEED_FUNCTION(each);
+
     mf_mesh_session *s = mf_mesh_session_of(base);
     const mf_mesh_run *most;
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 typedef struct letter {
     struct letter *next;
@@ -245,7 +246,7 @@ mf_status mf_mesh_wire_net_new(mf_net *net, const int *first, int n_tasks, int64
     w->timeout_ns = timeout_ns;
     for (int i = 0; i <= n_tasks; i++)
         w->first[i] = first[i];
-    if (pthread_create(&w->thread, NULL, send_all, w) != 0) {
+    if (mf_thread_start(&w->thread, send_all, w) != 0) {
         wire_free(w);
         return MF_NOMEM("a thread that sends");
     }

@@ -3,6 +3,7 @@
 #include "models/layer.h"
 
 #include "base/closest.h"
+#include "base/host.h"
 #include "models/changes.h"
 #include "models/initializer.h"
 
@@ -82,15 +83,13 @@ static const char *automatic_name(mf_model *m, const char *kind)
 
 static mf_status check_inputs(const mf_layer_kind *kind, mf_layer_call *l)
 {
-    char text[MF_SHAPE_TEXT];
+    char text[MF_SHAPE_TEXT], who[80];
 
     if (l->n_in < kind->min_in || l->n_in > kind->max_in)
         return MF_FAIL(MF_INVALID_ARGUMENT, "layer %s takes %d%s inputs, not %d", kind->name,
                        kind->min_in, kind->max_in > kind->min_in ? " or more" : "", l->n_in);
-    for (int i = 0; i < l->n_in; i++) {
-        if (!l->in[i].node)
-            return MF_FAIL(MF_INVALID_ARGUMENT, "layer %s: input %d is empty", kind->name, i);
-    }
+    (void)snprintf(who, sizeof who, "layer %s", kind->name);
+    MF_TRY(mf_graph_owns_all(l->graph, l->in, l->n_in, who));
     l->shape = mf_model_shape(l->model, l->in[0]);
     if (l->shape.rank < 0)
         return MF_FAIL(MF_INVALID_ARGUMENT,
@@ -179,12 +178,14 @@ static mf_output build(mf_model *m, const char *kind_name, const mf_output *inpu
 mf_output mf_layer(mf_model *model, const char *kind, const mf_output *inputs, const char *settings,
                    ...)
 {
+    MF_ENTRY_OR((mf_output){ 0 });
+    if (mf_model_refuses(model, MF_NEEDED(model, kind)))
+        return (mf_output){ 0 };
+
     char text[1024];
     va_list args;
     int len;
 
-    if (model->graph->failed)
-        return (mf_output){ 0 };
     if (!settings)
         return build(model, kind, inputs, "");
     va_start(args, settings);

@@ -2,6 +2,7 @@
 /* losses.c - losses by Keras's names. Those over classes take scores before the softmax. */
 #include "models/losses.h"
 
+#include "base/host.h"
 #include "models/detection.h"
 
 #include <string.h>
@@ -228,6 +229,10 @@ mf_status mf_loss_find(const char *text, mf_arena *arena, const mf_loss_kind **o
 
 mf_output mf_loss(mf_model *model, const char *text, mf_output output, mf_output label)
 {
+    MF_ENTRY_OR((mf_output){ 0 });
+    if (mf_graph_refuses(model ? model->graph : NULL, MF_NEEDED(model, text)))
+        return (mf_output){ 0 };
+
     const mf_output in[] = { output, label, MF_END };
     const char *scope = model->graph->scope, *rest;
     const mf_loss_kind *kind;

@@ -2,6 +2,8 @@
 /* model.c - the parts of a model: inputs, weights, shapes, output. */
 #include "models/model.h"
 
+#include "base/host.h"
+
 #include <meshflow/mesh.h>
 
 #include <fnmatch.h>
@@ -10,6 +12,9 @@
 
 mf_status mf_model_new(mf_model **out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+
     mf_model *m = mf_calloc(1, sizeof *m);
     mf_status st;
 
@@ -35,6 +40,8 @@ mf_status mf_model_new(mf_model **out)
 
 void mf_model_free(mf_model *model)
 {
+    MF_ENTRY_OR();
+
     if (!model)
         return;
     mf_map_deinit(&model->layers);
@@ -51,11 +58,14 @@ void mf_model_free(mf_model *model)
 
 mf_graph *mf_model_graph(mf_model *model)
 {
-    return model->graph;
+    return model ? model->graph : NULL;
 }
 
 mf_status mf_model_status(const mf_model *model)
 {
+    MF_ENTRY;
+    MF_NEED(model);
+
     return mf_graph_status(model->graph);
 }
 
@@ -67,15 +77,29 @@ void mf_model_name_batch(mf_graph *g, mf_output in, int rank)
     mf_name_dims(g, in, names);
 }
 
+bool mf_model_refuses(mf_model *model, mf_status status)
+{
+    if (status == MF_OK && model->compiled)
+        status = MF_FAIL(MF_FAILED_PRECONDITION,
+                         "the model has been compiled: layers, inputs and outputs come before "
+                         "mf_model_compile()");
+    return mf_graph_refuses(model ? model->graph : NULL, status);
+}
+
 mf_output mf_model_input(mf_model *model, const char *name, mf_dtype dtype, const int64_t *dims,
                          int rank)
 {
+    MF_ENTRY_OR((mf_output){ 0 });
+    if (mf_model_refuses(model, MF_NEEDED(model, name)) ||
+        mf_model_refuses(model, mf_host_need_array(__func__, "dims", dims, rank)))
+        return (mf_output){ 0 };
+
     mf_shape shape = { .rank = rank + 1, .dims = { -1 } };
     char text[MF_SHAPE_TEXT];
     mf_output in;
     mf_status st = MF_OK;
 
-    if (rank < 0 || rank >= MF_MAX_RANK)
+    if (rank >= MF_MAX_RANK)
         st = MF_FAIL(MF_INVALID_ARGUMENT, "input '%s' of rank %d: at most %d is possible", name,
                      rank, MF_MAX_RANK - 1);
     for (int i = 0; st == MF_OK && i < rank; i++)
@@ -95,8 +119,12 @@ mf_output mf_model_input(mf_model *model, const char *name, mf_dtype dtype, cons
 
 void mf_model_output(mf_model *model, mf_output output)
 {
-    if (output.node)
-        model->output = output;
+    MF_ENTRY_OR();
+    if (mf_model_refuses(model, MF_NEEDED(model)) ||
+        mf_model_refuses(model, mf_graph_owns(model->graph, output, "mf_model_output()", 0)))
+        return;
+
+    model->output = output;
 }
 
 mf_shape mf_model_shape(mf_model *model, mf_output output)
@@ -155,8 +183,14 @@ mf_output mf_model_left(const mf_model *model, const char *name)
 
 mf_status mf_model_freeze(mf_model *model, const char *pattern, bool frozen)
 {
+    MF_ENTRY;
+    MF_NEED(model, pattern);
+
     bool any = false;
 
+    if (model->compiled)
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "the model has been compiled: mf_model_freeze() comes before");
     for (int64_t i = 0; i < model->n_weights; i++) {
         mf_weight *w = model->weights[i];
         bool moves = false;
@@ -179,6 +213,10 @@ mf_status mf_model_freeze(mf_model *model, const char *pattern, bool frozen)
 
 int64_t mf_model_parameters(const mf_model *model, int64_t *trained)
 {
+    MF_ENTRY_OR(0);
+    if (!model)
+        return 0;
+
     int64_t all = 0, by_gradients = 0;
 
     for (int64_t i = 0; i < model->n_weights; i++) {

@@ -80,9 +80,14 @@ struct mf_model {
     int64_t n_layers; /* that are not part of another: the last one's mf_node_layer() */
     int depth; /* of the layer that is being built */
     bool frozen; /* it has trainable=false */
+    bool compiled; /* a trainer is made of it, or was; nothing is added any more */
     const char *changes; /* of settings of layers, see changes.h; NULL: none */
     mf_map layers; /* kind in lower case -> int64_t: how many there are, for names */
 };
+
+/* As mf_graph_refuses(), of the model's graph; also FAILED_PRECONDITION where the model has been
+ * compiled. model may be NULL if status is a failure. */
+bool mf_model_refuses(mf_model *model, mf_status status);
 
 /* What is known about an output's shape; the first dimension of a batch is not. Errors go to the
  * graph. */

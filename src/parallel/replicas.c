@@ -4,6 +4,7 @@
 #include "parallel/replicas.h"
 
 #include "base/param.h"
+#include "base/thread.h"
 #include "graph/shard.h"
 #include "train/loop.h"
 
@@ -347,7 +348,7 @@ static mf_status start_session(replica *p)
         t->model->graph, &session,
         &(mf_session_shared){ t->pool, p->resources ? p->resources : t->resources, NULL },
         &p->session));
-    if (pthread_create(&p->thread, NULL, serve, p) != 0)
+    if (mf_thread_start(&p->thread, serve, p) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no thread for %s", p->name);
     p->started = true;
     return MF_OK;

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -267,7 +268,7 @@ mf_status mf_rounds_new(const mf_rounds_options *o, mf_rounds **out)
     }
     memcpy(x->bucket, o->bucket, (size_t)o->n_results * sizeof *x->bucket);
     count_values(x);
-    if (pthread_create(&x->thread, NULL, do_rounds, x) != 0) {
+    if (mf_thread_start(&x->thread, do_rounds, x) != 0) {
         mf_rounds_free(x);
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     }

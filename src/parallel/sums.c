@@ -3,6 +3,7 @@
  * thread, and handed out as views of the result (end). */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "graph/shard.h"
 #include "parallel/apart.h"
 #include "parallel/sums_private.h"
@@ -408,7 +409,7 @@ mf_status mf_sums_new(const mf_sums_options *o, mf_sums **out)
         mf_sums_free(x);
         return st;
     }
-    if (pthread_create(&x->thread, NULL, exchange_all, x) != 0) {
+    if (mf_thread_start(&x->thread, exchange_all, x) != 0) {
         mf_sums_free(x);
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* crew.c - replicas: how they are started, what they say, what happens when they die. */
 #include "base/clock.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "serve/frame.h"
@@ -145,6 +146,7 @@ static _Noreturn void be_replica(const mf_front *f, pid_t front, int fd)
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != front)
         _exit(0);
+    mf_host_adopt_fork(); /* the front runs no graph and has no thread of the library */
     (void)signal(SIGINT, SIG_IGN); /* of a terminal: the front says when to end */
     (void)signal(SIGTERM, SIG_DFL);
     if (fd > 3)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "server/assembly_private.h"
 
 #include <string.h>
@@ -222,7 +223,7 @@ static void *watch(void *ctx)
 /* With the lock. */
 mf_status mf_waiters_watch(mf_assemblies *m)
 {
-    if (!m->watches && pthread_create(&m->watch, NULL, watch, m) != 0)
+    if (!m->watches && mf_thread_start(&m->watch, watch, m) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no thread for groups that wait");
     m->watches = true;
     pthread_cond_signal(&m->changed);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* local_cluster.c - several tasks of a cluster, in one process. See <meshflow/server.h>. */
 #include "base/buf.h"
+#include "base/host.h"
 #include "base/mem.h"
 #include "server/server.h"
 
@@ -173,6 +174,11 @@ static mf_status describe(mf_local_cluster *c)
 mf_status mf_local_cluster_new(const char *jobs, const mf_server_options *options,
                                mf_local_cluster **out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+    if (options)
+        MF_NEED_ALL(options->allow_dirs, options->n_allow_dirs);
+
     const mf_server_options none = { 0 };
     mf_local_cluster *c = mf_calloc(1, sizeof *c);
     mf_buf text = { 0 };
@@ -201,11 +207,15 @@ mf_status mf_local_cluster_new(const char *jobs, const mf_server_options *option
 
 const char *mf_local_cluster_spec(const mf_local_cluster *cluster)
 {
-    return cluster->spec.data;
+    return cluster ? cluster->spec.data : NULL;
 }
 
 const char *mf_local_cluster_target(const mf_local_cluster *cluster, const char *job, int index)
 {
+    MF_ENTRY_OR(NULL);
+    if (!cluster || !job)
+        return NULL;
+
     for (int i = 0; i < cluster->n; i++) {
         const mf_server_task *self = mf_server_self(cluster->servers[i]);
 
@@ -217,18 +227,28 @@ const char *mf_local_cluster_target(const mf_local_cluster *cluster, const char 
 
 void mf_local_cluster_join(mf_local_cluster *cluster)
 {
+    MF_ENTRY_OR();
+    if (!cluster)
+        return;
+
     for (int i = 0; i < cluster->n; i++)
         mf_server_join(cluster->servers[i]);
 }
 
 void mf_local_cluster_stop(mf_local_cluster *cluster)
 {
+    MF_ENTRY_OR();
+    if (!cluster)
+        return;
+
     for (int i = 0; i < cluster->n; i++)
         mf_server_stop(cluster->servers[i]);
 }
 
 void mf_local_cluster_free(mf_local_cluster *cluster)
 {
+    MF_ENTRY_OR();
+
     if (!cluster)
         return;
     for (int i = 0; i < cluster->n; i++)

@@ -2,6 +2,7 @@
 /* master_partial.c - a run that is fed and fetched from step by step: a thread runs it, feeds come
  * and fetches go by the room of its step. */
 #include "base/cond.h"
+#include "base/thread.h"
 #include "runtime/room.h"
 #include "server/master.h"
 
@@ -102,7 +103,7 @@ static mf_status start(partial *p, mf_client_session *s, mf_cancel *cancel)
                        "masters: use run() for them, or one master for all members");
     MF_TRY(mf_rooms_enter(p->server->rooms, p->id, &p->room));
     (void)snprintf(p->handle, sizeof p->handle, "%016" PRIx64, (uint64_t)p->id);
-    if (pthread_create(&p->thread, NULL, run_it, p) != 0)
+    if (mf_thread_start(&p->thread, run_it, p) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     p->has_thread = true;
     return mf_map_set(&s->partials, p->handle, p);

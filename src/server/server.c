@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/param.h"
@@ -146,6 +147,11 @@ mf_status mf_server_open(const mf_server_options *options, const mf_rpc_kind *rp
 
 mf_status mf_server_new(const mf_server_options *options, mf_server **out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+    if (options)
+        MF_NEED_ALL(options->allow_dirs, options->n_allow_dirs);
+
     const mf_rpc_kind *rpc = &mf_rpc_inside;
 
     *out = NULL;
@@ -156,11 +162,15 @@ mf_status mf_server_new(const mf_server_options *options, mf_server **out)
 
 const char *mf_server_target(const mf_server *server)
 {
-    return server->target;
+    return server ? server->target : NULL;
 }
 
 void mf_server_join(mf_server *server)
 {
+    MF_ENTRY_OR();
+    if (!server)
+        return;
+
     pthread_mutex_lock(&server->lock);
     while (!server->stopped)
         pthread_cond_wait(&server->changed, &server->lock);
@@ -169,6 +179,10 @@ void mf_server_join(mf_server *server)
 
 void mf_server_stop(mf_server *server)
 {
+    MF_ENTRY_OR();
+    if (!server)
+        return;
+
     pthread_mutex_lock(&server->lock);
     server->stopped = true;
     pthread_cond_broadcast(&server->changed);
@@ -177,6 +191,8 @@ void mf_server_stop(mf_server *server)
 
 void mf_server_free(mf_server *server)
 {
+    MF_ENTRY_OR();
+
     if (!server)
         return;
     if (server->near)

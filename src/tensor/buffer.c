@@ -6,6 +6,7 @@
  * shall not ask the system for them again. */
 #include "tensor/buffer.h"
 
+#include "base/host.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/param.h"
@@ -272,8 +273,10 @@ void mf_buffer_unref(mf_buffer *b)
     if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) > 1)
         return;
     if (b->size_class < 0) {
-        if (b->release)
+        if (b->release) {
+            MF_CALLBACK;
             b->release(b->data, b->ctx);
+        }
         mf_free(b);
         return;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/tensor.h"
 
+#include "base/host.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -287,6 +288,10 @@ void mf_tensor_print(const mf_tensor *t, int64_t max, mf_buf *out)
 
 mf_status mf_tensor_new(mf_dtype dtype, const int64_t *dims, int rank, mf_tensor **out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+    MF_NEED_ARRAY(dims, rank > 0 ? rank : 0);
+
     mf_shape shape;
     mf_tensor *t;
     mf_status st;
@@ -310,6 +315,11 @@ mf_status mf_tensor_new(mf_dtype dtype, const int64_t *dims, int rank, mf_tensor
 mf_status mf_tensor_wrap(mf_dtype dtype, const int64_t *dims, int rank, void *data, size_t bytes,
                          void (*release)(void *data, void *ctx), void *ctx, mf_tensor **out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+    MF_NEED_ARRAY(dims, rank > 0 ? rank : 0);
+    MF_NEED_ARRAY(data, bytes > 0 ? 1 : 0);
+
     mf_shape shape;
     int64_t count, need;
     mf_tensor *t;
@@ -339,6 +349,9 @@ mf_status mf_tensor_wrap(mf_dtype dtype, const int64_t *dims, int rank, void *da
 
 mf_status mf_tensor_copy(const mf_tensor *tensor, mf_tensor **out)
 {
+    MF_ENTRY;
+    MF_NEED(tensor, out);
+
     mf_tensor *t = mf_calloc(1, sizeof *t);
 
     *out = t;
@@ -350,6 +363,8 @@ mf_status mf_tensor_copy(const mf_tensor *tensor, mf_tensor **out)
 
 void mf_tensor_free(mf_tensor *tensor)
 {
+    MF_ENTRY_OR();
+
     if (!tensor)
         return;
     mf_tensor_clear(tensor);
@@ -358,32 +373,32 @@ void mf_tensor_free(mf_tensor *tensor)
 
 mf_dtype mf_tensor_dtype(const mf_tensor *tensor)
 {
-    return tensor->dtype;
+    return tensor ? tensor->dtype : MF_DTYPE_INVALID;
 }
 
 int mf_tensor_rank(const mf_tensor *tensor)
 {
-    return tensor->shape.rank;
+    return tensor ? tensor->shape.rank : 0;
 }
 
 int64_t mf_tensor_dim(const mf_tensor *tensor, int axis)
 {
-    return axis >= 0 && axis < tensor->shape.rank ? tensor->shape.dims[axis] : -1;
+    return tensor && axis >= 0 && axis < tensor->shape.rank ? tensor->shape.dims[axis] : -1;
 }
 
 int64_t mf_tensor_count(const mf_tensor *tensor)
 {
-    return tensor->count;
+    return tensor ? tensor->count : 0;
 }
 
 void *mf_tensor_data(const mf_tensor *tensor)
 {
-    return mf_dtype_is_plain(tensor->dtype) ? tensor->data : NULL;
+    return tensor && mf_dtype_is_plain(tensor->dtype) ? tensor->data : NULL;
 }
 
 size_t mf_tensor_bytes(const mf_tensor *tensor)
 {
-    return (size_t)tensor->count * mf_dtype_size(tensor->dtype);
+    return tensor ? (size_t)tensor->count * mf_dtype_size(tensor->dtype) : 0;
 }
 
 static mf_status string_at(const mf_tensor *t, int64_t i, mf_string **out)
@@ -399,6 +414,10 @@ static mf_status string_at(const mf_tensor *t, int64_t i, mf_string **out)
 
 mf_status mf_tensor_set_string(mf_tensor *tensor, int64_t i, const char *data, size_t len)
 {
+    MF_ENTRY;
+    MF_NEED(tensor);
+    MF_NEED_ARRAY(data, len > 0 ? 1 : 0);
+
     mf_string *s = NULL;
 
     MF_TRY(string_at(tensor, i, &s));
@@ -407,6 +426,9 @@ mf_status mf_tensor_set_string(mf_tensor *tensor, int64_t i, const char *data, s
 
 mf_status mf_tensor_get_string(const mf_tensor *tensor, int64_t i, const char **data, size_t *len)
 {
+    MF_ENTRY;
+    MF_NEED(tensor, data, len);
+
     mf_string *s = NULL;
 
     MF_TRY(string_at(tensor, i, &s));

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/stall.h"
+#include "base/thread.h"
 #include "formats/tensors.h"
 #include "train/checkpoint.h"
 
@@ -264,7 +265,7 @@ mf_status mf_checkpoints_open(const char *dir, int keep, mf_checkpoints **out)
     c->keep = keep > 0 ? keep : 5;
     pthread_mutex_init(&c->lock, NULL);
     mf_cond_init(&c->changed);
-    if (pthread_create(&c->thread, NULL, write_all, c) != 0) {
+    if (mf_thread_start(&c->thread, write_all, c) != 0) {
         pthread_cond_destroy(&c->changed);
         pthread_mutex_destroy(&c->lock);
         mf_free(c->dir);

@@ -8,8 +8,10 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #include <meshflow/coordinator.h>
 
@@ -43,6 +45,9 @@ struct mf_coordinator {
 
 mf_status mf_coordinator_new(mf_coordinator **out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+
     mf_coordinator *c = mf_calloc(1, sizeof *c);
 
     *out = NULL;
@@ -90,6 +95,8 @@ static void let_go(mf_coordinator *c, thread *list)
 
 void mf_coordinator_free(mf_coordinator *c)
 {
+    MF_ENTRY_OR();
+
     thread *rest;
 
     if (!c)
@@ -107,6 +114,10 @@ void mf_coordinator_free(mf_coordinator *c)
 
 void mf_coordinator_request_stop(mf_coordinator *c, mf_status why)
 {
+    MF_ENTRY_OR();
+    if (!c)
+        return;
+
     pthread_mutex_lock(&c->lock);
     if (!atomic_load(&c->stopping)) {
         if (why != MF_OK && why != MF_OUT_OF_RANGE)
@@ -121,11 +132,15 @@ void mf_coordinator_request_stop(mf_coordinator *c, mf_status why)
 
 bool mf_coordinator_should_stop(const mf_coordinator *c)
 {
-    return atomic_load(&c->stopping);
+    return !c || atomic_load(&c->stopping);
 }
 
 bool mf_coordinator_wait_for_stop(mf_coordinator *c, int64_t timeout_ms)
 {
+    MF_ENTRY_OR(true);
+    if (!c)
+        return true;
+
     const int64_t until = mf_clock_ns() + (timeout_ms > 0 ? timeout_ms : 0) * 1000000;
     bool early = true;
 
@@ -139,6 +154,9 @@ bool mf_coordinator_wait_for_stop(mf_coordinator *c, int64_t timeout_ms)
 
 mf_status mf_coordinator_failure(mf_coordinator *c)
 {
+    MF_ENTRY;
+    MF_NEED(c);
+
     mf_status st;
 
     pthread_mutex_lock(&c->lock);
@@ -149,6 +167,10 @@ mf_status mf_coordinator_failure(mf_coordinator *c)
 
 void mf_coordinator_clear_stop(mf_coordinator *c)
 {
+    MF_ENTRY_OR();
+    if (!c)
+        return;
+
     pthread_mutex_lock(&c->lock);
     c->failure.status = MF_OK;
     c->joined = false;
@@ -200,6 +222,10 @@ static void add_locked(mf_coordinator *c, thread *t)
 mf_status mf_coordinator_start(mf_coordinator *c, const char *name, mf_status (*fn)(void *ctx),
                                void *ctx)
 {
+    MF_ENTRY;
+    MF_NEED(c, name);
+    MF_NEED_FUNCTION(fn);
+
     thread *t;
     int result;
 
@@ -208,7 +234,7 @@ mf_status mf_coordinator_start(mf_coordinator *c, const char *name, mf_status (*
     t->ctx = ctx;
     atomic_fetch_add(&c->refs, 1);
     pthread_mutex_lock(&c->lock); /* until it is in the list, the thread cannot end */
-    result = pthread_create(&t->id, NULL, run_thread, t);
+    result = mf_thread_start(&t->id, run_thread, t);
     if (result == 0)
         add_locked(c, t);
     pthread_mutex_unlock(&c->lock);
@@ -222,6 +248,9 @@ mf_status mf_coordinator_start(mf_coordinator *c, const char *name, mf_status (*
 
 mf_status mf_coordinator_register_thread(mf_coordinator *c, const char *name, pthread_t id)
 {
+    MF_ENTRY;
+    MF_NEED(c, name);
+
     thread *t;
 
     MF_TRY(thread_new(c, name, &t));
@@ -292,6 +321,9 @@ static thread *wait_for_all(mf_coordinator *c, int64_t grace_ms)
 
 mf_status mf_coordinator_join(mf_coordinator *c, int64_t grace_ms)
 {
+    MF_ENTRY;
+    MF_NEED(c);
+
     mf_buf names = { 0 };
     thread *rest;
     mf_status st;

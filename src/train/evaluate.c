@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* evaluate.c - the model in inference mode, over a whole data set. */
 #include "base/buf.h"
+#include "base/host.h"
 #include "train/ema.h"
 #include "train/team.h"
 #include "train/trainer.h"
@@ -62,10 +63,16 @@ static int64_t count_batches(const mf_dataset *data)
     return (mf_dataset_count(data) + EVAL_BATCH - 1) / EVAL_BATCH;
 }
 
+/* Weights change places with their moving averages meanwhile. */
+static bool swaps(const mf_trainer *t)
+{
+    return t->options.ema_eval && t->options.ema != 0.0;
+}
+
 static mf_status for_each_batch(mf_trainer *t, mf_names *names, mf_dataset *data, span of,
                                 bool with_label, visit_fn *visit, void *ctx)
 {
-    const bool average = t->options.ema_eval && t->options.ema != 0.0;
+    const bool average = swaps(t);
     bool stop;
     mf_status st;
 
@@ -201,6 +208,12 @@ static mf_status evaluate_together(mf_trainer *t, mf_dataset *data)
 
 mf_status mf_evaluate(mf_trainer *t, mf_dataset *data, mf_result *results, int *n_results)
 {
+    MF_ENTRY;
+    MF_NEED(t, data, results, n_results);
+    if (t->team)
+        MF_TRY(mf_trainer_need_no_fit(t));
+    MF_ALONE(&t->turns);
+
     *n_results = 0;
     if (mf_dataset_count(data) == 0)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to evaluate on is empty");
@@ -241,20 +254,38 @@ static mf_status append(mf_trainer *t, const mf_names *names, const mf_batch *ba
     return MF_OK;
 }
 
-mf_status mf_predict(mf_trainer *t, mf_dataset *data, mf_tensor **out)
+static mf_status predict(mf_trainer *t, mf_dataset *data, mf_tensor **out)
 {
     predictions p = { .samples = mf_dataset_count(data) };
-    mf_status st = for_each_batch(t, &t->predict_names, data, (span){ 0, count_batches(data) },
-                                  false, append, &p);
+    mf_names names;
+    mf_status st;
 
-    *out = NULL;
-    if (st == MF_OK && !p.all)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "the data set to predict is empty");
+    MF_TRY(mf_names_copy(&t->predict_names, &names));
+    st = for_each_batch(t, &names, data, (span){ 0, count_batches(data) }, false, append, &p);
+    mf_names_copy_deinit(&names);
     if (st != MF_OK)
         mf_tensor_free(p.all);
     else
         *out = p.all;
     return st;
+}
+
+mf_status mf_predict(mf_trainer *t, mf_dataset *data, mf_tensor **out)
+{
+    MF_ENTRY;
+    MF_NEED(t, data, out);
+
+    *out = NULL;
+    if (mf_dataset_count(data) == 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the data set to predict is empty");
+    if (together(t)) /* all of them work on each batch */
+        MF_TRY(mf_trainer_need_no_fit(t));
+    if (together(t) || swaps(t)) {
+        MF_ALONE(&t->turns);
+        return predict(t, data, out);
+    }
+    MF_SHARE(&t->turns);
+    return predict(t, data, out);
 }
 
 mf_status mf_trainer_infer(mf_trainer *t, const mf_tensor *const *inputs, const mf_tensor **out)

@@ -2,6 +2,7 @@
 /* fit.c - the loop: batches, steps, epochs, and whoever wants to know of them. */
 #include "base/board.h"
 #include "base/clock.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "train/fit_private.h"
 #include "train/inquiry.h"
@@ -18,6 +19,7 @@ static bool is_heard(const mf_fitting *f, int hook)
 
 static mf_status call_after_step(mf_fitting *f, const mf_step_report *report)
 {
+    MF_CALLBACK;
     for (int i = 0; i < f->loop.n_hooks; i++) {
         const mf_hook *h = &f->hooks[i];
 
@@ -36,6 +38,7 @@ static mf_status call_after_epoch(mf_fitting *f, const mf_step_report *report)
     if (f->validation)
         MF_TRY(mf_evaluate(f->t, f->validation, results, &n));
     f->told_epoch = report->step;
+    MF_CALLBACK;
     for (int i = 0; i < f->loop.n_hooks; i++) {
         const mf_hook *h = &f->hooks[i];
 
@@ -206,6 +209,7 @@ static bool will_look(mf_fitting *f)
 {
     bool looks = mf_agreement_looks(&f->agreement);
 
+    MF_CALLBACK;
     for (int i = 0; i < f->loop.n_hooks; i++) {
         const mf_hook *h = &f->hooks[i];
 
@@ -364,8 +368,10 @@ static mf_status run(mf_fitting *f)
     if (f->t->team)
         mf_board_shards(f->t->team->first_shard, f->t->team->n_shards);
     do {
-        while (!is_over(f))
+        while (!is_over(f)) {
             MF_TRY(go_on_or_forgive(f));
+            mf_turns_pass(&f->t->turns);
+        }
         st = finish(f);
         again = st != MF_OK && mf_team_meets(f->t->team);
         if (again)
@@ -386,17 +392,15 @@ static void end_loop(mf_fitting *f)
     mf_free(f->hooks);
 }
 
-mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
-                 const mf_fit_options *options)
+static mf_status fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
+                     const mf_fit_options *options)
 {
     mf_fitting f = { .t = t, .train = train, .validation = validation };
     mf_status st, closed;
     mf_error why;
     bool failed;
 
-    mf_board_threads(mf_pool_threads(t->pool), 0);
-    if (t->team && t->team->kind->serve)
-        return t->team->kind->serve(t->team, t);
+    MF_ALONE(&t->turns);
     if (options)
         f.o = *options;
     atomic_store(&t->stop, false);
@@ -424,4 +428,25 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     if (failed)
         return mf_error_restore(&why);
     return st == MF_OK ? closed : st;
+}
+
+mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
+                 const mf_fit_options *options)
+{
+    MF_ENTRY;
+    MF_NEED(t);
+
+    const bool serves = t->team && t->team->kind->serve;
+    mf_status st;
+
+    if (!serves)
+        MF_NEED(train);
+    if (options)
+        MF_NEED_ARRAY(options->hooks, options->n_hooks);
+    if (atomic_exchange(&t->fitting, true))
+        return MF_FAIL(MF_FAILED_PRECONDITION, "mf_fit() of this trainer runs already");
+    mf_board_threads(mf_pool_threads(t->pool), 0);
+    st = serves ? t->team->kind->serve(t->team, t) : fit(t, train, validation, options);
+    atomic_store(&t->fitting, false);
+    return st;
 }

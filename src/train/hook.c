@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/hook.h"
 
+#include "base/host.h"
+
 #include <string.h>
 
 mf_status mf_hook_names_init(mf_hook_names *names, const char *const *from, int n)
@@ -31,6 +33,11 @@ mf_status mf_hook_names_run(const mf_hook_names *names, mf_hook_loop *loop, mf_t
 
 void mf_hook_free(mf_hook *hook)
 {
+    MF_ENTRY_OR();
+    if (!hook)
+        return;
+
+    MF_CALLBACK;
     if (hook->release)
         hook->release(hook->ctx);
     memset(hook, 0, sizeof *hook);

@@ -6,6 +6,7 @@
  * same bits on all of them. A wish to stop travels with the next step, which is the last one; one
  * process alone does that step as well, so that many workers end with its weights. */
 #include "base/clock.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "train/convergence.h"
 #include "train/hook.h"
@@ -252,6 +253,9 @@ static mf_status read_settings(const char *settings, mf_convergence_options *out
 
 mf_status mf_hook_converged(const char *settings, mf_hook *out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+
     mf_convergence_options o;
     converged *h;
 
@@ -273,6 +277,10 @@ mf_status mf_hook_converged(const char *settings, mf_hook *out)
 
 const char *mf_hook_converged_state(const mf_hook *hook, const char **why)
 {
+    MF_ENTRY_OR(NULL);
+    if (!hook || hook->begin != begin)
+        return NULL;
+
     const converged *h = hook->ctx;
 
     if (why)

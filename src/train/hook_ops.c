@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hook_ops.c - hooks that add to what is run: feeds, final ops, tensors for the log, traces. */
 #include "base/file.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "train/hook.h"
 
@@ -20,6 +21,7 @@ static mf_status feed_before_run(void *ctx, mf_hook_loop *loop, mf_run_request *
     const feeder *h = ctx;
 
     (void)loop;
+    MF_CALLBACK;
     MF_TRY(h->fn(h->ctx, request));
     request->n_fetches = 0; /* nobody would look at them */
     return MF_OK;
@@ -27,6 +29,10 @@ static mf_status feed_before_run(void *ctx, mf_hook_loop *loop, mf_run_request *
 
 mf_status mf_hook_feed(mf_feed_fn *fn, void *ctx, mf_hook *out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+    MF_NEED_FUNCTION(fn);
+
     feeder *h = mf_calloc(1, sizeof *h);
 
     memset(out, 0, sizeof *out);
@@ -100,6 +106,10 @@ static mf_status final_end(void *ctx, mf_trainer *trainer)
 
 mf_status mf_hook_final_ops(const char *const *fetches, int n, mf_hook *out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+    MF_NEED_ALL(fetches, n);
+
     fetcher *h;
 
     memset(out, 0, sizeof *out);
@@ -113,6 +123,9 @@ mf_status mf_hook_final_ops(const char *const *fetches, int n, mf_hook *out)
 
 mf_tensor *const *mf_hook_final_values(const mf_hook *hook)
 {
+    if (!hook)
+        return NULL;
+
     const fetcher *h = hook->ctx;
 
     return hook->end == final_end && h->done ? h->values : NULL;
@@ -179,6 +192,10 @@ static mf_status log_end(void *ctx, mf_trainer *trainer)
 mf_status mf_hook_logging(const char *const *tensors, int n, mf_every every, bool at_end,
                           mf_hook *out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+    MF_NEED_ALL(tensors, n);
+
     const bool timed = every.steps != 0 || every.seconds != 0;
     fetcher *h;
 
@@ -245,6 +262,9 @@ static void profiler_release(void *ctx)
 
 mf_status mf_hook_profiler(const char *dir, mf_every every, mf_hook *out)
 {
+    MF_ENTRY;
+    MF_NEED(dir, out);
+
     profiler *h;
 
     memset(out, 0, sizeof *out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hook_save.c - hooks that write about the loop: checkpoints, and how fast it goes. */
+#include "base/host.h"
 #include "base/log.h"
 #include "train/checkpoint.h"
 #include "train/hook.h"
@@ -92,6 +93,9 @@ static void saver_release(void *ctx)
 
 mf_status mf_hook_checkpoint(const char *dir, mf_every every, int keep, mf_hook *out)
 {
+    MF_ENTRY;
+    MF_NEED(dir, out);
+
     saver *h;
 
     memset(out, 0, sizeof *out);
@@ -150,6 +154,9 @@ static void counter_release(void *ctx)
 
 mf_status mf_hook_step_counter(mf_every every, const char *dir, mf_hook *out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+
     counter *h;
 
     memset(out, 0, sizeof *out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hook_stop.c - hooks that say when it begins and when it ends: stopping at a step, at a loss that
  * is no number; waiting for others. */
+#include "base/host.h"
 #include "base/log.h"
 #include "train/hook.h"
 
@@ -41,6 +42,9 @@ static mf_status stop_at_after_run(void *ctx, mf_hook_loop *loop, mf_tensor *con
 
 mf_status mf_hook_stop_at_step(int64_t last_step, int64_t n_steps, mf_hook *out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+
     stop_at *h;
 
     memset(out, 0, sizeof *out);
@@ -117,6 +121,9 @@ static void nan_release(void *ctx)
 
 mf_status mf_hook_nan_guard(const char *loss, bool fail, mf_hook *out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+
     nan_guard *h = mf_calloc(1, sizeof *h);
     mf_status st;
 
@@ -173,6 +180,9 @@ static mf_status waiter_before_run(void *ctx, mf_hook_loop *loop, mf_run_request
 
 mf_status mf_hook_global_step_waiter(int64_t step, mf_hook *out)
 {
+    MF_ENTRY;
+    MF_NEED(out);
+
     waiter *h = mf_calloc(1, sizeof *h);
 
     memset(out, 0, sizeof *out);

@@ -3,6 +3,7 @@
  *
  * What cannot be written (a full disk) is no reason to stop training: it is said once, and then
  * nothing more is written. */
+#include "base/host.h"
 #include "base/log.h"
 #include "train/hook.h"
 #include "train/trainer.h"
@@ -352,6 +353,10 @@ static mf_status summary_init(summary *h, const mf_summary_options *options)
 
 mf_status mf_hook_summary(const mf_summary_options *options, mf_hook *out)
 {
+    MF_ENTRY;
+    MF_NEED(options, out);
+    MF_NEED_ALL(options->summaries, options->n_summaries);
+
     summary *h;
     mf_status st;
 

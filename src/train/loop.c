@@ -3,6 +3,7 @@
 #include "train/loop.h"
 
 #include "base/clock.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "runtime/session.h"
 
@@ -41,22 +42,25 @@ mf_status mf_hook_loop_deinit(mf_hook_loop *l)
 
 mf_session *mf_hook_loop_session(mf_hook_loop *loop)
 {
-    return loop->session;
+    return loop ? loop->session : NULL;
 }
 
 mf_trainer *mf_hook_loop_trainer(mf_hook_loop *loop)
 {
-    return loop->trainer;
+    return loop ? loop->trainer : NULL;
 }
 
 mf_coordinator *mf_hook_loop_coordinator(mf_hook_loop *loop)
 {
-    return loop->coordinator;
+    return loop ? loop->coordinator : NULL;
 }
 
 /* Between a run and the next, all hooks share one look: it may cost a run. */
 mf_status mf_hook_loop_step(mf_hook_loop *loop, int64_t *step)
 {
+    MF_ENTRY;
+    MF_NEED(loop, step);
+
     *step = loop->step;
     if (loop->after_run && loop->step >= 0)
         return MF_OK;
@@ -67,6 +71,10 @@ mf_status mf_hook_loop_step(mf_hook_loop *loop, int64_t *step)
 
 void mf_hook_loop_stop(mf_hook_loop *loop)
 {
+    MF_ENTRY_OR();
+    if (!loop)
+        return;
+
     atomic_store(&loop->stop, true);
     if (loop->trainer)
         mf_trainer_stop(loop->trainer);
@@ -76,6 +84,7 @@ void mf_hook_loop_stop(mf_hook_loop *loop)
 
 mf_status mf_hook_loop_call_begin(mf_hook_loop *l)
 {
+    MF_CALLBACK;
     for (int i = 0; i < l->n_hooks; i++) {
         if (l->hooks[i].begin)
             MF_TRY(l->hooks[i].begin(l->hooks[i].ctx, l->trainer));
@@ -87,6 +96,7 @@ mf_status mf_hook_loop_call_created(mf_hook_loop *l)
 {
     const mf_status st = l->read_step(l, &l->start);
 
+    MF_CALLBACK;
     if (st == MF_NOT_FOUND) /* a graph that does not count */
         l->start = 0;
     else
@@ -104,6 +114,7 @@ mf_status mf_hook_loop_call_end(mf_hook_loop *l)
     mf_status first = MF_OK;
     mf_error why;
 
+    MF_CALLBACK;
     l->after_run = false;
     for (int i = 0; i < l->n_hooks; i++) {
         const mf_hook *h = &l->hooks[i];
@@ -118,6 +129,7 @@ mf_status mf_hook_loop_call_end(mf_hook_loop *l)
 
 bool mf_hook_loop_forgives(mf_hook_loop *l, mf_status why)
 {
+    MF_CALLBACK;
     for (int i = 0; i < l->n_hooks; i++) {
         if (l->hooks[i].forgive && l->hooks[i].forgive(l->hooks[i].ctx, l, why)) {
             mf_hook_loop_stop(l);
@@ -153,6 +165,11 @@ static mf_status reserve(mf_hook_loop *l, int64_t feeds, int64_t fetches)
 /* Two that feed the same are refused by the session, by name. */
 static mf_status add_request(mf_hook_loop *l, const mf_run_request *r, mf_call *all)
 {
+    MF_TRY(mf_host_need_all("before_run", "feed_names", (const void *const *)r->feed_names,
+                            r->n_feeds));
+    MF_TRY(mf_host_need_all("before_run", "feeds", (const void *const *)r->feeds, r->n_feeds));
+    MF_TRY(
+        mf_host_need_all("before_run", "fetches", (const void *const *)r->fetches, r->n_fetches));
     MF_TRY(reserve(l, all->n_feeds + r->n_feeds, all->n_fetches + r->n_fetches));
     for (int i = 0; i < r->n_feeds; i++) {
         l->feed_names[all->n_feeds] = r->feed_names[i];
@@ -165,6 +182,7 @@ static mf_status add_request(mf_hook_loop *l, const mf_run_request *r, mf_call *
 
 static mf_status gather(mf_hook_loop *l, mf_call *all, mf_run_options *options)
 {
+    MF_CALLBACK;
     for (int i = 0; i < l->n_hooks; i++) {
         const mf_hook *h = &l->hooks[i];
         mf_run_request request = { 0 };

@@ -7,6 +7,7 @@
  * is done again from the beginning, hooks included.
  *   3. end of all hooks once, unless a run has failed. */
 #include "base/clock.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "train/loop.h"
 #include "train/variables.h"
@@ -113,6 +114,7 @@ static mf_status make_session(mf_monitored_session *m)
 {
     mf_hook_loop *l = &m->loop;
 
+    MF_CALLBACK;
     if (m->o.connect)
         MF_TRY(m->o.connect(m->o.connect_ctx, m->graph, &l->session));
     else
@@ -209,6 +211,13 @@ static mf_status begin(mf_monitored_session *m, const mf_graph *graph)
 mf_status mf_monitored_session_new(const mf_graph *graph, const mf_monitored_options *options,
                                    mf_monitored_session **out)
 {
+    MF_ENTRY;
+    MF_NEED(graph, out);
+    if (options) {
+        MF_NEED_ARRAY(options->hooks, options->n_hooks);
+        MF_NEED_ARRAY(options->queue_runners, options->n_queue_runners);
+    }
+
     mf_monitored_session *m = mf_calloc(1, sizeof *m);
     mf_error why;
     mf_status st;
@@ -247,6 +256,14 @@ mf_status mf_monitored_session_run(mf_monitored_session *m, const mf_run_options
                                    int n_feeds, const char *const *fetches, int n_fetches,
                                    const char *const *targets, int n_targets, mf_tensor **results)
 {
+    MF_ENTRY;
+    MF_NEED(m);
+    MF_NEED_ALL(feed_names, n_feeds);
+    MF_NEED_ALL(feeds, n_feeds);
+    MF_NEED_ALL(fetches, n_fetches);
+    MF_NEED_ALL(targets, n_targets);
+    MF_NEED_ARRAY(results, n_fetches);
+
     const mf_call call = { feed_names, feeds,     fetches,   targets,
                            n_feeds,    n_fetches, n_targets, results };
     mf_error why;
@@ -276,6 +293,10 @@ mf_status mf_monitored_session_run(mf_monitored_session *m, const mf_run_options
 
 bool mf_monitored_session_should_stop(mf_monitored_session *m)
 {
+    MF_ENTRY_OR(true);
+    if (!m)
+        return true;
+
     mf_hook_loop *l = &m->loop;
 
     if (l->failed || m->ended || atomic_load(&l->stop))
@@ -291,11 +312,17 @@ bool mf_monitored_session_should_stop(mf_monitored_session *m)
 
 mf_session *mf_monitored_session_raw(mf_monitored_session *m)
 {
+    MF_ENTRY_OR(NULL);
+    if (!m)
+        return NULL;
+
     return m->loop.session;
 }
 
 mf_status mf_monitored_session_close(mf_monitored_session *m)
 {
+    MF_ENTRY;
+
     mf_status st = MF_OK, more;
     mf_error why = { 0 };
 

@@ -4,6 +4,7 @@
  * Nothing waits for ever: after a stop the queue is closed and waiting enqueues are ended, and one
  * that begins only then finds the queue closed. */
 #include "base/buf.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -123,6 +124,10 @@ static mf_status start_all(runner *r, const mf_queue_runner *q, int threads)
 
 mf_status mf_queue_runner_start(const mf_queue_runner *q, mf_session *session, mf_coordinator *c)
 {
+    MF_ENTRY;
+    MF_NEED(q, session, c);
+    MF_NEED_ALL(q->enqueue, q->n_enqueue);
+
     const int threads = q->threads > 0 ? q->threads : 1;
     runner *r;
     mf_status st = MF_OK;

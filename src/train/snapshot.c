@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* snapshot.c - what a checkpoint holds: into memory, to a bundle, and back. */
+#include "base/host.h"
 #include "formats/bundle.h"
 #include "formats/tensors.h"
 #include "graph/op.h"
@@ -291,10 +292,17 @@ mf_status mf_snapshot_write(const mf_snapshot *s, const char *prefix)
 
 mf_status mf_trainer_save(mf_trainer *t, const char *prefix)
 {
+    MF_ENTRY;
+    MF_NEED(t, prefix);
+
     mf_snapshot *s;
     mf_status st;
 
-    MF_TRY(mf_snapshot_take(t, &s));
+    (void)mf_turns_take(&t->turns);
+    st = mf_snapshot_take(t, &s);
+    mf_turns_end(&t->turns);
+    if (st != MF_OK)
+        return st;
     st = mf_snapshot_write(s, prefix);
     mf_snapshot_free(s);
     return st;
@@ -455,6 +463,8 @@ static mf_status read_extra(mf_trainer *t, mf_tensors *file)
 
 static mf_status restore(mf_trainer *t, const char *prefix, bool partly, int64_t *loaded)
 {
+    MF_TRY(mf_trainer_need_no_fit(t));
+    MF_ALONE(&t->turns);
     int64_t fields[N_FIELDS] = { 0 };
     mf_tensor *values = mf_calloc(t->n_trained, sizeof *values);
     mf_tensors *file = NULL;
@@ -491,6 +501,9 @@ static mf_status restore(mf_trainer *t, const char *prefix, bool partly, int64_t
 
 mf_status mf_trainer_restore(mf_trainer *t, const char *prefix)
 {
+    MF_ENTRY;
+    MF_NEED(t, prefix);
+
     int64_t loaded;
 
     return restore(t, prefix, false, &loaded);
@@ -498,6 +511,9 @@ mf_status mf_trainer_restore(mf_trainer *t, const char *prefix)
 
 mf_status mf_trainer_use(mf_trainer *t, const char *where)
 {
+    MF_ENTRY;
+    MF_NEED(t, where);
+
     char *prefix;
     mf_status st;
     int64_t n = 0, wanted = 0;
@@ -516,6 +532,9 @@ mf_status mf_trainer_use(mf_trainer *t, const char *where)
 
 mf_status mf_trainer_load_weights(mf_trainer *t, const char *where, int64_t *loaded)
 {
+    MF_ENTRY;
+    MF_NEED(t, where);
+
     int64_t n = 0;
     char *prefix;
     mf_status st;

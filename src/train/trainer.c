@@ -2,6 +2,7 @@
 /* trainer.c - mf_model_compile(): a step graph, a session, fresh weights; and running one step. */
 #include "train/trainer.h"
 
+#include "base/host.h"
 #include "models/metrics.h"
 #include "train/loop.h"
 #include "train/offload.h"
@@ -40,6 +41,26 @@ static mf_status names_init(mf_trainer *t, mf_names *n, const mf_output *feeds, 
             return MF_NOMEM("a trainer");
     }
     return MF_OK;
+}
+
+mf_status mf_names_copy(const mf_names *names, mf_names *out)
+{
+    *out = *names;
+    out->values = mf_calloc(names->n_feeds, sizeof *out->values);
+    out->results = mf_calloc(names->n_fetches, sizeof *out->results);
+    if (out->values && out->results)
+        return MF_OK;
+    mf_names_copy_deinit(out);
+    return MF_NOMEM("a run");
+}
+
+void mf_names_copy_deinit(mf_names *n)
+{
+    for (int i = 0; n->results && i < n->n_fetches; i++)
+        mf_tensor_free(n->results[i]);
+    mf_free(n->results);
+    mf_free(n->values);
+    *n = (mf_names){ 0 };
 }
 
 static void names_deinit(mf_names *n)
@@ -166,6 +187,20 @@ static mf_status initialise(mf_trainer *t)
 
 /* ---- compile ---- */
 
+/* Twice would add a second step to the same graph. */
+static mf_status check_model(mf_model *m)
+{
+    MF_TRY(mf_model_status(m));
+    if (m->compiled)
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "the model has been compiled already, with or without success; a model is "
+                       "compiled once: make a new one for another trainer");
+    if (!m->output.node)
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "the model has no output: call mf_model_output() before mf_model_compile()");
+    return MF_OK;
+}
+
 static mf_status start(mf_trainer *t)
 {
     const mf_session_options session = { .disable = t->options.disable };
@@ -221,21 +256,28 @@ static mf_status keep_options(mf_trainer *t, const mf_compile_options *options)
 
 mf_status mf_model_compile(mf_model *model, const mf_compile_options *options, mf_trainer **out)
 {
+    MF_ENTRY;
+    MF_NEED(model, out);
+
+    const int64_t nodes = model->graph->n_nodes;
     mf_trainer *t = mf_calloc(1, sizeof *t);
-    mf_status st = MF_OK;
+    mf_status st;
 
     *out = NULL;
     if (!t)
         return MF_NOMEM("a trainer");
+    mf_turns_init(&t->turns);
     t->model = model;
     t->arena = model->graph->arena;
-    if (options)
+    st = check_model(model);
+    if (st == MF_OK && options)
         st = keep_options(t, options);
     t->team = t->options.strategy ? t->options.strategy->team : NULL;
     if (t->options.shards == 0)
         t->options.shards = MF_DEFAULT_SHARDS;
     if (st == MF_OK)
         st = start(t);
+    model->compiled |= model->graph->n_nodes != nodes;
     if (st != MF_OK)
         mf_trainer_free(t);
     else
@@ -245,6 +287,8 @@ mf_status mf_model_compile(mf_model *model, const mf_compile_options *options, m
 
 void mf_trainer_free(mf_trainer *t)
 {
+    MF_ENTRY_OR();
+
     if (!t)
         return;
     names_deinit(&t->step_names);
@@ -259,21 +303,33 @@ void mf_trainer_free(mf_trainer *t)
     mf_pool_free(t->pool);
     mf_resources_free(t->resources);
     mf_step_graph_deinit(&t->graph);
+    mf_turns_deinit(&t->turns);
     mf_free(t);
+}
+
+mf_status mf_trainer_need_no_fit(mf_trainer *t)
+{
+    if (atomic_load(&t->fitting) && !mf_turns_is_mine(&t->turns))
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "mf_fit() of this trainer runs in another thread; wait until it has ended");
+    return MF_OK;
 }
 
 mf_session *mf_trainer_session(mf_trainer *t)
 {
-    return t->session;
+    return t ? t->session : NULL;
 }
 
 int64_t mf_trainer_step(const mf_trainer *t)
 {
-    return t->step;
+    return t ? t->step : 0;
 }
 
 void mf_trainer_stop(mf_trainer *t)
 {
+    if (!t)
+        return;
+
     atomic_store(&t->stop, true);
 }
 
@@ -351,6 +407,10 @@ double mf_report_value(const mf_report *r, const float *sums, int64_t n_sums, in
 
 void mf_trainer_memory(const mf_trainer *t, mf_step_memory *out)
 {
+    MF_ENTRY_OR();
+    if (!t || !out)
+        return;
+
     const mf_account_run most = mf_account_largest(mf_resources_account(t->resources));
 
     *out = (mf_step_memory){ .step = most.bytes, .planned = most.planned };

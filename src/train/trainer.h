@@ -7,6 +7,7 @@
 #include "runtime/session.h"
 #include "train/schedule.h"
 #include "train/step.h"
+#include "train/turns.h"
 
 #include <stdatomic.h>
 
@@ -78,10 +79,15 @@ struct mf_trainer {
         judged; /* of a checkpoint, by group: mf_convergence_encode(); empty: nothing is known */
     bool has_state; /* what is here is worth giving to others */
     atomic_bool stop;
+    atomic_bool fitting; /* mf_fit() runs */
+    mf_turns turns; /* of threads that call the public functions; mf_fit() has it alone */
     const char *trace; /* where the next step's trace goes; NULL: nowhere */
     struct mf_team *team; /* that trains together; NULL: nobody else */
     struct mf_hook_loop *loop; /* whose hooks stand around steps; NULL: none */
 };
+
+/* FAILED_PRECONDITION where mf_fit() runs in another thread: the step at hand is not this one's. */
+MF_MUST mf_status mf_trainer_need_no_fit(mf_trainer *t);
 
 /* Group g has the samples of a batch from this one on, up to the next group's: whole shards. */
 static inline int64_t mf_group_begin(const mf_trainer *t, int64_t g, int64_t samples)
@@ -107,8 +113,11 @@ MF_MUST mf_status mf_trainer_call_at(mf_trainer *t, struct mf_session *session, 
  * the run (NULL mostly). Fails: NOT_FOUND, INVALID_ARGUMENT naming the column. */
 MF_MUST mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
                                   const mf_batch *batch, bool with_label, mf_tensor **converted);
+/* Arrays of the caller's own for a call that others make at the same time; the names are shared. */
+MF_MUST mf_status mf_names_copy(const mf_names *names, mf_names *out);
+void mf_names_copy_deinit(mf_names *names);
 /* What the model answers to its inputs, given in their order. Owns: *out is the trainer's until the
- * next run. */
+ * next run. Thread: one at a time. */
 MF_MUST mf_status mf_trainer_infer(mf_trainer *t, const mf_tensor *const *inputs,
                                    const mf_tensor **out);
 /* How results are made of sums. */

@@ -2,6 +2,7 @@
 /* weights.c - variables by name, and one number for all weights: SHA-256 over names, types, shapes
  * and bytes. */
 #include "base/closest.h"
+#include "base/host.h"
 #include "train/trainer.h"
 
 #include <nettle/sha2.h>
@@ -13,7 +14,7 @@
 
 const char *mf_trainer_variable(const mf_trainer *t, int64_t i)
 {
-    return i >= 0 && i < t->n_trained ? t->trained[i].name : NULL;
+    return t && i >= 0 && i < t->n_trained ? t->trained[i].name : NULL;
 }
 
 static mf_status get(const mf_trainer *t, const char *name, mf_trained **out)
@@ -32,6 +33,10 @@ static mf_status get(const mf_trainer *t, const char *name, mf_trained **out)
 
 mf_status mf_trainer_get(const mf_trainer *t, const char *name, mf_tensor **value)
 {
+    MF_ENTRY;
+    MF_NEED(t, name, value);
+
+    MF_SHARE((mf_turns *)&t->turns);
     mf_tensor now = { 0 };
     mf_trained *v;
     mf_status st;
@@ -46,6 +51,10 @@ mf_status mf_trainer_get(const mf_trainer *t, const char *name, mf_tensor **valu
 
 mf_status mf_trainer_set(mf_trainer *t, const char *name, const mf_tensor *value)
 {
+    MF_ENTRY;
+    MF_NEED(t, name, value);
+
+    MF_ALONE(&t->turns);
     mf_trained *v;
 
     MF_TRY(get(t, name, &v));
@@ -85,6 +94,10 @@ static mf_status add_weight(const mf_trainer *t, struct sha256_ctx *sha, const m
 
 mf_status mf_trainer_sha256(mf_trainer *t, char digits[65])
 {
+    MF_ENTRY;
+    MF_NEED(t, digits);
+
+    MF_SHARE(&t->turns);
     const mf_trained **weights = mf_calloc(t->n_trained, sizeof(*weights));
     uint8_t digest[SHA256_DIGEST_SIZE];
     struct sha256_ctx sha;

@@ -2,6 +2,7 @@
 /* line.c - one request to one endpoint, with libcurl. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "plugins/etcd/etcd.h"
 
 #include <stdio.h>
@@ -61,6 +62,7 @@ static bool set_up(const etcd_client *c, etcd_line *l)
 
 void etcd_line_free(etcd_line *l)
 {
+    MF_NO_SIGPIPE; /* TLS says goodbye, to one that may be gone */
     curl_easy_cleanup(l->easy);
     if (l->multi)
         (void)curl_multi_cleanup(l->multi);
@@ -154,6 +156,7 @@ etcd_outcome etcd_line_run(etcd_line *l, int64_t deadline_ns, bool (*stop)(void 
     etcd_outcome how = ETCD_UNKNOWN;
     int running = 1;
 
+    MF_NO_SIGPIPE;
     if (curl_multi_add_handle(l->multi, l->easy) != CURLM_OK)
         return ETCD_NOT_SENT;
     while (curl_multi_perform(l->multi, &running) == CURLM_OK) {

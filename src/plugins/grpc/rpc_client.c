@@ -5,6 +5,7 @@
 #include "base/cond.h"
 #include "base/mem.h"
 #include "base/race.h"
+#include "base/thread.h"
 #include "plugins/grpc/plugin.h"
 #include "plugins/grpc/rpc.h"
 
@@ -283,7 +284,7 @@ static mf_status open_all(mf_rpc_channel *c, const char *address, const mf_secur
     if (credentials)
         grpc_channel_credentials_release(credentials);
     MF_TRY(st);
-    if (pthread_create(&c->thread, NULL, take_completions, c) != 0)
+    if (mf_thread_start(&c->thread, take_completions, c) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     c->has_thread = true;
     return MF_OK;

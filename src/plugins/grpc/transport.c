@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/race.h"
+#include "base/thread.h"
 #include "plugins/grpc/plugin.h"
 #include "plugins/grpc/wire.h"
 
@@ -236,7 +237,7 @@ static mf_status start(wire *t, const mf_transport_options *o)
         return MF_RESOURCE_EXHAUSTED;
     grpc_server_start(t->server);
     ask_for_call(t);
-    if (pthread_create(&t->thread, NULL, take_completions, t) != 0)
+    if (mf_thread_start(&t->thread, take_completions, t) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     t->has_thread = true;
     return MF_OK;

@@ -4,6 +4,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "plugins/mpi/plugin.h"
 #include "plugins/mpi/wire.h"
 
@@ -114,7 +115,7 @@ static mf_status start(wire *t, bool trusted)
     if (!t->hello)
         return MF_RESOURCE_EXHAUSTED;
     wire_await_greeting(t);
-    if (pthread_create(&t->thread, NULL, wire_poll, t) != 0)
+    if (mf_thread_start(&t->thread, wire_poll, t) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     t->has_thread = true;
     return MF_OK;

@@ -4,6 +4,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "plugins/common/host.h"
 #include "plugins/ucx/wire.h"
 
@@ -51,7 +52,7 @@ static mf_status start(wire *t, const mf_transport_options *o)
     t->hello = t->inbox->kind->greeting(t->inbox, t->address);
     if (!t->hello)
         return MF_RESOURCE_EXHAUSTED;
-    if (pthread_create(&t->thread, NULL, wire_run, t) != 0)
+    if (mf_thread_start(&t->thread, wire_run, t) != 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
     t->has_thread = true;
     return MF_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* collective.c - groups of servers in one process, and one that is killed. */
+#include "base/host.h"
 #include "unit/server/cluster.h"
 
 #include <pthread.h>
@@ -234,6 +235,7 @@ static pid_t serve_apart(int at)
     const pid_t pid = fork();
 
     if (pid == 0) {
+        mf_host_adopt_fork(); /* the library has no threads yet */
         mf_server_join(serve(at));
         _exit(0);
     }
