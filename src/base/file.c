@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -75,24 +76,41 @@ static mf_status read_all(int fd, const char *path, size_t max_bytes, char **dat
     return MF_OK;
 }
 
-mf_status mf_file_read(const char *path, size_t max_bytes, char **data, size_t *len)
+mf_status mf_file_read_fd(int fd, const char *path, size_t max_bytes, char **data, size_t *len)
 {
+    const int act = mf_board_act_begin(MF_ACT_READ, path);
     mf_status st;
-    int fd, act;
 
     *data = NULL;
     *len = 0;
-    act = mf_board_act_begin(MF_ACT_READ, path);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    st = fd < 0 ? mf_errno_status(errno, "open", path) : read_all(fd, path, max_bytes, data, len);
-    if (fd >= 0)
-        (void)close(fd);
+    st = read_all(fd, path, max_bytes, data, len);
+    (void)close(fd);
     mf_board_act_end(act);
     if (st != MF_OK) {
         mf_free(*data);
         *data = NULL;
     }
     return st;
+}
+
+/* Opening may last, too. */
+static int open_to_read(const char *path)
+{
+    const int act = mf_board_act_begin(MF_ACT_READ, path);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    mf_board_act_end(act);
+    return fd;
+}
+
+mf_status mf_file_read(const char *path, size_t max_bytes, char **data, size_t *len)
+{
+    const int fd = open_to_read(path);
+
+    *data = NULL;
+    *len = 0;
+    return fd < 0 ? mf_errno_status(errno, "open", path)
+                  : mf_file_read_fd(fd, path, max_bytes, data, len);
 }
 
 static mf_status write_bytes(int fd, const char *path, const char *data, size_t len)
@@ -142,14 +160,55 @@ static mf_status write_in_place(const char *path, const mf_file_part *parts, int
     return st;
 }
 
-static mf_status replace(const char *path, char *tmp, const mf_file_part *parts, int64_t n)
+/* open() applies the umask, which mkstemp() ignores; a name that exists is not ours. */
+static int create_new(char *name, size_t suffix)
 {
-    const int fd = mkostemp(tmp, O_CLOEXEC);
-    mf_status st;
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345";
+    unsigned char random[6];
+    int fd = -1;
 
-    if (fd < 0)
-        return mf_errno_status(errno, "create", path);
-    (void)fchmod(fd, 0644);
+    for (int i = 0; i < 100 && fd < 0; i++) {
+        if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+            return -1;
+        for (size_t k = 0; k < sizeof random; k++)
+            name[suffix + k] = letters[random[k] % (sizeof letters - 1)];
+        fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST)
+            return -1;
+    }
+    return fd;
+}
+
+mf_status mf_file_temporary(const char *path, char **name, int *fd)
+{
+    const size_t n = strlen(path), size = n + sizeof ".tmp-XXXXXX";
+    struct stat old;
+
+    *fd = -1;
+    *name = mf_calloc((int64_t)size, 1);
+    if (!*name)
+        return MF_NOMEM("a file name");
+    (void)snprintf(*name, size, "%s.tmp-XXXXXX", path);
+    *fd = create_new(*name, size - sizeof "XXXXXX");
+    if (*fd < 0) {
+        const mf_status st = mf_errno_status(errno, "create", path);
+
+        mf_free(*name);
+        *name = NULL;
+        return st;
+    }
+    if (stat(path, &old) == 0 && S_ISREG(old.st_mode))
+        (void)fchmod(*fd, old.st_mode & 0777);
+    return MF_OK;
+}
+
+static mf_status replace(const char *path, const mf_file_part *parts, int64_t n)
+{
+    mf_status st;
+    char *tmp;
+    int fd;
+
+    MF_TRY(mf_file_temporary(path, &tmp, &fd));
     st = write_all(fd, path, parts, n);
     if (st == MF_OK && fsync(fd) != 0)
         st = mf_errno_status(errno, "fsync", path);
@@ -161,25 +220,17 @@ static mf_status replace(const char *path, char *tmp, const mf_file_part *parts,
         sync_directory_of(path);
     else
         (void)unlink(tmp);
+    mf_free(tmp);
     return st;
 }
 
 static mf_status write_parts(const char *path, const mf_file_part *parts, int64_t n)
 {
-    const size_t tmp_size = strlen(path) + 16;
     struct stat info;
-    char *tmp;
-    mf_status st;
 
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return write_in_place(path, parts, n);
-    tmp = mf_calloc((int64_t)tmp_size, 1);
-    if (!tmp)
-        return MF_NOMEM("a file name");
-    (void)snprintf(tmp, tmp_size, "%s.tmp-XXXXXX", path);
-    st = replace(path, tmp, parts, n);
-    mf_free(tmp);
-    return st;
+    return replace(path, parts, n);
 }
 
 mf_status mf_file_write_parts(const char *path, const mf_file_part *parts, int64_t n)

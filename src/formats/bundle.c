@@ -23,14 +23,23 @@ struct mf_bundle {
     int *files; /* one per shard; -1: not open yet */
 };
 
+mf_status mf_bundle_guard_open(const mf_bundle_guard *guard, const char *path, int *fd)
+{
+    if (guard && guard->open)
+        return guard->open(guard->ctx, path, fd);
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    return *fd < 0 ? mf_errno_status(errno, "open", path) : MF_OK;
+}
+
 static mf_status open_index(mf_bundle *b, const char *path)
 {
     char *data = NULL;
     size_t len = 0;
-    mf_status st = mf_bundle_guard_ask(&b->guard, path);
+    int fd;
+    mf_status st = mf_bundle_guard_open(&b->guard, path, &fd);
 
     if (st == MF_OK)
-        st = mf_file_read(path, (size_t)1 << 30, &data, &len);
+        st = mf_file_read_fd(fd, path, (size_t)1 << 30, &data, &len);
     if (st == MF_OK) {
         /* Keys share prefixes, so an index may unpack to more than its bytes; not to anything. */
         mf_arena_limit(b->arena, ((size_t)64 << 20) + 64 * len);
@@ -121,9 +130,7 @@ static mf_status open_shard(mf_bundle *b, int32_t shard, const char *path)
 {
     if (b->files[shard] >= 0)
         return MF_OK;
-    MF_TRY(mf_bundle_guard_ask(&b->guard, path));
-    b->files[shard] = open(path, O_RDONLY | O_CLOEXEC);
-    return b->files[shard] >= 0 ? MF_OK : mf_errno_status(errno, "open", path);
+    return mf_bundle_guard_open(&b->guard, path, &b->files[shard]);
 }
 
 static mf_status shard_file(mf_bundle *b, const mf_bundle_entry *e, int *fd)

@@ -45,10 +45,10 @@ typedef struct mf_bundle_entry {
 
 typedef struct mf_bundle mf_bundle;
 
-/* Asked before a file is opened: OK, or why it must not be. The paths of a bundle's files follow
- * from names and counts, and each may be a link to somewhere else. NULL: all may be. */
+/* Opens a file to read, or says why it must not be opened. The paths of a bundle's files follow
+ * from names and counts, and each may be a link to somewhere else. NULL: any file. */
 typedef struct mf_bundle_guard {
-    mf_status (*allow)(const void *ctx, const char *path);
+    mf_status (*open)(const void *ctx, const char *path, int *fd);
     const void *ctx;
 } mf_bundle_guard;
 
@@ -99,10 +99,7 @@ MF_MUST mf_status mf_bundle_index_encode(mf_bundle_entry *entries, int64_t n, in
                                          mf_buf *out);
 /* The key under which a slice of a tensor is stored. */
 void mf_bundle_slice_key(const char *name, size_t len, const mf_slice *slice, mf_buf *out);
-static inline mf_status mf_bundle_guard_ask(const mf_bundle_guard *guard, const char *path)
-{
-    return guard && guard->allow ? guard->allow(guard->ctx, path) : MF_OK;
-}
+MF_MUST mf_status mf_bundle_guard_open(const mf_bundle_guard *guard, const char *path, int *fd);
 /* "PREFIX.data-00001-of-00004" and "PREFIX.index", in fresh memory; NULL: no memory. */
 char *mf_bundle_data_path(const char *prefix, int32_t shard, int32_t n_shards);
 char *mf_bundle_index_path(const char *prefix);

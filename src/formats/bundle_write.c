@@ -9,12 +9,9 @@
 #include "formats/table.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct entry_list {
@@ -35,6 +32,7 @@ struct mf_bundle_writer {
 mf_status mf_bundle_writer_new(const char *prefix, mf_bundle_writer **out)
 {
     mf_bundle_writer *w = mf_calloc(1, sizeof *w);
+    mf_status st;
 
     *out = NULL;
     if (!w)
@@ -43,21 +41,16 @@ mf_status mf_bundle_writer_new(const char *prefix, mf_bundle_writer **out)
     w->arena = mf_arena_new();
     w->index_path = mf_bundle_index_path(prefix);
     w->data_path = mf_bundle_data_path(prefix, 0, 1);
-    if (!w->arena || !w->index_path || !w->data_path ||
-        !(w->temporary = mf_calloc((int64_t)strlen(w->data_path) + 16, 1))) {
+    if (!w->arena || !w->index_path || !w->data_path) {
         mf_bundle_writer_free(w);
         return MF_NOMEM("a checkpoint");
     }
     w->act = mf_board_act_begin(MF_ACT_WRITE, w->data_path);
-    (void)snprintf(w->temporary, strlen(w->data_path) + 16, "%s.tmp-XXXXXX", w->data_path);
-    w->fd = mkostemp(w->temporary, O_CLOEXEC);
-    if (w->fd < 0) {
-        const mf_status st = mf_errno_status(errno, "create", w->data_path);
-
+    st = mf_file_temporary(w->data_path, &w->temporary, &w->fd);
+    if (st != MF_OK) {
         mf_bundle_writer_free(w);
         return st;
     }
-    (void)fchmod(w->fd, 0644);
     *out = w;
     return MF_OK;
 }
@@ -303,13 +296,14 @@ static mf_status merge_index(merge *m, const char *prefix, const mf_bundle_guard
     mf_bundle_entry *entries;
     size_t len;
     int64_t n;
+    int fd;
     mf_status st;
 
     *n_shards = 0;
     if (!path)
         return MF_NOMEM("a file name");
-    MF_TRY_TO(done, mf_bundle_guard_ask(guard, path));
-    MF_TRY_TO(done, mf_file_read(path, (size_t)1 << 30, &data, &len));
+    MF_TRY_TO(done, mf_bundle_guard_open(guard, path, &fd));
+    MF_TRY_TO(done, mf_file_read_fd(fd, path, (size_t)1 << 30, &data, &len));
     MF_TRY_TO(done, mf_bundle_index_decode(data, len, m->arena, &entries, &n, n_shards));
     for (int64_t i = 0; i < n; i++)
         MF_TRY_TO(done, merge_entry(m, &entries[i]));
@@ -379,7 +373,6 @@ static mf_status merge_all(merge *m, const char *const *prefixes, int64_t n, int
     path = mf_bundle_index_path(to);
     if (!path)
         return MF_NOMEM("a file name");
-    MF_TRY_TO(done, mf_bundle_guard_ask(guard, path));
     MF_TRY_TO(done, mf_bundle_index_encode(m->entries.items, m->entries.n, m->shards, &index));
     MF_TRY_TO(done, mf_buf_finish(&index));
     st = mf_file_write(path, index.data, index.len);

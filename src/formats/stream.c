@@ -81,31 +81,37 @@ static mf_status begin(mf_reader *r)
     return MF_OK;
 }
 
-mf_status mf_reader_open(const char *path, mf_compression compression, mf_reader **out)
+mf_status mf_reader_open_fd(int fd, const char *path, mf_compression compression, mf_reader **out)
 {
     mf_reader *r = mf_calloc(1, sizeof *r);
     mf_status st;
-    int act;
 
     *out = NULL;
-    if (!r)
+    if (!r) {
+        (void)close(fd);
         return MF_NOMEM("reading a file");
+    }
     r->compression = compression;
+    r->fd = fd;
     r->path = mf_strdup(path);
-    act = mf_board_act_begin(MF_ACT_READ, path);
-    r->fd = open(path, O_RDONLY | O_CLOEXEC);
-    mf_board_act_end(act);
-    st = !r->path ? MF_NOMEM("reading a file") : MF_OK;
-    if (st == MF_OK && r->fd < 0)
-        st = mf_errno_status(errno, "open", path);
-    if (st == MF_OK)
-        st = begin(r);
+    st = r->path ? begin(r) : MF_NOMEM("reading a file");
     if (st != MF_OK) {
         mf_reader_close(r);
         return st;
     }
     *out = r;
     return MF_OK;
+}
+
+mf_status mf_reader_open(const char *path, mf_compression compression, mf_reader **out)
+{
+    const int act = mf_board_act_begin(MF_ACT_READ, path);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    mf_board_act_end(act);
+    *out = NULL;
+    return fd < 0 ? mf_errno_status(errno, "open", path)
+                  : mf_reader_open_fd(fd, path, compression, out);
 }
 
 void mf_reader_close(mf_reader *r)

@@ -22,6 +22,9 @@ typedef struct mf_reader mf_reader;
 
 /* Fails: NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED. */
 MF_MUST mf_status mf_reader_open(const char *path, mf_compression compression, mf_reader **out);
+/* The same of an open file, which the reader closes, also on failure. path: for errors. */
+MF_MUST mf_status mf_reader_open_fd(int fd, const char *path, mf_compression compression,
+                                    mf_reader **out);
 void mf_reader_close(mf_reader *r);
 /* Up to n bytes; *got < n only at the end. DATA_LOSS: naming file and place, compressed bytes are
  * damaged or end too soon. */

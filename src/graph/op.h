@@ -77,7 +77,7 @@ struct mf_step {
     int64_t id;
     int depth; /* kernels that run functions which this step is inside of */
     int64_t deadline_ns; /* mf_clock_ns() time, or 0 */
-    const char *const *allow_dirs; /* mf_step_file() checks against these */
+    const char *const *allow_dirs; /* see step_file.h */
     int n_allow_dirs;
 };
 
@@ -151,8 +151,6 @@ MF_MUST mf_status mf_kernel_object(const mf_kernel *k, int i, const mf_object_ty
 MF_MUST mf_status mf_kernel_variable(const mf_kernel *k, int i, mf_variable **out);
 /* Output i becomes a scalar handle to the object (a reference is taken). */
 MF_MUST mf_status mf_kernel_set_object(mf_kernel *k, int i, mf_object *object);
-/* PERMISSION_DENIED naming the path and --allow-dir unless graph ops may reach this file. */
-MF_MUST mf_status mf_step_file(const mf_step *step, const char *path);
 
 /* fn(ctx, piece) for each piece, by the pool's threads. */
 static inline void mf_kernel_parallel(const mf_kernel *k, int64_t pieces,

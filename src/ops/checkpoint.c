@@ -7,6 +7,7 @@
 #include "ops/path.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,16 +45,14 @@ static const mf_string *name_input(const mf_kernel *k, int64_t i)
     return (const mf_string *)k->in[1]->data + i;
 }
 
-/* Reading follows links, so each file is asked for by itself; writing replaces them (but for the
- * index, where it is no plain file). */
-static mf_status step_allows(const void *step, const char *path)
+static mf_status open_file(const void *step, const char *path, int *fd)
 {
-    return mf_step_file(step, path);
+    return mf_step_open(step, path, O_RDONLY, fd);
 }
 
 static mf_bundle_guard guard_of(const mf_kernel *k)
 {
-    return (mf_bundle_guard){ .allow = step_allows, .ctx = k->step };
+    return (mf_bundle_guard){ .open = open_file, .ctx = k->step };
 }
 
 /* ---- SaveV2 ---- */
@@ -112,18 +111,20 @@ static mf_status save_tensors(const mf_kernel *k, mf_bundle_writer *w)
 static mf_status save_run(mf_kernel *k)
 {
     char prefix[PATH_MAX];
+    mf_step_pin pin;
     mf_bundle_writer *w;
     mf_status st;
 
     MF_TRY(check_inputs(k, k->n_in - 3));
     MF_TRY(mf_path_read(k->in[0], 0, prefix));
     MF_TRY(make_directory(k->step, prefix));
-    MF_TRY(mf_step_file(k->step, prefix));
     MF_TRY(check_index(k->step, prefix));
-    MF_TRY(mf_bundle_writer_new(prefix, &w));
-    st = save_tensors(k, w);
+    MF_TRY(mf_step_pin_file(k->step, prefix, &pin));
+    st = mf_bundle_writer_new(pin.path, &w);
+    if (st == MF_OK)
+        st = save_tensors(k, w);
     mf_bundle_writer_free(w);
-    return st;
+    return mf_step_unpin(&pin, st);
 }
 
 /* ---- RestoreV2 ---- */
@@ -220,6 +221,7 @@ static mf_status merge_paths(const mf_kernel *k, mf_arena *arena, const char **p
 
     MF_TRY(mf_path_read(k->in[1], 0, to));
     MF_TRY(mf_step_file(k->step, to));
+    MF_TRY(check_index(k->step, to));
     for (int64_t i = 0; i < k->in[0]->count; i++) {
         MF_TRY(mf_path_read(k->in[0], i, path));
         MF_TRY(mf_step_file(k->step, path));

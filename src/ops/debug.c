@@ -3,10 +3,13 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "graph/step_file.h"
 #include "ops/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 /* ---- Assert ---- */
 
@@ -90,11 +93,14 @@ static mf_status append_to_file(const mf_kernel *k, const char *path, const mf_b
 {
     FILE *file;
     bool ok;
+    int fd;
 
-    MF_TRY(mf_step_file(k->step, path));
-    file = fopen(path, "ae");
-    if (!file)
-        return mf_errno_status(errno, "open", path);
+    MF_TRY(mf_step_open(k->step, path, O_WRONLY | O_APPEND | O_CREAT, &fd));
+    file = fdopen(fd, "ae");
+    if (!file) {
+        (void)close(fd);
+        return MF_NOMEM("a file");
+    }
     ok = fwrite(text->data, 1, text->len, file) == text->len;
     ok = fclose(file) == 0 && ok;
     return ok ? MF_OK : mf_errno_status(errno, "write", path);

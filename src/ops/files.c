@@ -4,6 +4,7 @@
 #include "ops/path.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +25,11 @@ static mf_status read_run(mf_kernel *k)
     mf_tensor *out;
     size_t len;
     mf_status st;
+    int fd;
 
     MF_TRY(path_input(k, path));
-    MF_TRY(mf_step_file(k->step, path));
-    st = mf_file_read(path, MF_PATH_STRING_MAX, &data, &len);
-    if (st == MF_NOT_FOUND)
-        return MF_FAIL(MF_NOT_FOUND, "%.500s; No such file or directory", path);
-    MF_TRY(st);
+    MF_TRY(mf_step_open(k->step, path, O_RDONLY, &fd));
+    MF_TRY(mf_file_read_fd(fd, path, MF_PATH_STRING_MAX, &data, &len));
     st = mf_kernel_out(k, 0, &MF_SCALAR, &out);
     if (st == MF_OK)
         st = mf_string_set(out->data, data, len);
@@ -64,13 +63,16 @@ static mf_status write_run(mf_kernel *k)
 {
     const mf_string *contents = k->in[1]->data;
     char path[PATH_MAX];
+    mf_step_pin pin;
+    mf_status st;
 
     MF_TRY(path_input(k, path));
     if (k->in[1]->count != 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Contents tensor must be scalar");
     MF_TRY(make_folders(k->step, path));
-    MF_TRY(mf_step_file(k->step, path));
-    return mf_file_write(path, contents->len ? contents->data : "", contents->len);
+    MF_TRY(mf_step_pin_file(k->step, path, &pin));
+    st = mf_file_write(pin.path, contents->len ? contents->data : "", contents->len);
+    return mf_step_unpin(&pin, st);
 }
 
 /* ---- MatchingFiles ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/path.h"
 
+#include <fcntl.h>
 #include <string.h>
 
 mf_status mf_path_read(const mf_tensor *t, int64_t i, char out[PATH_MAX])
@@ -17,14 +18,11 @@ mf_status mf_path_read(const mf_tensor *t, int64_t i, char out[PATH_MAX])
 mf_status mf_path_open(const mf_step *step, const char *path, mf_compression compression,
                        mf_reader **out)
 {
-    mf_status st;
+    int fd;
 
     *out = NULL;
-    MF_TRY(mf_step_file(step, path));
-    st = mf_reader_open(path, compression, out);
-    if (st == MF_NOT_FOUND)
-        return MF_FAIL(MF_NOT_FOUND, "%.500s; No such file or directory", path);
-    return st;
+    MF_TRY(mf_step_open(step, path, O_RDONLY, &fd));
+    return mf_reader_open_fd(fd, path, compression, out);
 }
 
 mf_status mf_path_compression(const mf_tensor *t, mf_compression *out)

@@ -5,7 +5,7 @@
 #define MF_OPS_PATH_H
 
 #include "formats/stream.h"
-#include "graph/op.h"
+#include "graph/step_file.h"
 
 #include <limits.h>
 
