@@ -2,10 +2,14 @@
 /* local_line.c - frames of calls on a Unix socket; see local_rpc.h. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/param.h"
 #include "comm/local_rpc.h"
 #include "comm/local_socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,8 +20,11 @@ enum {
     ROOM = 32 << 10, /* of bytes that are read at once */
     MOST_PARTS = 8,
     TEXT_MAX = 64 << 10,
-    STUCK_S = 60, /* so long the other end may take nothing */
 };
+MF_PARAM_INT(rpc_stuck_ms, 60000,
+             "how long a message between tasks of a host may stop in its middle");
+
+static const int64_t NS_PER_BYTE = 1000; /* more time for large messages: 1 MB/s */
 #define SIZE_LIMIT ((uint64_t)INT32_MAX)
 
 socklen_t mf_local_rpc_name(const char *address, struct sockaddr_un *out)
@@ -91,7 +98,8 @@ static mf_status send_all(const mf_local_line *l, const mf_local_frame *frame, c
         all[2 + i] = (struct iovec){ (void *)(uintptr_t)parts[i].data, parts[i].size };
     if (file >= 0)
         MF_TRY(send_first(l->fd, &all[0], file));
-    return mf_local_write(l->fd, all, n + 2, mf_clock_ns() + STUCK_S * INT64_C(1000000000), NULL);
+    return mf_local_write(l->fd, all, n + 2, mf_clock_ns() + MF_PARAM(rpc_stuck_ms) * 1000000,
+                          NULL);
 }
 
 mf_status mf_local_line_send(mf_local_line *l, const mf_local_frame *frame, const char *text,
@@ -124,6 +132,18 @@ static void keep_file(mf_local_line *l, struct msghdr *m)
     }
 }
 
+/* A task that sends half a message must not keep the thread that reads it. */
+static mf_status await_more(const mf_local_line *l)
+{
+    const int64_t left = (l->until_ns - mf_clock_ns()) / 1000000;
+    struct pollfd p = { .fd = l->fd, .events = POLLIN };
+
+    if (left <= 0)
+        return MF_FAIL(MF_UNAVAILABLE, "the other end stopped in the middle of a message");
+    (void)poll(&p, 1, left < INT_MAX ? (int)left : INT_MAX);
+    return MF_OK;
+}
+
 static mf_status receive(mf_local_line *l, void *to, size_t room, size_t *got)
 {
     union {
@@ -137,10 +157,14 @@ static mf_status receive(mf_local_line *l, void *to, size_t room, size_t *got)
                             .msg_iovlen = 1,
                             .msg_control = &control,
                             .msg_controllen = sizeof control };
-        const ssize_t n = recvmsg(l->fd, &m, MSG_CMSG_CLOEXEC);
+        const ssize_t n = recvmsg(l->fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
         if (n < 0 && errno == EINTR)
             continue;
+        if (n < 0 && errno == EAGAIN) {
+            MF_TRY(await_more(l));
+            continue;
+        }
         if (n <= 0)
             return MF_FAIL(MF_UNAVAILABLE, "the connection was closed by the other end");
         keep_file(l, &m);
@@ -193,6 +217,7 @@ mf_status mf_local_line_read(mf_local_line *l, mf_local_frame *frame, char **tex
     mf_status st;
 
     *text = NULL;
+    l->until_ns = mf_clock_ns() + MF_PARAM(rpc_stuck_ms) * 1000000;
     MF_TRY(fill(l, sizeof *frame));
     memcpy(frame, l->in + l->from, sizeof *frame);
     l->from += sizeof *frame;
@@ -202,6 +227,7 @@ mf_status mf_local_line_read(mf_local_line *l, mf_local_frame *frame, char **tex
     if (!*text)
         return MF_NOMEM("a message");
     *data = *text + room_of(frame->text);
+    l->until_ns += (int64_t)frame->size * NS_PER_BYTE;
     st = take(l, *text, frame->text);
     (*text)[frame->text] = '\0';
     return st == MF_OK ? take(l, *text + room_of(frame->text), frame->size) : st;
@@ -212,6 +238,14 @@ bool mf_local_line_has_more(const mf_local_line *l)
     return l->to > l->from;
 }
 
+/* Nobody can cut off what we have mapped. */
+static bool is_sealed(int file)
+{
+    const int seals = fcntl(file, F_GET_SEALS);
+
+    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+}
+
 void *mf_local_line_map(mf_local_line *l, bool writable, size_t *size)
 {
     struct stat about;
@@ -220,7 +254,7 @@ void *mf_local_line_map(mf_local_line *l, bool writable, size_t *size)
     *size = 0;
     if (l->came < 0)
         return NULL;
-    if (fstat(l->came, &about) == 0 && about.st_size > 0) {
+    if (fstat(l->came, &about) == 0 && about.st_size > 0 && is_sealed(l->came)) {
         *size = (size_t)about.st_size;
         at = mmap(NULL, *size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
                   MAP_SHARED | MAP_NORESERVE, l->came, 0);

@@ -41,6 +41,7 @@ typedef struct mf_local_line {
     char *in; /* bytes that have come: [from, to) */
     size_t from, to;
     int came; /* a file that has come; -1: none */
+    int64_t until_ns; /* when the message that is being read must be there */
 } mf_local_line;
 
 MF_MUST mf_status mf_local_line_init(mf_local_line *l, int fd);
@@ -48,14 +49,15 @@ void mf_local_line_deinit(mf_local_line *l);
 /* All or nothing: on failure the connection is shut. file: goes with it; -1: none. Thread: any. */
 MF_MUST mf_status mf_local_line_send(mf_local_line *l, const mf_local_frame *frame,
                                      const char *text, const mf_part *parts, int n, int file);
-/* Waits for a whole frame; then its text and bytes: NUL after the text, at *text; bytes at *data.
- * Owns: *text is to be freed by mf_free(), *data goes with it. UNAVAILABLE: the other end is gone,
- * or does not speak our tongue. */
+/* Reads a whole message of which something has come: the frame, its text, with a NUL behind it, at
+ * *text, its bytes at *data. Owns: *text is to be freed by mf_free(), *data goes with it.
+ * UNAVAILABLE: the other end is gone, is not Meshflow, or stopped in the middle (rpc_stuck_ms). */
 MF_MUST mf_status mf_local_line_read(mf_local_line *l, mf_local_frame *frame, char **text,
                                      const void **data);
 /* There is more than was read: no need to wait for it. */
 bool mf_local_line_has_more(const mf_local_line *l);
-/* The file that came, mapped; NULL: none has, or it cannot be. *size: how large it is. */
+/* The file that came, mapped; NULL: none has, it cannot be, or the other end could make it shorter
+ * (it is not sealed). *size: how large it is. */
 void *mf_local_line_map(mf_local_line *l, bool writable, size_t *size);
 
 /* The two halves of the kind. */

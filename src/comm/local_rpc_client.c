@@ -362,7 +362,11 @@ static int make_words(line *l)
         (void)close(file);
         return -1;
     }
-    (void)fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+    if (fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+        (void)munmap(at, sizeof *l->words);
+        (void)close(file);
+        return -1;
+    }
     l->words = at;
     return file;
 }

@@ -62,6 +62,7 @@ static mf_status map(int fd, int ranks, int64_t area, mf_segment **out)
     if (!s)
         return MF_NOMEM("shared memory");
     s->bytes = bytes_needed(ranks, area);
+    s->ranks = ranks;
     s->area = area;
     s->room = area / MF_SEGMENT_SLOTS - (int64_t)sizeof(mf_segment_slot);
     s->crowded = ranks > processors();
@@ -188,7 +189,7 @@ static void futex_wait(atomic_uint *word, unsigned value, int64_t ns)
 
 void mf_segment_wake(mf_segment *s)
 {
-    for (uint32_t r = 0; r < s->head->ranks; r++) {
+    for (int r = 0; r < s->ranks; r++) {
         mf_segment_words *w = &s->head->words[r];
 
         futex_wake(&w->posted);

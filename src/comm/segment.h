@@ -38,6 +38,7 @@ typedef struct mf_segment_header {
 struct mf_segment {
     mf_segment_header *head;
     size_t bytes;
+    int ranks; /* not read from shared memory again, where others can write */
     char *name; /* NULL: none */
     int64_t area; /* bytes of a member's slots */
     int64_t room; /* bytes of data in a slot */
@@ -48,7 +49,7 @@ struct mf_segment {
 static inline mf_segment_slot *mf_segment_slot_of(const mf_segment *s, int rank, unsigned turn)
 {
     const size_t head =
-        (sizeof(mf_segment_header) + (size_t)s->head->ranks * sizeof(mf_segment_words) + 4095) &
+        (sizeof(mf_segment_header) + (size_t)s->ranks * sizeof(mf_segment_words) + 4095) &
         ~(size_t)4095;
     const size_t slot = (size_t)s->area / MF_SEGMENT_SLOTS;
 

@@ -68,6 +68,13 @@ bool mf_endpoint_is_loopback(const mf_endpoint *e)
     return ntohl(((const struct sockaddr_in *)&e->at)->sin_addr.s_addr) >> 24 == 127;
 }
 
+bool mf_endpoint_is_any(const mf_endpoint *e)
+{
+    if (e->at.ss_family == AF_INET6)
+        return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)&e->at)->sin6_addr);
+    return ((const struct sockaddr_in *)&e->at)->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
 int mf_endpoint_port(const mf_endpoint *e)
 {
     return ntohs(e->at.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)&e->at)->sin6_port

@@ -21,6 +21,8 @@ MF_MUST mf_status mf_endpoint_parse(const char *address, mf_endpoint *out);
 MF_MUST mf_status mf_endpoint_read(const char *numbers, mf_endpoint *out);
 void mf_endpoint_print(const mf_endpoint *e, char out[MF_ADDRESS_MAX]);
 bool mf_endpoint_is_loopback(const mf_endpoint *e);
+/* 0.0.0.0 or [::]: every address of this host. */
+bool mf_endpoint_is_any(const mf_endpoint *e);
 /* Also if one is written as an IPv6 address. */
 bool mf_endpoint_same(const mf_endpoint *a, const mf_endpoint *b);
 int mf_endpoint_port(const mf_endpoint *e);

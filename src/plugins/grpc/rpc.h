@@ -35,7 +35,8 @@ void rpc_peers_init(rpc_peers *p);
 void rpc_peers_deinit(rpc_peers *p);
 /* Without TLS: is it a process of our user on this host that calls? PERMISSION_DENIED; UNAVAILABLE:
  * it is gone. */
-MF_MUST mf_status rpc_peers_check(rpc_peers *p, const mf_security *security, grpc_call *call);
+MF_MUST mf_status rpc_peers_check(rpc_peers *p, const mf_security *security, const mf_endpoint *at,
+                                  grpc_call *call);
 /* Forget connections that have ended. */
 void rpc_peers_sweep(rpc_peers *p);
 

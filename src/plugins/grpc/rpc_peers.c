@@ -111,22 +111,27 @@ static void remember(rpc_peers *p, const char *name, int fd, mf_status verdict)
         close(fd);
 }
 
-static mf_status look(rpc_peers *p, const mf_security *security, grpc_call *call, const char *name)
+static mf_status look(rpc_peers *p, const mf_security *security, const mf_endpoint *at,
+                      grpc_call *call, const char *name)
 {
     mf_endpoint theirs, ours;
     mf_status st = MF_OK;
     int fd;
 
-    MF_TRY(socket_of_caller(call, &theirs, &ours, &fd));
+    MF_TRY(socket_of_caller(call, at, &theirs, &ours, &fd));
     if (!security->insecure_any_peer || mf_endpoint_is_loopback(&theirs))
         st = mf_endpoint_check_owner(&theirs, &ours);
     if (st != MF_OK)
         MF_WARN("calls are refused: %s", mf_error_message());
-    remember(p, name, fd, st);
+    if (mf_endpoint_is_any(at)) /* a name may stand for several connections */
+        close(fd);
+    else
+        remember(p, name, fd, st);
     return st;
 }
 
-mf_status rpc_peers_check(rpc_peers *p, const mf_security *security, grpc_call *call)
+mf_status rpc_peers_check(rpc_peers *p, const mf_security *security, const mf_endpoint *at,
+                          grpc_call *call)
 {
     mf_status st;
     char *name;
@@ -135,7 +140,7 @@ mf_status rpc_peers_check(rpc_peers *p, const mf_security *security, grpc_call *
         return MF_OK;
     name = grpc_call_get_peer(call);
     if (!name || !is_known(p, name, &st))
-        st = look(p, security, call, name ? name : "");
+        st = look(p, security, at, call, name ? name : "");
     gpr_free(name);
     return st;
 }

@@ -284,7 +284,7 @@ static void on_accepted(incoming *c, bool ok, bool alone)
         refuse(c, MF_RESOURCE_EXHAUSTED, "too many calls wait here already");
         return;
     }
-    st = rpc_peers_check(&c->s->peers, &c->s->security, c->call);
+    st = rpc_peers_check(&c->s->peers, &c->s->security, &c->s->at, c->call);
     if (st != MF_OK) {
         refuse(c, st, mf_error_message());
         return;

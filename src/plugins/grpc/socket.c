@@ -15,6 +15,7 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* "ipv4:127.0.0.1:80", "ipv6:%5B::1%5D:80" */
@@ -47,14 +48,28 @@ static bool ends_of(int fd, mf_endpoint *theirs, mf_endpoint *ours)
            (ours->at.ss_family == AF_INET || ours->at.ss_family == AF_INET6);
 }
 
-/* Is it the one? For a call of ours, the other side has told the address that we have for it; if a
- * router has changed that on the way, only where we called is known. */
-static bool fits(int fd, const mf_endpoint *theirs, const mf_endpoint *told, mf_endpoint *ours)
+/* What is known of a socket. For a call of ours, `ours` is the address that the other side has told
+ * (a router may have changed it on the way: then it is NULL). For a call that came, it is where we
+ * listen: another process may use the same address of its own to connect to another of ours. */
+typedef struct wanted {
+    const mf_endpoint *theirs, *ours;
+    bool listens; /* ours: of all addresses of this host if it is 0 */
+} wanted;
+
+static bool is_here(const mf_endpoint *at, const wanted *w)
+{
+    if (mf_endpoint_same(at, w->ours))
+        return true;
+    return w->listens && mf_endpoint_is_any(w->ours) &&
+           mf_endpoint_port(at) == mf_endpoint_port(w->ours);
+}
+
+static bool fits(int fd, const wanted *w, mf_endpoint *ours)
 {
     mf_endpoint remote;
 
-    return ends_of(fd, &remote, ours) && mf_endpoint_same(&remote, theirs) &&
-           (!told || mf_endpoint_same(ours, told));
+    return ends_of(fd, &remote, ours) && mf_endpoint_same(&remote, w->theirs) &&
+           (!w->ours || is_here(ours, w));
 }
 
 /* TCP waits twice as long each time before it sends something again, so after a link was cut for
@@ -70,46 +85,84 @@ static void send_again_soon(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &ms, sizeof ms);
 }
 
+static ino_t socket_number(int fd)
+{
+    struct stat about;
+
+    return fstat(fd, &about) == 0 ? about.st_ino : 0;
+}
+
+/* The descriptor of the one socket that fits; -1: there is none; -2: there are several. */
+static int find(DIR *dir, const wanted *w, mf_endpoint *ours)
+{
+    const struct dirent *e;
+    int found = -1;
+
+    while ((e = readdir(dir)) != NULL) {
+        char *end;
+        const int fd = (int)strtol(e->d_name, &end, 10);
+        mf_endpoint at;
+
+        if (*end != '\0' || end == e->d_name || !fits(fd, w, &at))
+            continue;
+        if (found >= 0 && socket_number(fd) != socket_number(found))
+            return -2;
+        found = fd;
+        *ours = at;
+    }
+    return found;
+}
+
 /* *out is -1 and becomes another descriptor of it. */
-static mf_status claim(const mf_endpoint *theirs, const mf_endpoint *told, mf_endpoint *ours,
-                       int *out)
+static mf_status claim(const wanted *w, mf_endpoint *ours, int *out)
 {
     DIR *dir = opendir("/proc/self/fd");
-    const struct dirent *e;
+    char text[MF_ADDRESS_MAX];
+    int fd;
 
     if (!dir)
         return MF_FAIL(MF_INTERNAL, "cannot read /proc/self/fd: %s", strerror(errno));
-    while (*out < 0 && (e = readdir(dir)) != NULL) {
-        char *end;
-        const int fd = (int)strtol(e->d_name, &end, 10);
-
-        if (*end == '\0' && end != e->d_name && fits(fd, theirs, told, ours))
-            *out = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    }
+    fd = find(dir, w, ours);
+    if (fd >= 0)
+        *out = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     (void)closedir(dir);
-    if (*out >= 0)
-        send_again_soon(*out);
-    return *out >= 0 ? MF_OK : MF_FAIL(MF_UNAVAILABLE, "the connection is over already");
+    mf_endpoint_print(w->theirs, text);
+    if (fd == -2)
+        return MF_FAIL(MF_PERMISSION_DENIED,
+                       "several connections come from %s: they cannot be told apart", text);
+    if (*out < 0)
+        return MF_FAIL(MF_UNAVAILABLE, "the connection is over already");
+    send_again_soon(*out);
+    return MF_OK;
 }
 
 mf_status socket_claim(stream *s, mf_endpoint *theirs, mf_endpoint *ours)
 {
+    wanted w = { .theirs = theirs };
     mf_endpoint told;
 
     MF_TRY(parse_peer(s->call, theirs));
-    if (!s->channel)
+    if (!s->channel) {
         mf_endpoint_print(theirs, s->seen_at);
-    else if (mf_endpoint_read(s->seen_at, &told) == MF_OK &&
-             claim(theirs, &told, ours, &s->fd) == MF_OK)
-        return MF_OK;
-    return claim(theirs, NULL, ours, &s->fd);
+        w.ours = &s->t->at;
+        w.listens = true;
+        return claim(&w, ours, &s->fd);
+    }
+    if (mf_endpoint_read(s->seen_at, &told) == MF_OK) {
+        w.ours = &told;
+        if (claim(&w, ours, &s->fd) == MF_OK)
+            return MF_OK;
+    }
+    w.ours = NULL;
+    return claim(&w, ours, &s->fd);
 }
 
-mf_status socket_of_caller(grpc_call *call, mf_endpoint *theirs, mf_endpoint *ours, int *fd)
+mf_status socket_of_caller(grpc_call *call, const mf_endpoint *at, mf_endpoint *theirs,
+                           mf_endpoint *ours, int *fd)
 {
     *fd = -1;
     MF_TRY(parse_peer(call, theirs));
-    return claim(theirs, NULL, ours, fd);
+    return claim(&(wanted){ theirs, at, true }, ours, fd);
 }
 
 void socket_release(stream *s)

@@ -148,10 +148,10 @@ void wire_forget(stream *s);
 /* Finds the socket that this call uses, and who is at its ends. */
 MF_MUST mf_status socket_claim(stream *s, mf_endpoint *theirs, mf_endpoint *ours);
 void socket_release(stream *s);
-/* The same of a call that has come, by itself. *fd: another descriptor of the socket, the caller's
- * to close. */
-MF_MUST mf_status socket_of_caller(grpc_call *call, mf_endpoint *theirs, mf_endpoint *ours,
-                                   int *fd);
+/* The same of a call that has come to the server that listens at `at`. *fd: another descriptor of
+ * the socket, the caller's to close. */
+MF_MUST mf_status socket_of_caller(grpc_call *call, const mf_endpoint *at, mf_endpoint *theirs,
+                                   mf_endpoint *ours, int *fd);
 
 /* ---- security.c ---- */
 

@@ -2,15 +2,21 @@
 /* rpc.c - calls by name, over the plugin `grpc`. */
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/mem.h"
+#include "base/param.h"
 #include "comm/local_rpc.h"
 #include "mf_test.h"
 #include "proto/tensor_message.h"
 
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -494,4 +500,196 @@ MF_TEST(comm_rpc_on_one_host_the_dead_have_given_back_everything)
         (void)usleep(1000);
     mf_rpc_local.stop(s);
     mf_tensor_clear(&value);
+}
+
+/* ---- peers that misbehave ---- */
+
+static int connect_raw(const char *address)
+{
+    struct sockaddr_un name;
+    const socklen_t size = mf_local_rpc_name(address, &name);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    T_TRUE(size > 0 && fd >= 0);
+    T_EQ(connect(fd, (struct sockaddr *)&name, size), 0);
+    return fd;
+}
+
+MF_TEST(comm_rpc_on_one_host_half_a_message_is_not_waited_for_for_ever)
+{
+    const mf_local_frame f = { .magic = MF_LOCAL_RPC_MAGIC, .kind = MF_LOCAL_HELLO, .text = 100 };
+    mf_rpc_server *s;
+    mf_rpc_channel *c;
+    answer a;
+    echo e;
+    char byte;
+    int fd;
+
+    T_OK(mf_param_set("rpc_stuck_ms=100"));
+    s = serve_by(&mf_rpc_local, &e, "");
+    for (size_t part = 1; part <= sizeof f; part += sizeof f - 1) {
+        fd = connect_raw(e.rpc->address(s));
+        T_EQ(write(fd, &f, part), (ssize_t)part);
+        T_EQ(read(fd, &byte, 1), 0); /* the server hangs up */
+        (void)close(fd);
+    }
+    T_OK(e.rpc->connect(e.rpc->address(s), &(mf_security){ 0 }, &c));
+    (void)ask(e.rpc, c, "/echo", "hello", 5, 0, false, &a);
+    await(&a);
+    T_STREQ(a.text, "you said: hello");
+    free(a.text);
+    e.rpc->disconnect(c);
+    e.rpc->stop(s);
+}
+
+static bool is_mapped(unsigned seals)
+{
+    const int file = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    mf_local_line from, to;
+    mf_local_frame f;
+    const void *data;
+    size_t size;
+    char *text;
+    void *at;
+    int ends[2];
+
+    T_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    T_EQ(ftruncate(file, 4096), 0);
+    T_EQ(fcntl(file, F_ADD_SEALS, (int)seals), 0);
+    T_OK(mf_local_line_init(&from, ends[0]));
+    T_OK(mf_local_line_init(&to, ends[1]));
+    T_OK(mf_local_line_send(&from, &(mf_local_frame){ .kind = MF_LOCAL_HELLO }, "", NULL, 0, file));
+    T_OK(mf_local_line_read(&to, &f, &text, &data));
+    at = mf_local_line_map(&to, true, &size);
+    if (at)
+        T_EQ(munmap(at, size), 0);
+    mf_free(text);
+    mf_local_line_deinit(&from);
+    mf_local_line_deinit(&to);
+    (void)close(file);
+    return at != NULL;
+}
+
+MF_TEST(comm_rpc_on_one_host_memory_that_could_shrink_is_not_mapped)
+{
+    T_TRUE(is_mapped(F_SEAL_SHRINK | F_SEAL_GROW));
+    T_TRUE(!is_mapped(F_SEAL_GROW));
+    T_TRUE(!is_mapped(0));
+}
+
+/* ---- two connections from one address, of two users ---- */
+
+static struct sockaddr_in loopback(int port)
+{
+    return (struct sockaddr_in){ .sin_family = AF_INET,
+                                 .sin_port = htons((uint16_t)port),
+                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+}
+
+/* *from 0: any port, which it becomes. */
+static int connect_from(int *from, int to)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    struct sockaddr_in ours = loopback(*from), theirs = loopback(to);
+    socklen_t size = sizeof ours;
+
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        bind(fd, (struct sockaddr *)&ours, size) != 0 ||
+        connect(fd, (struct sockaddr *)&theirs, size) != 0 ||
+        getsockname(fd, (struct sockaddr *)&ours, &size) != 0)
+        return -1;
+    *from = ntohs(ours.sin_port);
+    return fd;
+}
+
+static int port_of(const char *address)
+{
+    return atoi(strrchr(address, ':') + 1);
+}
+
+/* Another user connects to a server of ours, and stays. */
+static pid_t stranger(int server, int *from)
+{
+    int told[2];
+    pid_t pid;
+
+    T_EQ(pipe(told), 0);
+    pid = fork();
+    if (pid == 0) {
+        const int fd = setuid(65534) == 0 ? connect_from(from, server) : -1;
+
+        if (fd < 0 || write(told[1], from, sizeof *from) != (ssize_t)sizeof *from)
+            _exit(1);
+        for (;;)
+            (void)pause();
+    }
+    (void)close(told[1]);
+    T_EQ(read(told[0], from, sizeof *from), (ssize_t)sizeof *from);
+    (void)close(told[0]);
+    return pid;
+}
+
+/* Between a client, whose address nobody can choose, and the server. */
+typedef struct relay {
+    int listening, from, server;
+} relay;
+
+static void *run_relay(void *ctx)
+{
+    const relay *r = ctx;
+    int from = r->from;
+    const int a = accept4(r->listening, NULL, NULL, SOCK_CLOEXEC);
+    const int b = connect_from(&from, r->server);
+    struct pollfd p[2] = { { .fd = a, .events = POLLIN }, { .fd = b, .events = POLLIN } };
+    char bytes[4096];
+
+    while (a >= 0 && b >= 0 && poll(p, 2, -1) > 0) {
+        const int i = p[0].revents ? 0 : 1;
+        const ssize_t n = read(p[i].fd, bytes, sizeof bytes);
+
+        if (n <= 0 || write(p[1 - i].fd, bytes, (size_t)n) != n)
+            break;
+    }
+    (void)close(a);
+    (void)close(b);
+    return NULL;
+}
+
+MF_TEST(comm_rpc_a_caller_is_not_taken_for_another_who_has_the_same_port)
+{
+    relay r = { .listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) };
+    struct sockaddr_in at = loopback(0);
+    socklen_t size = sizeof at;
+    mf_rpc_server *ours, *other;
+    mf_rpc_channel *c;
+    char address[32];
+    pthread_t thread;
+    echo e, e2;
+    answer a;
+    pid_t pid;
+
+    if (geteuid() != 0)
+        T_SKIP("a second user needs root");
+    ours = serve(&e, "127.0.0.1:0");
+    other = serve(&e2, "127.0.0.1:0");
+    pid = stranger(port_of(e2.rpc->address(other)), &r.from);
+    r.server = port_of(e.rpc->address(ours));
+    T_EQ(bind(r.listening, (struct sockaddr *)&at, size), 0);
+    T_EQ(listen(r.listening, 1), 0);
+    T_EQ(getsockname(r.listening, (struct sockaddr *)&at, &size), 0);
+    T_EQ(pthread_create(&thread, NULL, run_relay, &r), 0);
+    (void)snprintf(address, sizeof address, "127.0.0.1:%d", ntohs(at.sin_port));
+    T_OK(e.rpc->connect(address, &(mf_security){ 0 }, &c));
+    (void)ask(e.rpc, c, "/echo", "hello", 5, 0, true, &a);
+    await(&a);
+    T_EQ(a.status, MF_OK);
+    T_STREQ(a.text, "you said: hello");
+    free(a.text);
+    e.rpc->disconnect(c);
+    T_EQ(pthread_join(thread, NULL), 0);
+    e.rpc->stop(ours);
+    (void)kill(pid, SIGKILL);
+    T_EQ(waitpid(pid, NULL, 0), pid);
+    e2.rpc->stop(other);
+    (void)close(r.listening);
 }
