@@ -8,8 +8,12 @@ A row has six columns: row, what, state, test, command, note.
     command  what to type to see it; `meshflow` is the program, with commands and options that it knows
     note     what is missing; rows that do not hold must say it
 
+The evidence of a row is the strongest of its tests: one that runs in `make test`, in `make engines` or `make soak`
+(the long suites), or in `make bench` (a measurement that nothing asserts).
+
 Usage: mission.py PROGRAM            checks and counts; ends with 1 when something is wrong
-       mission.py PROGRAM --test     the same as TAP, and that wrong tables are found"""
+       mission.py PROGRAM --rows     the same, and each row that holds with its evidence
+       mission.py PROGRAM --test     checks as TAP, and that wrong tables are found"""
 import functools
 import os
 import re
@@ -147,6 +151,37 @@ def wrong_with_test(text):
     return None
 
 
+EVIDENCE = ["make test", "make engines", "make soak", "make bench", "none"]  # the strongest first
+
+
+@functools.cache
+def gate_files():
+    """Files whose tests `make test` runs."""
+    listed = subprocess.run([os.path.join(ROOT, "tools/run_tests.sh"), "--list"], capture_output=True, text=True,
+                            check=True, env={k: v for k, v in os.environ.items() if k != "T"}).stdout
+    return {command.split()[0] for _, command in (line.split("\t") for line in listed.splitlines())}
+
+
+def evidence_of_test(text):
+    """Which command runs the test FILE or FILE:NAME."""
+    path, _, name = text.partition(":")
+    if path.startswith("bench/"):
+        return "make bench"
+    if path.startswith(("tests/unit/", "tests/ops/", "tests/tf/", "tests/cli/")):
+        return "make test"
+    if path.startswith("tests/engines/") or path.startswith("tests/mesh/"):
+        return "make engines"
+    if path not in gate_files():
+        return "make soak" if path.startswith("tests/") else "none"
+    if re.search(r"^@host_test.*\n(?:@.*\n)*def %s\(" % re.escape(name), source(path), re.M):
+        return "make engines"
+    return "make test"
+
+
+def evidence_of(row):
+    return min((evidence_of_test(t) for t in row[3].split(", ")), key=EVIDENCE.index, default="none")
+
+
 def wrong_with_row(row, program):
     if len(row) != len(COLUMNS):
         return ["%d columns instead of %d" % (len(row), len(COLUMNS))]
@@ -161,6 +196,8 @@ def wrong_with_row(row, program):
     if state != "holds" and not note:
         out.append("%s, but does not say what is missing" % state)
     out += [wrong_with_test(t) for t in test.split(", ")] if test else []
+    if state == "holds" and test and evidence_of(row) == "none":
+        out.append("holds, but no test shows it")
     out += [wrong_with_command(command, program)] if command else []
     return [w for w in out if w]
 
@@ -193,6 +230,14 @@ def count(rows):
           (total["holds"], len(rows), total["partly"], total["later"]))
 
 
+def count_evidence(rows, each):
+    held = [(evidence_of(r), r) for r in rows if r[2] == "holds"]
+    print("of the rows that hold: " + ", ".join("%d by %s" % (sum(e == kind for e, _ in held), kind)
+                                                for kind in EVIDENCE[:-1]))
+    for e, r in held if each else []:
+        print("%-6s %-13s %s" % (r[0], e, r[1]))
+
+
 def selftest(rows, program):
     """Changes of the table that must be found: (name, column, value, words of the complaint)."""
     def changed(i, value):
@@ -217,6 +262,7 @@ def selftest(rows, program):
         ("a state that is none", changed(2, "surely"), "state 'surely'"),
         ("a part without a word of what is missing", changed(2, "partly"), "does not say what is missing"),
         ("a row that holds without a test", changed(3, ""), "names no test"),
+        ("a row that holds by a file that is no test", changed(3, "examples/fashion.c"), "no test shows it"),
         ("a row that is there twice", rows + [rows[0]], "is there twice"),
         ("a row that is missing", rows[1:], "is missing"),
         ("a row of another table", rows + [["X1"] + rows[0][1:]], "no such row"),
@@ -232,6 +278,7 @@ def main():
     if "--test" not in sys.argv:
         print("\n".join(wrong + lost), file=sys.stderr, end="\n" if wrong + lost else "")
         count(rows)
+        count_evidence(rows, "--rows" in sys.argv)
         return 1 if wrong or lost else 0
     verdicts = [("%s names tests and commands that there are" % TABLE, not wrong),
                 ("%s names commands that there are" % STEPS, not lost)] + selftest(rows, program)
