@@ -4,12 +4,12 @@
 # Usage: gen_param_table.sh OUT SOURCE...
 #
 # Writes the table of the tunables that the sources declare, by lines that begin with
-#     MF_PARAM_INT(name, default, "help")
+#     MF_PARAM_INT(name, default, "help") or MF_PARAM_FROM(name, default, least, "help")
 # sorted by name and ended by NULL. OUT is left alone when nothing changed.
 set -euo pipefail
 out=$1
 shift
-names=$(sed -nE 's/^MF_PARAM_INT\( *([a-z0-9_]+) *,.*/\1/p' "$@" | LC_ALL=C sort)
+names=$(sed -nE 's/^MF_PARAM_(INT|FROM)\( *([a-z0-9_]+) *,.*/\2/p' "$@" | LC_ALL=C sort)
 
 table()
 {

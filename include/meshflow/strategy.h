@@ -72,7 +72,8 @@ MF_API bool mf_strategy_is_over(const mf_strategy *strategy);
 /* What this process has sent to the others for sums of gradients. */
 typedef struct mf_traffic {
     int64_t bytes; /* sent to others */
-    int64_t plain_bytes; /* the least that would have been without a codec */
+    int64_t plain_bytes; /* without a codec: of what codecs have sent, the least that is
+                            possible instead; all else as it is. Equal to bytes without codecs */
     /* To parameter servers, and from them in answers, through messages or shared memory: */
     int64_t pushed_bytes, pulled_bytes;
     /* What these have done in the end; of the one that has done least and of the one that has done

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* closest.c - which known name was meant: the one with the fewest letters added, left out, replaced
- * or swapped, if these are few. */
+ * or swapped, if these are few; or the one of whose words it has the first letters. */
 #include "base/closest.h"
 
 #include <ctype.h>
@@ -39,6 +39,20 @@ static int distance(const char *a, size_t na, const char *b, size_t nb)
     return old[nb];
 }
 
+/* "lr" is learning_rate. */
+static bool are_initials(const char *word, const char *candidate)
+{
+    const char *at = candidate;
+    size_t n = 0;
+
+    while (at && *at && word[n] && *at == word[n]) {
+        n++;
+        at = strpbrk(at, "_-");
+        at += at != NULL;
+    }
+    return n > 1 && !at && !word[n];
+}
+
 mf_closest mf_closest_to(const char *word)
 {
     return (mf_closest){ .word = word, .distance = 1 + (int)(strlen(word) + 2) / 3 };
@@ -51,7 +65,7 @@ void mf_closest_try(mf_closest *c, const char *candidate)
 
     if (na > LONGEST || nb > LONGEST || nb == 0)
         return;
-    d = distance(c->word, na, candidate, nb);
+    d = are_initials(c->word, candidate) ? 1 : distance(c->word, na, candidate, nb);
     if (d < c->distance) {
         c->distance = d;
         c->best = candidate;

@@ -22,13 +22,13 @@ mf_param *const *mf_params(int *n)
     return mf_param_table;
 }
 
-static bool parse_value(const char *text, int64_t *out)
+static bool parse_value(const mf_param *p, const char *text, int64_t *out)
 {
     char *end;
 
     errno = 0;
     *out = strtoll(text, &end, 10);
-    return isdigit((unsigned char)text[0]) && !*end && errno == 0;
+    return isdigit((unsigned char)text[0]) && !*end && errno == 0 && *out >= p->least;
 }
 
 static void load_one(mf_param *p)
@@ -43,8 +43,9 @@ static void load_one(mf_param *p)
     text = getenv(variable);
     if (!text)
         return;
-    if (!parse_value(text, &value)) {
-        MF_WARN("%s='%.100s' is left out: expected a whole number from 0 on", variable, text);
+    if (!parse_value(p, text, &value)) {
+        MF_WARN("%s='%.100s' is left out: expected a whole number from %lld on", variable, text,
+                (long long)p->least);
         return;
     }
     atomic_store(&p->value, value);
@@ -74,11 +75,11 @@ mf_status mf_param_set(const char *assignment)
 
         if (strlen(p->name) != n || strncmp(p->name, assignment, n) != 0)
             continue;
-        if (!equals || !parse_value(equals + 1, &value))
+        if (!equals || !parse_value(p, equals + 1, &value))
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "parameter '%s': expected %s=NUMBER, a whole number from 0 on, not "
+                           "parameter '%s': expected %s=NUMBER, a whole number from %lld on, not "
                            "'%.100s'",
-                           p->name, p->name, assignment);
+                           p->name, p->name, (long long)p->least, assignment);
         atomic_store(&p->value, value);
         p->source = "command line";
         return MF_OK;

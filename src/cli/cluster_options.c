@@ -25,7 +25,7 @@ mf_status mf_connect_options_read(mf_args *args, mf_strategy_options *out)
     mf_cluster_request r;
     double timeout = 0.0;
 
-    MF_TRY(mf_args_double(args, "timeout", &timeout));
+    MF_TRY(mf_args_double(args, "timeout", 0.1, 1e6, &timeout));
     MF_TRY(mf_cluster_request_read(args, &r));
     *out = (mf_strategy_options){
         .cluster = r.cluster,

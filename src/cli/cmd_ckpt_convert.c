@@ -50,6 +50,27 @@ static mf_status read_all(const mf_args *args, mf_tensors *file, chosen *c)
     return MF_OK;
 }
 
+/* An ending that is of no format would be part of the prefix of a TensorFlow checkpoint. Endings
+ * of prefixes are "ckpt", perhaps with a step, and numbers. */
+static mf_status check_ending(const char *to)
+{
+    static const char *const known[] = { "npz", "safetensors", "mfz" };
+    const char *slash = strrchr(to, '/'), *dot = strrchr(slash ? slash : to, '.');
+
+    if (!dot || strncmp(dot + 1, "ckpt", 4) == 0 ||
+        strspn(dot + 1, "0123456789-") == strlen(dot + 1))
+        return MF_OK;
+    for (int i = 0; i < MF_COUNT(known); i++) {
+        if (strcmp(dot + 1, known[i]) == 0)
+            return MF_OK;
+    }
+    return MF_FAIL(
+        MF_INVALID_ARGUMENT,
+        "'%.200s': there is no format '%.40s'; known are .npz, .safetensors and .mfz, and "
+        "a TensorFlow checkpoint, whose prefix has no ending or .ckpt",
+        to, dot);
+}
+
 static mf_status convert_run(mf_args *args)
 {
     const char *to = args->words[1];
@@ -59,6 +80,7 @@ static mf_status convert_run(mf_args *args)
     char *path, count[MF_TEXT];
     mf_status st;
 
+    MF_TRY(check_ending(to));
     MF_TRY(mf_ckpt_open(args, args->words[0], &file, &path));
     st = read_all(args, file, &c);
     if (st == MF_OK) {
@@ -89,10 +111,11 @@ const mf_command mf_command_ckpt_convert = {
     .name = "ckpt convert",
     .arguments = "FROM TO",
     .summary = "write a checkpoint in another format",
-    .about = "The ending of TO tells the format: .npz, .safetensors, .mfz (packed), else the "
-             "prefix of a "
-             "TensorFlow checkpoint. Values keep their bits. Scalars of strings become metadata of "
-             "safetensors files, which have no strings.",
+    .about =
+        "The ending of TO tells the format: .npz, .safetensors, .mfz (packed); without one, or "
+        "with .ckpt, TO is the prefix of a TensorFlow checkpoint. Values keep their bits. Scalars "
+        "of strings become metadata of "
+        "safetensors files, which have no strings.",
     .options = options,
     .examples = (const char *const[]){ "meshflow ckpt convert run weights.safetensors "
                                        "--only 'dense*/kernel' --only 'dense*/bias'",

@@ -59,8 +59,10 @@ static mf_status read_args(compressing *c)
     const char *quantize = mf_args_value(args, "quantize"), *optimizer, *schedule;
     mf_compile_options *o = &c->job.compile;
 
-    c->fit = (mf_fit_options){ .epochs = 1, .batch = 128 };
+    c->fit = (mf_fit_options){ .batch = 128 };
     MF_TRY(read_prune(c));
+    /* What is asked for takes training; else nothing is trained unless --epochs says so. */
+    c->fit.epochs = c->magnitude || (quantize && strstr(quantize, "aware=true")) ? 1 : 0;
     MF_TRY(mf_args_int(args, "epochs", 0, 100000, &c->fit.epochs));
     MF_TRY(mf_args_int(args, "batch", 1, 1 << 20, &c->fit.batch));
     optimizer = mf_args_value(args, "optimizer");
@@ -68,7 +70,7 @@ static mf_status read_args(compressing *c)
     o->optimizer = optimizer ? optimizer : "momentum";
     o->schedule = schedule ? schedule : "cosine";
     o->learning_rate = 0.02;
-    MF_TRY(mf_args_double(args, "lr", &o->learning_rate));
+    MF_TRY(mf_args_double(args, "lr", 1e-37, 1e38, &o->learning_rate));
     c->quantizes = quantize != NULL;
     if (c->magnitude && c->fit.epochs == 0)
         return mf_args_wrong(args, "--prune magnitude is done while training goes on; --epochs 0 "
@@ -292,21 +294,20 @@ static mf_status write_file(const char *dir, const char *name, const mf_buf *byt
 
 static mf_status write_out(compressing *c, const char *dir)
 {
-    mf_job job = c->job; /* what the note is of */
     mf_buf file = { 0 }, picture = { 0 };
+    mf_model_note note;
     mf_status st;
 
-    job.model = NULL;
-    job.model_text = mf_small_text(&c->after);
-    MF_TRY_TO(done, mf_small_model(&c->after, &job.model));
-    MF_TRY_TO(done, mf_model_note_write(dir, &job)); /* which makes the folder */
+    mf_job_note(&c->job, c->args, &note);
+    note.model = mf_small_text(&c->after);
+    MF_TRY_TO(done, note.model ? MF_OK : MF_NOMEM("a model"));
+    MF_TRY_TO(done, mf_model_note_write(dir, &note)); /* which makes the folder */
     MF_TRY_TO(done, mf_small_encode(&c->after, &file));
     MF_TRY_TO(done, write_file(dir, MF_PACKED_NAME, &file));
     mf_plot_sizes(c->stages, c->n_stages, c->metric, c->job.model_text, &picture);
     MF_TRY_TO(done, mf_buf_finish(&picture));
     MF_TRY_TO(done, write_file(dir, "sizes.svg", &picture));
 done:
-    mf_model_free(job.model);
     mf_buf_deinit(&file);
     mf_buf_deinit(&picture);
     return st;
@@ -433,7 +434,8 @@ static const mf_option options[] = {
       "rounded numbers)",
       0, false },
     { "share", "HOW", "weights of a kernel share 2^bits values: 'bits=5 layers=dense*'", 0, true },
-    { "epochs", "N", "of training that follows; 1 unless told, 0: none", 0, false },
+    { "epochs", "N", "of training that follows; default: 0, and 1 for 'magnitude' and 'aware=true'",
+      0, false },
     { "batch", "N", "samples of a step; 128 unless told", 0, false },
     { "optimizer", "OPT", "momentum unless told", 0, false },
     { "lr", "RATE", "learning rate; 0.02 unless told", 0, false },
@@ -457,7 +459,7 @@ const mf_command mf_command_compress = {
     .options = options,
     .examples =
         (const char *const[]){
-            "meshflow compress run --quantize int8 --epochs 0",
+            "meshflow compress run --quantize int8",
             "meshflow compress run --prune 'magnitude sparsity=0.9' --share bits=5 --out small",
             "meshflow eval --from small", NULL },
     .min_args = 1,

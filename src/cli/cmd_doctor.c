@@ -97,9 +97,7 @@ static mf_status look(mf_doctor *d)
 {
     double seconds = 3;
 
-    MF_TRY(mf_args_double(d->args, "timeout", &seconds));
-    if (!(seconds > 0 && seconds < 3600))
-        return mf_args_wrong(d->args, "--timeout: a number of seconds, up to an hour");
+    MF_TRY(mf_args_double(d->args, "timeout", 0.01, 3600.0, &seconds));
     d->probe.timeout_ms = (int64_t)(seconds * 1000);
     d->probe.clock = true;
     MF_TRY(read_security(d));

@@ -3,8 +3,9 @@
 #include "base/file.h"
 #include "cli/cluster_options.h"
 #include "cli/detections.h"
-#include "cli/job.h"
+#include "cli/job_data.h"
 #include "cli/mesh_options.h"
+#include "cli/predictions.h"
 #include "formats/npy.h"
 
 #include <string.h>
@@ -31,6 +32,16 @@ done:
     return st;
 }
 
+/* Is the data like that of the training? */
+static mf_status check_schema(const mf_job *job, const mf_args *args)
+{
+    const char *test = mf_args_value(args, "test");
+
+    if (job->note.schema.n == 0)
+        return MF_OK;
+    return mf_schema_check(&job->note.schema, job->test, test ? test : job->data_text);
+}
+
 static mf_status open_trained(mf_job *job, const char *command, mf_args *args)
 {
     const char *from = mf_args_value(args, "from");
@@ -38,7 +49,9 @@ static mf_status open_trained(mf_job *job, const char *command, mf_args *args)
     if (!from)
         return mf_args_wrong(args, "--from is missing: a checkpoint, or the folder of a training");
     MF_TRY(mf_job_open(job, args, from));
+    job->label_optional = strcmp(command, "predict") == 0;
     MF_TRY(mf_job_load(job, args, false));
+    MF_TRY(check_schema(job, args));
     MF_TRY(open_mesh(job, command, args));
     MF_TRY(mf_job_compile(job, args));
     return mf_trainer_use(job->trainer, from);
@@ -46,7 +59,8 @@ static mf_status open_trained(mf_job *job, const char *command, mf_args *args)
 
 /* ---- eval ---- */
 
-static mf_status print_results(const mf_args *args, const mf_result *results, int n)
+static mf_status print_results(const mf_job *job, const mf_args *args, const mf_result *results,
+                               int n)
 {
     const bool json = mf_args_has(args, "json");
     int width = 12;
@@ -60,6 +74,11 @@ static mf_status print_results(const mf_args *args, const mf_result *results, in
         else
             mf_buf_printf(&out, "%-*s %.4f\n", width, results[i].name, results[i].value);
     }
+    if (json)
+        mf_job_print_samples(job, &out);
+    else
+        mf_buf_printf(&out, "%-*s %lld of %s\n", width, "samples",
+                      (long long)mf_dataset_count(job->test), job->test_from);
     mf_buf_str(&out, json ? "}\n" : "");
     return mf_cli_print(&out);
 }
@@ -74,7 +93,7 @@ static mf_status eval_run(mf_args *args)
     if (st == MF_OK)
         st = mf_evaluate(job.trainer, job.test, results, &n);
     if (st == MF_OK && mf_strategy_is_chief(job.strategy))
-        st = print_results(args, results, n);
+        st = print_results(&job, args, results, n);
     mf_job_deinit(&job);
     return st;
 }
@@ -92,47 +111,6 @@ static mf_status write_npy(const mf_tensor *t, const char *path)
     return st;
 }
 
-static int64_t highest(const float *scores, int64_t n)
-{
-    int64_t best = 0;
-
-    for (int64_t i = 1; i < n; i++)
-        best = scores[i] > scores[best] ? i : best;
-    return best;
-}
-
-/* One line for each sample: its highest class, or its numbers. */
-static mf_status print_predictions(const mf_job *job, const mf_tensor *t)
-{
-    const int64_t n = mf_tensor_dim(t, 0), width = n > 0 ? mf_tensor_count(t) / n : 0;
-    const float *values = mf_tensor_data(t);
-    const char *const *names;
-    const int64_t classes = mf_dataset_classes(job->test, &names);
-    mf_buf out = { 0 };
-
-    if (mf_detections_are(job, t)) {
-        mf_detections_print(job, t, &out);
-        return mf_cli_print(&out);
-    }
-    if (mf_tensor_dtype(t) != MF_DTYPE_F32)
-        return MF_FAIL(MF_UNIMPLEMENTED, "the model does not answer with floats; use --output");
-    for (int64_t i = 0; i < n; i++) {
-        const float *row = values + i * width;
-
-        mf_buf_printf(&out, "%lld", (long long)mf_dataset_sample_id(job->test, i));
-        if (classes == width && width > 1) {
-            const int64_t best = highest(row, width);
-
-            mf_buf_printf(&out, " %lld%s%s", (long long)best, names ? " " : "",
-                          names ? names[best] : "");
-        }
-        for (int64_t k = 0; classes != width && k < width; k++)
-            mf_buf_printf(&out, " %.6g", (double)row[k]);
-        mf_buf_str(&out, "\n");
-    }
-    return mf_cli_print(&out);
-}
-
 /* To where it is asked for. */
 static mf_status tell(const mf_job *job, const mf_args *args, const mf_tensor *out)
 {
@@ -145,7 +123,7 @@ static mf_status tell(const mf_job *job, const mf_args *args, const mf_tensor *o
         MF_TRY(mf_detections_draw(job, out, drawing));
     if (path)
         return write_npy(out, path);
-    return drawing ? MF_OK : print_predictions(job, out);
+    return drawing ? MF_OK : mf_predictions_print(job, out, mf_args_has(args, "json"));
 }
 
 static mf_status predict_run(mf_args *args)
@@ -177,7 +155,10 @@ const mf_command mf_command_eval = {
     .name = "eval",
     .arguments = "",
     .summary = "test a trained model on data",
-    .about = "Prints loss and metrics over all samples of the data's test part, or of --test.",
+    .about =
+        "Prints loss and metrics over the samples that the training has left for the test: the "
+        "test part of its data, the tenth that it kept, or its --test. --data or --test name "
+        "other data, all of whose samples are used (its test part, if it has one).",
     .options = eval_options,
     .examples =
         (const char *const[]){ "meshflow eval --model mlp --data fashion-mnist --from run", NULL },
@@ -198,9 +179,10 @@ const mf_command mf_command_predict = {
     .name = "predict",
     .arguments = "",
     .summary = "predict with a trained model",
-    .about = "One line for each sample of the data's test part, or of --test: its number, and the "
-             "class with the highest score (or, without classes, the numbers). Of a detector, one "
-             "line for each object it finds: sample, score, box, class.",
+    .about = "One line for each sample of the data that eval would use: its number, and the class "
+             "with the highest score (or, without classes, the numbers). Of a detector, one line "
+             "for each object it finds: sample, score, box, class. The data needs no label. --json "
+             "prints one object with all of it.",
     .options = predict_options,
     .examples = (const char *const[]){ "meshflow predict --model mlp --data fashion-mnist "
                                        "--from run --output scores.npy",

@@ -24,7 +24,7 @@ static mf_status example_model(mf_job *job, mf_arena *arena)
 static mf_status load(mf_job *job, mf_args *args, mf_arena *arena)
 {
     MF_TRY(mf_args_value(args, "data") ? mf_job_load(job, args, true) : example_model(job, arena));
-    mf_job_losses(args, job->model, &job->compile);
+    mf_job_losses(job, args, job->model, &job->compile);
     return mf_job_freeze(args, job->model);
 }
 

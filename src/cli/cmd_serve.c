@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "cli/mesh_options.h"
 #include "cli/model_note.h"
+#include "models/zoo.h"
 #include "serve/serve.h"
 #include "serve/versions.h"
 
@@ -30,12 +31,37 @@ static mf_status read_note(const serving *s, mf_model_note *out)
     return st;
 }
 
+static mf_status use_note(serving *s, mf_args *args)
+{
+    mf_model_note note;
+    mf_column *columns;
+    const mf_schema_column *label;
+    const mf_status st = read_note(s, &note);
+
+    if (st == MF_NOT_FOUND)
+        mf_args_hint(args, "a training with --out leaves " MF_NOTE_NAME " and " MF_SCHEMA_NAME
+                           "; else give --model, and --data or --columns "
+                           "'image=uint8[28,28,1] label=int32[] classes=10'");
+    MF_TRY(st);
+    columns = MF_ARENA_ARRAY(s->arena, mf_column, note.schema.n);
+    if (!columns)
+        return MF_NOMEM("a server");
+    for (int i = 0; i < note.schema.n; i++)
+        columns[i] = note.schema.columns[i].is;
+    label = mf_schema_label(&note.schema);
+    s->what.model = s->what.model ? s->what.model : note.model;
+    s->what.columns = columns;
+    s->what.n_columns = note.schema.n;
+    s->what.classes = label ? label->classes : 0;
+    s->what.class_names = label ? label->class_names : NULL;
+    return MF_OK;
+}
+
 /* As --data, --columns or the training's note say; --model wins over the note's. */
 static mf_status read_model(serving *s, mf_args *args)
 {
     const char *model = mf_args_value(args, "model"), *data = mf_args_value(args, "data");
     const char *columns = mf_args_value(args, "columns");
-    mf_model_note note;
     mf_column *list;
 
     s->what.model = model;
@@ -47,18 +73,7 @@ static mf_status read_model(serving *s, mf_args *args)
         MF_TRY(mf_zoo_columns(columns, s->arena, &list, &s->what.n_columns, &s->what.classes));
         s->what.columns = list;
     } else {
-        const mf_status st = read_note(s, &note);
-
-        if (st == MF_NOT_FOUND)
-            mf_args_hint(args,
-                         "a training with --out leaves model.json; else give --model, and "
-                         "--data or --columns 'image=uint8[28,28,1] label=int32[] classes=10'");
-        MF_TRY(st);
-        s->what.model = model ? model : note.model;
-        s->what.columns = note.columns;
-        s->what.n_columns = note.n_columns;
-        s->what.classes = note.classes;
-        s->what.class_names = note.class_names;
+        MF_TRY(use_note(s, args));
     }
     return s->what.model ? MF_OK : mf_args_wrong(args, "--model is missing: `meshflow models`");
 }

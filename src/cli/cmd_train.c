@@ -6,10 +6,10 @@
 #include "base/mem.h"
 #include "cli/cluster_options.h"
 #include "cli/job.h"
+#include "cli/job_data.h"
 #include "cli/master.h"
 #include "cli/mesh_options.h"
 #include "cli/mesh_timeline.h"
-#include "cli/model_note.h"
 #include "cli/progress.h"
 #include "cli/replan.h"
 #include "cli/shares.h"
@@ -42,6 +42,8 @@ typedef struct measured {
     mf_chosen chosen; /* by --auto */
     mf_replan replan; /* and looked at; all zero without it */
     mf_buf told; /* of it, at the end */
+    mf_result validation[MF_MAX_RESULTS]; /* in the end */
+    int n_validation;
     mf_hook converged; /* empty: training ends with the last step */
 } measured;
 
@@ -102,17 +104,10 @@ static void stop_on_signals(mf_trainer *t, mf_strategy *strategy)
 static mf_status change_data(mf_job *job, mf_args *args)
 {
     const char *augment = mf_args_value(args, "augment");
-    double validation = 0.0;
     mf_dataset *part;
 
     MF_TRY(mf_job_cache(job, args));
-    MF_TRY(mf_args_double(args, "validation", &validation));
-    if (validation != 0.0) {
-        MF_TRY(mf_dataset_split(job->train, 1.0 - validation, job->compile.seed, &part,
-                                &job->validation));
-        mf_dataset_unref(job->train);
-        job->train = part;
-    }
+    MF_TRY(mf_job_split_validation(job, args));
     if (augment) {
         MF_TRY(mf_dataset_augment(job->train, augment, job->compile.seed, &part));
         mf_dataset_unref(job->train);
@@ -267,6 +262,15 @@ static void put_result(const char *name, double value, mf_buf *out)
     mf_buf_json_number(out, value);
 }
 
+static void print_validation(const measured *m, mf_buf *out)
+{
+    for (int i = 0; i < m->n_validation; i++) {
+        mf_buf_printf(out, "%s\"%s\":", i > 0 ? "," : ",\"validation\":{", m->validation[i].name);
+        mf_buf_json_number(out, m->validation[i].value);
+    }
+    mf_buf_str(out, m->n_validation > 0 ? "}" : "");
+}
+
 /* "converged", "diverged", with a sentence; NULL: nobody says so, or was asked. */
 static const char *decided(const measured *m, const char **why)
 {
@@ -315,6 +319,7 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
     mf_buf_json_number(&out, m->loss_known ? m->loss : NAN);
     put_end(m, &out);
     mf_buf_printf(&out, ",\"skipped_steps\":%lld", (long long)mf_guard_skipped(m->job->trainer));
+    mf_job_print_samples(m->job, &out);
     print_traffic(m->job->strategy, &out);
     if (mf_strategy_mesh_counts(m->job->strategy, NULL, 0) > 0)
         print_mesh(m->job->strategy, &out);
@@ -325,6 +330,7 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
         mf_buf_str(&out, ",\"utilisation\":");
         mf_shares_json(used, &out);
     }
+    print_validation(m, &out);
     for (int i = 1; i < n_test; i++)
         put_result(test[i].name, test[i].value, &out);
     if (n_test > 0)
@@ -453,6 +459,38 @@ static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_optio
     return st;
 }
 
+/* A batch that was asked for and cannot be had would be another one in silence. */
+static mf_status check_batch(const mf_job *job, mf_args *args, int64_t batch)
+{
+    const int64_t samples = mf_dataset_count(job->train);
+
+    if (!mf_args_has(args, "batch") || batch <= samples)
+        return MF_OK;
+    return mf_args_wrong(args, "--batch %lld is more than the %lld samples to train on",
+                         (long long)batch, (long long)samples);
+}
+
+/* Of the weights in the end, whichever step the last epoch has ended with. */
+static mf_status validate(measured *m, mf_progress *progress)
+{
+    int n = 0;
+
+    if (!m->job->validation)
+        return MF_OK;
+    MF_TRY(mf_evaluate(m->job->trainer, m->job->validation, m->validation, &n));
+    m->n_validation = n;
+    mf_progress_validated(progress, m->validation, n);
+    return MF_OK;
+}
+
+static mf_status write_note(const mf_job *job, const mf_args *args, const char *dir)
+{
+    mf_model_note note;
+
+    mf_job_note(job, args, &note);
+    return mf_model_note_write(dir, &note);
+}
+
 static mf_status train(measured *m, mf_args *args)
 {
     mf_job *job = m->job;
@@ -467,6 +505,7 @@ static mf_status train(measured *m, mf_args *args)
 
     MF_TRY(mf_train_options_read(args, &job->compile, &fit));
     MF_TRY(change_data(job, args));
+    MF_TRY(check_batch(job, args, fit.batch));
     MF_TRY(mf_job_freeze(args, job->model));
     if (mf_args_has(args, "auto")) {
         m->replan.call.job = job;
@@ -486,7 +525,7 @@ static mf_status train(measured *m, mf_args *args)
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(change_weights(job, args));
     if (fit.out && mf_strategy_is_chief(job->strategy))
-        MF_TRY(mf_model_note_write(fit.out, job));
+        MF_TRY(write_note(job, args, fit.out));
     MF_TRY(mf_progress_init(&progress, job, &fit));
     fitted = fit_with_hooks(m, &progress, fit);
     MF_TRY(write_chosen(m, &progress.planned));
@@ -508,6 +547,8 @@ static mf_status train(measured *m, mf_args *args)
         mf_progress_deinit(&progress);
         return fitted;
     }
+    if (st == MF_OK)
+        st = validate(m, &progress);
     if (st == MF_OK && !mf_args_has(args, "no-test"))
         st = mf_evaluate(job->trainer, job->test, test, &n_test);
     if (st == MF_OK)

@@ -44,19 +44,49 @@ static const char *class_name(const mf_job *job, float class, char text[], size_
     return text;
 }
 
-void mf_detections_print(const mf_job *job, const mf_tensor *found, mf_buf *out)
+static void print_found(const mf_job *job, int64_t sample, const float *f, mf_buf *out)
+{
+    char text[32];
+
+    mf_buf_printf(out, "%lld %.3f [%.3f,%.3f,%.3f,%.3f] %s\n", (long long)sample, (double)f[4],
+                  (double)f[0], (double)f[1], (double)f[2], (double)f[3],
+                  class_name(job, f[5], text, sizeof text));
+}
+
+static void print_object(const mf_job *job, int64_t sample, const float *f, mf_buf *out)
+{
+    char text[32];
+    const char *name = class_name(job, f[5], text, sizeof text);
+
+    mf_buf_printf(out,
+                  "{\"sample\":%lld,\"score\":%.6g,\"box\":[%.6g,%.6g,%.6g,%.6g],\"class\":%d,"
+                  "\"name\":",
+                  (long long)sample, (double)f[4], (double)f[0], (double)f[1], (double)f[2],
+                  (double)f[3], (int)f[5]);
+    mf_buf_json(out, name, strlen(name));
+    mf_buf_str(out, "}");
+}
+
+void mf_detections_print(const mf_job *job, const mf_tensor *found, bool json, mf_buf *out)
 {
     const int64_t most = found->shape.dims[1];
     const float *f = found->data;
-    char text[32];
+    const char *between = "";
 
+    mf_buf_str(out, json ? "{\"predictions\":[" : "");
     for (int64_t i = 0; i < found->shape.dims[0] * most; i++, f += FIELDS) {
-        if (f[4] >= LIKELY)
-            mf_buf_printf(out, "%lld %.3f [%.3f,%.3f,%.3f,%.3f] %s\n",
-                          (long long)mf_dataset_sample_id(job->test, i / most), (double)f[4],
-                          (double)f[0], (double)f[1], (double)f[2], (double)f[3],
-                          class_name(job, f[5], text, sizeof text));
+        const int64_t sample = mf_dataset_sample_id(job->test, i / most);
+
+        if (f[4] < LIKELY)
+            continue;
+        mf_buf_str(out, between);
+        if (json)
+            print_object(job, sample, f, out);
+        else
+            print_found(job, sample, f, out);
+        between = json ? "," : "";
     }
+    mf_buf_str(out, json ? "]}\n" : "");
 }
 
 /* ---- drawing ---- */

@@ -8,7 +8,7 @@
 /* Does the model answer with detections [n,most,6] (models/detector.c)? */
 bool mf_detections_are(const mf_job *job, const mf_tensor *found);
 /* A line for each that is more likely than not: sample, class, score, box. */
-void mf_detections_print(const mf_job *job, const mf_tensor *found, mf_buf *out);
+void mf_detections_print(const mf_job *job, const mf_tensor *found, bool json, mf_buf *out);
 /* The first samples of the test data as SVG, with what was found and, dashed, what there is. Fails:
  * INVALID_ARGUMENT (the data has no images), as reading and writing do. */
 MF_MUST mf_status mf_detections_draw(const mf_job *job, const mf_tensor *found, const char *path);

@@ -4,8 +4,8 @@
 
 #include "base/board.h"
 #include "base/mem.h"
-#include "cli/model_note.h"
-#include "data/dataset.h"
+#include "cli/job_data.h"
+#include "models/zoo.h"
 
 #include <errno.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-mf_status mf_args_double(mf_args *args, const char *option, double *out)
+mf_status mf_args_double(mf_args *args, const char *option, double min, double max, double *out)
 {
     const char *text = mf_args_value(args, option);
     char *end;
@@ -23,37 +23,11 @@ mf_status mf_args_double(mf_args *args, const char *option, double *out)
         return MF_OK;
     errno = 0;
     value = strtod(text, &end);
-    if (errno || end == text || *end || !isfinite(value))
-        return mf_args_wrong(args, "--%s takes a number, not '%s'", option, text);
+    if (errno || end == text || *end || !(value >= min && value <= max))
+        return mf_args_wrong(args, "--%s expects a number from %.9g to %.9g, not '%.100s'", option,
+                             min, max, text);
     *out = value;
     return MF_OK;
-}
-
-/* ---- data ---- */
-
-static mf_status open_part(mf_args *args, const char *data, const char *part, mf_dataset **out)
-{
-    const char *set = mf_args_value(args, "set");
-    mf_buf settings = { 0 };
-    mf_status st;
-
-    mf_buf_printf(&settings, "%s%s%s", set ? set : "", part ? " part=" : "", part ? part : "");
-    st = settings.data ? mf_dataset_open(data, settings.data, out) : MF_NOMEM("settings");
-    mf_buf_deinit(&settings);
-    return st;
-}
-
-static mf_status open_data(mf_job *job, mf_args *args, bool with_training)
-{
-    const char *data = job->data_text, *test = mf_args_value(args, "test");
-
-    if (!data)
-        return mf_args_wrong(args, "--data is missing: what to learn from, such as fashion-mnist");
-    if (with_training)
-        MF_TRY(open_part(args, data, NULL, &job->train));
-    if (test)
-        return open_part(args, test, NULL, &job->test);
-    return open_part(args, data, "test", &job->test);
 }
 
 /* ---- its name ---- */
@@ -108,23 +82,21 @@ static mf_status read_numbers(mf_job *job, mf_args *args)
 /* What is not given is as it stands beside the checkpoint, if there is a note. */
 static mf_status read_note(mf_job *job, const char *from)
 {
-    mf_model_note note;
-    mf_status st;
+    const mf_status st = mf_model_note_read(from, job->arena, &job->note);
 
-    job->arena = mf_arena_new();
-    if (!job->arena)
-        return MF_NOMEM("a model");
-    st = mf_model_note_read(from, job->arena, &note);
-    job->model_text = job->model_text ? job->model_text : note.model;
-    job->data_text = job->data_text ? job->data_text : note.data;
+    job->model_text = job->model_text ? job->model_text : job->note.model;
+    job->data_text = job->data_text ? job->data_text : job->note.data;
     return st == MF_NOT_FOUND ? MF_OK : st;
 }
 
 mf_status mf_job_open(mf_job *job, mf_args *args, const char *from)
 {
     *job = (mf_job){ .model_text = mf_args_value(args, "model"),
-                     .data_text = mf_args_value(args, "data") };
-    if (from && (!job->model_text || !job->data_text))
+                     .data_text = mf_args_value(args, "data"),
+                     .arena = mf_arena_new() };
+    if (!job->arena)
+        return MF_NOMEM("a job");
+    if (from)
         MF_TRY(read_note(job, from));
     if (!job->model_text)
         return mf_args_wrong(args,
@@ -150,22 +122,67 @@ static mf_status make_pairs(mf_job *job, const mf_args *args)
     return MF_OK;
 }
 
-mf_status mf_job_load(mf_job *job, mf_args *args, bool with_training)
+/* For the columns that it was trained on, where they are known. */
+static mf_status build_model(mf_job *job)
 {
-    MF_TRY(open_data(job, args, with_training));
-    MF_TRY(make_pairs(job, args));
-    return mf_model_zoo(job->model_text, job->train ? job->train : job->test, &job->model);
+    const mf_schema *schema = &job->note.schema;
+    const mf_schema_column *label = mf_schema_label(schema);
+    mf_column *columns;
+
+    if (schema->n == 0)
+        return mf_model_zoo(job->model_text, job->train ? job->train : job->test, &job->model);
+    columns = MF_ARENA_ARRAY(job->arena, mf_column, schema->n);
+    if (!columns)
+        return MF_NOMEM("a model");
+    for (int i = 0; i < schema->n; i++)
+        columns[i] = schema->columns[i].is;
+    return mf_zoo_build(job->model_text, columns, schema->n, label ? label->classes : 0,
+                        &job->model);
 }
 
-void mf_job_losses(const mf_args *args, const mf_model *model, mf_compile_options *out)
+mf_status mf_job_load(mf_job *job, mf_args *args, bool with_training)
+{
+    MF_TRY(mf_job_open_data(job, args, with_training));
+    MF_TRY(make_pairs(job, args));
+    if (job->train)
+        MF_TRY(mf_schema_of(job->train, job->arena, &job->schema));
+    return build_model(job);
+}
+
+/* As the command line says, else as the training did, else as goes with the model. */
+void mf_job_losses(const mf_job *job, const mf_args *args, const mf_model *model,
+                   mf_compile_options *out)
 {
     const char *loss = mf_args_value(args, "loss"), *metrics = mf_args_value(args, "metrics");
 
     mf_model_defaults(model, &out->loss, &out->metrics);
+    if (job->note.loss && !loss) {
+        out->loss = job->note.loss;
+        out->metrics = job->note.metrics;
+    }
     if (loss)
         out->loss = loss;
     if (metrics)
         out->metrics = metrics;
+}
+
+void mf_job_note(const mf_job *job, const mf_args *args, mf_model_note *out)
+{
+    const char *settings = mf_args_value(args, "set"), *test = mf_args_value(args, "test");
+
+    *out = (mf_model_note){ .model = job->model_text,
+                            .data = job->data_text,
+                            .format = job->format,
+                            .settings = settings ? settings : job->note.settings,
+                            .loss = job->compile.loss,
+                            .metrics = job->compile.metrics,
+                            .test = test ? test : job->note.test,
+                            .split = job->split,
+                            .seed = job->split > 0.0 && job->note.split > 0.0
+                                        ? job->note.seed
+                                        : (int64_t)job->compile.seed,
+                            .samples = job->samples,
+                            .schema = job->schema };
 }
 
 mf_status mf_job_freeze(const mf_args *args, mf_model *model)
@@ -215,7 +232,7 @@ mf_status mf_job_in_common(const char *command, mf_args *args, int64_t samples, 
 
 mf_status mf_job_compile(mf_job *job, mf_args *args)
 {
-    mf_job_losses(args, job->model, &job->compile);
+    mf_job_losses(job, args, job->model, &job->compile);
     return mf_model_compile(job->model, &job->compile, &job->trainer);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/model_note.h"
 
 #include <meshflow/meshflow.h>
 
@@ -19,7 +20,14 @@ typedef struct mf_job {
     mf_compile_options compile;
     mf_strategy *strategy; /* NULL: alone */
     bool shown; /* on a board */
-    mf_arena *arena; /* of a model's text that was read; NULL: it is the command line's */
+    mf_arena *arena;
+    mf_model_note note; /* of the training before, for --from; all zero: there is none */
+    mf_schema schema; /* of the training data, as it was opened */
+    const char *format; /* of the training data */
+    int64_t samples; /* of it, before any split */
+    double split; /* of it for the test; 0: not split */
+    const char *test_from; /* what the test is on, in words; NULL: there is no test */
+    bool label_optional; /* set before loading: the data is only predicted */
 } mf_job;
 
 /* Options that name model and data, for the tables of all three commands. */
@@ -29,7 +37,8 @@ typedef struct mf_job {
         { "set", "SETTINGS", "settings of the data: 'label=y'", 0, false },                        \
         { "pairs", "SETTINGS", "make pairs of views of the images: 'rotate=20 crop=3'", 0,         \
           false },                                                                                 \
-        { "test", "DATA", "data to test on; else the test part of the data", 0, false },           \
+        { "test", "DATA",                                                                          \
+          "data to test on; default: the test part of the data, else a tenth of it", 0, false },   \
         { "shards", "N", "parts that every batch is cut into; 8 unless told", 0, false },          \
         { "threads", "N", "threads; as many as there are cores unless told", 0, false },           \
         { "seed", "N", "of weights, order and augmentation; 0 unless told", 0, false },            \
@@ -57,18 +66,23 @@ MF_MUST mf_status mf_job_load(mf_job *job, mf_args *args, bool with_training);
  * or where that pays. Fails as a wrong call. */
 MF_MUST mf_status mf_job_cache(mf_job *job, mf_args *args);
 /* Loss and metrics: as the command line says, else the model's own. */
-void mf_job_losses(const mf_args *args, const mf_model *model, mf_compile_options *out);
+void mf_job_losses(const mf_job *job, const mf_args *args, const mf_model *model,
+                   mf_compile_options *out);
 /* Weights of --freeze are not trained. */
 MF_MUST mf_status mf_job_freeze(const mf_args *args, mf_model *model);
 /* What all workers must have in common: the options of the command, and how many samples there are.
  */
 MF_MUST mf_status mf_job_in_common(const char *command, mf_args *args, int64_t samples,
                                    mf_buf *out);
+/* What a training leaves beside its checkpoints. Call after mf_job_compile(). */
+void mf_job_note(const mf_job *job, const mf_args *args, mf_model_note *out);
 /* Makes the trainer; job->compile may be completed before. */
 MF_MUST mf_status mf_job_compile(mf_job *job, mf_args *args);
 void mf_job_deinit(mf_job *job);
 
-/* A decimal number; *out keeps its value when the option is absent. Fails as a wrong call. */
-MF_MUST mf_status mf_args_double(mf_args *args, const char *option, double *out);
+/* A decimal number in [min, max]; *out keeps its value when the option is absent. Fails as a wrong
+ * call. */
+MF_MUST mf_status mf_args_double(mf_args *args, const char *option, double min, double max,
+                                 double *out);
 
 #endif

@@ -1,168 +1,173 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/model_note.h"
 
+#include "base/buf.h"
 #include "base/file.h"
+#include "cli/schema_file.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static const char file_name[] = "model.json";
+#include <unistd.h>
 
 /* ---- writing ---- */
 
-/* What the model takes is as the model has it: data may have been changed since. */
-static mf_column column_of(const mf_model *model, const mf_column *c)
+static void put(const char *key, const char *value, mf_buf *out)
 {
-    mf_column out = *c;
-
-    for (int64_t i = 0; i < model->n_inputs; i++) {
-        const mf_node *in = model->inputs[i].node;
-        mf_shape shape;
-
-        if (strcmp(in->name, c->name) != 0)
-            continue;
-        shape = mf_model_shape((mf_model *)(uintptr_t)model, model->inputs[i]);
-        out.dtype = in->out_types[0];
-        out.rank = shape.rank - 1;
-        memcpy(out.dims, shape.dims + 1, (size_t)out.rank * sizeof *out.dims);
-    }
-    return out;
+    if (!value)
+        return;
+    mf_buf_printf(out, "%s\"%s\": ", out->len > 1 ? ", " : "", key);
+    mf_buf_json(out, value, strlen(value));
 }
 
-static void print_columns(const mf_job *job, mf_buf *out)
+static void print_note(const mf_model_note *n, mf_buf *out)
 {
-    const mf_column *columns;
-    const int n = mf_dataset_columns(job->train, &columns);
-
-    for (int i = 0; i < n; i++) {
-        const mf_column c = column_of(job->model, &columns[i]);
-
-        if (strpbrk(c.name, " ="))
-            continue; /* no name of ours */
-        mf_buf_printf(out, "%s=%s[", c.name, mf_dtype_name(c.dtype));
-        for (int k = 0; k < c.rank; k++)
-            mf_buf_printf(out, "%s%lld", k > 0 ? "," : "", (long long)c.dims[k]);
-        mf_buf_str(out, "] ");
-    }
-    mf_buf_printf(out, "classes=%lld", (long long)mf_dataset_classes(job->train, NULL));
+    mf_buf_str(out, "{");
+    put("model", n->model, out);
+    put("data", n->data, out);
+    put("format", n->format, out);
+    put("set", n->settings, out);
+    put("loss", n->loss, out);
+    put("metrics", n->metrics, out);
+    put("test", n->test, out);
+    if (n->split > 0.0)
+        mf_buf_printf(out, ", \"split\": %.9g", n->split);
+    mf_buf_printf(out, ", \"seed\": %lld, \"samples\": %lld}\n", (long long)n->seed,
+                  (long long)n->samples);
 }
 
-static void print_note(const mf_job *job, mf_buf *out)
+static mf_status write_text(const char *dir, const char *name, mf_buf *text)
 {
-    const char *const *names;
-    const int64_t classes = mf_dataset_classes(job->train, &names);
-    mf_buf columns = { 0 };
+    mf_buf path = { 0 };
+    mf_status st;
 
-    print_columns(job, &columns);
-    mf_buf_str(out, "{\"model\": ");
-    mf_buf_json(out, job->model_text, strlen(job->model_text));
-    if (job->data_text) {
-        mf_buf_str(out, ", \"data\": ");
-        mf_buf_json(out, job->data_text, strlen(job->data_text));
-    }
-    mf_buf_str(out, ", \"columns\": ");
-    if (columns.data)
-        mf_buf_json(out, columns.data, columns.len);
-    for (int64_t i = 0; names && i < classes; i++) {
-        mf_buf_str(out, i > 0 ? ", " : ", \"classes\": [");
-        mf_buf_json(out, names[i], strlen(names[i]));
-    }
-    mf_buf_str(out, names && classes > 0 ? "]}\n" : "}\n");
-    mf_buf_deinit(&columns);
+    mf_buf_printf(&path, "%s/%s", dir, name);
+    st = path.data && !text->failed ? mf_file_write(path.data, text->data, text->len)
+                                    : MF_NOMEM("a note of the model");
+    mf_buf_deinit(&path);
+    mf_buf_deinit(text);
+    return st;
 }
 
-mf_status mf_model_note_write(const char *dir, const mf_job *job)
+mf_status mf_model_note_write(const char *dir, const mf_model_note *note)
 {
-    mf_buf path = { 0 }, text = { 0 };
-    mf_status st = MF_OK;
+    mf_buf text = { 0 }, schema = { 0 };
 
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
         return mf_errno_status(errno, "create", dir);
-    mf_buf_printf(&path, "%s/%s", dir, file_name);
-    print_note(job, &text);
-    st = path.data && !text.failed ? mf_file_write(path.data, text.data, text.len)
-                                   : MF_NOMEM("a note of the model");
-    mf_buf_deinit(&path);
-    mf_buf_deinit(&text);
-    return st;
+    mf_schema_print(&note->schema, &schema);
+    MF_TRY(write_text(dir, MF_SCHEMA_NAME, &schema));
+    print_note(note, &text);
+    return write_text(dir, MF_NOTE_NAME, &text);
 }
 
 /* ---- reading ---- */
 
-static mf_status decode_classes(const json_t *list, mf_arena *arena, mf_model_note *out)
+static const char *get(const json_t *root, const char *key, mf_arena *arena)
 {
-    const int64_t n = (int64_t)json_array_size(list);
+    const char *text = json_string_value(json_object_get(root, key));
 
-    if (n != out->classes)
-        return MF_FAIL(MF_DATA_LOSS, "%lld names for %lld classes", (long long)n,
-                       (long long)out->classes);
-    out->class_names = MF_ARENA_ARRAY(arena, const char *, n);
-    if (!out->class_names)
-        return MF_NOMEM("names of classes");
-    for (int64_t i = 0; i < n; i++) {
-        const char *name = json_string_value(json_array_get(list, (size_t)i));
-
-        out->class_names[i] = mf_arena_strndup(arena, name ? name : "", name ? strlen(name) : 0);
-        if (!out->class_names[i])
-            return MF_NOMEM("names of classes");
-    }
-    return MF_OK;
+    return text ? mf_arena_strdup(arena, text) : NULL;
 }
 
 static mf_status decode_note(const json_t *root, mf_arena *arena, mf_model_note *out)
 {
-    const char *model = json_string_value(json_object_get(root, "model"));
-    const char *columns = json_string_value(json_object_get(root, "columns"));
-    const char *data = json_string_value(json_object_get(root, "data"));
-    const json_t *classes = json_object_get(root, "classes");
-
-    if (!model || !columns)
-        return MF_FAIL(MF_DATA_LOSS, "\"model\" and \"columns\" are not there as strings");
-    out->model = mf_arena_strndup(arena, model, strlen(model));
-    out->data = data ? mf_arena_strndup(arena, data, strlen(data)) : NULL;
-    if (!out->model || (data && !out->data))
-        return MF_NOMEM("a note of the model");
-    MF_TRY(mf_zoo_columns(columns, arena, &out->columns, &out->n_columns, &out->classes));
-    return json_is_array(classes) ? decode_classes(classes, arena, out) : MF_OK;
+    *out = (mf_model_note){ .model = get(root, "model", arena),
+                            .data = get(root, "data", arena),
+                            .format = get(root, "format", arena),
+                            .settings = get(root, "set", arena),
+                            .loss = get(root, "loss", arena),
+                            .metrics = get(root, "metrics", arena),
+                            .test = get(root, "test", arena),
+                            .split = json_number_value(json_object_get(root, "split")),
+                            .seed = json_integer_value(json_object_get(root, "seed")),
+                            .samples = json_integer_value(json_object_get(root, "samples")) };
+    if (!out->model)
+        return MF_FAIL(MF_DATA_LOSS, "\"model\" is not there as a string");
+    return out->split >= 0.0 && out->split < 1.0
+               ? MF_OK
+               : MF_FAIL(MF_DATA_LOSS, "\"split\" is %g", out->split);
 }
 
 /* The file in the folder itself, or in the one that the checkpoint is in. */
-static void find_note(const char *where, mf_buf *path)
+static void find_note(const char *where, const char *name, mf_buf *path)
 {
     const char *slash = strrchr(where, '/');
     struct stat info;
 
     if (stat(where, &info) == 0 && S_ISDIR(info.st_mode))
-        mf_buf_printf(path, "%s/%s", where, file_name);
+        mf_buf_printf(path, "%s/%s", where, name);
     else if (slash)
-        mf_buf_printf(path, "%.*s/%s", (int)(slash - where), where, file_name);
+        mf_buf_printf(path, "%.*s/%s", (int)(slash - where), where, name);
     else
-        mf_buf_str(path, file_name);
+        mf_buf_str(path, name);
 }
 
-mf_status mf_model_note_read(const char *where, mf_arena *arena, mf_model_note *out)
+static mf_status read_json(const char *path, json_t **out)
+{
+    json_error_t error;
+    char *text;
+    size_t len;
+
+    *out = NULL;
+    MF_TRY(mf_file_read(path, 1 << 26, &text, &len));
+    *out = json_loadb(text, len, 0, &error);
+    mf_free(text);
+    if (*out)
+        return MF_OK;
+    return MF_FAIL(MF_DATA_LOSS, "%s: %.120s, line %d", path, error.text, error.line);
+}
+
+/* One file, with the function that knows what is in it. */
+static mf_status read_file(const char *where, const char *name, mf_arena *arena,
+                           mf_status (*decode)(const json_t *, mf_arena *, mf_model_note *),
+                           mf_model_note *out)
 {
     mf_buf path = { 0 };
-    json_error_t error;
     json_t *root = NULL;
-    char *text = NULL;
-    size_t len;
     mf_status st;
 
-    *out = (mf_model_note){ 0 };
-    find_note(where, &path);
+    find_note(where, name, &path);
     MF_TRY_TO(done, mf_buf_finish(&path));
-    MF_TRY_TO(done, mf_file_read(path.data, 1 << 24, &text, &len));
-    root = json_loadb(text, len, 0, &error);
-    st = root ? decode_note(root, arena, out)
-              : MF_FAIL(MF_DATA_LOSS, "%.120s, line %d", error.text, error.line);
+    MF_TRY_TO(done, read_json(path.data, &root));
+    st = decode(root, arena, out);
     if (st != MF_OK)
         st = MF_FAIL(st, "%s: %s", path.data, mf_error_message());
 done:
     json_decref(root);
-    mf_free(text);
     mf_buf_deinit(&path);
     return st;
+}
+
+static mf_status decode_schema(const json_t *root, mf_arena *arena, mf_model_note *out)
+{
+    return mf_schema_decode(root, arena, &out->schema);
+}
+
+/* A folder, a file, or the prefix of a checkpoint's files. */
+static bool exists(const char *where)
+{
+    mf_buf index = { 0 };
+    bool found;
+
+    mf_buf_printf(&index, "%s.index", where);
+    found = access(where, F_OK) == 0 || (index.data && access(index.data, F_OK) == 0);
+    mf_buf_deinit(&index);
+    return found;
+}
+
+mf_status mf_model_note_read(const char *where, mf_arena *arena, mf_model_note *out)
+{
+    mf_status st;
+
+    *out = (mf_model_note){ 0 };
+    if (!exists(where))
+        return MF_FAIL(MF_NOT_FOUND, "there is no checkpoint or folder '%.200s'", where);
+    MF_TRY(read_file(where, MF_NOTE_NAME, arena, decode_note, out));
+    st = read_file(where, MF_SCHEMA_NAME, arena, decode_schema, out);
+    return st == MF_NOT_FOUND
+               ? MF_FAIL(MF_DATA_LOSS, "%s is not beside %s, where training has written it",
+                         MF_SCHEMA_NAME, MF_NOTE_NAME)
+               : st;
 }

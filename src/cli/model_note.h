@@ -1,26 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model_note.h - model.json, which a training leaves beside its checkpoints: what `meshflow serve`
- * must know to build the model again, without the data. */
+/* model_note.h - what a training leaves beside its checkpoints, so that eval, predict and serve
+ * know the model and its data:
+ *
+ * model.json   {"model": "mlp units=64", "data": "d.csv", "format": "csv", "set": "label=y",
+ * "loss": "mean_squared_error", "metrics": "mean_absolute_error", "seed": 0, "samples": 180,
+ *              "test": "t.csv" or "split": 0.1}
+ * schema.json  the columns of the data: {"version": 1, "columns": [
+ *                {"name": "x", "role": "input", "type": "float", "shape": [2], "fields": ["a",
+ * "b"]},
+ *                {"name": "label", "role": "label", "type": "int32", "shape": [], "kind": "class",
+ *                 "classes": ["no", "yes"]}]}
+ *              "classes" is their number where they have no names; a label of the kind "number" has
+ *              none. Readers pass over keys that they do not know. */
 #ifndef MF_CLI_MODEL_NOTE_H
 #define MF_CLI_MODEL_NOTE_H
 
-#include "cli/job.h"
-#include "models/zoo.h"
+#include "base/mem.h"
+#include "data/schema.h"
+
+#define MF_NOTE_NAME "model.json"
+#define MF_SCHEMA_NAME "schema.json"
 
 typedef struct mf_model_note {
     const char *model; /* "mlp units=64" */
     const char *data; /* "fashion-mnist": what it has learned from; NULL: not noted */
-    mf_column *columns;
-    int n_columns;
-    int64_t classes;
-    const char **class_names; /* by class; NULL: they have none */
+    const char *format, *settings; /* of the data; NULL: not noted */
+    const char *loss, *metrics; /* NULL: not noted */
+    const char *test; /* --test of the training; NULL: it had none */
+    double split; /* the part of the data that was kept for the test; 0: none was */
+    int64_t seed, samples; /* of the split, and of all of the data */
+    mf_schema schema;
 } mf_model_note;
 
-/* {"model": "mlp", "data": "fashion-mnist", "columns": "image=uint8[28,28,1] label=int32[]
- * classes=10", "classes": ["T-shirt/top", ...]}. The folder is made if it is not there. */
-MF_MUST mf_status mf_model_note_write(const char *dir, const mf_job *job);
-/* Of the checkpoint or folder `where`. Owns: all is in the arena. Fails: NOT_FOUND (there is none),
- * DATA_LOSS. */
+/* The folder is made if it is not there. */
+MF_MUST mf_status mf_model_note_write(const char *dir, const mf_model_note *note);
+/* Of the checkpoint or folder `where`. Owns: all is in the arena. Fails: NOT_FOUND (there is no
+ * model.json, or no `where`), DATA_LOSS, also when schema.json is not there. */
 MF_MUST mf_status mf_model_note_read(const char *where, mf_arena *arena, mf_model_note *out);
 
 #endif

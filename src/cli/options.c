@@ -6,6 +6,7 @@
  * A command's name may have two words; options may stand anywhere. */
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/setting_hint.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -152,7 +153,7 @@ static mf_status unknown_option(mf_args *args, const char *word, size_t len)
         mf_closest_try(&closest, o->name);
     for (const mf_option *o = mf_global_options; o->name; o++)
         mf_closest_try(&closest, o->name);
-    if (closest.best)
+    if (!mf_setting_hint(args, name + strspn(name, "-")) && closest.best)
         mf_args_hint(args, "did you mean --%s?", closest.best);
     return mf_args_wrong(args, "%s%s has no option '%s'", args->command ? "meshflow " : "meshflow",
                          args->command ? args->command->name : "", name);

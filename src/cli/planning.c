@@ -22,8 +22,8 @@ mf_status mf_planning_read(mf_args *args, mf_planner_wish *out)
     MF_TRY(mf_args_int(args, "memory", 1, INT64_MAX >> 20, &memory));
     MF_TRY(mf_args_int(args, "threads", 0, 1024, &threads));
     MF_TRY(mf_args_int(args, "micro-batches", 1, 4096, &micro));
-    MF_TRY(mf_args_double(args, "latency", &latency));
-    MF_TRY(mf_args_double(args, "bandwidth", &bandwidth));
+    MF_TRY(mf_args_double(args, "latency", 0.0, 1e9, &latency));
+    MF_TRY(mf_args_double(args, "bandwidth", 1e-3, 1e9, &bandwidth));
     if (mesh && (processors > 0 || simulated > 0))
         return mf_args_wrong(args, "--mesh says how many processors there are: leave out "
                                    "--processors and --simulate, or give one of them alone");
@@ -32,8 +32,6 @@ mf_status mf_planning_read(mf_args *args, mf_planner_wish *out)
                                    "one of them");
     if (mf_args_has(args, "layout") && !mesh)
         return mf_args_wrong(args, "--layout needs --mesh: \"rows:2;cols:2\"");
-    if (latency < 0 || bandwidth < 0)
-        return mf_args_wrong(args, "--latency and --bandwidth are numbers above 0");
     if ((latency > 0 || bandwidth > 0) && simulated == 0)
         return mf_args_wrong(args, "--latency and --bandwidth are of links that are simulated: "
                                    "they need --simulate");
@@ -137,7 +135,7 @@ static mf_status choose(const mf_planning_call *call, const mf_planner_wish *wis
     mf_status st;
 
     MF_TRY(mf_model_zoo(call->job->model_text, call->job->train, &model));
-    mf_job_losses(call->args, model, &compile);
+    mf_job_losses(call->job, call->args, model, &compile);
     st = mf_job_freeze(call->args, model);
     if (st == MF_OK)
         st = mf_planning_run(model, &compile, wish, &answer);

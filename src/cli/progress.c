@@ -270,6 +270,14 @@ static void draw(const mf_progress *p, mf_buf *out)
     }
 }
 
+void mf_progress_validated(mf_progress *p, const mf_result *validation, int n)
+{
+    const mf_curve_line *line = &p->curve->lines[MF_CURVE_VALIDATION];
+
+    if (p->step > 0 && (line->n == 0 || line->points[line->n - 1].step < p->step))
+        mf_curve_add(p->curve, MF_CURVE_VALIDATION, p->step, validation, n);
+}
+
 mf_status mf_progress_end(mf_progress *p, const mf_result *test, int n_test)
 {
     mf_buf out = { 0 };

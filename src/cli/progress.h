@@ -33,6 +33,8 @@ typedef struct mf_progress {
 MF_MUST mf_status mf_progress_init(mf_progress *p, const mf_job *job, const mf_fit_options *fit);
 void mf_progress_deinit(mf_progress *p);
 mf_hook mf_progress_hook(mf_progress *p);
+/* What the validation of the final weights has come to. */
+void mf_progress_validated(mf_progress *p, const mf_result *validation, int n);
 /* After the test, which may have been left out. */
 MF_MUST mf_status mf_progress_end(mf_progress *p, const mf_result *test, int n_test);
 

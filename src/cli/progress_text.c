@@ -211,8 +211,10 @@ static void put_traffic(const mf_job *job, mf_buf *out)
 
     mf_strategy_traffic(job->strategy, &t);
     if (t.bytes > 0)
-        mf_buf_printf(out, "%-12s%s bytes by each worker, %s without a codec\n", "sent",
-                      mf_cli_count(t.bytes, sent), mf_cli_count(t.plain_bytes, plain));
+        mf_buf_printf(out, "%-12s%s bytes by each worker", "sent", mf_cli_count(t.bytes, sent));
+    if (t.bytes > 0 && t.plain_bytes != t.bytes)
+        mf_buf_printf(out, ", %s without a codec", mf_cli_count(t.plain_bytes, plain));
+    mf_buf_str(out, t.bytes > 0 ? "\n" : "");
 }
 
 /* Where the time of this task went. */
@@ -225,6 +227,25 @@ static void put_shares(mf_buf *out)
     mf_buf_printf(out, "%-12s", "its use");
     mf_shares_text(used, out);
     mf_buf_str(out, "\n");
+}
+
+/* What is learned: classes, or numbers. */
+static void put_label(const mf_job *job, mf_buf *out)
+{
+    enum { SHOWN = 6 };
+    const mf_schema_column *label = mf_schema_label(&job->schema);
+
+    if (!label || label->is.rank > 1)
+        return;
+    mf_buf_printf(out, "%-12s", "label");
+    if (label->classes == 0)
+        mf_buf_str(out, "a number to predict\n");
+    else
+        mf_buf_printf(out, "%lld classes", (long long)label->classes);
+    for (int64_t i = 0; label->class_names && i < label->classes && i < SHOWN; i++)
+        mf_buf_printf(out, "%s%.40s", i > 0 ? ", " : ": ", label->class_names[i]);
+    if (label->classes > 0)
+        mf_buf_str(out, label->class_names && label->classes > SHOWN ? " ...\n" : "\n");
 }
 
 void mf_progress_table(const mf_progress *p, const mf_result *test, int n_test, mf_buf *out)
@@ -246,6 +267,9 @@ void mf_progress_table(const mf_progress *p, const mf_result *test, int n_test, 
     if (n_test > 0)
         mf_buf_printf(out, ", %s for the test", mf_cli_count(mf_dataset_count(job->test), b));
     mf_buf_str(out, "\n");
+    put_label(job, out);
+    if (n_test > 0 && job->test_from)
+        mf_buf_printf(out, "%-12s%s\n", "tested on", job->test_from);
     put_steps(p, out);
     put_last(p, MF_CURVE_TRAIN, out);
     put_last(p, MF_CURVE_VALIDATION, out);

@@ -17,9 +17,9 @@ static mf_status read_compile(mf_args *args, mf_compile_options *c)
     c->prune = mf_args_value(args, "prune");
     c->guard = mf_args_value(args, "guard");
     c->offload = mf_args_value(args, "offload");
-    MF_TRY(mf_args_double(args, "lr", &c->learning_rate));
-    MF_TRY(mf_args_double(args, "weight-decay", &c->weight_decay));
-    MF_TRY(mf_args_double(args, "ema", &c->ema));
+    MF_TRY(mf_args_double(args, "lr", 1e-37, 1e38, &c->learning_rate));
+    MF_TRY(mf_args_double(args, "weight-decay", 0.0, 1e9, &c->weight_decay));
+    MF_TRY(mf_args_double(args, "ema", 0.0, 0.9999999, &c->ema));
     c->ema_eval = mf_args_has(args, "ema-eval");
     MF_TRY(mf_args_int(args, "micro-batches", 1, 4096, &micro));
     c->micro_batches = (int)micro;
@@ -85,9 +85,7 @@ static mf_status read_stop(mf_args *args, mf_buf *out)
 
     if (stop && (strncmp(stop, name, n) != 0 || (stop[n] != '\0' && stop[n] != ' ')))
         return mf_args_wrong(args, "--stop is converged, with settings, not '%s'", stop);
-    MF_TRY(mf_args_double(args, "converged-after", &seconds));
-    if (after && !(seconds > 0.0))
-        return mf_args_wrong(args, "--converged-after is a number of seconds above 0");
+    MF_TRY(mf_args_double(args, "converged-after", 1e-3, 1e9, &seconds));
     if (stop)
         mf_buf_printf(out, "%s ", stop + n);
     else if (after)

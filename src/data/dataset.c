@@ -79,20 +79,32 @@ mf_status mf_dataset_set_column(mf_dataset *set, int i, const char *name, mf_dty
     return c->name ? MF_OK : MF_NOMEM("a data set");
 }
 
-mf_status mf_dataset_set_classes(mf_dataset *set, const char *const *names, int64_t n)
+static mf_status copy_names(mf_arena *arena, const char *const *names, int64_t n,
+                            const char *const **out)
 {
-    const char **copy = MF_ARENA_ARRAY(set->arena, const char *, n);
+    const char **copy = MF_ARENA_ARRAY(arena, const char *, n);
 
     if (!copy)
-        return MF_NOMEM("class names");
+        return MF_NOMEM("names");
     for (int64_t i = 0; i < n; i++) {
-        copy[i] = mf_arena_strdup(set->arena, names[i]);
+        copy[i] = mf_arena_strdup(arena, names[i]);
         if (!copy[i])
-            return MF_NOMEM("class names");
+            return MF_NOMEM("names");
     }
-    set->classes = n;
-    set->class_names = copy;
+    *out = copy;
     return MF_OK;
+}
+
+mf_status mf_dataset_set_classes(mf_dataset *set, const char *const *names, int64_t n)
+{
+    set->classes = n;
+    return copy_names(set->arena, names, n, &set->class_names);
+}
+
+mf_status mf_dataset_set_fields(mf_dataset *set, const char *const *names, int64_t n)
+{
+    set->n_fields = n;
+    return copy_names(set->arena, names, n, &set->fields);
 }
 
 mf_status mf_dataset_like(mf_dataset *set, const mf_dataset *other)
@@ -109,6 +121,8 @@ mf_status mf_dataset_like(mf_dataset *set, const mf_dataset *other)
     set->varies = other->varies;
     set->files = other->files;
     set->n_files = other->n_files;
+    if (other->fields)
+        MF_TRY(mf_dataset_set_fields(set, other->fields, other->n_fields));
     if (other->class_names)
         return mf_dataset_set_classes(set, other->class_names, other->classes);
     return MF_OK;

@@ -40,6 +40,9 @@ struct mf_dataset {
     int n_columns;
     int64_t classes;
     const char *const *class_names; /* NULL, or one for each class */
+    /* Names of the elements of the first column, as the header of a table has them; or NULL. */
+    const char *const *fields;
+    int64_t n_fields;
     bool varies; /* samples depend on the epoch */
     /* Paths of what samples are read from whenever they are asked for (NULL: what is in memory), of
      * the set that is read in the end. n_files 0: all is in memory. */
@@ -58,6 +61,8 @@ MF_MUST mf_status mf_dataset_set_column(mf_dataset *set, int i, const char *name
 MF_MUST mf_status mf_dataset_like(mf_dataset *set, const mf_dataset *other);
 /* Names are copied; one for each class. */
 MF_MUST mf_status mf_dataset_set_classes(mf_dataset *set, const char *const *names, int64_t n);
+/* Names are copied. */
+MF_MUST mf_status mf_dataset_set_fields(mf_dataset *set, const char *const *names, int64_t n);
 /* -1 when there is none. */
 int mf_dataset_find_column(const mf_dataset *set, const char *name);
 /* Bytes of all columns of one sample, each rounded up to MF_SAMPLE_ALIGN. */

@@ -3,11 +3,17 @@
 
 #include "formats/number.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-enum { MAX_PLAIN = 1000000, MAX_NAMES = 1 << 20 };
+enum {
+    MAX_PLAIN = 1000000,
+    MAX_NAMES = 1 << 20,
+    MANY = 1000, /* classes that a table may have without so many rows */
+};
 
 void mf_labels_deinit(mf_labels *l)
 {
@@ -18,13 +24,59 @@ void mf_labels_deinit(mf_labels *l)
     *l = (mf_labels){ 0 };
 }
 
+mf_target mf_target_of(const char *setting, const mf_schema_column *known)
+{
+    if (known)
+        return known->classes > 0 ? MF_TARGET_CLASS : MF_TARGET_NUMBER;
+    return strcmp(setting, "class") == 0    ? MF_TARGET_CLASS
+           : strcmp(setting, "number") == 0 ? MF_TARGET_NUMBER
+                                            : MF_TARGET_AUTO;
+}
+
+/* A number that is one: "inf" and "nan" are not. */
+static bool is_finite(const char *text, float *out)
+{
+    return mf_number_float(text, strlen(text), out) && isfinite(*out);
+}
+
+static bool is_missing(const char *text)
+{
+    return !text[0] || strcasecmp(text, "nan") == 0;
+}
+
+static mf_status check_present(const char *const *texts, int64_t n, mf_labels *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (!is_missing(texts[i]))
+            continue;
+        out->wrong = i;
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the label is missing: '%.60s'", texts[i]);
+    }
+    return MF_OK;
+}
+
+/* All are numbers, and one is written as more than a whole one. */
+static bool are_fractions(const char *const *texts, int64_t n)
+{
+    bool found = false;
+    float value;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (!is_finite(texts[i], &value))
+            return false;
+        found |= strpbrk(texts[i], ".eE") != NULL;
+    }
+    return found;
+}
+
 static mf_status as_floats(const char *const *texts, int64_t n, mf_labels *out)
 {
     MF_TRY(mf_tensor_new(MF_DTYPE_F32, &n, 1, &out->tensor));
     for (int64_t i = 0; i < n; i++) {
-        if (!mf_number_float(texts[i], strlen(texts[i]), (float *)out->tensor->data + i))
-            return MF_FAIL(MF_INVALID_ARGUMENT, "the label of sample %lld is no number: '%.60s'",
-                           (long long)i, texts[i]);
+        if (is_finite(texts[i], (float *)out->tensor->data + i))
+            continue;
+        out->wrong = i;
+        return MF_FAIL(MF_INVALID_ARGUMENT, "the label is no number: '%.60s'", texts[i]);
     }
     return MF_OK;
 }
@@ -48,7 +100,7 @@ static int by_value(const void *a, const void *b)
 {
     const char *s = *(const char *const *)a, *t = *(const char *const *)b;
     float x, y;
-    const bool p = mf_number_float(s, strlen(s), &x), q = mf_number_float(t, strlen(t), &y);
+    const bool p = is_finite(s, &x), q = is_finite(t, &y);
 
     if (p != q)
         return p ? -1 : 1;
@@ -74,7 +126,8 @@ static mf_status find_names(const char *const *texts, int64_t n, mf_labels *out)
     }
     out->names = mf_calloc(kept, sizeof *out->names);
     if (kept > MAX_NAMES)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "there are %lld different labels: say target=number?",
+        st = MF_FAIL(MF_INVALID_ARGUMENT,
+                     "there are %lld different labels: numbers to predict need target=number",
                      (long long)kept);
     else if (!out->names)
         st = MF_NOMEM("labels");
@@ -87,20 +140,54 @@ static mf_status find_names(const char *const *texts, int64_t n, mf_labels *out)
     return st;
 }
 
-mf_status mf_labels_of_texts(const char *const *texts, int64_t n, bool as_numbers, mf_labels *out)
+static mf_status as_known(const char *const *texts, int64_t n, const mf_schema_column *known,
+                          mf_labels *out)
 {
-    int32_t *classes;
+    int32_t *classes = out->tensor->data;
 
-    *out = (mf_labels){ 0 };
-    if (as_numbers)
-        return as_floats(texts, n, out);
-    MF_TRY(mf_tensor_new(MF_DTYPE_I32, &n, 1, &out->tensor));
-    classes = out->tensor->data;
-    if (are_plain(texts, n, classes)) {
-        for (int64_t i = 0; i < n; i++)
-            out->classes = classes[i] >= out->classes ? classes[i] + 1 : out->classes;
-        return MF_OK;
+    for (int64_t i = 0; i < n; i++) {
+        const bool again = i > 0 && strcmp(texts[i], texts[i - 1]) == 0;
+
+        out->wrong = i;
+        if (again)
+            classes[i] = classes[i - 1];
+        else
+            MF_TRY(mf_schema_class(known, texts[i], &classes[i]));
     }
+    out->wrong = -1;
+    out->classes = known->classes;
+    if (!known->class_names)
+        return MF_OK;
+    out->names = mf_calloc(known->classes, sizeof *out->names);
+    for (int64_t i = 0; out->names && i < known->classes; i++) {
+        out->names[i] = mf_strdup(known->class_names[i]);
+        if (!out->names[i])
+            return MF_NOMEM("labels");
+    }
+    return out->names ? MF_OK : MF_NOMEM("labels");
+}
+
+/* Whole numbers of which nearly each is another one are no classes. */
+static mf_status check_plain(int64_t n, mf_target target, mf_labels *out)
+{
+    const int32_t *classes = out->tensor->data;
+
+    for (int64_t i = 0; i < n; i++)
+        out->classes = classes[i] >= out->classes ? classes[i] + 1 : out->classes;
+    if (target == MF_TARGET_AUTO && out->classes > MANY && out->classes > 2 * n)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "the labels of %lld samples are whole numbers up to %lld: say target=number "
+                       "to predict numbers, or target=class if these are classes",
+                       (long long)n, (long long)out->classes - 1);
+    return MF_OK;
+}
+
+static mf_status as_classes(const char *const *texts, int64_t n, mf_target target, mf_labels *out)
+{
+    int32_t *classes = out->tensor->data;
+
+    if (are_plain(texts, n, classes))
+        return check_plain(n, target, out);
     MF_TRY(find_names(texts, n, out));
     for (int64_t i = 0; i < n; i++) {
         char *const *found =
@@ -111,20 +198,34 @@ mf_status mf_labels_of_texts(const char *const *texts, int64_t n, bool as_number
     return MF_OK;
 }
 
-mf_status mf_labels_of_numbers(const float *values, int64_t n, bool as_numbers, mf_labels *out)
+mf_status mf_labels_of_texts(const char *const *texts, int64_t n, mf_target target,
+                             const mf_schema_column *known, mf_labels *out)
+{
+    *out = (mf_labels){ .wrong = -1 };
+    MF_TRY(check_present(texts, n, out));
+    if (target == MF_TARGET_NUMBER || (target == MF_TARGET_AUTO && are_fractions(texts, n)))
+        return as_floats(texts, n, out);
+    MF_TRY(mf_tensor_new(MF_DTYPE_I32, &n, 1, &out->tensor));
+    return known ? as_known(texts, n, known, out) : as_classes(texts, n, target, out);
+}
+
+mf_status mf_labels_of_numbers(const float *values, int64_t n, mf_target target,
+                               const mf_schema_column *known, mf_labels *out)
 {
     enum { TEXT = 32 };
     const char **texts = mf_calloc(n, sizeof *texts);
     char *room = mf_calloc(n, TEXT);
     mf_status st = texts && room ? MF_OK : MF_NOMEM("labels");
 
-    *out = (mf_labels){ 0 };
+    *out = (mf_labels){ .wrong = -1 };
     for (int64_t i = 0; i < n && st == MF_OK; i++) {
         texts[i] = room + i * TEXT;
-        (void)snprintf(room + i * TEXT, TEXT, "%.9g", (double)values[i]);
+        (void)snprintf(room + i * TEXT, TEXT,
+                       values[i] == floorf(values[i]) && fabsf(values[i]) < 1e9f ? "%.0f" : "%.9g",
+                       (double)values[i]);
     }
     if (st == MF_OK)
-        st = mf_labels_of_texts(texts, n, as_numbers, out);
+        st = mf_labels_of_texts(texts, n, target, known, out);
     mf_free(texts);
     mf_free(room);
     return st;

@@ -246,7 +246,39 @@ done:
     return st;
 }
 
-mf_status mf_dataset_open(const char *data, const char *settings, mf_dataset **out)
+static mf_status read_settings(const mf_source *source, const mf_opening *how, mf_arena *arena,
+                               mf_options *o)
+{
+    const bool same = how->defaults && how->format && strcmp(how->format, source->name) == 0;
+
+    MF_TRY(mf_options_parse(source->name, source->settings, same ? how->defaults : how->settings,
+                            arena, o));
+    return same ? mf_options_change(o, source->settings, how->settings, arena) : MF_OK;
+}
+
+static bool has_test(const mf_source *source, const char *data, const mf_options *o)
+{
+    if (!source->has_test && !source->is_name)
+        return false;
+    return !mf_options_given(o, "part") && (source->is_name || source->has_test(data, o));
+}
+
+static mf_status open_source(const mf_source *source, const char *data, const mf_opening *how,
+                             mf_arena *arena, mf_opened *out)
+{
+    const char *path = source->is_name ? NULL : data;
+    mf_options o;
+
+    MF_TRY(read_settings(source, how, arena, &o));
+    out->format = source->name;
+    out->has_test = has_test(source, data, &o);
+    if (how->test && out->has_test)
+        MF_TRY(mf_options_change(&o, source->settings, "part=test", arena));
+    return source->open_for ? source->open_for(path, &o, &how->expected, &out->set)
+                            : source->open(path, &o, &out->set);
+}
+
+mf_status mf_source_open(const char *data, const mf_opening *how, mf_opened *out)
 {
     MF_ENTRY;
     MF_NEED(data, out);
@@ -254,10 +286,9 @@ mf_status mf_dataset_open(const char *data, const char *settings, mf_dataset **o
     const size_t head = strcspn(data, ":");
     const mf_source *source = find_source(data, head);
     mf_arena *arena = mf_arena_new();
-    mf_options o;
     mf_status st;
 
-    *out = NULL;
+    *out = (mf_opened){ 0 };
     if (!arena)
         return MF_NOMEM("settings");
     if (source && data[head] == ':' && !source->is_name)
@@ -267,9 +298,17 @@ mf_status mf_dataset_open(const char *data, const char *settings, mf_dataset **o
     if (!source)
         MF_TRY_TO(done, guess(data, &source));
     MF_ASSERT(source);
-    MF_TRY_TO(done, mf_options_parse(source->name, source->settings, settings, arena, &o));
-    MF_TRY_TO(done, source->open(source->is_name ? NULL : data, &o, out));
+    st = open_source(source, data, how, arena, out);
 done:
     mf_arena_free(arena);
+    return st;
+}
+
+mf_status mf_dataset_open(const char *data, const char *settings, mf_dataset **out)
+{
+    mf_opened opened;
+    const mf_status st = mf_source_open(data, &(mf_opening){ .settings = settings }, &opened);
+
+    *out = opened.set;
     return st;
 }

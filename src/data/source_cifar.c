@@ -125,6 +125,23 @@ static mf_status cifar_open(const char *data, const mf_options *o, mf_dataset **
     return open_file(data, strcmp(mf_options_string(o, "labels"), "coarse") == 0, out);
 }
 
+static bool cifar_has_test(const char *data, const mf_options *o)
+{
+    mf_paths files;
+    struct stat s;
+    bool found = false;
+
+    (void)o;
+    if (stat(data, &s) != 0 || !S_ISDIR(s.st_mode))
+        return false;
+    if (mf_paths_list(data, is_cifar, &files) == MF_OK) {
+        for (int64_t i = 0; i < files.n; i++)
+            found |= is_test(files.paths[i]);
+    }
+    mf_paths_deinit(&files);
+    return found;
+}
+
 static const char *const cifar_endings[] = { ".bin", ".bin.gz", NULL };
 
 #define SETTINGS                                                                                   \
@@ -135,6 +152,7 @@ const mf_source mf_source_cifar = {
     .summary = "binary files of CIFAR-10 or CIFAR-100, or a folder of them",
     .settings = "{" SETTINGS "}",
     .open = cifar_open,
+    .has_test = cifar_has_test,
     .endings = cifar_endings,
     .in_folder = is_cifar,
 };

@@ -8,75 +8,219 @@
 #include "formats/stream.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
+
+enum {
+    IGNORED = -1,
+    MOST_NAMED = 4096, /* fields whose names are kept */
+};
 
 typedef struct table {
     const mf_options *o;
+    const mf_expected *expected;
+    const mf_schema_column *known; /* "x" of the model; NULL: nothing is known */
+    char delimiter;
     int64_t width; /* cells of a row; 0: not known yet */
     int64_t label; /* which one; -1: none */
-    mf_buf x; /* floats, width (less the label) for each row */
+    int64_t features; /* cells that are not the label */
+    int64_t *places; /* by cell: where its number goes; IGNORED: it is the label */
+    char **names; /* by place, of the header; NULL: there is none */
+    char **cell_names; /* by cell, of the header, for messages; NULL: there is none */
+    mf_buf x; /* floats, `features` for each row */
     mf_buf labels; /* texts, each with its NUL */
+    mf_buf lines; /* int64_t: where each row stands in its file */
+    mf_buf starts; /* int64_t: the first row of each file */
+    mf_paths files;
     int64_t rows;
 } table;
+
+/* ---- the first row ---- */
+
+static bool is_field(const mf_schema_column *known, const char *name)
+{
+    for (int64_t i = 0; known && known->fields && i < known->n_fields; i++) {
+        if (strcmp(known->fields[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A usual name of a label, which is no field of the model. */
+static int64_t usual_label(const table *t, const mf_csv *c)
+{
+    static const char *const usual[] = { "label", "class", "target", "y" };
+
+    for (int k = 0; k < MF_COUNT(usual); k++) {
+        for (int64_t i = 0; i < c->n_cells; i++) {
+            if (strcmp(c->cells[i].data, usual[k]) == 0 && !is_field(t->known, usual[k]))
+                return i;
+        }
+    }
+    return -1;
+}
+
+/* Data that is only predicted may come without the column of the label. */
+static bool may_lack_label(const table *t, const mf_csv *c, bool header)
+{
+    if (!t->expected->label_optional)
+        return false;
+    return header || !t->known || (t->known->is.rank == 1 && c->n_cells == t->known->is.dims[0]);
+}
 
 /* A name of the header, or a number, from the end where negative. */
 static mf_status find_label(const table *t, const mf_csv *c, bool header, int64_t *out)
 {
-    static const char *const usual[] = { "label", "class", "target", "y" };
     const char *wanted = mf_options_string(t->o, "label");
     const bool given = mf_options_given(t->o, "label");
 
-    *out = -1;
-    for (int64_t i = 0; header && i < c->n_cells; i++) {
-        for (int k = 0; !given && k < MF_COUNT(usual) && *out < 0; k++)
-            *out = strcmp(c->cells[i].data, usual[k]) == 0 ? i : -1;
-        if (given && strcmp(c->cells[i].data, wanted) == 0)
-            *out = i;
-    }
-    if (!given || *out >= 0 || strcmp(wanted, "none") == 0)
+    *out = header && !given ? usual_label(t, c) : -1;
+    if (!given || strcmp(wanted, "none") == 0)
+        return MF_OK;
+    for (int64_t i = 0; header && i < c->n_cells && *out < 0; i++)
+        *out = strcmp(c->cells[i].data, wanted) == 0 ? i : -1;
+    if (*out >= 0)
         return MF_OK;
     if (mf_number_int(wanted, strlen(wanted), out)) {
+        if (!header && may_lack_label(t, c, header)) {
+            *out = -1;
+            return MF_OK;
+        }
         *out += *out < 0 ? c->n_cells : 0;
         if (*out >= 0 && *out < c->n_cells)
             return MF_OK;
     }
-    return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no column '%s'", c->name, wanted);
+    *out = -1;
+    return may_lack_label(t, c, header)
+               ? MF_OK
+               : MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no column '%s'", c->name, wanted);
+}
+
+static mf_status keep_header(table *t, const mf_csv *c)
+{
+    t->cell_names = mf_calloc(c->n_cells, sizeof *t->cell_names);
+    t->names = mf_calloc(t->features + 1, sizeof *t->names);
+    if (!t->cell_names || !t->names)
+        return MF_NOMEM("a table");
+    for (int64_t i = 0; i < c->n_cells; i++) {
+        t->cell_names[i] = mf_strdup(c->cells[i].data);
+        if (!t->cell_names[i])
+            return MF_NOMEM("a table");
+        if (t->places[i] != IGNORED)
+            t->names[t->places[i]] = t->cell_names[i];
+    }
+    return MF_OK;
+}
+
+/* The model's fields, wherever they stand; and no others. */
+static mf_status find_places(table *t, const mf_csv *c)
+{
+    const mf_schema_column *x = t->known;
+
+    for (int64_t i = 0; i < c->n_cells; i++)
+        t->places[i] = IGNORED;
+    for (int64_t f = 0; f < x->n_fields; f++) {
+        int64_t at = 0;
+
+        while (at < c->n_cells && (at == t->label || t->places[at] != IGNORED ||
+                                   strcmp(c->cells[at].data, x->fields[f]) != 0))
+            at++;
+        if (at == c->n_cells)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "'%s' has no column '%.100s', which the model was trained on", c->name,
+                           x->fields[f]);
+        t->places[at] = f;
+    }
+    for (int64_t i = 0; i < c->n_cells; i++) {
+        if (i != t->label && t->places[i] == IGNORED)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "'%s' has a column '%.100s', which the model was not trained on; if it "
+                           "is the label, say label=%.100s",
+                           c->name, c->cells[i].data, c->cells[i].data);
+    }
+    return MF_OK;
+}
+
+static mf_status begin(table *t, const mf_csv *c, bool header)
+{
+    int64_t place = 0;
+
+    t->width = c->n_cells;
+    MF_TRY(find_label(t, c, header, &t->label));
+    t->features = t->width - (t->label >= 0);
+    t->places = mf_calloc(t->width, sizeof *t->places);
+    if (!t->places)
+        return MF_NOMEM("a table");
+    for (int64_t i = 0; i < t->width; i++)
+        t->places[i] = i == t->label ? IGNORED : place++;
+    if (header && t->known && t->known->fields)
+        MF_TRY(find_places(t, c));
+    return header ? keep_header(t, c) : MF_OK;
+}
+
+/* Later files have the same columns, by name. */
+static mf_status check_header(const table *t, const mf_csv *c)
+{
+    for (int64_t i = 0; t->cell_names && i < c->n_cells && i < t->width; i++) {
+        if (strcmp(t->cell_names[i], c->cells[i].data) != 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "'%s': column %lld is '%.100s', in '%s' it is '%.100s'", c->name,
+                           (long long)i + 1, c->cells[i].data, t->files.paths[0], t->cell_names[i]);
+    }
+    return MF_OK;
+}
+
+/* ---- rows ---- */
+
+static mf_status wrong_cell(const table *t, const mf_csv *c, int64_t i)
+{
+    const mf_csv_cell *cell = &c->cells[i];
+    const bool missing = cell->len == 0 || strncasecmp(cell->data, "nan", 3) == 0;
+
+    return MF_FAIL(MF_DATA_LOSS, "'%s', line %lld, column %lld%s%.60s%s: %s%.60s%s", c->name,
+                   (long long)c->line - 1, (long long)i + 1, t->cell_names ? " ('" : "",
+                   t->cell_names ? t->cell_names[i] : "", t->cell_names ? "')" : "",
+                   cell->len == 0 ? "the cell is empty"
+                   : missing      ? "the number is missing: "
+                                  : "no number: '",
+                   cell->data, missing ? "; missing=0 in the settings puts 0 in such places" : "'");
 }
 
 static mf_status read_number(const table *t, const mf_csv *c, int64_t i, float *out)
 {
     const mf_csv_cell *cell = &c->cells[i];
+    const bool is_number = mf_number_float(cell->data, cell->len, out);
 
-    if (cell->len == 0 && mf_options_given(t->o, "missing")) {
+    if (is_number && isfinite(*out))
+        return MF_OK;
+    if (mf_options_given(t->o, "missing") && (cell->len == 0 || (is_number && isnan(*out)))) {
         *out = (float)mf_options_float(t->o, "missing");
         return MF_OK;
     }
-    if (mf_number_float(cell->data, cell->len, out))
-        return MF_OK;
-    return MF_FAIL(MF_DATA_LOSS, "'%s', line %lld, column %lld: %s'%.60s'%s", c->name,
-                   (long long)c->line - 1, (long long)i + 1,
-                   cell->len ? "no number: " : "nothing: ", cell->data,
-                   cell->len ? "" : "; say missing=0?");
+    return wrong_cell(t, c, i);
 }
 
 static mf_status add_row(table *t, const mf_csv *c)
 {
+    const int64_t line = c->line - 1;
+    float *to;
+
     if (c->n_cells != t->width)
         return MF_FAIL(MF_DATA_LOSS, "'%s', line %lld: %lld cells instead of %lld", c->name,
-                       (long long)c->line - 1, (long long)c->n_cells, (long long)t->width);
+                       (long long)line, (long long)c->n_cells, (long long)t->width);
+    to = mf_buf_room(&t->x, (size_t)t->features * sizeof *to);
+    if (!to)
+        return MF_NOMEM("a table");
     for (int64_t i = 0; i < c->n_cells; i++) {
-        float value;
-
-        if (i == t->label) {
+        if (i == t->label)
             mf_buf_bytes(&t->labels, c->cells[i].data, strlen(c->cells[i].data) + 1);
-            continue;
-        }
-        MF_TRY(read_number(t, c, i, &value));
-        mf_buf_bytes(&t->x, &value, sizeof value);
+        else
+            MF_TRY(read_number(t, c, i, &to[t->places[i]]));
     }
+    mf_buf_bytes(&t->lines, &line, sizeof line);
     t->rows++;
-    return t->x.failed || t->labels.failed ? MF_NOMEM("a table") : MF_OK;
+    return t->labels.failed || t->lines.failed ? MF_NOMEM("a table") : MF_OK;
 }
 
 static mf_status add_file(table *t, const char *path, const mf_buf *text)
@@ -86,12 +230,13 @@ static mf_status add_file(table *t, const char *path, const mf_buf *text)
     mf_csv c;
     mf_status st;
 
-    mf_csv_init(&c, path, text->data, text->len, mf_options_string(t->o, "delimiter")[0]);
+    mf_buf_bytes(&t->starts, &t->rows, sizeof t->rows);
+    mf_csv_init(&c, path, text->data, text->len, t->delimiter);
     while ((st = mf_csv_next(&c)) == MF_OK) {
-        if (first && t->width == 0) {
-            t->width = c.n_cells;
-            st = find_label(t, &c, header, &t->label);
-        }
+        if (first && t->width == 0)
+            st = begin(t, &c, header);
+        else if (first && header)
+            st = check_header(t, &c);
         if (st == MF_OK && !(first && header))
             st = add_row(t, &c);
         first = false;
@@ -105,26 +250,42 @@ static mf_status add_file(table *t, const char *path, const mf_buf *text)
 static mf_status read_files(table *t, const char *pattern)
 {
     mf_buf text = { 0 };
-    mf_paths files;
     mf_status st;
 
-    MF_TRY_TO(done, mf_paths_glob(pattern, &files));
-    for (int64_t i = 0; i < files.n; i++) {
-        MF_TRY_TO(done, mf_file_unpack(files.paths[i], MF_DETECT, (size_t)1 << 36, &text));
-        MF_TRY_TO(done, add_file(t, files.paths[i], &text));
+    MF_TRY_TO(done, mf_paths_glob(pattern, &t->files));
+    for (int64_t i = 0; i < t->files.n; i++) {
+        MF_TRY_TO(done, mf_file_unpack(t->files.paths[i], MF_DETECT, (size_t)1 << 36, &text));
+        MF_TRY_TO(done, add_file(t, t->files.paths[i], &text));
     }
     if (t->rows == 0)
         st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no samples", pattern);
 done:
-    mf_paths_deinit(&files);
     mf_buf_deinit(&text);
     return st;
 }
 
+/* ---- the set ---- */
+
+/* Put "'FILE', line N: " before what is wrong with a row. */
+static mf_status wrong_row(const table *t, int64_t row, mf_status st)
+{
+    const int64_t *starts = (const int64_t *)(const void *)t->starts.data;
+    const int64_t *lines = (const int64_t *)(const void *)t->lines.data;
+    int64_t file = t->files.n - 1;
+    char text[64];
+
+    while (file > 0 && starts[file] > row)
+        file--;
+    (void)snprintf(text, sizeof text, "', line %lld: ", (long long)lines[row]);
+    (void)mf_error_wrap(st, text, "");
+    (void)mf_error_wrap(st, t->files.paths[file], "");
+    return mf_error_wrap(st, "'", "");
+}
+
 static mf_status make_labels(const table *t, mf_labels *out)
 {
+    const mf_schema_column *known = mf_schema_label(t->expected->schema);
     const char **texts = mf_calloc(t->rows, sizeof *texts), *at = t->labels.data;
-    const bool numbers = strcmp(mf_options_string(t->o, "target"), "number") == 0;
     mf_status st;
 
     if (!texts)
@@ -133,22 +294,34 @@ static mf_status make_labels(const table *t, mf_labels *out)
         texts[i] = at;
         at += strlen(at) + 1;
     }
-    st = mf_labels_of_texts(texts, t->rows, numbers, out);
+    st = mf_labels_of_texts(texts, t->rows, mf_target_of(mf_options_string(t->o, "target"), known),
+                            known, out);
     mf_free(texts);
-    return st;
+    return st == MF_INVALID_ARGUMENT && out->wrong >= 0 ? wrong_row(t, out->wrong, st) : st;
+}
+
+/* Two fields of one name could not be told apart later. */
+static bool names_differ(const table *t)
+{
+    for (int64_t i = 0; i < t->features && t->features <= MOST_NAMED; i++) {
+        for (int64_t k = 0; k < i; k++) {
+            if (strcmp(t->names[i], t->names[k]) == 0)
+                return false;
+        }
+    }
+    return t->features <= MOST_NAMED;
 }
 
 static mf_status make_set(const table *t, mf_dataset **out)
 {
-    const int64_t features = t->width - (t->label >= 0);
     mf_rows rows[2] = { { .name = "x" }, { .name = "label" } };
     mf_labels labels = { 0 };
     mf_status st;
 
-    if (features < 1)
+    if (t->features < 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "the table has nothing but a label");
     MF_TRY_TO(done,
-              mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ t->rows, features }, 2, &rows[0].tensor));
+              mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ t->rows, t->features }, 2, &rows[0].tensor));
     memcpy(mf_tensor_data(rows[0].tensor), t->x.data, t->x.len);
     if (t->label >= 0) {
         MF_TRY_TO(done, make_labels(t, &labels));
@@ -157,6 +330,8 @@ static mf_status make_set(const table *t, mf_dataset **out)
     }
     MF_TRY_TO(done, mf_arrays_new(rows, t->label >= 0 ? 2 : 1, out));
     MF_TRY_TO(done, mf_labels_apply(&labels, *out));
+    if (t->names && names_differ(t))
+        MF_TRY_TO(done, mf_dataset_set_fields(*out, (const char *const *)t->names, t->features));
 done:
     mf_labels_deinit(&labels);
     for (int i = 0; i < MF_COUNT(rows); i++)
@@ -168,28 +343,57 @@ done:
     return st;
 }
 
-static mf_status csv_open(const char *data, const mf_options *o, mf_dataset **out)
+static void table_deinit(table *t)
 {
-    table t = { .o = o, .label = -1 };
+    for (int64_t i = 0; t->cell_names && i < t->width; i++)
+        mf_free(t->cell_names[i]);
+    mf_free(t->cell_names);
+    mf_free(t->names);
+    mf_free(t->places);
+    mf_buf_deinit(&t->x);
+    mf_buf_deinit(&t->labels);
+    mf_buf_deinit(&t->lines);
+    mf_buf_deinit(&t->starts);
+    mf_paths_deinit(&t->files);
+}
+
+/* As the settings say; else files called .tsv have tabs. */
+static mf_status find_delimiter(const char *data, const mf_options *o, char *out)
+{
+    const char *text = mf_options_string(o, "delimiter");
+
+    *out = text[0];
+    if (strcmp(text, "\\t") == 0 || strcmp(text, "tab") == 0 ||
+        (!mf_options_given(o, "delimiter") &&
+         (mf_path_ends(data, ".tsv") || mf_path_ends(data, ".tsv.gz"))))
+        *out = '\t';
+    else if (strlen(text) != 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "csv: the delimiter is one character, or tab, not '%.20s'", text);
+    return MF_OK;
+}
+
+static mf_status csv_open(const char *data, const mf_options *o, const mf_expected *e,
+                          mf_dataset **out)
+{
+    table t = { .o = o, .expected = e, .known = mf_schema_find(e->schema, "x"), .label = -1 };
     mf_status st;
 
-    if (strlen(mf_options_string(o, "delimiter")) != 1)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "csv: the delimiter is one character");
+    MF_TRY_TO(done, find_delimiter(data, o, &t.delimiter));
     MF_TRY_TO(done, read_files(&t, data));
     MF_TRY_TO(done, make_set(&t, out));
 done:
-    mf_buf_deinit(&t.x);
-    mf_buf_deinit(&t.labels);
+    table_deinit(&t);
     return st;
 }
 
-static const char *const csv_endings[] = { ".csv", ".csv.gz", NULL };
+static const char *const csv_endings[] = { ".csv", ".csv.gz", ".tsv", ".tsv.gz", NULL };
 
 const mf_source mf_source_csv = {
     .name = "csv",
     .summary = "tables as text, with a header or not",
     .settings = "{label: string = 'label', header: bool = true, delimiter: string = ',', "
-                "missing: float = 0.0, target: string in ['class','number'] = 'class'}",
-    .open = csv_open,
+                "missing: float = 0.0, " MF_TARGETS "}",
+    .open_for = csv_open,
     .endings = csv_endings,
 };

@@ -218,6 +218,21 @@ static mf_status idx_open(const char *data, const mf_options *o, mf_dataset **ou
     return open_folder(data, o, out);
 }
 
+static bool idx_has_test(const char *data, const mf_options *o)
+{
+    const char *images;
+    mf_paths files;
+    bool found;
+
+    (void)o;
+    if (is_idx(mf_path_base(data), false))
+        return false;
+    found = mf_paths_list(data, is_idx, &files) == MF_OK &&
+            pick(data, &files, true, "images", &images) == MF_OK;
+    mf_paths_deinit(&files);
+    return found;
+}
+
 static const char *const idx_endings[] = { "-ubyte", "-ubyte.gz", ".idx", ".idx.gz", NULL };
 
 const mf_source mf_source_idx = {
@@ -225,6 +240,7 @@ const mf_source mf_source_idx = {
     .summary = "folder or file of the MNIST family, gzipped or not",
     .settings = "{part: string in ['train','test'] = 'train', labels: string = ''}",
     .open = idx_open,
+    .has_test = idx_has_test,
     .endings = idx_endings,
     .in_folder = is_idx,
 };

@@ -15,7 +15,7 @@ enum { MAX_FILE = 1 << 28 };
 typedef struct images {
     mf_dataset base;
     mf_paths files; /* sorted by class, then name */
-    int32_t *labels; /* by file */
+    int32_t *labels; /* by file; NULL: there are none */
     int64_t cap_labels;
     mf_image size;
     bool resize;
@@ -34,6 +34,11 @@ static bool is_folder(const char *name, bool is_dir)
 {
     (void)name;
     return is_dir;
+}
+
+static bool is_class_or_image(const char *name, bool is_dir)
+{
+    return is_dir || is_image_name(name, is_dir);
 }
 
 static mf_status fit(const images *s, const char *path, const mf_buf *pixels, const mf_image *size,
@@ -65,7 +70,7 @@ static mf_status images_read(const mf_dataset *set, uint64_t epoch, int64_t inde
     size_t len;
 
     (void)epoch;
-    if (columns[1])
+    if (s->labels && columns[1])
         memcpy(columns[1], &s->labels[index], sizeof s->labels[index]);
     if (!columns[0])
         return MF_OK;
@@ -118,29 +123,64 @@ done:
     return st;
 }
 
-static mf_status list_classes(images *s, const char *folder)
+/* Folders that the model does not know are an error, if pictures are in them. */
+static mf_status add_known_class(images *s, const char *folder, const mf_schema_column *known)
 {
+    const int64_t before = s->files.n;
+    int32_t label;
+    mf_status st = mf_schema_class(known, mf_path_base(folder), &label);
+    mf_error why;
+
+    if (st == MF_OK)
+        return add_class(s, folder, label);
+    (void)mf_path_wrong(st, folder);
+    mf_error_save(st, &why);
+    MF_TRY(add_class(s, folder, 0));
+    return s->files.n > before ? mf_error_restore(&why) : MF_OK;
+}
+
+static mf_status list_known(images *s, const mf_paths *classes, const mf_schema_column *known)
+{
+    for (int64_t i = 0; i < classes->n; i++)
+        MF_TRY(add_known_class(s, classes->paths[i], known));
+    s->base.classes = known->classes;
+    return known->class_names ? mf_dataset_set_classes(&s->base, known->class_names, known->classes)
+                              : MF_OK;
+}
+
+static mf_status list_own(images *s, const mf_paths *classes)
+{
+    const char **names = mf_calloc(classes->n, sizeof *names);
+    mf_status st = names ? MF_OK : MF_NOMEM("class names");
+
+    for (int64_t i = 0; st == MF_OK && i < classes->n; i++) {
+        names[i] = mf_path_base(classes->paths[i]);
+        st = add_class(s, classes->paths[i], (int32_t)i);
+    }
+    if (st == MF_OK)
+        st = mf_dataset_set_classes(&s->base, names, classes->n);
+    mf_free(names);
+    return st;
+}
+
+/* A folder for each class; or pictures alone, which have no labels. */
+static mf_status list_files(images *s, const char *folder, const mf_expected *e)
+{
+    const mf_schema_column *known = mf_schema_label(e->schema);
     mf_paths classes;
-    const char **names = NULL;
     mf_status st;
 
     MF_TRY_TO(done, mf_paths_list(folder, is_folder, &classes));
-    names = mf_calloc(classes.n, sizeof *names);
-    if (!names) {
-        st = MF_NOMEM("class names");
-        goto done;
-    }
-    for (int64_t i = 0; i < classes.n; i++) {
-        names[i] = mf_path_base(classes.paths[i]);
-        MF_TRY_TO(done, add_class(s, classes.paths[i], (int32_t)i));
-    }
+    MF_TRY_TO(done,
+              known && known->classes > 0 ? list_known(s, &classes, known) : list_own(s, &classes));
     if (s->files.n == 0) {
-        st = MF_FAIL(MF_NOT_FOUND, "the folders in '%s' hold no PNG or JPEG files", folder);
-        goto done;
+        MF_TRY_TO(done, mf_paths_list(folder, is_image_name, &s->files));
+        s->base.classes = 0;
+        s->base.class_names = NULL;
     }
-    MF_TRY_TO(done, mf_dataset_set_classes(&s->base, names, classes.n));
+    if (s->files.n == 0)
+        st = MF_FAIL(MF_NOT_FOUND, "the folders in '%s' hold no PNG or JPEG files", folder);
 done:
-    mf_free(names);
     mf_paths_deinit(&classes);
     return st;
 }
@@ -174,29 +214,50 @@ static mf_status find_size(images *s, const mf_options *o)
     return MF_OK;
 }
 
-static mf_status fill(images *s, const char *folder, const mf_options *o)
+static mf_status fill(images *s, const char *folder, const mf_options *o, const mf_expected *e)
 {
-    MF_TRY(list_classes(s, folder));
+    MF_TRY(list_files(s, folder, e));
     MF_TRY(find_size(s, o));
     s->base.count = s->base.id_count = s->base.n_files = s->files.n;
     s->base.files = (const char *const *)s->files.paths;
     MF_TRY(mf_dataset_set_column(&s->base, 0, "image", MF_DTYPE_U8,
                                  &MF_SHAPE(s->size.height, s->size.width, s->size.channels)));
-    return mf_dataset_set_column(&s->base, 1, "label", MF_DTYPE_I32, &MF_SCALAR);
+    if (!s->labels)
+        s->base.n_columns = 1;
+    return s->labels ? mf_dataset_set_column(&s->base, 1, "label", MF_DTYPE_I32, &MF_SCALAR)
+                     : MF_OK;
 }
 
-static mf_status images_open(const char *data, const mf_options *o, mf_dataset **out)
+/* DATA/PART; false where the name is too long, or there is no such folder. */
+static bool part_folder(const char *data, const char *part, char *out, size_t size)
 {
+    return snprintf(out, size, "%s/%s", data, part) < (int)size && access(out, F_OK) == 0;
+}
+
+static bool images_have_test(const char *data, const mf_options *o)
+{
+    char part[4096];
+
+    (void)o;
+    return part_folder(data, "train", part, sizeof part) &&
+           part_folder(data, "test", part, sizeof part);
+}
+
+static mf_status images_open(const char *data, const mf_options *o, const mf_expected *e,
+                             mf_dataset **out)
+{
+    const char *name = mf_options_string(o, "part");
     char part[4096];
     images *s;
     mf_status st;
 
-    if (snprintf(part, sizeof part, "%s/%s", data, mf_options_string(o, "part")) <
-            (int)sizeof part &&
-        access(part, F_OK) == 0)
+    if (part_folder(data, name, part, sizeof part))
         data = part; /* train/CLASS/..., test/CLASS/... */
+    else if (mf_options_given(o, "part"))
+        return MF_FAIL(MF_NOT_FOUND, "'%s' has no folder '%s', which part=%s asks for", data, name,
+                       name);
     MF_TRY(mf_dataset_new(&images_ops, sizeof *s, 2, &s));
-    st = fill(s, data, o);
+    st = fill(s, data, o, e);
     if (st != MF_OK) {
         mf_dataset_unref(&s->base);
         return st;
@@ -209,6 +270,7 @@ const mf_source mf_source_images = {
     .name = "images",
     .summary = "folder of PNG and JPEG files, in a folder for each class",
     .settings = "{part: string = 'train', size: list(int) = [], channels: int = 0}",
-    .open = images_open,
-    .in_folder = is_folder,
+    .open_for = images_open,
+    .has_test = images_have_test,
+    .in_folder = is_class_or_image,
 };

@@ -6,7 +6,7 @@
 #include "formats/libsvm.h"
 #include "formats/stream.h"
 
-#include <string.h>
+#include <stdio.h>
 
 enum { IDS, VALUES, LABEL, COLUMNS };
 
@@ -57,23 +57,50 @@ static mf_status pad(const mf_libsvm *s, int64_t width, int64_t base, mf_rows *r
     return MF_OK;
 }
 
-static mf_status libsvm_open(const char *data, const mf_options *o, mf_dataset **out)
+/* Of a row: as asked for, as the model has it, or as long as the longest. */
+static int64_t width_of(const mf_libsvm *s, const mf_options *o, const mf_expected *e)
+{
+    const mf_schema_column *ids = mf_schema_find(e->schema, "ids");
+
+    if (ids && ids->is.rank == 1)
+        return ids->is.dims[0];
+    return mf_options_given(o, "width") ? mf_options_int(o, "width") : s->most;
+}
+
+static mf_status make_labels(const char *data, const mf_libsvm *s, const mf_options *o,
+                             const mf_expected *e, mf_labels *out)
+{
+    const mf_schema_column *known = mf_schema_label(e->schema);
+    const mf_target target = mf_target_of(mf_options_string(o, "target"), known);
+    const mf_status st = mf_labels_of_numbers(s->labels, s->rows, target, known, out);
+    char place[64];
+
+    if (st != MF_INVALID_ARGUMENT || out->wrong < 0)
+        return st;
+    (void)snprintf(place, sizeof place, ", sample %lld: ", (long long)out->wrong);
+    (void)mf_error_wrap(st, place, "");
+    (void)mf_error_wrap(st, data, "");
+    return st;
+}
+
+static mf_status libsvm_open(const char *data, const mf_options *o, const mf_expected *e,
+                             mf_dataset **out)
 {
     mf_rows rows[COLUMNS] = { { .name = "ids" }, { .name = "values" }, { .name = "label" } };
-    const bool numbers = strcmp(mf_options_string(o, "target"), "number") == 0;
     mf_libsvm s = { 0 };
     mf_labels labels = { 0 };
+    int64_t width;
     mf_status st;
 
     MF_TRY_TO(done, read_files(data, &s));
-    if (s.most > mf_options_int(o, "width") && mf_options_given(o, "width")) {
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "a sample has %lld features, more than width=%lld",
-                     (long long)s.most, (long long)mf_options_int(o, "width"));
+    width = width_of(&s, o, e);
+    if (s.most > width) {
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s': a sample has %lld features, more than width=%lld",
+                     data, (long long)s.most, (long long)width);
         goto done;
     }
-    MF_TRY_TO(done, pad(&s, mf_options_given(o, "width") ? mf_options_int(o, "width") : s.most,
-                        mf_options_int(o, "base"), rows));
-    MF_TRY_TO(done, mf_labels_of_numbers(s.labels, s.rows, numbers, &labels));
+    MF_TRY_TO(done, pad(&s, width, mf_options_int(o, "base"), rows));
+    MF_TRY_TO(done, make_labels(data, &s, o, e, &labels));
     rows[LABEL].tensor = labels.tensor;
     labels.tensor = NULL;
     MF_TRY_TO(done, mf_arrays_new(rows, COLUMNS, out));
@@ -95,8 +122,7 @@ static const char *const libsvm_endings[] = { ".libsvm", ".svm", ".libsvm.gz", "
 const mf_source mf_source_libsvm = {
     .name = "libsvm",
     .summary = "sparse samples as text, \"label index:value ...\"",
-    .settings = "{base: int >= 0 = 1, width: int >= 1 = 1, "
-                "target: string in ['class','number'] = 'class'}",
-    .open = libsvm_open,
+    .settings = "{base: int >= 0 = 1, width: int >= 1 = 1, " MF_TARGETS "}",
+    .open_for = libsvm_open,
     .endings = libsvm_endings,
 };

@@ -68,11 +68,23 @@ static mf_status add_named(mf_npz *npz, const char *text, mf_arena *arena, mf_ro
     return column ? add(npz, equal ? equal + 1 : text, column, rows) : MF_NOMEM("settings");
 }
 
-static mf_status collect(mf_npz *npz, const mf_options *o, mf_arena *arena, mf_rows *rows, int *n)
+/* A label that may be absent, and is. */
+static bool is_left_out(const mf_npz *npz, const char *text, const mf_expected *e)
+{
+    static const char label[] = "label=";
+    const size_t n = sizeof label - 1;
+
+    return e->label_optional && strncmp(text, label, n) == 0 && !has(npz, text + n);
+}
+
+static mf_status collect(mf_npz *npz, const mf_options *o, const mf_expected *e, mf_arena *arena,
+                         mf_rows *rows, int *n)
 {
     const mf_attr *columns = mf_options_get(o, "columns");
 
     for (int64_t i = 0; i < columns->n; i++) {
+        if (is_left_out(npz, columns->strings[i].data, e))
+            continue;
         if (*n == MF_DATASET_COLUMNS)
             return MF_FAIL(MF_INVALID_ARGUMENT, "too many columns");
         MF_TRY(add_named(npz, columns->strings[i].data, arena, &rows[(*n)++]));
@@ -87,7 +99,8 @@ static mf_status collect(mf_npz *npz, const mf_options *o, mf_arena *arena, mf_r
     return MF_OK;
 }
 
-static mf_status npz_open(const char *data, const mf_options *o, mf_dataset **out)
+static mf_status npz_open(const char *data, const mf_options *o, const mf_expected *e,
+                          mf_dataset **out)
 {
     mf_rows rows[MF_DATASET_COLUMNS] = { { 0 } };
     mf_arena *arena = mf_arena_new();
@@ -97,7 +110,7 @@ static mf_status npz_open(const char *data, const mf_options *o, mf_dataset **ou
 
     MF_TRY_TO(done, st);
     MF_TRY_TO(done, mf_npz_open(data, &npz));
-    MF_TRY_TO(done, collect(npz, o, arena, rows, &n));
+    MF_TRY_TO(done, collect(npz, o, e, arena, rows, &n));
     MF_TRY_TO(done, mf_arrays_new(rows, n, out));
     st = mf_arrays_count_classes(*out, "label");
     if (st != MF_OK) {
@@ -112,13 +125,26 @@ done:
     return st;
 }
 
+static bool npz_has_test(const char *data, const mf_options *o)
+{
+    mf_npz *npz;
+    bool found;
+
+    if (mf_options_get(o, "columns")->n > 0 || mf_npz_open(data, &npz) != MF_OK)
+        return false;
+    found = has(npz, "x_test") && has(npz, "y_test");
+    mf_npz_close(npz);
+    return found;
+}
+
 static const char *const npz_endings[] = { ".npz", NULL };
 
 const mf_source mf_source_npz = {
     .name = "npz",
     .summary = "archive of NumPy arrays, one for each column",
     .settings = "{columns: list(string) = [], part: string in ['train','test'] = 'train'}",
-    .open = npz_open,
+    .open_for = npz_open,
+    .has_test = npz_has_test,
     .endings = npz_endings,
 };
 

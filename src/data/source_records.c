@@ -152,6 +152,20 @@ static mf_status open_and_look(records *r, int32_t file, const mf_options *o)
 
 /* ---- samples ---- */
 
+/* A class that there is not: a number beyond what classes= says. */
+static mf_status check_label(const mf_dataset *set, int i, const void *value)
+{
+    const mf_column *c = &set->columns[i];
+    const int32_t class = c->dtype == MF_DTYPE_I32 ? *(const int32_t *)value : 0;
+
+    if (set->classes == 0 || c->dtype != MF_DTYPE_I32 || c->rank != 0 ||
+        strcmp(c->name, "label") != 0 || (class >= 0 && class < set->classes))
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "the label is %d, but classes=%lld: the classes are 0 to %lld", class,
+                   (long long)set->classes, (long long)set->classes - 1);
+}
+
 static mf_status read_example(const records *r, int64_t index, mf_arena *arena, mf_buf *bytes,
                               mf_example *out)
 {
@@ -172,6 +186,20 @@ static mf_status read_example(const records *r, int64_t index, mf_arena *arena, 
     return mf_example_decode(to, p->len, arena, out);
 }
 
+/* Put "'FILE', record N: " before the message; records of a file count from 0. */
+static mf_status wrong_record(const records *r, int64_t index, mf_status st)
+{
+    char where[64];
+    int64_t first = index;
+
+    while (first > 0 && r->places[first - 1].file == r->places[index].file)
+        first--;
+    (void)snprintf(where, sizeof where, "', record %lld: ", (long long)(index - first));
+    (void)mf_error_wrap(st, where, "");
+    (void)mf_error_wrap(st, r->files[r->places[index].file].path, "");
+    return mf_error_wrap(st, "'", "");
+}
+
 static mf_status records_read(const mf_dataset *set, uint64_t epoch, int64_t index,
                               void *const *columns)
 {
@@ -185,13 +213,11 @@ static mf_status records_read(const mf_dataset *set, uint64_t epoch, int64_t ind
     for (int i = 0; i < set->n_columns && st == MF_OK; i++) {
         if (columns[i])
             st = mf_field_read(&r->fields[i], &e, columns[i]);
+        if (columns[i] && st == MF_OK)
+            st = check_label(set, i, columns[i]);
     }
-    if (st != MF_OK && st != MF_DATA_LOSS) {
-        char where[64];
-
-        (void)snprintf(where, sizeof where, "record %lld: ", (long long)index);
-        (void)mf_error_wrap(st, where, "");
-    }
+    if (st != MF_OK && st != MF_DATA_LOSS)
+        (void)wrong_record(r, index, st);
     mf_buf_deinit(&bytes);
     mf_arena_free(arena);
     return st;
@@ -240,7 +266,20 @@ static mf_status open_files(records *r, const mf_paths *paths, const mf_options 
                              : MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no records", paths->paths[0]);
 }
 
-static mf_status find_fields(records *r, const mf_options *o, int *n)
+/* Columns without a label that may be absent, and is. */
+static void leave_label_out(records *r, const mf_example *first, int *n)
+{
+    for (int i = 0; i < *n; i++) {
+        if (strcmp(r->fields[i].column, "label") != 0 ||
+            mf_example_find(first, r->fields[i].feature))
+            continue;
+        memmove(&r->fields[i], &r->fields[i + 1], (size_t)(*n - i - 1) * sizeof *r->fields);
+        --*n;
+        return;
+    }
+}
+
+static mf_status find_fields(records *r, const mf_options *o, const mf_expected *expected, int *n)
 {
     const char *text = mf_options_string(o, "columns");
     mf_buf bytes = { 0 };
@@ -249,20 +288,24 @@ static mf_status find_fields(records *r, const mf_options *o, int *n)
     mf_status st;
 
     if (text[0])
-        return mf_fields_parse(text, r->base.arena, r->fields, n);
+        MF_TRY(mf_fields_parse(text, r->base.arena, r->fields, n));
+    if (text[0] && !expected->label_optional)
+        return MF_OK;
     arena = mf_arena_new();
     st = arena ? read_example(r, 0, arena, &bytes, &e) : MF_NOMEM("a record");
-    if (st == MF_OK)
+    if (st == MF_OK && text[0])
+        leave_label_out(r, &e, n);
+    else if (st == MF_OK)
         st = mf_fields_guess(&e, r->base.arena, r->fields, n);
     mf_buf_deinit(&bytes);
     mf_arena_free(arena);
     return st;
 }
 
-static mf_status fill(records *r, const mf_paths *paths, const mf_options *o)
+static mf_status fill(records *r, const mf_paths *paths, const mf_options *o, const mf_expected *e)
 {
     MF_TRY(open_files(r, paths, o));
-    MF_TRY(find_fields(r, o, &r->base.n_columns));
+    MF_TRY(find_fields(r, o, e, &r->base.n_columns));
     for (int i = 0; i < r->base.n_columns; i++)
         MF_TRY(mf_dataset_set_column(&r->base, i, r->fields[i].column, r->fields[i].dtype,
                                      &r->fields[i].shape));
@@ -271,7 +314,8 @@ static mf_status fill(records *r, const mf_paths *paths, const mf_options *o)
     return MF_OK;
 }
 
-static mf_status records_open(const char *data, const mf_options *o, mf_dataset **out)
+static mf_status records_open(const char *data, const mf_options *o, const mf_expected *e,
+                              mf_dataset **out)
 {
     mf_paths paths;
     records *r = NULL;
@@ -279,7 +323,7 @@ static mf_status records_open(const char *data, const mf_options *o, mf_dataset 
 
     MF_TRY_TO(done, mf_paths_glob(data, &paths));
     MF_TRY_TO(done, mf_dataset_new(&records_ops, sizeof *r, MF_DATASET_COLUMNS, &r));
-    MF_TRY_TO(done, fill(r, &paths, o));
+    MF_TRY_TO(done, fill(r, &paths, o, e));
     *out = mf_dataset_ref(&r->base);
 done:
     mf_dataset_unref(r ? &r->base : NULL);
@@ -294,6 +338,6 @@ const mf_source mf_source_records = {
     .name = "tfrecord",
     .summary = "files of tf.Examples: plain, GZIP, ZLIB",
     .settings = "{columns: string = '', compression: string = 'auto', classes: int >= 0 = 0}",
-    .open = records_open,
+    .open_for = records_open,
     .endings = record_endings,
 };

@@ -7,6 +7,19 @@
 
 #include <string.h>
 
+static mf_status unlike_all(const char *subject, const mf_opdef *def, const char *name)
+{
+    mf_buf known = { 0 };
+    mf_status st;
+
+    for (int i = 0; i < def->n_attrs; i++)
+        mf_buf_printf(&known, "%s%s", i > 0 ? ", " : "; it has ", def->attrs[i].name);
+    st = MF_FAIL(MF_INVALID_ARGUMENT, "%s has no setting '%.60s'%.300s", subject, name,
+                 known.data ? known.data : "");
+    mf_buf_deinit(&known);
+    return st;
+}
+
 static mf_status unknown(const char *subject, const mf_opdef *def, const char *name)
 {
     mf_closest c = mf_closest_to(name);
@@ -16,7 +29,7 @@ static mf_status unknown(const char *subject, const mf_opdef *def, const char *n
     if (c.best)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s has no setting '%.60s'; did you mean '%s'?",
                        subject, name, c.best);
-    return MF_FAIL(MF_INVALID_ARGUMENT, "%s has no setting '%.60s'", subject, name);
+    return unlike_all(subject, def, name);
 }
 
 /* ---- one setting ---- */

@@ -13,7 +13,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-MF_PARAM_INT(lease_ms, 3000, "a task that is silent for so long is taken for lost");
+MF_PARAM_FROM(lease_ms, 3000, 100, "a task that is silent for so long is taken for lost");
 
 static const char *store_of(const mf_strategy_options *o)
 {

@@ -198,7 +198,7 @@ static void workers_traffic(const mf_team *team, mf_traffic *out)
     if (!w->sums || team->size == 1)
         return;
     out->bytes = w->exchange_group->bytes;
-    out->plain_bytes = mf_sums_plain_bytes(w->sums);
+    out->plain_bytes = out->bytes + mf_sums_saved_bytes(w->sums);
 }
 
 /* ---- workers that come and go ---- */

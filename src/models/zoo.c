@@ -53,10 +53,10 @@ static mf_status build(mf_zoo_call *z, const char *text)
         return MF_NOMEM("a model");
     MF_TRY(mf_options_parse(z->kind->name, settings, rest, arena, &z->o));
     z->model->changes = mf_options_string(&z->o, "changes");
-    mf_model_output(z->model, z->kind->build(z));
-    MF_TRY(mf_changes_check(z->model));
     z->model->loss = z->kind->loss;
     z->model->metrics = z->kind->metrics;
+    mf_model_output(z->model, z->kind->build(z)); /* which may choose other ones */
+    MF_TRY(mf_changes_check(z->model));
     return mf_model_status(z->model);
 }
 
@@ -124,6 +124,38 @@ mf_output mf_zoo_input(mf_zoo_call *z, const char *name, int min_rank, int max_r
     if (!c || c->rank < min_rank || c->rank > max_rank)
         return mf_zoo_fail(z, "a column '%s' (%s)", name, z->kind->needs);
     return mf_model_input(z->model, c->name, c->dtype, c->dims, c->rank);
+}
+
+static mf_output class_scores(mf_zoo_call *z, mf_output x)
+{
+    return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld dim=classes", (long long)z->classes);
+}
+
+static mf_output numbers(mf_zoo_call *z, mf_output x, const mf_column *label)
+{
+    if (label->rank > 1)
+        return mf_zoo_fail(z, "a label of one number, or of a row of numbers");
+    z->model->loss = "mean_squared_error";
+    z->model->metrics = "mean_absolute_error";
+    return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld",
+                    (long long)(label->rank == 1 ? label->dims[0] : 1));
+}
+
+mf_output mf_zoo_scores(mf_zoo_call *z, mf_output x, bool alone)
+{
+    const mf_column *label = mf_zoo_column(z, "label");
+
+    if (z->classes > 0 && (!label || label->rank == 0 || label->dims[0] == z->classes))
+        return class_scores(z, x); /* one class, or a row of their probabilities */
+    if (label && mf_dtype_is_float(label->dtype))
+        return numbers(z, x, label);
+    if (!label && alone)
+        return mf_layer(z->model, "Dense", MF_IN(x), "units=1");
+    if (label && z->classes > 0)
+        return mf_zoo_fail(z, "one class for each sample, not a row of classes");
+    return mf_zoo_fail(z, label ? "to know how many classes the label has (--set classes=N for "
+                                  "records)"
+                                : "a label (--set label=COLUMN for tables)");
 }
 
 /* ---- columns as text ---- */

@@ -50,6 +50,10 @@ const mf_column *mf_zoo_column(const mf_zoo_call *z, const char *name);
 /* The column as an input of the model, which must have a rank between these; an empty output, and
  * the failure recorded, when the data does not have it. */
 mf_output mf_zoo_input(mf_zoo_call *z, const char *name, int min_rank, int max_rank);
+/* A score for each class of the label; for a label of floats as many numbers as it has, and loss
+ * and metrics of a regression. A failure is recorded when it is not known how many classes there
+ * are, or when there is no label (unless alone is set: then one number). */
+mf_output mf_zoo_scores(mf_zoo_call *z, mf_output x, bool alone);
 /* Records why the data does not fit; returns an empty output. */
 mf_output mf_zoo_fail(mf_zoo_call *z, const char *fmt, ...) MF_PRINTF(2, 3);
 

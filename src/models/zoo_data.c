@@ -3,8 +3,6 @@
 #include "base/host.h"
 #include "models/zoo.h"
 
-#include <string.h>
-
 mf_status mf_model_zoo(const char *name, const mf_dataset *data, mf_model **out)
 {
     MF_ENTRY;
@@ -12,15 +10,8 @@ mf_status mf_model_zoo(const char *name, const mf_dataset *data, mf_model **out)
 
     const mf_column *columns;
     const int n = mf_dataset_columns(data, &columns);
-    const char *head, *rest;
-    const mf_zoo_kind *kind;
 
-    MF_TRY(mf_zoo_build(name, columns, n, mf_dataset_classes(data, NULL), out));
-    MF_TRY(mf_options_head(name, (*out)->graph->arena, &head, &rest));
-    kind = mf_zoo_find(head);
-    (*out)->loss = kind->loss;
-    (*out)->metrics = kind->metrics;
-    return MF_OK;
+    return mf_zoo_build(name, columns, n, mf_dataset_classes(data, NULL), out);
 }
 
 void mf_model_defaults(const mf_model *model, const char **loss, const char **metrics)

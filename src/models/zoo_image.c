@@ -38,18 +38,6 @@ static mf_output image(mf_zoo_call *z)
                                    (long long)c->dims[0], (long long)c->dims[1]);
 }
 
-/* A score for each class, or one number. */
-static mf_output scores(mf_zoo_call *z, mf_output x)
-{
-    return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld dim=classes",
-                    (long long)(z->classes > 0 ? z->classes : 1));
-}
-
-static mf_output class_scores(mf_zoo_call *z, mf_output x)
-{
-    return z->classes > 0 ? scores(z, x) : mf_zoo_fail(z, "a label of classes");
-}
-
 /* ---- rows of numbers ---- */
 
 /* The image, or the only other column beside the label. */
@@ -82,7 +70,7 @@ static mf_output mlp_build(mf_zoo_call *z)
         if (dropout > 0.0)
             x = mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g", dropout);
     }
-    return scores(z, x);
+    return mf_zoo_scores(z, x, true);
 }
 
 /* ---- convolutions ---- */
@@ -97,7 +85,7 @@ static mf_output fashion_cnn_build(mf_zoo_call *z)
     x = layer(z, "MaxPooling2D", x, "");
     x = layer(z, "Flatten", x, "");
     x = layer(z, "Dense", x, "units=128 activation=relu dim=hidden");
-    return class_scores(z, x);
+    return mf_zoo_scores(z, x, false);
 }
 
 static mf_output cnn_build(mf_zoo_call *z)
@@ -111,7 +99,7 @@ static mf_output cnn_build(mf_zoo_call *z)
     x = layer(z, "Flatten", x, "");
     x = layer(z, "Dense", x, "units=1024 activation=relu dim=hidden");
     x = mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g", mf_options_float(&z->o, "dropout"));
-    return class_scores(z, x);
+    return mf_zoo_scores(z, x, false);
 }
 
 static mf_output small_conv(mf_zoo_call *z, mf_output x, int64_t filters, bool pool)
@@ -146,7 +134,7 @@ static mf_output cnn_small_build(mf_zoo_call *z)
         x = small_stage(z, x, width << stage);
     x = layer(z, "Flatten", x, "");
     x = mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g", mf_options_float(&z->o, "dropout"));
-    return class_scores(z, x);
+    return mf_zoo_scores(z, x, false);
 }
 
 /* ---- residual networks (He et al. 2015, section 4.2) ---- */
@@ -170,7 +158,7 @@ static mf_output resnet(mf_zoo_call *z, int blocks)
                          "filters=%lld strides=%d l2=%.9g momentum=%.9g", (long long)width << stage,
                          stage > 0 && block == 0 ? 2 : 1, l2, momentum);
     }
-    return class_scores(z, layer(z, "GlobalAveragePooling2D", x, ""));
+    return mf_zoo_scores(z, layer(z, "GlobalAveragePooling2D", x, ""), false);
 }
 
 static mf_output resnet8_build(mf_zoo_call *z)

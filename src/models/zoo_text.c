@@ -39,13 +39,6 @@ static mf_output dropped(mf_zoo_call *z, mf_output x)
     return mf_layer(z->model, "Dropout", MF_IN(x), "rate=%.9g", mf_options_float(&z->o, "dropout"));
 }
 
-static mf_output class_scores(mf_zoo_call *z, mf_output x)
-{
-    if (z->classes < 1)
-        return mf_zoo_fail(z, "a label of classes");
-    return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld dim=classes", (long long)z->classes);
-}
-
 /* ---- models ---- */
 
 static mf_output lstm_build(mf_zoo_call *z)
@@ -59,7 +52,7 @@ static mf_output lstm_build(mf_zoo_call *z)
     if (places)
         return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld dim=vocab",
                         (long long)vocabulary(z));
-    return class_scores(z, x);
+    return mf_zoo_scores(z, x, false);
 }
 
 /* Kim 2014: windows of several sizes side by side. */
@@ -80,7 +73,7 @@ static mf_output text_cnn_build(mf_zoo_call *z)
     }
     found[n] = (mf_output)MF_END;
     y = n > 1 ? mf_layer(z->model, "Concatenate", found, "%s", "") : found[0];
-    return class_scores(z, dropped(z, y));
+    return mf_zoo_scores(z, dropped(z, y), false);
 }
 
 /* Every second block of a mixture of experts has them. */
@@ -121,7 +114,8 @@ static mf_output transformer_build(mf_zoo_call *z)
     if (places)
         return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld use_bias=false dim=vocab",
                         (long long)vocabulary(z));
-    return class_scores(z, mf_layer(z->model, "GlobalAveragePooling1D", MF_IN(x), "%s", ""));
+    return mf_zoo_scores(z, mf_layer(z->model, "GlobalAveragePooling1D", MF_IN(x), "%s", ""),
+                         false);
 }
 
 /* ---- the table ---- */

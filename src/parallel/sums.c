@@ -68,13 +68,13 @@ int64_t mf_sums_computed_ns(mf_sums *x)
     return ns;
 }
 
-int64_t mf_sums_plain_bytes(mf_sums *x)
+int64_t mf_sums_saved_bytes(mf_sums *x)
 {
     const int n = x->o.group->size;
     int64_t bytes;
 
     pthread_mutex_lock(&x->lock);
-    bytes = x->plain / n * 2 * (n - 1) + x->rows;
+    bytes = x->plain_bytes / n * 2 * (n - 1) - x->coded_bytes;
     pthread_mutex_unlock(&x->lock);
     return bytes;
 }
@@ -162,6 +162,26 @@ static mf_status reduce_apart(mf_sums *x, mf_sums_bucket *k, const mf_collective
     return st;
 }
 
+/* What codecs have sent, and what the same items are without them, is counted. */
+static mf_status exchange_coded(mf_sums *x, mf_sums_bucket *k, const mf_collective *c, void **parts)
+{
+    const int64_t before = x->o.group->bytes;
+    mf_status st;
+
+    if (k->count == k->exact)
+        return MF_OK;
+    st = mf_coded_exchange(&k->coded, &(mf_coded_call){ .group = x->o.group,
+                                                        .call = *c,
+                                                        .shares = &x->shares,
+                                                        .grains = (float *const *)parts,
+                                                        .result = k->result.data });
+    pthread_mutex_lock(&x->lock);
+    x->coded_bytes += x->o.group->bytes - before;
+    x->plain_bytes += (k->count - k->exact) * (int64_t)mf_dtype_cell(k->result.dtype);
+    pthread_mutex_unlock(&x->lock);
+    return st;
+}
+
 /* parts: our vectors, of which those items that codecs see are floats. */
 static mf_status reduce_parts(mf_sums *x, mf_sums_bucket *k, void **parts)
 {
@@ -175,11 +195,7 @@ static mf_status reduce_parts(mf_sums *x, mf_sums_bucket *k, void **parts)
     MF_TRY(mf_shares_sum(&x->shares, x->o.group, &c, (const void *const *)parts, dtype, k->exact,
                          &k->scratch, x->o.to_first && !mf_sums_has_vote(x, k->about),
                          k->result.data));
-    return mf_coded_exchange(&k->coded, &(mf_coded_call){ .group = x->o.group,
-                                                          .call = c,
-                                                          .shares = &x->shares,
-                                                          .grains = (float *const *)parts,
-                                                          .result = k->result.data });
+    return exchange_coded(x, k, &c, parts);
 }
 
 static mf_status reduce(mf_sums *x, mf_sums_bucket *k)
@@ -200,9 +216,6 @@ static mf_status reduce(mf_sums *x, mf_sums_bucket *k)
         parts[p] = (char *)k->packed.data + (size_t)(p * k->count) * cell;
     st = reduce_parts(x, k, parts);
     mf_free(parts);
-    pthread_mutex_lock(&x->lock);
-    x->plain += k->count * (int64_t)cell;
-    pthread_mutex_unlock(&x->lock);
     return st;
 }
 

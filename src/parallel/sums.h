@@ -49,9 +49,9 @@ int64_t mf_sums_computed_ns(mf_sums *x);
 MF_MUST mf_status mf_sums_deal(mf_sums *x, const mf_share *of);
 /* What somebody has voted for in the step that was done last. */
 int mf_sums_votes(mf_sums *x);
-/* Bytes of all sums so far, as this worker would have sent them without codecs in an all-reduce
- * that wastes none: 2 (n - 1) / n of a vector, with n workers. */
-int64_t mf_sums_plain_bytes(mf_sums *x);
+/* How many bytes more this worker would have sent so far without codecs, in an all-reduce that
+ * wastes none: 2 (n - 1) / n of a vector, with n workers. 0 without codecs. */
+int64_t mf_sums_saved_bytes(mf_sums *x);
 
 /* Between steps: what codecs keep becomes what a checkpoint has (it is taken over); or it is
  * brought together in the first member's list, which is collective, with a group of the caller's.

@@ -43,7 +43,8 @@ struct mf_sums {
     int votes; /* ours */
     int voted; /* everybody's; guarded by lock */
     char what[48]; /* of the collective at hand; the thread's */
-    int64_t plain, rows; /* bytes of sums, and of rows; guarded by lock */
+    /* Sent by codecs; and of the same items without them. Guarded by lock. */
+    int64_t coded_bytes, plain_bytes;
 };
 
 /* Behind the exact items of this bucket stand the votes. */

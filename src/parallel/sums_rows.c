@@ -119,8 +119,5 @@ mf_status mf_sums_concat(mf_sums *x, mf_sums_bucket *k)
         st = sort_rows(x, k, rows, sizes);
     mf_free(rows);
     mf_free(sizes);
-    pthread_mutex_lock(&x->lock);
-    x->rows += k->count;
-    pthread_mutex_unlock(&x->lock);
     return st;
 }

@@ -221,7 +221,8 @@ static bool is_rest(const char *dir, const char *file)
 
     if (strstr(file, ".tmp-"))
         return begins(file, base_name) || begins(file, "checkpoint.tmp-") ||
-               begins(file, "curve.") || begins(file, "model.json.tmp-");
+               begins(file, "curve.") || begins(file, "model.json.tmp-") ||
+               begins(file, "schema.json.tmp-");
     if (!data || !begins(file, base_name))
         return false;
     mf_buf_printf(&index, "%s/%.*s.index", dir, (int)(data - file), file);

@@ -131,6 +131,7 @@ static mf_status add_reports(builder *b)
 
     MF_TRY(mf_loss_find(loss, b->arena, &kind));
     s->label = new_label(b, kind);
+    s->label_shape = mf_model_shape(b->model, s->label);
     per_sample = mf_loss(b->model, loss, b->model->output, s->label);
     if (kind->flags & MF_LOSS_WHOLE) {
         MF_TRY(mf_step_whole(b->model, b->options, loss, s->label, b->dy, &s->whole));

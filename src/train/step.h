@@ -42,6 +42,7 @@ typedef struct mf_whole {
 
 typedef struct mf_step_graph {
     mf_model *model;
+    mf_shape label_shape; /* of a batch; dimensions may be unknown */
     mf_output label, learning_rate;
     mf_output inverse; /* 1 / samples of the step */
     mf_updates updates;

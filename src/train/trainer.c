@@ -4,6 +4,7 @@
 
 #include "base/host.h"
 #include "models/metrics.h"
+#include "train/blame.h"
 #include "train/loop.h"
 #include "train/offload.h"
 #include "train/precision.h"
@@ -335,10 +336,15 @@ void mf_trainer_stop(mf_trainer *t)
 
 /* ---- batches ---- */
 
-/* Labels may be stored as any integer type. */
-static mf_status convert_label(const mf_tensor *label, mf_dtype wanted, mf_tensor **out)
+/* Labels may be stored as any integer type, and with dimensions of 1 that the loss does not have.
+ */
+static mf_status convert_label(const mf_tensor *label, mf_dtype wanted, const mf_shape *shape,
+                               mf_tensor **out)
 {
-    MF_TRY(mf_tensor_new(wanted, label->shape.dims, label->shape.rank, out));
+    mf_shape to = *shape;
+
+    to.dims[0] = label->shape.dims[0];
+    MF_TRY(mf_tensor_new(wanted, to.dims, to.rank, out));
     for (int64_t i = 0; i < label->count; i++)
         mf_tensor_put(*out, i, mf_tensor_float_at(label, i));
     return MF_OK;
@@ -365,10 +371,47 @@ static mf_status no_column(const mf_dataset *set, const char *name)
 
     for (int i = 0; i < n; i++)
         mf_buf_printf(&known, "%s%s", i ? ", " : "", columns[i].name);
-    st = MF_FAIL(MF_NOT_FOUND, "the model wants a column '%s', the data has %s", name,
-                 known.data ? known.data : "none");
+    st = MF_FAIL(MF_NOT_FOUND, "the model wants a column '%s', the data has %s%s", name,
+                 known.data ? known.data : "none",
+                 strcmp(name, "label") == 0 ? "; of a table, label=COLUMN says which one it is"
+                                            : "");
     mf_buf_deinit(&known);
     return st;
+}
+
+/* Are as many numbers there for a sample as the loss wants? */
+static mf_status check_label(const mf_tensor *label, const mf_shape *wanted)
+{
+    char is[MF_SHAPE_TEXT], want[MF_SHAPE_TEXT];
+
+    if (wanted->rank < 1 || mf_shape_span(wanted, 1, wanted->rank) ==
+                                mf_shape_span(&label->shape, 1, label->shape.rank))
+        return MF_OK;
+    return MF_FAIL(
+        MF_INVALID_ARGUMENT,
+        "the data has labels of shape %s, the loss takes %s for the output of this model: "
+        "another model or another loss is needed",
+        mf_shape_text(&label->shape, is), mf_shape_text(wanted, want));
+}
+
+/* The label in the form that the loss takes; *converted: the caller's, if there is one. */
+static mf_status feed_label(const mf_trainer *t, const mf_tensor *label, const mf_tensor **out,
+                            mf_tensor **converted)
+{
+    const mf_dtype dtype = t->graph.label.node->out_types[0];
+    const mf_shape wanted = t->graph.label_shape;
+    bool known = wanted.rank > 0;
+
+    for (int i = 1; i < wanted.rank; i++)
+        known &= wanted.dims[i] >= 0;
+    if (known)
+        MF_TRY(check_label(label, &wanted));
+    *out = label;
+    if (label->dtype == dtype && (!known || label->shape.rank == wanted.rank))
+        return MF_OK;
+    MF_TRY(convert_label(label, dtype, known ? &wanted : &label->shape, converted));
+    *out = *converted;
+    return MF_OK;
 }
 
 mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
@@ -384,14 +427,12 @@ mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
         if (column < 0)
             return no_column(set, in->name);
         names->values[i] = batch->columns[column];
-        if (names->values[i]->dtype == in->out_types[0])
-            continue;
-        if (i < n_in)
+        if (i == n_in)
+            MF_TRY(feed_label(t, batch->columns[column], &names->values[i], converted));
+        else if (names->values[i]->dtype != in->out_types[0])
             return MF_FAIL(MF_INVALID_ARGUMENT, "column '%s' is %s, the model was made for %s",
                            in->name, mf_dtype_name(names->values[i]->dtype),
                            mf_dtype_name(in->out_types[0]));
-        MF_TRY(convert_label(names->values[i], in->out_types[0], converted));
-        names->values[i] = *converted;
     }
     return MF_OK;
 }
@@ -503,6 +544,8 @@ static mf_status run_batch(mf_trainer *t, const mf_dataset *set, const mf_batch 
 
     if (st == MF_OK)
         st = run(t, batch);
+    if (st == MF_INVALID_ARGUMENT)
+        st = mf_batch_blame(set, batch, st);
     mf_tensor_free(converted);
     for (int i = 0; st == MF_OK && i < n->n_fetches; i++)
         results[i].value = mf_report_value(&t->graph.reports[i], n->results[i]->data,

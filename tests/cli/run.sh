@@ -323,6 +323,7 @@ check "closed error output does no harm" test -s out
 . "$root/tests/cli/data.sh"
 . "$root/tests/cli/ckpt.sh"
 . "$root/tests/cli/compress.sh"
+. "$root/tests/cli/own_data.sh"
 . "$root/tests/cli/cluster.sh"
 . "$root/tests/cli/cert.sh"
 . "$root/tests/cli/server.sh"

@@ -139,7 +139,7 @@ class Bench(harness.Bench):
         """The checkpoint comes into the folder as a training writes it: the index last."""
         os.makedirs(folder, exist_ok=True)
         here = "%s/%d/" % (self.train(), step)
-        for name in ["model.json"] + sorted(n for n in os.listdir(here) if n.startswith("model.ckpt-%d" % step)):
+        for name in ["model.json", "schema.json"] + sorted(n for n in os.listdir(here) if n.startswith("model.ckpt-%d" % step)):
             shutil.copy(here + name, folder + "/." + name)
             os.rename(folder + "/." + name, folder + "/" + name)
 
@@ -484,7 +484,7 @@ def a_mesh_answers_what_one_processor_does(b):
 
 @test
 def what_cannot_be_served_is_said_before_the_port_answers(b):
-    for part, command in (("model.json", [b.out("nowhere")]),
+    for part, command in (("there is no checkpoint or folder", [b.out("nowhere")]),
                           ("no checkpoint", [b.dir, "--model", "mlp", "--columns", "image=uint8[28,28,1] classes=10"]),
                           ("was it made by another model", ["%s/10" % b.train(), "--model", "mlp units=[7]"]),
                           ("--name is part of a path", ["%s/10" % b.train(), "--name", "a/b"])):

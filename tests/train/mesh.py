@@ -204,7 +204,7 @@ def what_is_looked_at_between_steps_is_what_processors_have(b):
     # A rule looks at weights, a guard at counts, workers at each other's hashes.
     cases = [(dict(data=table, steps=20000), ["--set", "label=y", "--test", table, "--validation", "0.2", "--stop",
                                               "converged tolerance=0.01"], "converged"),
-             (dict(data=holes, steps=20, batch=8), ["--set", "label=y", "--test", holes, "--guard", "skip"], "steps")]
+             (dict(data=holes, steps=20, batch=8), ["--set", "label=y missing=nan", "--test", holes, "--guard", "skip"], "steps")]
     for kind, more, ended in cases:
         want = result(b.run(b.train(*more, "--shards", "1", **kind)).stdout)
         command = b.train(*more, "--exact", "--check-steps", "7", *mesh("batch:all;weights:all", "all:2"), **kind)

@@ -98,7 +98,7 @@ def steps_without_numbers_are_skipped_by_all_workers_alike(b):
         f.write("a,b,y\n")
         for i in range(80):
             f.write("%s,%d,%d\n" % ("nan" if i in (9, 41) else i % 7, i % 5, i % 7 > i % 5))
-    more = "--set", "label=y", "--test", table, "--guard", "skip"
+    more = "--set", "label=y missing=nan", "--test", table, "--guard", "skip"
     kind = dict(data=table, batch=8, steps=20)
     want = b.sha(*more, **kind)
     for workers in 2, 3:

@@ -68,7 +68,7 @@ MF_TEST(data_csv_with_text_labels)
     T_OK(mf_dataset_read(set, 0, 2, (void *[]){ x, &label }));
     T_TRUE(x[0] == 5 && x[1] == -6 && label == 1);
     mf_dataset_unref(set);
-    T_FAILS(MF_DATA_LOSS, "line 2, column 3: no number: 'rose'",
+    T_FAILS(MF_DATA_LOSS, "line 2, column 3 ('class'): no number: 'rose'",
             mf_dataset_open(path, "label=none", &set));
     T_FAILS(MF_INVALID_ARGUMENT, "has no column 'colour'",
             mf_dataset_open(path, "label=colour", &set));
@@ -94,7 +94,7 @@ MF_TEST(data_csv_with_numbers_gaps_and_several_files)
     T_OK(mf_dataset_read(set, 0, 2, (void *[]){ x, &y }));
     T_TRUE(x[0] == 7 && y == 30);
     mf_dataset_unref(set);
-    T_FAILS(MF_DATA_LOSS, "say missing=0?",
+    T_FAILS(MF_DATA_LOSS, "line 2, column 1: the cell is empty; missing=0 in the settings",
             mf_dataset_open(pattern, "header=false delimiter=; label=1", &set));
     (void)write_text("part-2.csv", "7;30;1\n");
     T_FAILS(MF_DATA_LOSS, "line 1: 3 cells instead of 2",

@@ -90,7 +90,8 @@ MF_TEST(models_zoo_says_what_the_data_lacks)
             make("cnn", "tokens=int32[64] label=int32[] classes=2", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "the data has tokens int32[64]",
             make("cnn", "tokens=int32[64] label=int32[] classes=2", &m));
-    T_FAILS(MF_INVALID_ARGUMENT, "a label of classes", make("cnn", "image=float[28,28,1]", &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "cnn needs a label (--set label=COLUMN for tables)",
+            make("cnn", "image=float[28,28,1]", &m));
     T_FAILS(MF_INVALID_ARGUMENT, "pairs of images, which --pairs makes",
             make("siamese", MNIST, &m));
     T_FAILS(MF_INVALID_ARGUMENT, "two images in a pair",

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/job_data.h"
+
+#include "data/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- opening ---- */
+
+/* Pairs are made of what is opened, and have columns of their own. */
+static mf_expected expected(const mf_job *job, const mf_args *args)
+{
+    const mf_schema *schema = job->note.schema.n > 0 ? &job->note.schema
+                              : job->schema.n > 0    ? &job->schema
+                                                     : NULL;
+
+    return (mf_expected){ .schema = mf_args_has(args, "pairs") ? NULL : schema,
+                          .label_optional = job->label_optional };
+}
+
+static mf_status open_set(mf_job *job, const mf_args *args, const char *data, bool test,
+                          mf_opened *out)
+{
+    const mf_opening how = { .settings = mf_args_value(args, "set"),
+                             .defaults = job->note.settings,
+                             .format = job->note.format,
+                             .test = test,
+                             .expected = expected(job, args) };
+
+    return mf_source_open(data, &how, out);
+}
+
+/* ---- is it the same data? ---- */
+
+static bool is_same_data(const char *a, const char *b)
+{
+    char *x, *y;
+    bool same;
+
+    if (!a || !b)
+        return false;
+    if (strcmp(a, b) == 0)
+        return true;
+    x = realpath(a, NULL);
+    y = realpath(b, NULL);
+    same = x && y && strcmp(x, y) == 0;
+    free(x);
+    free(y);
+    return same;
+}
+
+static mf_status say_from(mf_job *job, const char *before, const char *data, const char *after)
+{
+    job->test_from = mf_arena_printf(job->arena, "%s%s%s", before, data, after);
+    return job->test_from ? MF_OK : MF_NOMEM("a test");
+}
+
+/* ---- the test ---- */
+
+static mf_status open_named_test(mf_job *job, const mf_args *args, const char *data)
+{
+    mf_opened o;
+
+    MF_TRY(open_set(job, args, data, true, &o));
+    job->test = o.set;
+    if (o.has_test)
+        return say_from(job, "the test part of ", data, "");
+    if (is_same_data(data, job->data_text))
+        return say_from(job, "", data, ", which is the training data itself");
+    return say_from(job, "", data, "");
+}
+
+/* first: NULL: only the test is wanted. */
+static mf_status split(mf_job *job, mf_dataset *all, double fraction, uint64_t seed,
+                       mf_dataset **first)
+{
+    mf_dataset *rest;
+
+    MF_TRY(mf_dataset_split(all, 1.0 - fraction, seed, &rest, &job->test));
+    if (mf_dataset_count(job->test) == 0 || mf_dataset_count(rest) == 0) {
+        mf_dataset_unref(rest);
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "'%.200s' has %lld samples, too few to keep some for a test; give --test "
+                       "DATA, or --no-test",
+                       job->data_text, (long long)mf_dataset_count(all));
+    }
+    if (first)
+        *first = rest;
+    else
+        mf_dataset_unref(rest);
+    job->test_from = mf_arena_printf(job->arena, "%g %% of %s, drawn by sample id and seed %llu",
+                                     100.0 * fraction, job->data_text, (unsigned long long)seed);
+    return job->test_from ? MF_OK : MF_NOMEM("a test");
+}
+
+/* ---- training ---- */
+
+static mf_status split_training(mf_job *job, double fraction, uint64_t seed)
+{
+    mf_dataset *rest;
+
+    MF_TRY(split(job, job->train, fraction, seed, &rest));
+    mf_dataset_unref(job->train);
+    job->train = rest;
+    job->split = fraction;
+    return MF_OK;
+}
+
+/* What a training before has left for its test stays so. */
+static mf_status open_training(mf_job *job, const mf_args *args)
+{
+    const char *test = mf_args_value(args, "test");
+    const bool again = is_same_data(job->data_text, job->note.data);
+    const double fraction = again ? job->note.split : MF_TEST_SPLIT;
+    mf_opened o;
+
+    MF_TRY(open_set(job, args, job->data_text, false, &o));
+    job->train = o.set;
+    job->format = o.format;
+    job->samples = mf_dataset_count(o.set);
+    MF_TRY(mf_schema_of(job->train, job->arena, &job->schema));
+    if (mf_args_has(args, "no-test"))
+        return MF_OK;
+    if (!test && again)
+        test = job->note.test;
+    if (test)
+        return open_named_test(job, args, test);
+    if (o.has_test)
+        return open_named_test(job, args, job->data_text);
+    return split_training(job, fraction > 0.0 ? fraction : MF_TEST_SPLIT,
+                          again ? (uint64_t)job->note.seed : job->compile.seed);
+}
+
+/* ---- a trained model ---- */
+
+/* What the training has not seen of its own data. */
+static mf_status take_unseen(mf_job *job, mf_dataset *all)
+{
+    const mf_model_note *n = &job->note;
+
+    if (n->samples != mf_dataset_count(all))
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "'%.200s' had %lld samples when the model was trained and has %lld now, so "
+                       "it is not known which of them it has seen; give --test DATA",
+                       job->data_text, (long long)n->samples, (long long)mf_dataset_count(all));
+    return split(job, all, n->split, (uint64_t)n->seed, NULL);
+}
+
+static mf_status open_trained(mf_job *job, mf_args *args)
+{
+    const mf_model_note *n = &job->note;
+    const char *test = mf_args_value(args, "test"), *set = mf_args_value(args, "set");
+    const bool known = is_same_data(job->data_text, n->data) && !(set && strstr(set, "part="));
+    mf_opened o;
+    mf_status st;
+
+    if (!test && known)
+        test = n->test;
+    if (test)
+        return open_named_test(job, args, test);
+    MF_TRY(open_set(job, args, job->data_text, true, &o));
+    if (known && !o.has_test && n->split > 0.0) {
+        st = take_unseen(job, o.set);
+        mf_dataset_unref(o.set);
+        return st;
+    }
+    job->test = o.set;
+    if (known && !o.has_test && !job->label_optional)
+        return mf_args_wrong(args,
+                             "the model was trained on all samples of '%.200s' (--no-test); give "
+                             "--test DATA that it has not seen",
+                             job->data_text);
+    return say_from(job, o.has_test ? "the test part of " : "", job->data_text, "");
+}
+
+mf_status mf_job_open_data(mf_job *job, mf_args *args, bool with_training)
+{
+    if (!job->data_text && (with_training || !mf_args_has(args, "test")))
+        return mf_args_wrong(args, "--data is missing: what to learn from, such as fashion-mnist");
+    return with_training ? open_training(job, args) : open_trained(job, args);
+}
+
+mf_status mf_job_split_validation(mf_job *job, mf_args *args)
+{
+    double fraction = 0.0;
+    mf_dataset *rest;
+
+    MF_TRY(mf_args_double(args, "validation", 0.0, 0.99, &fraction));
+    if (fraction == 0.0)
+        return MF_OK;
+    MF_TRY(
+        mf_dataset_split(job->train, 1.0 - fraction, job->compile.seed, &rest, &job->validation));
+    mf_dataset_unref(job->train);
+    job->train = rest;
+    if (mf_dataset_count(job->validation) > 0 && mf_dataset_count(rest) > 0)
+        return MF_OK;
+    return mf_args_wrong(args, "--validation %s leaves no samples for %s",
+                         mf_args_value(args, "validation"),
+                         mf_dataset_count(rest) > 0 ? "the validation" : "the training");
+}
+
+/* ---- telling ---- */
+
+static int64_t count_of(const mf_dataset *set)
+{
+    return set ? mf_dataset_count(set) : 0;
+}
+
+void mf_job_print_samples(const mf_job *job, mf_buf *out)
+{
+    mf_buf_printf(out, ",\"samples\":{\"train\":%lld,\"validation\":%lld,\"test\":%lld}",
+                  (long long)count_of(job->train), (long long)count_of(job->validation),
+                  (long long)count_of(job->test));
+    if (!job->test_from)
+        return;
+    mf_buf_str(out, ",\"test_data\":");
+    mf_buf_json(out, job->test_from, strlen(job->test_from));
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/blame.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Of a column of floats; -1: all are finite. */
+static int64_t first_bad(const mf_tensor *t)
+{
+    const float *values = t->data;
+
+    for (int64_t i = 0; t->dtype == MF_DTYPE_F32 && i < t->count; i++) {
+        if (!isfinite(values[i]))
+            return i;
+    }
+    return -1;
+}
+
+static mf_status blame(const mf_dataset *set, const mf_batch *batch, int column, int64_t at,
+                       mf_status st)
+{
+    const mf_tensor *t = batch->columns[column];
+    const int64_t each = t->count / t->shape.dims[0], sample = batch->ids[at / each];
+    char text[200];
+
+    (void)snprintf(text, sizeof text,
+                   "; sample %lld of the data has %g in column '%.60s', element %lld",
+                   (long long)sample, (double)((const float *)t->data)[at],
+                   set->columns[column].name, (long long)(at % each));
+    return mf_error_wrap(st, "", text);
+}
+
+mf_status mf_batch_blame(const mf_dataset *set, const mf_batch *batch, mf_status st)
+{
+    for (int i = 0; i < batch->n_columns && batch->n > 0; i++) {
+        const int64_t at = first_bad(batch->columns[i]);
+
+        if (at >= 0)
+            return blame(set, batch, i, at, st);
+    }
+    return st;
+}

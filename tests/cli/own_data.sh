@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Part of run.sh: one's own tables, records and pictures, from the training to the answers.
+
+python3 - <<'PYTHON'
+import os, random, struct, zlib
+
+random.seed(5)
+
+def table(name, header, rows, delimiter=","):
+    with open(name, "w") as f:
+        f.write(delimiter.join(header) + "\n")
+        for row in rows:
+            f.write(delimiter.join(map(str, row)) + "\n")
+
+def points(n):
+    return [[round(random.uniform(-1, 1), 4) for _ in range(3)] for _ in range(n)]
+
+def says(p):
+    return "yes" if p[0] + p[1] > 0 else "no"
+
+names = ["a", "b", "c", "answer"]
+table("own.csv", names, [p + [says(p)] for p in points(300)])
+table("own.tsv", names, [p + [says(p)] for p in points(40)], "\t")
+table("yes.csv", names, [p + [says(p)] for p in points(80) if says(p) == "yes"])
+table("order.csv", ["answer", "c", "a", "b"], [[says(p), p[2], p[0], p[1]] for p in points(80)])
+table("nolabel.csv", ["a", "b", "c"], points(4))
+table("maybe.csv", names, [p + ["maybe" if i == 3 else says(p)] for i, p in enumerate(points(6))])
+table("lacks.csv", ["a", "c", "answer"], [[p[0], p[2], says(p)] for p in points(6)])
+table("hole.csv", names, [(["" if i == 4 else p[0]]) + p[1:] + [says(p)] for i, p in enumerate(points(6))])
+table("nan.csv", names, [p[:2] + ["NaN" if i == 2 else p[2]] + [says(p)] for i, p in enumerate(points(6))])
+table("blank.csv", names, [p + ["" if i == 1 else says(p)] for i, p in enumerate(points(6))])
+table("price.csv", ["a", "b", "c", "price"], [p + [round(0.5 + 0.3 * p[0] - 0.1 * p[1], 5)] for p in points(300)])
+table("whole.csv", ["a", "b", "c", "price"], [p + [i % 2] for i, p in enumerate(points(8))])
+table("dollars.csv", ["a", "price"], [[i, 100000 + 317 * i] for i in range(50)])
+
+def png(path, shade):
+    raw = b"".join(b"\0" + bytes([(shade + x + y) % 256 for x in range(8)]) for y in range(8))
+    part = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(b"\x89PNG\r\n\x1a\n" + part(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)) +
+                part(b"IDAT", zlib.compress(raw)) + part(b"IEND", b""))
+
+for i in range(12):
+    for c, shade in ("bars", 20), ("circle", 120), ("dots", 220):
+        png("shapes/train/%s/%d.png" % (c, i), shade + i)
+    for c, shade in ("circle", 120), ("dots", 220):
+        png("shapes/test/%s/%d.png" % (c, i), shade + i)
+    png("flat/%02d.png" % i, 220 if i % 2 else 20)
+png("strange/bars/0.png", 20)
+png("strange/stars/0.png", 20)
+PYTHON
+own="--model mlp --set label=answer --lr 0.2 --batch 16 --quiet"
+number() { python3 -c "import sys; d = {l.split()[0]: l.split()[1] for l in open('out')}; sys.exit(not ($1))"; }
+
+# ---- classes are those of the training
+# shellcheck disable=SC2086
+ok "a table without a test trains" -- train $own --data own.csv --epochs 15 --out tables --json
+check "and says what it is tested on" json "d['samples'] == {'train': 270, 'validation': 0, 'test': 30} and \
+d['test_data'] == '10 % of own.csv, drawn by sample id and seed 0' and d['accuracy'] > 0.9"
+check "model.json has the settings, the loss and the metrics" python3 -c "
+import json
+d = json.load(open('tables/model.json'))
+assert d['set'] == 'label=answer' and d['loss'] == 'sparse_categorical_crossentropy' and d['metrics'] == 'accuracy', d
+assert d['split'] == 0.1 and d['samples'] == 300 and d['format'] == 'csv', d
+d = json.load(open('tables/schema.json'))
+assert d['version'] == 1 and d['columns'][0]['fields'] == ['a', 'b', 'c'], d
+assert d['columns'][1]['classes'] == ['no', 'yes'] and d['columns'][1]['role'] == 'label', d"
+ok "eval without --data and --test" "30 of 10 % of own.csv" -- eval --from tables
+check "is as good as the test was" number "float(d['accuracy']) > 0.9"
+ok "eval on a table without one of the classes" "of yes.csv" -- eval --from tables --test yes.csv
+check "counts classes as the training did" number "float(d['accuracy']) > 0.9"
+ok "eval on a table whose columns stand in another order" -- eval --from tables --test order.csv
+check "finds them by their names" number "float(d['accuracy']) > 0.9"
+ok "eval on a table with tabs" "40 of own.tsv" -- eval --from tables --test own.tsv
+ok "a delimiter written as backslash t" "40 samples" -- data show csv:own.tsv --set 'delimiter=\t label=answer'
+ok "eval as json" '"test":80' '"test_data":"order.csv"' -- eval --from tables --test order.csv --json
+fails "a class that the model does not know" "'maybe.csv', line 5: the model does not know the class 'maybe'; it knows no, yes" -- \
+    eval --from tables --test maybe.csv
+fails "a table without one of the columns" "'lacks.csv' has no column 'b', which the model was trained on" -- \
+    eval --from tables --test lacks.csv
+fails "a table with another column" "'price.csv' has a column 'price', which the model was not trained on" -- \
+    predict --from tables --test price.csv
+ok "eval of the training data is asked for, and said" "own.csv, which is the training data itself" -- \
+    eval --from tables --test own.csv
+cp own.csv was.csv
+sed -n '2,5p' yes.csv >>own.csv
+fails "a table that has grown since" "'own.csv' had 300 samples when the model was trained and has 304 now" "give --test" -- \
+    eval --from tables
+mv was.csv own.csv
+
+# ---- predict
+ok "predict without labels" "3 " -- predict --from tables --test nolabel.csv
+check "one line for each sample" test "$(grep -c . out)" = 4
+ok "predict as json" -- predict --from tables --test nolabel.csv --json
+check "which is json" json "len(d['predictions']) == 4 and d['predictions'][0]['name'] in ('no', 'yes') and \
+len(d['predictions'][0]['scores']) == 2"
+ok "predict with label=none" "3 " -- predict --from tables --test nolabel.csv --set label=none
+fails "eval needs labels" "'nolabel.csv' has no column 'answer'" -- eval --from tables --test nolabel.csv
+
+# ---- which samples test
+# shellcheck disable=SC2086
+ok "validation and test share no sample" -- train $own --data own.csv --epochs 2 --validation 0.2 --json
+check "nor with the training" json "d['samples'] == {'train': 216, 'validation': 54, 'test': 30} and \
+d['validation']['accuracy'] > 0"
+# shellcheck disable=SC2086
+ok "the validation at the end is that of the last step" -- train $own --data own.csv --steps 20 --validation 0.2 --out lasts --json
+check "although no epoch ends there" python3 -c "
+import csv, json
+d = json.loads(open('out').read().splitlines()[-1])
+row = [r for r in csv.DictReader(open('lasts/curve.csv')) if r['part'] == 'validation'][-1]
+assert row['step'] == '20' and abs(float(row['accuracy']) - d['validation']['accuracy']) < 1e-6, (row, d)"
+# shellcheck disable=SC2086
+ok "--no-test leaves all samples to the training" -- train $own --data own.csv --steps 3 --no-test --out all --json
+check "all of them" json "d['samples'] == {'train': 300, 'validation': 0, 'test': 0}"
+wrong "whose model has nothing left to be tested on" "trained on all samples of 'own.csv' (--no-test); give --test" -- \
+    eval --from all
+ok "but --test names something" "accuracy" -- eval --from all --test yes.csv
+ok "a set with a test part opens that for --test" "10000 of the test part of fashion-mnist" -- \
+    eval --from big --test fashion-mnist
+ok "as it does without --test" "10000 of the test part of fashion-mnist" -- eval --from big
+# shellcheck disable=SC2086
+ok "a split is the same after going on" -- train $own --data own.csv --epochs 16 --out tables --resume --json
+check "the same samples" json "d['samples']['test'] == 30 and d['accuracy'] > 0.9"
+
+# ---- numbers to predict
+ok "labels with a decimal point are numbers" -- train --model mlp --data price.csv --set label=price --lr 0.1 \
+    --epochs 20 --quiet --out prices --json
+check "and trained as such" json "0 < d['test_loss'] < 0.01 and 0 < d['mean_absolute_error'] < 0.1 and 'accuracy' not in d"
+ok "eval of a regression" "mean_absolute_error" "30 of 10 %" -- eval --from prices
+ok "eval where all numbers are whole" "loss" "8 of whole.csv" -- eval --from prices --test whole.csv
+ok "predict of a regression" -- predict --from prices --test nolabel.csv --json
+check "one number each" json "all(len(p['values']) == 1 for p in d['predictions'])"
+fails "whole numbers that are no classes" "say target=number" -- train --model mlp --data dollars.csv --set label=price
+ok "unless they are said to be" -- train --model mlp --data dollars.csv --set 'label=price target=number' \
+    --steps 1 --lr 1e-9 --quiet --json
+ok "another loss for numbers" -- train --model mlp --data price.csv --set label=price --loss huber --steps 3 --quiet --out huber
+check "is in model.json" grep -q '"loss": "huber"' huber/model.json
+
+# ---- what is missing is said with its place
+fails "an empty cell" "'hole.csv', line 6, column 1 ('a'): the cell is empty; missing=0" -- \
+    train --model mlp --data hole.csv --set label=answer
+fails "a cell that is NaN" "'nan.csv', line 4, column 3 ('c'): the number is missing: NaN" -- \
+    train --model mlp --data nan.csv --set label=answer
+fails "a label that is missing" "'blank.csv', line 3: the label is missing" -- \
+    train --model mlp --data blank.csv --set label=answer
+ok "a number for missing cells" -- train --model mlp --data hole.csv --set 'label=answer missing=0' --no-test --steps 1 --quiet --json
+ok "a NaN that is asked for" -- data convert nan.csv nan.tfrecord --set 'label=answer missing=nan'
+fails "stops the training with its place" "sample 2 of the data has nan in column 'x', element 2" -- \
+    train --model mlp --data nan.tfrecord --set classes=2 --no-test --epochs 1
+
+# ---- records
+ok "records of a table" -- data convert own.csv own.tfrecord --set label=answer
+fails "records do not say how many classes there are" "--set classes=N" -- train --model mlp --data own.tfrecord
+ok "records train" -- train --model mlp --data own.tfrecord --set classes=2 --lr 0.2 --epochs 15 --quiet --out recs --json
+check "and are tested on a tenth" json "d['samples']['test'] == 30 and d['accuracy'] > 0.9"
+ok "eval of records" "30 of 10 % of own.tfrecord" -- eval --from recs
+ok "records without labels" -- data convert nolabel.csv nolabel.tfrecord
+ok "are predicted" "3 " -- predict --from recs --test nolabel.tfrecord
+fails "a label beyond classes=" "own.tfrecord', record" "classes=1: the classes are 0 to 0" -- \
+    train --model mlp --data own.tfrecord --set classes=1 --no-test
+
+# ---- pictures
+ok "pictures in folders" -- train --model mlp --data shapes --epochs 30 --batch 8 --lr 0.05 --quiet --out pics --json
+check "a class without test samples moves no other one" json "d['samples'] == {'train': 36, 'validation': 0, 'test': 24} and \
+d['test_data'] == 'the test part of shapes' and d['accuracy'] > 0.9"
+ok "eval on pictures" "24 of the test part of shapes" -- eval --from pics
+fails "a folder that is no class" "'strange/stars': the model does not know the class 'stars'; it knows bars, circle, dots" -- \
+    eval --from pics --test strange
+ok "predict of pictures without folders" -- predict --from pics --test flat --json
+check "with the file of each" json "len(d['predictions']) == 12 and d['predictions'][0]['file'] == 'flat/00.png' and \
+d['predictions'][1]['name'] == 'dots'"
+fails "a part that is not there" "'shapes' has no folder 'holdout'" -- eval --from pics --set part=holdout
+
+# ---- serve reads the same notes
+rm -rf bare && mkdir bare && cp tables/model.json bare/
+fails "a model without its schema" "schema.json is not beside model.json" -- eval --from bare
+fails "serving a place that is not there" "there is no checkpoint or folder 'nowhere'" "hint" -- serve nowhere
+
+# ---- numbers are checked
+for option in "--validation 2" "--validation -1" "--lr -1" "--lr 0" "--lr nan" "--batch 0" "--ema 1" "--ema -1" "--weight-decay -1" \
+    "--epochs 0" "--steps 0" "--timeout 0" "--timeout -3" "--converged-after 0" "--keep 0" "--save-steps 0" "--shards 0" \
+    "--threads -1" "--seed -1" "--micro-batches 0" "--input-threads -1" "--check-steps -1" "--summary-steps 0" "--priority 11" \
+    "--batch 9x"; do
+    # shellcheck disable=SC2086
+    wrong "train $option" "${option% *} expects a" "not '${option#* }'" -- train --model mlp --data own.csv --set label=answer --out numbers $option
+done
+wrong "a batch of more than there is" "--batch 271 is more than the 270 samples to train on" -- \
+    train --model mlp --data own.csv --set label=answer --batch 271
+check "nothing was written" test ! -e numbers
+wrong "compress --lr" "--lr expects a number" -- compress tables --quantize int8 --lr -1
+wrong "a lease of a millisecond" "lease_ms" "from 100 on" -- params --param lease_ms=1
+
+# ---- what was meant
+fails "an abbreviation of a setting" "adam has no setting 'lr'; did you mean 'learning_rate'?" -- \
+    train --model mlp --data own.csv --set label=answer --optimizer 'adam lr=0.1'
+fails "a setting that is like none" "sgd has no setting 'zzzzzz'; it has learning_rate" -- \
+    train --model mlp --data own.csv --set label=answer --optimizer 'sgd zzzzzz=1'
+wrong "a setting of the model as an option" "--model 'mlp units=...'" -- train --model mlp --data own.csv --units 64
+wrong "a setting of the optimizer as an option" "--optimizer 'adam beta_1=...'" -- train --model mlp --data own.csv --beta_1 0.9
+wrong "a setting of the data as an option" "--set 'label=...'" -- train --model mlp --data own.csv --label answer
+fails "a model for other labels" "mlp needs one class for each sample" "label int32[64]" -- train --model mlp --data synthetic-language
+fails "a loss for other labels" "the data has labels of shape" "another model or another loss" -- \
+    train --model mlp --data own.csv --set label=answer --loss categorical_crossentropy
+fails "a format that there is not" "there is no format '.onnx'; known are .npz, .safetensors and .mfz" -- ckpt convert tables tables.onnx
+check "and no file of it" test ! -e tables.onnx.index
+mkdir copy
+ok "a prefix that is one" "tensors written" -- ckpt convert tables copy/model.ckpt
