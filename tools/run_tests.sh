@@ -148,5 +148,6 @@ suite "clang" one "clang compiles without warnings, with sanitizers" said clang 
     suite "fuzz corpora" tools/replay_fuzz.sh build/replay
 suite "install" tests/install/run.sh build/release
 finish venv
+suite "own data against Keras" tools/run_tf_tests.sh --own-data
 suite "TensorFlow" tools/run_tf_tests.sh
 sum_up

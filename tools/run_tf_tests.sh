@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Usage: run_tf_tests.sh [ARG...]      tests/tf/run.py ARG... in build/venv
+#        run_tf_tests.sh --own-data    tests/train/own_data.py there
 #
 # The tests find the program in $MESHFLOW. Without TensorFlow they are skipped, and say so.
 set -uo pipefail
@@ -23,4 +24,7 @@ if ! tools/make_venv.sh; then
 fi
 export MESHFLOW=$PWD/build/release/meshflow
 export TF_CPP_MIN_LOG_LEVEL=3 TF_ENABLE_ONEDNN_OPTS=0 CUDA_VISIBLE_DEVICES=
+if [ "${1:-}" = --own-data ]; then
+    exec build/venv/bin/python tests/train/own_data.py "$MESHFLOW" "${@:2}"
+fi
 exec build/venv/bin/python tests/tf/run.py "$@"
