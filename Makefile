@@ -78,6 +78,9 @@ fuzz: ## run each fuzz target for FUZZ_SECONDS (60)
 soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills, faults, accuracy
 	@$(MAKE) --no-print-directory release
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(MAKE) --no-print-directory fuzz
+	$(call build,asan,meshflow-tests)
+	@GRAPHS=10000 tools/run_sanitized.sh asan random_graphs
+	@MUTATIONS=100 tools/run_sanitized.sh asan every_op_answers_mutated
 	@tools/run_tf_tests.sh --soak
 	@tests/train/run.py build/meshflow --kills 100
 	@tests/train/partition.py build/meshflow load --hosts --minutes 10

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_compiled_graph.c - a GraphDef that is compiled with all passes, planned and run:
- * placeholders are fed with small tensors, what nobody uses is fetched or a target.
+/* fuzz_compiled_graph.c - a GraphDef that is compiled with all passes, planned and run.
+ * Placeholders are fed with small tensors; nodes without users are fetched or targets, all at once
+ * and, when that fails, one after the other.
  *
  * Bounded: the graph's bytes and nodes, tensor memory, and the time of a run, after which it is
  * cancelled and has to end. The session has no directories, so ops reach no files. */
@@ -17,6 +18,7 @@ enum {
     FEEDS = 16,
     FETCHES = 16,
     TARGETS = 32,
+    ONE_BY_ONE = 4, /* of either, when all at once fail */
     NAME = 256, /* nodes of longer names are left out */
     ELEMENTS = 2048, /* of a fed tensor */
     MEMORY = 64 << 20,
@@ -51,7 +53,7 @@ static mf_tensor *value_for(const mf_node *n)
         mf_tensor_new(type, shape.dims, shape.rank, &t) != MF_OK)
         return NULL;
     for (int64_t i = 0; i < t->count && type != MF_DTYPE_STRING; i++)
-        mf_tensor_put(t, i, (double)(i % 7) - 2);
+        mf_tensor_put(t, i, mf_dtype_is_int(type) ? (double)(i % 2) : (double)(i % 7) - 2);
     for (int64_t i = 0; i < t->count && type == MF_DTYPE_STRING; i++)
         (void)!mf_string_set((mf_string *)t->data + i, "1,a b", 1 + (size_t)(i % 5));
     return t;
@@ -103,10 +105,25 @@ static void choose(const mf_graph *g, step *s)
     }
 }
 
+static const mf_run_options limits = { .timeout_ms = TIMEOUT_MS };
+
+/* Fetches and targets from a first to behind a last one. */
+static mf_status ask(mf_session *session, step *s, int fetch, int fetches, int target, int targets)
+{
+    const mf_status st =
+        mf_session_run(session, &limits, s->feed_names, (const mf_tensor *const *)s->feeds,
+                       s->n_feeds, s->fetches + fetch, fetches - fetch, s->targets + target,
+                       targets - target, s->results + fetch);
+
+    if (getenv("FUZZ_TELL"))
+        fprintf(stderr, "    %s %.300s\n", mf_status_name(st),
+                st == MF_OK ? "" : mf_error_message());
+    return st;
+}
+
 static void run(const mf_graph *g)
 {
     const mf_session_options options = { .threads = 2 };
-    const mf_run_options limits = { .timeout_ms = TIMEOUT_MS };
     const char *init = "init";
     step s = { .n_feeds = 0 };
     mf_session *session;
@@ -119,11 +136,11 @@ static void run(const mf_graph *g)
              ? mf_session_run(session, &limits, NULL, NULL, 0, NULL, 0, &init, 1, NULL)
              : MF_OK;
     if (st == MF_OK)
-        st = mf_session_run(session, &limits, s.feed_names, (const mf_tensor *const *)s.feeds,
-                            s.n_feeds, s.fetches, s.n_fetches, s.targets, s.n_targets, s.results);
-    if (getenv("FUZZ_TELL"))
-        fprintf(stderr, "    %s %.300s\n", mf_status_name(st),
-                st == MF_OK ? "" : mf_error_message());
+        st = ask(session, &s, 0, s.n_fetches, 0, s.n_targets);
+    for (int i = 0; st != MF_OK && i < s.n_fetches && i < ONE_BY_ONE; i++)
+        (void)!ask(session, &s, i, i + 1, 0, 0);
+    for (int i = 0; st != MF_OK && i < s.n_targets && i < ONE_BY_ONE; i++)
+        (void)!ask(session, &s, 0, 0, i, i + 1);
     for (int i = 0; i < s.n_fetches; i++)
         mf_tensor_free(s.results[i]);
     for (int i = 0; i < s.n_feeds; i++)

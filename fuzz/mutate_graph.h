@@ -166,7 +166,7 @@ static inline void mutate_attr(mutation *m, Tensorflow__NodeDef *node)
         v->b = !v->b;
         break;
     case TENSORFLOW__ATTR_VALUE__VALUE_TYPE:
-        v->type = (int32_t)mutate_draw(m, 24);
+        v->type = (int32_t)mutate_draw(m, 24) + (mutate_draw(m, 8) == 0 ? MF_DTYPE_REF : 0);
         break;
     case TENSORFLOW__ATTR_VALUE__VALUE_SHAPE:
         mutate_shape(m, v->shape);

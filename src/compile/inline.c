@@ -138,7 +138,8 @@ static mf_status copy_controls(copier *k, const mf_node *from, mf_node *to)
 /* Random numbers, and rows of a whole batch, belong to a sample's place in it. */
 static mf_status shift_samples(mf_compile *c, mf_node *n)
 {
-    const int64_t offset = mf_node_int(n, "offset") + c->inliner->current->sample_offset;
+    const int64_t offset = (int64_t)((uint64_t)mf_node_int(n, "offset") +
+                                     (uint64_t)c->inliner->current->sample_offset);
 
     return mf_node_set_attr(c->graph, n, "offset",
                             &(mf_attr){ .kind = MF_ATTR_INT, .n = 1, .i = offset });

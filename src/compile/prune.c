@@ -152,6 +152,22 @@ static mf_status place_ends(mf_compile *c, const mf_graph *src, const mf_signatu
     return mf_graph_verify(c->graph);
 }
 
+/* The ends of a function's body read and write by the index that their attribute says: outside of
+ * bodies there are none but those of the signature. */
+static mf_status refuse_ends(const mf_graph *g)
+{
+    for (int64_t i = 0; i < g->n_nodes; i++) {
+        const mf_node *n = g->nodes[i];
+
+        if (n->op && n->op->control == MF_CONTROL_ARG)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "{{node %s}} (op %s) belongs into a function's body: feed or fetch "
+                           "another node",
+                           n->name, n->op_name);
+    }
+    return MF_OK;
+}
+
 mf_status mf_compile_begin(mf_compile *c, const mf_graph *graph, const mf_signature *sig)
 {
     marker m = { .sig = sig };
@@ -166,6 +182,8 @@ mf_status mf_compile_begin(mf_compile *c, const mf_graph *graph, const mf_signat
         mark_needed(&m);
         st = mf_graph_copy(graph, m.keep, &c->graph);
     }
+    if (st == MF_OK)
+        st = refuse_ends(c->graph);
     if (st == MF_OK)
         st = place_ends(c, graph, sig, m.has_feed);
     mf_free(m.keep);

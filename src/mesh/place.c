@@ -11,6 +11,8 @@
 
 /* ---- layers ---- */
 
+enum { LAYERS_MAX = 1 << 20 };
+
 /* Multiplications of a matrix product, elements of all else; of a table only what is looked up. */
 static double work_of(const mf_mesh_sheet *s, const mf_node *n)
 {
@@ -124,6 +126,9 @@ mf_status mf_mesh_deal_layers(const mf_mesh_sheet *s, const int *wanted, int64_t
 
     if (layers == 0)
         return MF_OK;
+    if (layers > LAYERS_MAX)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "layer %lld: layers are numbered from 1 to %d at most",
+                       (long long)layers, LAYERS_MAX);
     if (count_chunks(s) > MF_MESH_CHUNKS)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "%d chunks of layers are more than %d: use fewer stages", count_chunks(s),

@@ -18,6 +18,21 @@ const char *mf_mesh_variable_name(const mf_node *n)
     return name[0] ? name : n->name;
 }
 
+/* Bytes of values are added up from here on: none may be larger than any memory. */
+static mf_status check_size(const mf_node *n, int port, const mf_shape *shape)
+{
+    double bytes = (double)mf_dtype_cell(mf_type_base(n->out_types[port]));
+    char text[MF_SHAPE_TEXT];
+
+    for (int d = 0; d < shape->rank; d++)
+        bytes *= shape->dims[d] > 0 ? (double)shape->dims[d] : 1;
+    if (bytes <= (double)MF_BUFFER_MOST)
+        return MF_OK;
+    return MF_FAIL(MF_RESOURCE_EXHAUSTED,
+                   "{{node %s}}: output %d of shape %s is larger than any memory", n->name, port,
+                   mf_shape_text(shape, text));
+}
+
 static mf_status add_values(mf_mesh_sheet *s, const mf_node *n)
 {
     const mf_facts *facts = mf_compile_facts(s->c, n);
@@ -33,6 +48,7 @@ static mf_status add_values(mf_mesh_sheet *s, const mf_node *n)
             v[i].shape = *mf_node_shape(n, "shape");
         else if (v[i].fixed) /* queues, references: whole */
             v[i].closed = UINT32_MAX;
+        MF_TRY(check_size(n, i, &v[i].shape));
     }
     s->values[n->id] = v;
     return MF_OK;

@@ -65,7 +65,7 @@ static bool add_outputs(maker *m, mf_node *n)
     for (int i = 0; i < n->n_outputs && m->n_pool < POOL; i++) {
         const mf_dtype t = n->out_types[i];
 
-        if (mf_dtype_is_plain(t) || t == MF_DTYPE_STRING)
+        if (!mf_type_is_ref(t) && (mf_dtype_is_plain(t) || t == MF_DTYPE_STRING))
             m->pool[m->n_pool++] = (value){ { n, i }, t, mf_compile_facts(&m->c, n)->shapes[i] };
     }
     return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shared_inputs.c - small graphs at the borders of the compiler: one tensor many times, counts that
- * do not agree, shapes that no memory can hold. */
+ * do not agree, shapes that no memory can hold, ends of functions outside of functions. */
 #include "mf_test.h"
 #include "tensor/tensor.h"
 
@@ -88,4 +88,17 @@ MF_TEST(a_value_that_no_memory_holds_is_an_error_that_names_its_node)
     (void)mf_applyf(g, "Sum", MF_IN(big, mf_ints(g, (int64_t[]){ 0, 1, 2 }, 3)), "name='y'");
     T_FAILS(MF_RESOURCE_EXHAUSTED, "big", run_graph(g, "y:0", &y));
     mf_tensor_free(dims);
+}
+
+MF_TEST(an_end_of_a_function_s_body_in_a_graph_is_refused)
+{
+    mf_graph *g;
+    mf_output arg;
+    mf_tensor *y;
+
+    T_OK(mf_graph_new(&g));
+    arg = mf_applyf(g, "_Arg", MF_NO_IN, "T=float index=100000 name='arg'");
+    (void)mf_applyf(g, "Neg", MF_IN(arg), "name='y'");
+    T_FAILS(MF_INVALID_ARGUMENT, "{{node arg}} (op _Arg) belongs into a function's body",
+            run_graph(g, "y:0", &y));
 }
