@@ -137,7 +137,7 @@ static mf_status own_run(mf_kernel *k)
                        "samples and rows must be first dimensions, and clock a vector of seed, "
                        "step and (if not 0) the batch's first sample");
     if (clock->count == 3)
-        from += ((const int64_t *)clock->data)[2];
+        from = (int64_t)((uint64_t)from + (uint64_t)((const int64_t *)clock->data)[2]);
     n = k->in[0]->shape.dims[0];
     MF_TRY(check_own(from, n, shape.dims[0]));
     row = shape.dims[0] > 0 ? all->count / shape.dims[0] : 0;
