@@ -125,7 +125,8 @@ static bool needs_read(const mf_node *n, int i)
     const mf_output in = n->inputs[i];
 
     /* Control flow passes references on; everything else that takes a plain tensor reads. */
-    return mf_type_is_ref(in.node->out_types[in.port]) && !mf_type_is_ref(n->in_types[i]);
+    return mf_type_is_ref(in.node->out_types[in.port]) && !mf_type_is_ref(n->in_types[i]) &&
+           !(n->op->flags & MF_OP_TAKES_REFS);
 }
 
 static mf_status add_node_item(builder *b, mf_node *n)

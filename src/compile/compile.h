@@ -30,6 +30,7 @@ MF_MUST mf_status mf_signature_find(const mf_graph *graph, const mf_run_names *n
 typedef struct mf_facts {
     mf_shape *shapes;
     mf_tensor **values; /* NULL where the value is not known; owned by the graph */
+    bool refused; /* the inputs do not fit: the node fails if it runs (infer_graph.c) */
 } mf_facts;
 
 /* The work in hand. */
@@ -84,10 +85,11 @@ void mf_compile_end(mf_compile *c);
 MF_MUST mf_status mf_compile_late_reads(mf_compile *c);
 /* Run all enabled passes. In debug builds the verifier runs after each. */
 MF_MUST mf_status mf_compile_passes(mf_compile *c);
-/* Shapes and small values of every node (infer_graph.c). Fails naming the node. */
+/* Shapes and small values of every node (infer_graph.c). Fails naming the node, if every run
+ * reaches it; see mf_facts.refused. */
 MF_MUST mf_status mf_infer_graph(mf_compile *c);
 /* The same for the nodes that are new since it was called last (or ever); inputs come before users.
- * For graphs that are being built. */
+ * For graphs that are being built: every error fails. */
 MF_MUST mf_status mf_infer_more(mf_compile *c);
 /* Facts of one node; never NULL after mf_infer_graph(). */
 const mf_facts *mf_compile_facts(const mf_compile *c, const mf_node *node);
@@ -121,6 +123,9 @@ void mf_subst_deinit(mf_subst *s);
 MF_MUST mf_status mf_compile_sweep(mf_compile *c);
 /* No state read or written, no randomness: same inputs, same outputs. */
 bool mf_node_is_pure(const mf_node *node);
+/* It changes state, waits, or may end the step on purpose. Reading a variable has no effect, and
+ * control flow is left to contexts. */
+bool mf_node_has_effect(const mf_node *node);
 /* Evaluate a pure synchronous op on these inputs, here and now. Outputs are empty slots. */
 MF_MUST mf_status mf_node_evaluate(const mf_node *node, const mf_tensor *const *in, mf_tensor *out,
                                    mf_pool *pool);

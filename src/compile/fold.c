@@ -85,111 +85,142 @@ static mf_status replace(mf_compile *c, mf_node *n, mf_subst *s)
     return MF_OK;
 }
 
-/* A constant is always alive and in no loop. An op with effects that got its cue (run now, run in
- * each iteration, do not run) only from this node must keep it. */
-static void cue_inputs(const mf_contexts *contexts, const mf_node *n, bool *cue)
+/* A constant is always alive and in no loop. A node that stays (it has an effect, or its value is
+ * not known, perhaps because it fails) must run under the same circumstances as before: so for each
+ * context of its inputs, one input of this context stays, too. */
+typedef struct folder {
+    mf_compile *c;
+    mf_contexts *contexts;
+    mf_node **order;
+    int64_t n;
+    bool *folds; /* by node id: its values are known */
+    bool *cue; /* by node id: it stays nevertheless, for its context */
+    bool *after, *waits; /* by node id, see find_waiting() */
+} folder;
+
+static bool stays(const folder *f, const mf_node *n)
 {
-    for (int k = 0; k < n->n_inputs; k++) {
-        if (mf_context_of(contexts, n->inputs[k]) != MF_CONTEXT_ROOT)
-            cue[n->inputs[k].node->id] = true;
-    }
+    return !f->folds[n->id] || f->cue[n->id];
 }
 
-/* A node that gives a cue has one itself: from an input that stays, or else from the first. */
-static void cue_one_input(const mf_contexts *contexts, const mf_node *n, bool *cue)
+/* An input that stays, or something the node waits for, has this context. */
+static bool is_cued(const folder *f, const mf_node *n, int context)
 {
-    const mf_node *first = NULL;
-
+    for (int k = 0; k < n->n_controls; k++) {
+        if (mf_context_of_node(f->contexts, n->controls[k]) == context)
+            return true;
+    }
     for (int k = 0; k < n->n_inputs; k++) {
-        const mf_node *from = n->inputs[k].node;
+        if (stays(f, n->inputs[k].node) && mf_context_of(f->contexts, n->inputs[k]) == context)
+            return true;
+    }
+    return false;
+}
 
-        if (mf_context_of(contexts, n->inputs[k]) == MF_CONTEXT_ROOT)
+static void cue_inputs(folder *f, const mf_node *n)
+{
+    for (int k = 0; k < n->n_inputs; k++) {
+        const int context = mf_context_of(f->contexts, n->inputs[k]);
+
+        if (context == MF_CONTEXT_ROOT)
             continue;
-        if (cue[from->id] || !mf_node_is_pure(from) || from->n_controls > 0)
-            return;
-        if (!first)
-            first = from;
-    }
-    if (first)
-        cue[first->id] = true;
-}
-
-static void find_cues(const mf_contexts *contexts, mf_node *const *order, int64_t n, bool *cue)
-{
-    for (int64_t i = n - 1; i >= 0; i--) {
-        if (!mf_node_is_pure(order[i]))
-            cue_inputs(contexts, order[i], cue);
-        else if (cue[order[i]->id] && order[i]->n_controls == 0)
-            cue_one_input(contexts, order[i], cue);
+        /* A Merge has each of its inputs for a reason. */
+        if (!mf_node_is_pure(n) || !is_cued(f, n, context))
+            f->cue[n->inputs[k].node->id] = true;
     }
 }
 
-/* Reading has no effect on others, and control flow is the contexts' matter. */
-static bool has_effect(const mf_node *n)
+static void find_cues(folder *f)
 {
-    return n->op && n->op->control == MF_CONTROL_NONE && n->def->is_stateful &&
-           strcmp(n->op_name, "VarHandleOp") != 0 && strcmp(n->op_name, "ReadVariableOp") != 0 &&
-           strcmp(n->op_name, "ResourceGather") != 0;
+    for (int64_t i = f->n - 1; i >= 0; i--) {
+        if (stays(f, f->order[i]))
+            cue_inputs(f, f->order[i]);
+    }
 }
 
-/* What waits for an effect, by a control edge of its own or of something it is made of, must go on
- * waiting. after: an effect comes before the node in some way. */
-static void find_waiting(mf_node *const *order, int64_t n, bool *after, bool *waits)
+/* What waits for an effect, by a control edge of its own or of something it is made of, must still
+ * wait. after: an effect comes before the node in some way. */
+static void find_waiting(folder *f)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const mf_node *node = order[i];
+    for (int64_t i = 0; i < f->n; i++) {
+        const mf_node *node = f->order[i];
         const int id = node->id;
 
-        after[id] = has_effect(node);
+        f->after[id] = mf_node_has_effect(node);
         for (int k = 0; k < node->n_inputs; k++) {
-            after[id] |= after[node->inputs[k].node->id];
-            waits[id] |= waits[node->inputs[k].node->id];
+            f->after[id] |= f->after[node->inputs[k].node->id];
+            f->waits[id] |= f->waits[node->inputs[k].node->id];
         }
         for (int k = 0; k < node->n_controls; k++) {
-            after[id] |= after[node->controls[k]->id];
-            waits[id] |= after[node->controls[k]->id];
+            f->after[id] |= f->after[node->controls[k]->id];
+            f->waits[id] |= f->after[node->controls[k]->id];
         }
     }
+}
+
+static void find_values(folder *f)
+{
+    for (int64_t i = 0; i < f->n; i++) {
+        const mf_node *node = f->order[i];
+
+        /* Something this node waits for may have an effect; leave it in its place. */
+        f->folds[node->id] = !is_const(node) && node->n_controls == 0 && !f->waits[node->id] &&
+                             mf_node_is_pure(node) &&
+                             (all_known(f->c, node) || compute(f->c, node));
+    }
+}
+
+static mf_status replace_all(folder *f)
+{
+    mf_subst s = { 0 };
+    mf_status st = mf_subst_init(&s, f->c);
+
+    for (int64_t i = 0; st == MF_OK && i < f->n; i++) {
+        if (!stays(f, f->order[i]))
+            st = replace(f->c, f->order[i], &s);
+    }
+    if (st == MF_OK)
+        st = mf_subst_apply(&s, f->c);
+    mf_subst_deinit(&s);
+    return st;
+}
+
+static mf_status folder_init(folder *f)
+{
+    const int64_t n = f->c->graph->n_nodes;
+
+    f->folds = mf_calloc(n, sizeof *f->folds);
+    f->cue = mf_calloc(n, sizeof *f->cue);
+    f->after = mf_calloc(n, sizeof *f->after);
+    f->waits = mf_calloc(n, sizeof *f->waits);
+    if (!f->folds || !f->cue || !f->after || !f->waits)
+        return MF_NOMEM("compiling");
+    MF_TRY(mf_infer_graph(f->c));
+    MF_TRY(mf_compile_order(f->c, &f->order, &f->n));
+    return mf_contexts_new(f->c, f->order, f->n, &f->contexts);
+}
+
+static void folder_deinit(folder *f)
+{
+    mf_contexts_free(f->contexts);
+    mf_free(f->order);
+    mf_free(f->folds);
+    mf_free(f->cue);
+    mf_free(f->after);
+    mf_free(f->waits);
 }
 
 mf_status mf_pass_fold(mf_compile *c)
 {
-    mf_node **order = NULL;
-    mf_subst s = { 0 };
-    mf_contexts *contexts = NULL;
-    bool *cue = mf_calloc(c->graph->n_nodes, sizeof *cue);
-    bool *after = mf_calloc(c->graph->n_nodes, sizeof *after);
-    bool *waits = mf_calloc(c->graph->n_nodes, sizeof *waits);
-    int64_t n = 0;
-    mf_status st = cue && after && waits ? mf_infer_graph(c) : MF_NOMEM("compiling");
+    folder f = { .c = c };
+    mf_status st = folder_init(&f);
 
-    if (st == MF_OK)
-        st = mf_compile_order(c, &order, &n);
-    if (st == MF_OK)
-        st = mf_contexts_new(c, order, n, &contexts);
     if (st == MF_OK) {
-        find_cues(contexts, order, n, cue);
-        find_waiting(order, n, after, waits);
+        find_waiting(&f);
+        find_values(&f);
+        find_cues(&f);
+        st = replace_all(&f);
     }
-    if (st == MF_OK)
-        st = mf_subst_init(&s, c);
-    for (int64_t i = 0; st == MF_OK && i < n; i++) {
-        mf_node *node = order[i];
-
-        /* Something this node waits for may have an effect; leave it in its place. */
-        if (is_const(node) || node->n_controls > 0 || cue[node->id] || waits[node->id] ||
-            !mf_node_is_pure(node))
-            continue;
-        if (all_known(c, node) || compute(c, node))
-            st = replace(c, node, &s);
-    }
-    if (st == MF_OK)
-        st = mf_subst_apply(&s, c);
-    mf_subst_deinit(&s);
-    mf_contexts_free(contexts);
-    mf_free(cue);
-    mf_free(after);
-    mf_free(waits);
-    mf_free(order);
+    folder_deinit(&f);
     return st;
 }

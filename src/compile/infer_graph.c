@@ -3,7 +3,12 @@
  * where it is small and follows from constants and shapes.
  *
  * Loops: a loop variable is first believed to keep the shape it enters with; where an iteration
- * turns out to change it, it is marked unknown and everything is inferred again. */
+ * turns out to change it, it is marked unknown and everything is inferred again.
+ *
+ * Errors: shapes that do not fit fail the compilation, but only at a node that every run reaches. A
+ * branch may not be taken, a loop may have no iteration, an Assert may end the step first. A node
+ * behind one of these becomes refused: nothing is known of its outputs, and its kernel reports the
+ * error if it runs. */
 #include "compile/compile.h"
 
 #include <stdio.h>
@@ -14,6 +19,7 @@ enum { VALUE_MAX = 256 }; /* elements worth knowing: shapes, axes, paddings, ind
 typedef struct inferrer {
     mf_compile *c;
     bool *doubted; /* by node id: loop Merges whose shape changes */
+    bool *optional; /* by node id: a run may end without it; NULL: every node runs */
     /* Buffers for the node in hand. */
     mf_shape *in_shapes;
     const mf_tensor **in_values;
@@ -118,6 +124,29 @@ static mf_status name_node(mf_status st, const mf_node *n)
     return mf_error_wrap(st, "", after);
 }
 
+/* A run may end without this node. Its inputs come before it. */
+static bool is_optional(const inferrer *f, const mf_node *n)
+{
+    bool optional = !n->op || mf_node_has_effect(n) ||
+                    (n->op->control != MF_CONTROL_NONE && n->op->control != MF_CONTROL_ARG);
+
+    for (int i = 0; i < n->n_inputs; i++)
+        optional = optional || f->optional[n->inputs[i].node->id];
+    for (int i = 0; i < n->n_controls; i++)
+        optional = optional || f->optional[n->controls[i]->id];
+    return optional;
+}
+
+/* The node fails when it runs, if it runs. */
+static void refuse(mf_facts *facts, const mf_node *n)
+{
+    for (int i = 0; i < n->n_outputs; i++) {
+        facts->shapes[i] = MF_SHAPE_UNKNOWN;
+        facts->values[i] = NULL;
+    }
+    facts->refused = true;
+}
+
 static mf_status infer_node(inferrer *f, const mf_node *n)
 {
     mf_arena *arena = f->c->graph->arena;
@@ -154,6 +183,10 @@ static mf_status infer_node(inferrer *f, const mf_node *n)
         st = keep_values(f, n, facts);
     for (int i = 0; st != MF_OK && i < n->n_outputs; i++)
         mf_tensor_clear(&f->out_values[i]);
+    if (st != MF_OK && f->optional && f->optional[n->id]) {
+        refuse(facts, n);
+        return MF_OK;
+    }
     return st == MF_OK ? MF_OK : name_node(st, n);
 }
 
@@ -184,8 +217,10 @@ static mf_status infer_all(inferrer *f, mf_node *const *order, int64_t n)
 {
     do {
         memset(f->c->facts, 0, (size_t)f->c->n_facts * sizeof *f->c->facts);
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++) {
+            f->optional[order[i]->id] = is_optional(f, order[i]);
             MF_TRY(infer_node(f, order[i]));
+        }
     } while (!loops_agree(f, order, n));
     return MF_OK;
 }
@@ -193,6 +228,7 @@ static mf_status infer_all(inferrer *f, mf_node *const *order, int64_t n)
 static void inferrer_deinit(inferrer *f)
 {
     mf_free(f->doubted);
+    mf_free(f->optional);
     mf_free(f->in_shapes);
     mf_free(f->in_values);
     mf_free(f->out_values);
@@ -208,7 +244,9 @@ mf_status mf_infer_graph(mf_compile *c)
     c->n_facts = c->cap_facts = c->graph->n_nodes;
     c->facts = MF_ARENA_ARRAY(c->graph->arena, mf_facts, c->n_facts);
     f.doubted = mf_calloc(c->n_facts, sizeof *f.doubted);
-    st = c->facts && f.doubted ? mf_compile_order(c, &order, &n) : MF_NOMEM("compiling");
+    f.optional = mf_calloc(c->n_facts, sizeof *f.optional);
+    st = c->facts && f.doubted && f.optional ? mf_compile_order(c, &order, &n)
+                                             : MF_NOMEM("compiling");
     if (st == MF_OK)
         st = infer_all(&f, order, n);
     mf_free(order);

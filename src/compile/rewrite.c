@@ -153,6 +153,13 @@ bool mf_node_is_pure(const mf_node *node)
     return true;
 }
 
+bool mf_node_has_effect(const mf_node *n)
+{
+    return n->op && n->op->control == MF_CONTROL_NONE && n->def->is_stateful &&
+           strcmp(n->op_name, "VarHandleOp") != 0 && strcmp(n->op_name, "ReadVariableOp") != 0 &&
+           strcmp(n->op_name, "ResourceGather") != 0;
+}
+
 enum { EVAL_PORTS = 32 };
 
 static mf_status evaluate(const mf_node *node, void *state, const mf_tensor *const *in,

@@ -30,6 +30,12 @@ static const mf_tensor *value_of(const simplifier *x, mf_output o)
     return o.node->id < x->c->n_facts ? x->c->facts[o.node->id].values[o.port] : NULL;
 }
 
+/* The op fails if it runs: what stood for it would not. */
+static bool is_refused(const simplifier *x, const mf_node *n)
+{
+    return n->id < x->c->n_facts && x->c->facts[n->id].refused;
+}
+
 static bool is_op(const mf_node *n, const char *name)
 {
     return n->op && strcmp(n->op->name, name) == 0;
@@ -89,18 +95,26 @@ static mf_output reduction_rule(simplifier *x, mf_node *n)
     return mf_apply(x->c->graph, "Reshape", MF_IN(n->inputs[0], shape));
 }
 
+static bool same_count(const simplifier *x, mf_output a, mf_output b)
+{
+    const mf_shape *s = shape_of(x, a), *t = shape_of(x, b);
+    int64_t n, m;
+
+    return mf_shape_is_static(s) && mf_shape_is_static(t) && mf_shape_count(s, &n) == MF_OK &&
+           mf_shape_count(t, &m) == MF_OK && n == m;
+}
+
 static mf_output reshape_rule(simplifier *x, mf_node *n)
 {
     const mf_node *in = n->inputs[0].node;
 
     if (same_shape(x, (mf_output){ n, 0 }, n->inputs[0]))
         return plain_input(n, 0);
-    /* A reshape of a reshape needs only the last shape. */
-    if (is_op(in, "Reshape") && in->n_controls == 0 &&
-        mf_shape_is_static(shape_of(x, (mf_output){ n, 0 })) && plain_input(in, 0).node) {
+    /* A reshape of a reshape needs only the last shape. The inner one may fail: then the last must
+     * fail as well, so both ask for the same number of elements. */
+    if (is_op(in, "Reshape") && in->n_controls == 0 && plain_input(in, 0).node &&
+        same_count(x, (mf_output){ n, 0 }, n->inputs[0]))
         n->inputs[0] = in->inputs[0];
-        return none();
-    }
     return none();
 }
 
@@ -118,12 +132,13 @@ static mf_output transpose_rule(simplifier *x, mf_node *n)
     const mf_tensor *perm = value_of(x, n->inputs[1]), *inner;
     const mf_node *in = n->inputs[0].node;
 
-    if (is_identity_permutation(perm))
+    if (is_identity_permutation(perm) && shape_of(x, n->inputs[0])->rank == (int)perm->count)
         return plain_input(n, 0);
     if (!perm || !is_op(in, "Transpose") || in->n_controls > 0 || !plain_input(in, 0).node)
         return none();
     inner = value_of(x, in->inputs[1]);
-    if (!inner || inner->count != perm->count)
+    if (!inner || inner->count != perm->count ||
+        shape_of(x, in->inputs[0])->rank != (int)perm->count) /* or the inner one may fail */
         return none();
     for (int64_t i = 0; i < perm->count; i++) {
         const int64_t p = mf_tensor_int_at(perm, i);
@@ -230,7 +245,8 @@ static mf_status simplify_all(simplifier *x, mf_node *const *order, int64_t n)
         mf_output to;
 
         /* What a node waits for must stay in front of its result. */
-        if (!node->op || node->n_controls > 0 || node->n_outputs != 1 || node->n_inputs == 0)
+        if (!node->op || node->n_controls > 0 || node->n_outputs != 1 || node->n_inputs == 0 ||
+            is_refused(x, node))
             continue;
         for (int k = 0; k < node->n_inputs; k++)
             node->inputs[k] = mf_subst_resolve(&x->s, node->inputs[k]);

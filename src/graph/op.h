@@ -195,6 +195,7 @@ enum mf_op_flag {
                    of the same inputs, attributes and then those of MF_THEN_ATTRS */
     MF_OP_JOINT = 1 << 6, /* waits, but never for anything that needs another such op's outputs:
                              what follows several of them may wait for them all */
+    MF_OP_TAKES_REFS = 1 << 7, /* its plain inputs get the handles of references, not the values */
 };
 
 /* Ops that the executor itself carries out. */
