@@ -21,6 +21,11 @@ enum {
 
 static atomic_int saying; /* stalls of this process that were said and last */
 
+int64_t mf_stall_patience_ns(void)
+{
+    return MF_PARAM(say_stall_ms) * 1000000;
+}
+
 void mf_stall_begin(mf_stall *s)
 {
     s->since = mf_clock_ns();

@@ -24,6 +24,8 @@ typedef enum mf_stall_seen {
     MF_STALL_UNSEEN, /* there is no board to look at: whoever calls says what it knows */
 } mf_stall_seen;
 
+/* How long a wait may last before it is reported. */
+int64_t mf_stall_patience_ns(void);
 void mf_stall_begin(mf_stall *s);
 /* It lasts. May read the boards of all tasks: hold no lock that others are in a hurry for. Nothing
  * happens before it has begun. */

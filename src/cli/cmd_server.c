@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_server.c - `meshflow server`: a task that serves TensorFlow's clients. */
+#include "base/board.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "cli/command.h"
@@ -9,6 +10,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* What runs: one task, or several. */
@@ -85,6 +87,25 @@ static mf_status serve(served *s)
     return MF_OK;
 }
 
+/* Others see this task as one of a job: `meshflow status`, `meshflow hang`. */
+static mf_status show(const mf_server_options *o, const char *job)
+{
+    char task[MF_BOARD_TASK];
+    mf_server_tasks tasks;
+    mf_status st = mf_server_tasks_read(o->cluster, o->job_name, o->task_index, &tasks);
+
+    if (st == MF_OK) {
+        const mf_server_task *self = &tasks.all[tasks.self];
+
+        (void)snprintf(task, sizeof task, "%.20s %d", self->job, self->index);
+        st = mf_board_open(job, task, tasks.n);
+    }
+    if (st == MF_OK)
+        mf_board_phase(MF_PHASE_SERVE);
+    mf_server_tasks_deinit(&tasks);
+    return st;
+}
+
 /* Those that name other tasks. */
 static mf_status check_options(mf_args *args)
 {
@@ -94,6 +115,9 @@ static mf_status check_options(mf_args *args)
     if (local && (here || mf_args_value(args, "cluster")))
         return mf_args_wrong(args, "--local makes a cluster of its own: leave out --%s",
                              here ? "here" : "cluster");
+    if ((local || here) && mf_args_value(args, "name"))
+        return mf_args_wrong(args, "--name shows one task: leave out --%s",
+                             local ? "local" : "here");
     if ((local || here) && (mf_args_value(args, "job-name") || mf_args_value(args, "task-index")))
         return mf_args_wrong(args,
                              "--%s starts several tasks: leave out --job-name and "
@@ -122,6 +146,8 @@ static mf_status server_run(mf_args *args)
     o.threads = (int)threads;
     o.memory = memory << 20;
     block_signals();
+    if (mf_args_value(args, "name"))
+        MF_TRY(show(&o, mf_args_value(args, "name")));
     if (local || mf_args_has(args, "here"))
         MF_TRY(mf_local_cluster_new(local, &o, &s.several));
     else
@@ -129,6 +155,7 @@ static mf_status server_run(mf_args *args)
     st = serve(&s);
     mf_local_cluster_free(s.several);
     mf_server_free(s.one);
+    mf_board_close();
     return st;
 }
 
@@ -140,6 +167,9 @@ static const mf_option options[] = {
     { "here", NULL, "all tasks of the cluster that are on this host, in this process", 0, false },
     { "local", "JOBS", "a cluster in this process, at free ports of the loopback: worker=2,ps=1", 0,
       false },
+    { "name", "JOB",
+      "show this task as one of JOB in `meshflow status` and `meshflow hang`; default: not shown",
+      0, false },
     { "threads", "N", "threads; as many as there are cores unless told", 0, false },
     { "memory", "MIB", "the most that tensors and requests may take; the machine's unless told", 0,
       false },

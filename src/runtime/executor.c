@@ -11,6 +11,7 @@
 #include "base/cond.h"
 #include "runtime/meter.h"
 #include "runtime/run_state.h"
+#include "runtime/stalled.h"
 
 #include <stdio.h>
 
@@ -49,6 +50,24 @@ static void fail(mf_run_state *run, mf_status st, const mf_node *node)
 
 static void submit_runner(mf_run_state *run);
 
+/* It may be asked what the run waits for. Under the lock. */
+static void line_up(mf_run_state *run, mf_async *a)
+{
+    a->began = mf_clock_ns();
+    a->prev = NULL;
+    a->next = run->waiting;
+    if (run->waiting)
+        run->waiting->prev = a;
+    run->waiting = a;
+}
+
+static void take_off(mf_run_state *run, mf_async *a)
+{
+    *(a->prev ? &a->prev->next : &run->waiting) = a->next;
+    if (a->next)
+        a->next->prev = a->prev;
+}
+
 static void start_async(mf_run_state *run, const mf_item *item, mf_ready what)
 {
     mf_async *a;
@@ -76,6 +95,11 @@ static void start_async(mf_run_state *run, const mf_item *item, mf_ready what)
     a->kernel.owner = a;
     if (!a->kernel.dead)
         st = mf_item_bind(item, what.iteration, a->in);
+    if (run->args->task) {
+        pthread_mutex_lock(&run->lock);
+        line_up(run, a);
+        pthread_mutex_unlock(&run->lock);
+    }
     if (st != MF_OK)
         mf_kernel_done(&a->kernel, st);
     else
@@ -103,6 +127,8 @@ static void end_async(mf_kernel *k, mf_status status, bool dead)
         record_failure(run, status, node);
         cancel = true;
     }
+    if (run->args->task)
+        take_off(run, a);
     run->runners += cancel; /* keeps the run alive until cancelling is over */
     mf_frames_done(&run->frames, a->what, a->out, dead, run->failed);
     a->next = run->idle_async;
@@ -249,9 +275,10 @@ static void on_session_cancel(mf_cancel_hook *hook)
 
 /* Wait for runners and asynchronous kernels, at most until the deadline. What they make ready runs
  * there, or here when nobody is there. Under the lock. */
-static void wait_finished(mf_run_state *run, mf_runner *r)
+static void wait_finished(mf_run_state *run, mf_runner *r, mf_stalled *stalled)
 {
-    const int64_t deadline = run->args->deadline_ns;
+    const int64_t deadline = run->args->deadline_ns ? run->args->deadline_ns : INT64_MAX;
+    const bool reports = run->args->task != NULL;
 
     while (run->frames.outstanding > 0 || run->runners > 0) {
         if (run->frames.q_len > 0 && run->runners == 0) {
@@ -259,13 +286,17 @@ static void wait_finished(mf_run_state *run, mf_runner *r)
             continue;
         }
         run->caller_waits = true;
-        if (deadline == 0 || run->failed) {
+        if (run->failed || (deadline == INT64_MAX && !reports)) {
             pthread_cond_wait(&run->finished, &run->lock);
             run->caller_waits = false;
             continue;
         }
-        (void)mf_cond_wait_until(&run->finished, &run->lock, deadline);
+        (void)mf_cond_wait_until(&run->finished, &run->lock,
+                                 reports && stalled->look_at < deadline ? stalled->look_at
+                                                                        : deadline);
         run->caller_waits = false;
+        if (reports && !run->failed)
+            mf_stalled_look(stalled, run);
         if (mf_clock_ns() >= deadline && !run->failed &&
             (run->frames.outstanding > 0 || run->runners > 0))
             fail(run, MF_FAIL(MF_DEADLINE_EXCEEDED, "the run did not end in time"), NULL);
@@ -310,7 +341,11 @@ static mf_status run_all(mf_run_state *run)
 {
     mf_runner *r;
     mf_status st = mf_frames_start(&run->frames);
+    mf_stalled stalled = { 0 };
     bool failed;
+
+    if (run->args->task)
+        mf_stalled_begin(&stalled);
 
     pthread_mutex_lock(&run->lock);
     r = run->idle_runners;
@@ -324,7 +359,8 @@ static mf_status run_all(mf_run_state *run)
         record_failure(run, st, NULL);
     if (r) {
         work(r);
-        wait_finished(run, r); /* asynchronous kernels end on other threads */
+        wait_finished(run, r, &stalled); /* asynchronous kernels end on other threads */
+        mf_stalled_end(&stalled, run, !run->failed);
         r->next = run->idle_runners;
         run->idle_runners = r;
     }

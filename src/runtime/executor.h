@@ -15,6 +15,8 @@ typedef struct mf_run_args {
     const char *const *allow_dirs;
     int n_allow_dirs;
     int64_t step_id;
+    const char *task; /* whose part of a step it is: then a stall is reported; NULL: it is not */
+    int64_t shared_step; /* with task: the number of the step */
     int depth; /* of the step */
     int64_t deadline_ns; /* mf_clock_ns() time; 0: none */
     mf_cancel *cancel; /* of the session: raising it ends the run with CANCELLED */

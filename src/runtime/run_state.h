@@ -27,10 +27,11 @@ typedef struct mf_async {
     mf_run_state *run;
     mf_ready what;
     int64_t started; /* for a trace */
+    int64_t began; /* mf_clock_ns(), where stalls are reported */
     const mf_tensor **in;
     mf_tensor *out;
     mf_tensor **out_ptrs;
-    struct mf_async *next; /* idle list */
+    struct mf_async *next, *prev; /* idle list, which has no prev; those that wait */
 } mf_async;
 
 struct mf_run_state {
@@ -41,6 +42,7 @@ struct mf_run_state {
     mf_frames frames; /* guarded by lock */
     mf_runner *idle_runners; /* guarded by lock */
     mf_async *idle_async; /* guarded by lock */
+    mf_async *waiting; /* those under way, where stalls are reported; guarded by lock */
     int runners; /* submitted or working, the caller not counted; guarded by lock */
     bool caller_waits; /* it takes what becomes ready, if nobody else does; guarded by lock */
     int max_runners;

@@ -449,6 +449,8 @@ static mf_status run_compiled(local *s, compiled *c, mf_cancel *cancel,
                          .allow_dirs = (const char *const *)s->allow_dirs,
                          .n_allow_dirs = s->n_allow_dirs,
                          .step_id = atomic_fetch_add(&s->next_step, 1),
+                         .task = with->task,
+                         .shared_step = with->step,
                          .cancel = cancel,
                          .feeds = feeds,
                          .results = results };

@@ -23,6 +23,8 @@ typedef struct mf_run_with {
     struct mf_rendezvous *rendezvous; /* with other tasks; NULL: there are none */
     struct mf_mesh_link *mesh; /* to other processors of a mesh; NULL: there are none */
     struct mf_trace *trace; /* what runs is noted there; NULL: where the session says */
+    const char *task; /* whose part of a step this is: then a stall is reported; NULL: it is not */
+    int64_t step; /* with task: its number */
 } mf_run_with;
 
 typedef struct mf_session_kind {

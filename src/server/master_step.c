@@ -3,6 +3,8 @@
  * first to fail ends it for all. */
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/log.h"
+#include "base/stall.h"
 #include "proto/worker.pb-c.h"
 #include "runtime/session.h"
 #include "server/master.h"
@@ -10,6 +12,8 @@
 #include "server/peers.h"
 #include "server/sequence.h"
 #include "server/stats.h"
+
+#include <inttypes.h>
 
 /* 0: none. */
 static int64_t deadline_of(const mf_master_step *m)
@@ -33,6 +37,7 @@ typedef struct step {
 typedef struct part {
     step *step;
     const mf_server_task *task;
+    bool has_answered; /* guarded by the step's lock */
 } part;
 
 /* The thread's error, of this task. */
@@ -48,7 +53,7 @@ static void note_failure(step *s, mf_status st, const mf_server_task *task)
 
 static void answered(void *ctx, mf_status st, ProtobufCMessage *reply)
 {
-    const part *p = ctx;
+    part *p = ctx;
     step *s = p->step;
     const Tensorflow__RunGraphResponse *answer = (const Tensorflow__RunGraphResponse *)reply;
 
@@ -62,6 +67,7 @@ static void answered(void *ctx, mf_status st, ProtobufCMessage *reply)
     pthread_mutex_lock(&s->lock);
     if (st == MF_OK && s->stats)
         mf_buf_bytes(s->stats, answer->step_stats.data, answer->step_stats.len);
+    p->has_answered = true;
     s->missing--;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
@@ -80,7 +86,7 @@ static void start_part(step *s, const mf_layout_part *l, const char *session, in
     mf_caller *caller;
     mf_status st;
 
-    *p = (part){ s, &s->server->tasks.all[l->task] };
+    *p = (part){ .step = s, .task = &s->server->tasks.all[l->task] };
     request.session_handle = (char *)(uintptr_t)session;
     request.create_worker_session_called = true;
     request.graph_handle = l->graph;
@@ -112,10 +118,14 @@ static mf_status run_at(mf_meeting *meeting, const mf_layout *l, const mf_master
 
     if (n_fetches + l->n_targets == 0)
         return MF_OK;
-    return mf_session_run_with(
-        l->own, &(mf_run_options){ .timeout_ms = m->timeout_ms },
-        &(mf_run_with){ .until = m->cancel, .rendezvous = &meeting->base, .trace = trace },
-        l->feeds, m->feeds, n_feeds, l->fetches, n_fetches, l->targets, l->n_targets, m->results);
+    return mf_session_run_with(l->own, &(mf_run_options){ .timeout_ms = m->timeout_ms },
+                               &(mf_run_with){ .until = m->cancel,
+                                               .rendezvous = &meeting->base,
+                                               .trace = trace,
+                                               .task = mf_server_self(meeting->server)->name,
+                                               .step = m->id },
+                               l->feeds, m->feeds, n_feeds, l->fetches, n_fetches, l->targets,
+                               l->n_targets, m->results);
 }
 
 static mf_status meet_and_run(step *s, const mf_layout *l, const mf_master_step *m, mf_trace *trace)
@@ -162,11 +172,36 @@ void mf_master_clean_up(const mf_cast *cast, const mf_layout *l, int64_t id, boo
     }
 }
 
-static void await_parts(step *s)
+/* The own part is done and others are not. With the lock. */
+static void say_missing(const step *s, const part *parts, int n, int64_t since)
 {
+    mf_buf text = { 0 };
+
+    for (int i = 0; i < n; i++) {
+        if (!parts[i].has_answered)
+            mf_buf_printf(&text, "%s%s", text.len > 0 ? ", " : "", parts[i].task->name);
+    }
+    if (mf_buf_finish(&text) == MF_OK)
+        MF_WARN("%s: step %" PRId64 " waits for the end of the parts at %s since %.1f s",
+                mf_server_self(s->server)->name, s->id, text.data,
+                (double)(mf_clock_ns() - since) * 1e-9);
+    mf_buf_deinit(&text);
+}
+
+static void await_parts(step *s, const part *parts, int n)
+{
+    const int64_t since = mf_clock_ns();
+    int64_t look_at = since + mf_stall_patience_ns();
+
     pthread_mutex_lock(&s->lock);
-    while (s->missing > 0)
-        pthread_cond_wait(&s->changed, &s->lock);
+    while (s->missing > 0) {
+        const bool in_time = mf_cond_wait_until(&s->changed, &s->lock, look_at);
+
+        if (in_time || s->missing == 0)
+            continue;
+        say_missing(s, parts, n, since);
+        look_at = mf_clock_ns() + 10 * (look_at - since);
+    }
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -184,7 +219,7 @@ mf_status mf_master_run_layout(mf_server *server, const char *session, const mf_
     for (int i = 0; i < l->n_parts; i++)
         start_part(&s, &l->parts[i], session, deadline, &parts[i]);
     run_own(&s, l, m);
-    await_parts(&s);
+    await_parts(&s, parts, l->n_parts);
     pthread_cond_destroy(&s.changed);
     pthread_mutex_destroy(&s.lock);
     mf_free(parts);
@@ -200,11 +235,14 @@ static mf_status run_with(mf_request *r, mf_client_session *session, const mf_ma
     mf_status st = m->stats ? mf_trace_new(&trace) : MF_OK;
 
     if (st == MF_OK)
-        st = mf_session_run_with(
-            session->session, &(mf_run_options){ .timeout_ms = m->timeout_ms },
-            &(mf_run_with){ .until = &r->cancel, .rendezvous = rendezvous, .trace = trace },
-            n->feeds, m->feeds, n->n_feeds, n->fetches, n->n_fetches, n->targets, n->n_targets,
-            m->results);
+        st = mf_session_run_with(session->session, &(mf_run_options){ .timeout_ms = m->timeout_ms },
+                                 &(mf_run_with){ .until = &r->cancel,
+                                                 .rendezvous = rendezvous,
+                                                 .trace = trace,
+                                                 .task = mf_server_self(r->server)->name,
+                                                 .step = m->id },
+                                 n->feeds, m->feeds, n->n_feeds, n->fetches, n->n_fetches,
+                                 n->targets, n->n_targets, m->results);
     if (st == MF_OK)
         st = add_stats(r->server, trace, m->stats);
     mf_trace_free(trace);

@@ -59,10 +59,13 @@ static mf_status run_part(mf_request *r, const Tensorflow__RunGraphRequest *q, m
     MF_TRY(put_sent(m, q));
     if (n == 0)
         return MF_OK;
-    return mf_session_run_with(
-        mf_worker_graph_session(g), &options,
-        &(mf_run_with){ .until = &r->cancel, .rendezvous = &m->base, .trace = trace }, NULL, NULL,
-        0, NULL, 0, targets, n, NULL);
+    return mf_session_run_with(mf_worker_graph_session(g), &options,
+                               &(mf_run_with){ .until = &r->cancel,
+                                               .rendezvous = &m->base,
+                                               .trace = trace,
+                                               .task = mf_server_self(r->server)->name,
+                                               .step = q->step_id },
+                               NULL, NULL, 0, NULL, 0, targets, n, NULL);
 }
 
 /* A value that the master wants with the answer. */

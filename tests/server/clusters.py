@@ -139,6 +139,43 @@ def five_clients_of_one_task_share_what_is_shared_and_nothing_else(b):
     check(b.value(b.client(ours, address, "--fetch", "value")) == 100, "shared by five")
 
 
+def queue_across_tasks():
+    """`twice`: what `get` takes from a queue of worker 1, doubled by worker 0; `put` puts 21 there."""
+    there, types = "/job:worker/task:1", "list { type: DT_FLOAT }"
+    return (node("q", "FIFOQueueV2", device=there, component_types=types, shared_name="s: \"q\"") +
+            number("half", 21, there) + node("put", "QueueEnqueueV2", "q", "half", device=there, Tcomponents=types) +
+            node("get", "QueueDequeueV2", "q", device=there, component_types=types) +
+            node("twice", "Add", "get", "get", device="/job:worker/task:0", T="type: DT_FLOAT"))
+
+
+@test
+def a_step_that_stalls_names_the_node_the_value_and_the_task(b):
+    a = free_addresses(2)
+    graph = b.graph("queue", queue_across_tasks())
+    os.environ["MESHFLOW_SAY_STALL_MS"] = "100"
+    try:
+        for i in range(2):
+            b.server("worker%d" % i, "--cluster", json.dumps({"worker": a}), "--job-name", "worker", "--task-index",
+                     str(i), "--name", "stalls")
+    finally:
+        del os.environ["MESHFLOW_SAY_STALL_MS"]
+    client = b.client(graph, a[0], "--fetch", "twice")
+    words = "waits for the value 'edge_1_get' from /job:worker/replica:0/task:1/device:CPU:0 since"
+    until(lambda: words in b.log("worker0"), words)
+    words = "node 'get' (QueueDequeueV2) waits on this task since"
+    until(lambda: words in b.log("worker1"), words)
+
+    def hang():
+        return subprocess.run([b.program, "hang", "stalls"], capture_output=True, text=True).stdout
+    words = "waits for worker 1: the value 'edge_1_get'"
+    until(lambda: words in hang(), "`meshflow hang` says: " + words)
+    check(b.client(graph, a[0], "--target", "put").wait(SECONDS) == 0, "put")
+    check(b.value(client) == 42, "another value")
+    words = "is done after a wait of"
+    until(lambda: all(words in b.log("worker%d" % i) for i in range(2)), words)
+    check("the value" not in hang(), "`meshflow hang` still shows a wait: " + hang())
+
+
 def filters(*devices):
     return [x for d in devices for x in ("--device-filter", d)]
 
