@@ -13,8 +13,9 @@
 typedef struct mf_rendezvous mf_rendezvous;
 
 typedef struct mf_rendezvous_kind {
-    /* value: NULL where it is dead; a reference is taken. Thread: any. */
-    mf_status (*send)(mf_rendezvous *r, const char *key, const mf_tensor *value);
+    /* value: NULL where it is dead; a reference to it is taken. is_ref: it is the handle of a
+     * variable, which is read when the value is received. Thread: any. */
+    mf_status (*send)(mf_rendezvous *r, const char *key, const mf_tensor *value, bool is_ref);
     /* Sets the kernel's output 0 and calls mf_kernel_done(), or mf_kernel_done_dead(), once it has
      * come: at once or later, from any thread; CANCELLED when the step is. */
     void (*recv)(mf_rendezvous *r, const char *key, mf_kernel *k);

@@ -58,6 +58,9 @@ MF_MUST mf_status mf_variable_make(void *spec, mf_object **out);
 /* A reference to the present value, which later updates do not change.
  * FAILED_PRECONDITION "Attempting to use uninitialized value NAME". */
 MF_MUST mf_status mf_variable_read(mf_variable *v, mf_tensor *out);
+/* *t, the handle that a reference edge carries, becomes the present value of its variable. Fails as
+ * mf_variable_read(). INVALID_ARGUMENT: it refers to something else. */
+MF_MUST mf_status mf_reference_read(mf_tensor *t);
 bool mf_variable_is_initialized(mf_variable *v);
 /* Replace the value (a reference to `value` is taken). INVALID_ARGUMENT when the declared shape is
  * contradicted and `validate_shape`, or when the type differs. */

@@ -57,6 +57,19 @@ mf_status mf_variable_read(mf_variable *v, mf_tensor *out)
     return have ? MF_OK : uninitialized(v);
 }
 
+mf_status mf_reference_read(mf_tensor *t)
+{
+    mf_object *o = t->count == 1 ? *(mf_object **)t->data : NULL;
+    mf_tensor value = { 0 };
+
+    if (!o || o->type != &mf_variable_type)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "a reference to a %s is used as a tensor",
+                       o ? o->type->name : "nothing");
+    MF_TRY(mf_variable_read((mf_variable *)o, &value));
+    mf_tensor_move(t, &value);
+    return MF_OK;
+}
+
 bool mf_variable_is_initialized(mf_variable *v)
 {
     bool have;

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* send_recv.c - the two ends of an edge between tasks. They run on dead inputs, too: the other end
- * has to know. */
+ * has to know.
+ *
+ * A reference that is sent to another task is read when the value is received. The receiver waits
+ * for what the reader in the graph waits for, the sender does not: it may run before the variable
+ * is written. TensorFlow's masters rely on this, because there the sent tensor is the variable's
+ * memory. */
 #include "graph/rendezvous.h"
+#include "graph/resource.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,14 +44,34 @@ static mf_status make_key(const mf_kernel *k, mf_buf *key)
     return mf_buf_finish(key);
 }
 
+static bool is_ref(const mf_kernel *k)
+{
+    const mf_output in = k->node->inputs[0];
+
+    return !k->dead && mf_type_is_ref(in.node->out_types[in.port]);
+}
+
+/* Between an op and the master's client the value is that of now. */
+static bool leaves_the_task(const mf_node *n)
+{
+    return strcmp(mf_node_string(n, "send_device"), mf_node_string(n, "recv_device")) != 0;
+}
+
 static mf_status send_run(mf_kernel *k)
 {
     mf_rendezvous *r = k->step->rendezvous;
+    const bool late = is_ref(k) && leaves_the_task(k->node);
+    mf_tensor value = { 0 };
     mf_buf key = { 0 };
     mf_status st = make_key(k, &key);
 
+    if (!k->dead)
+        mf_tensor_set(&value, k->in[0]);
+    if (st == MF_OK && is_ref(k) && !late)
+        st = mf_reference_read(&value);
     if (st == MF_OK)
-        st = r->kind->send(r, key.data, k->dead ? NULL : k->in[0]);
+        st = r->kind->send(r, key.data, k->dead ? NULL : &value, late);
+    mf_tensor_clear(&value);
     mf_buf_deinit(&key);
     return st;
 }
@@ -70,7 +96,7 @@ static void recv_start(mf_kernel *k)
 #define SEND(NAME)                                                                                 \
     {                                                                                              \
         .name = NAME, .def = "(tensor:T) -> () {T:type, " EDGE_ATTRS "} is_stateful",              \
-        .flags = MF_OP_UNPLANNED | MF_OP_SEES_DEAD, .infer = mf_infer_none,                        \
+        .flags = MF_OP_UNPLANNED | MF_OP_SEES_DEAD | MF_OP_TAKES_REFS, .infer = mf_infer_none,     \
         .grad = mf_grad_missing, .prepare = prepare, .run = send_run                               \
     }
 

@@ -6,6 +6,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/pending.h"
+#include "graph/resource.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ typedef struct fetch fetch;
 /* What is known of a key: a value, or those who wait for it. */
 typedef struct place {
     char *key;
-    bool sent;
+    bool sent, is_ref; /* is_ref: value is the handle of a variable */
     mf_tensor value; /* empty: dead */
     fetch *first, *last;
 } place;
@@ -149,7 +150,7 @@ void mf_room_fetch(mf_room *room, const char *key, mf_cancel *cancel, mf_fetched
     fetch *f = mf_calloc(1, sizeof *f);
     mf_tensor value = { 0 };
     place *p = NULL;
-    bool there = false;
+    bool there = false, is_ref = false;
     mf_status st;
 
     if (!f) {
@@ -168,11 +169,14 @@ void mf_room_fetch(mf_room *room, const char *key, mf_cancel *cancel, mf_fetched
     there = p && p->sent;
     if (there) {
         mf_tensor_move(&value, &p->value);
+        is_ref = p->is_ref;
         remove_place(room, p);
     } else if (p) {
         line_up(p, f);
     }
     pthread_mutex_unlock(&room->lock);
+    if (is_ref)
+        st = mf_reference_read(&value);
     if (there || st != MF_OK)
         fetch_end(f, st, &value);
     else
@@ -181,9 +185,22 @@ void mf_room_fetch(mf_room *room, const char *key, mf_cancel *cancel, mf_fetched
     fetch_unref(f);
 }
 
-mf_status mf_room_send(mf_room *room, const char *key, const mf_tensor *value)
+/* Somebody waits for it already. */
+static void hand_over(fetch *f, const mf_tensor *sent, bool is_ref)
 {
-    static const mf_tensor dead;
+    mf_tensor value = { 0 };
+    mf_status st = MF_OK;
+
+    if (sent)
+        mf_tensor_set(&value, sent);
+    if (is_ref)
+        st = mf_reference_read(&value);
+    fetch_end(f, st, &value);
+    mf_tensor_clear(&value);
+}
+
+static mf_status put(mf_room *room, const char *key, const mf_tensor *value, bool is_ref)
+{
     fetch *f = NULL;
     place *p = NULL;
     mf_status st;
@@ -199,13 +216,24 @@ mf_status mf_room_send(mf_room *room, const char *key, const mf_tensor *value)
             remove_place(room, p);
     } else if (p) {
         p->sent = true;
+        p->is_ref = is_ref;
         if (value)
             mf_tensor_set(&p->value, value);
     }
     pthread_mutex_unlock(&room->lock);
     if (f)
-        fetch_end(f, MF_OK, value ? value : &dead);
+        hand_over(f, value, is_ref);
     return st;
+}
+
+mf_status mf_room_send(mf_room *room, const char *key, const mf_tensor *value)
+{
+    return put(room, key, value, false);
+}
+
+mf_status mf_room_send_ref(mf_room *room, const char *key, const mf_tensor *handle)
+{
+    return put(room, key, handle, true);
 }
 
 /* ---- ending ---- */

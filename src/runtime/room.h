@@ -27,6 +27,9 @@ MF_MUST mf_status mf_rooms_await_fetched(mf_rooms *rooms, int64_t step, mf_cance
 
 /* value: NULL where it is dead; a reference is taken. Fails: INTERNAL (sent twice), as ended. */
 MF_MUST mf_status mf_room_send(mf_room *room, const char *key, const mf_tensor *value);
+/* The same with the handle of a variable, which is read when it is fetched: what is written before
+ * the fetch is seen. */
+MF_MUST mf_status mf_room_send_ref(mf_room *room, const char *key, const mf_tensor *handle);
 /* value: NULL where it is dead. On failure the thread's error is set. No lock is held. */
 typedef void mf_fetched_fn(void *ctx, mf_status status, const mf_tensor *value);
 /* done() is called once, now or when it has come, by any thread; with CANCELLED when `cancel` is

@@ -4,26 +4,13 @@
 #include "base/board.h"
 #include "runtime/run_state.h"
 
-static mf_status deref(mf_tensor *slot)
-{
-    mf_object *o = slot->count == 1 ? *(mf_object **)slot->data : NULL;
-    mf_tensor value = { 0 };
-
-    if (!o || o->type != &mf_variable_type)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "a reference to a %s is used as a tensor",
-                       o ? o->type->name : "nothing");
-    MF_TRY(mf_variable_read((mf_variable *)o, &value));
-    mf_tensor_move(slot, &value);
-    return MF_OK;
-}
-
 static mf_status bind_one(const mf_item *item, mf_iteration *it, int i, const mf_tensor **in)
 {
     *in = item->in[i].constant;
     if (*in)
         return MF_OK;
     *in = &it->slots[item->in[i].slot];
-    return item->in[i].deref ? deref(&it->slots[item->in[i].slot]) : MF_OK;
+    return item->in[i].deref ? mf_reference_read(&it->slots[item->in[i].slot]) : MF_OK;
 }
 
 mf_status mf_item_bind(const mf_item *item, mf_iteration *it, const mf_tensor **in)
@@ -107,7 +94,7 @@ static mf_status run_merge(const mf_runner *r, const mf_item *item, mf_iteration
     const int chosen = it->cells[item->local].chosen - 1;
 
     if (item->in[chosen].deref)
-        MF_TRY(deref(&it->slots[item->in[chosen].slot]));
+        MF_TRY(mf_reference_read(&it->slots[item->in[chosen].slot]));
     mf_tensor_move(&r->out[0], &it->slots[item->in[chosen].slot]);
     MF_TRY(mf_tensor_alloc(&r->out[1], MF_DTYPE_I32, &MF_SCALAR));
     *(int32_t *)r->out[1].data = chosen;

@@ -14,9 +14,12 @@
 
 enum { VALUE_MAX = INT32_MAX }; /* bytes of one */
 
-static mf_status meeting_send(mf_rendezvous *r, const char *key, const mf_tensor *value)
+static mf_status meeting_send(mf_rendezvous *r, const char *key, const mf_tensor *value,
+                              bool is_ref)
 {
-    return mf_room_send(((mf_meeting *)r)->room, key, value);
+    mf_room *room = ((mf_meeting *)r)->room;
+
+    return is_ref && value ? mf_room_send_ref(room, key, value) : mf_room_send(room, key, value);
 }
 
 static void give(mf_kernel *k, mf_status st, const mf_tensor *value)

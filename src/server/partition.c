@@ -2,11 +2,18 @@
 /* partition.c - see partition.h.
  *
  * An output that another task needs is sent there once, whoever needs it; a control edge between
- * tasks is an empty tensor. Constants are copied instead. */
+ * tasks is an empty tensor. Constants are copied instead. A reference is read by the op that uses
+ * it, when this op may run: each such edge is received by itself, and after everything else that
+ * the op waits for. The sender reads the variable when it is received (ops/send_recv.c).
+ *
+ * TensorFlow's tasks keep the kernels of stateful nodes, which _Send and _Recv are, by their names
+ * as long as a session lasts: a name must not mean another edge in another run of the session. So
+ * names have a number that no other edge of this process has. */
 #include "base/map.h"
 #include "server/partition_private.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -72,6 +79,8 @@ typedef struct edge {
     mf_dtype type;
 } edge;
 
+static atomic_llong named; /* edges of this process, so far */
+
 /* The sender has a value, the receiver perhaps something that it waits for. */
 static mf_status add_end(mf_cutting *c, const edge *e, const mf_output *value, mf_node *after,
                          mf_node **out)
@@ -88,7 +97,7 @@ static mf_status add_end(mf_cutting *c, const edge *e, const mf_output *value, m
     };
     char name[300];
 
-    (void)snprintf(name, sizeof name, "%s/_%d", e->base, c->edges);
+    (void)snprintf(name, sizeof name, "%s/_%lld", e->base, atomic_fetch_add(&named, 1));
     return mf_graph_add(g,
                         &(mf_node_spec){ .name = e->node ? e->node : mf_graph_unique_name(g, name),
                                          .op = value ? "_Send" : "_Recv",
@@ -159,6 +168,11 @@ static mf_status look_up(mf_cutting *c, const char *name, int port, int to, char
     return MF_OK;
 }
 
+static bool is_ref(mf_output o)
+{
+    return mf_type_is_ref(o.node->out_types[o.port]);
+}
+
 /* The output as task `to` has it. */
 static mf_status bring(mf_cutting *c, mf_output value, int to, mf_output *out)
 {
@@ -171,7 +185,7 @@ static mf_status bring(mf_cutting *c, mf_output value, int to, mf_output *out)
         return MF_OK;
     }
     MF_TRY(look_up(c, value.node->name, value.port, to, &key, &there));
-    if (!there) {
+    if (!there || is_ref(value)) {
         const mf_output here = { twin_of(c, value.node, from), value.port };
 
         MF_TRY(send(c, here, value.node->name, mf_loops_frame(&c->loops, value), from, to, &there));
@@ -200,6 +214,48 @@ static mf_status bring_control(mf_cutting *c, const mf_node *first, int to, mf_n
     return mf_map_set(&c->received, key, *out);
 }
 
+/* Received for input k of a task's node, whose own inputs are known. */
+static bool is_received_ref(const mf_cutting *c, const mf_node *n, int k)
+{
+    return is_ref(n->inputs[k]) && c->task[n->inputs[k].node->id] != c->task[n->id];
+}
+
+/* What the op waits for; of a Merge's inputs only one has to come. */
+static int waits_for(const mf_cutting *c, const mf_node *n, const mf_node *twin, mf_node **out)
+{
+    const bool merges = n->op && n->op->control == MF_CONTROL_MERGE;
+    int count = 0;
+
+    for (int k = 0; k < twin->n_controls; k++)
+        out[count++] = twin->controls[k];
+    for (int k = 0; k < n->n_inputs && !merges; k++) {
+        if (!is_received_ref(c, n, k) && !mf_node_is_constant(twin->inputs[k].node))
+            out[count++] = twin->inputs[k].node;
+    }
+    return count;
+}
+
+/* References are received after all else. */
+static mf_status delay_refs(mf_cutting *c, const mf_node *n, const mf_node *twin)
+{
+    mf_arena *arena = c->out->parts[c->task[n->id]]->arena;
+
+    for (int k = 0; k < n->n_inputs; k++) {
+        mf_node *recv = twin->inputs[k].node, **controls;
+
+        if (!is_received_ref(c, n, k))
+            continue;
+        controls = MF_ARENA_ARRAY(arena, mf_node *, recv->n_controls + n->n_controls + n->n_inputs);
+        if (!controls)
+            return MF_NOMEM("a graph");
+        if (recv->n_controls > 0)
+            memcpy(controls, recv->controls, (size_t)recv->n_controls * sizeof(mf_node *));
+        recv->n_controls += waits_for(c, n, twin, controls + recv->n_controls);
+        recv->controls = controls;
+    }
+    return MF_OK;
+}
+
 static mf_status connect_node(mf_cutting *c, const mf_node *n)
 {
     const int at = c->task[n->id];
@@ -214,7 +270,7 @@ static mf_status connect_node(mf_cutting *c, const mf_node *n)
         MF_TRY(bring_control(c, n->controls[k], at, &controls[k]));
     twin->controls = controls;
     twin->n_controls = n->n_controls;
-    return MF_OK;
+    return delay_refs(c, n, twin);
 }
 
 /* ---- feeds and fetches ---- */

@@ -119,3 +119,58 @@ MF_TEST(server_session_knows_runs_apart_whatever_their_names_are)
     mf_tensor_free(t[1]);
     client_end(&c, g);
 }
+
+/* A variable of task 0 is read on task 1 after an assignment of what task 2 has made. The value is
+ * late: its task waits for a queue first. */
+static mf_graph *late_read(void)
+{
+    mf_output v, value, assign, read, queue, get;
+    mf_graph *g;
+
+    T_OK(mf_graph_new(&g));
+    v = mf_applyf(g, "VariableV2", MF_NO_IN,
+                  "dtype=float shape=shape[] name='v' device='/job:worker/task:0'");
+    (void)mf_applyf(g, "Assign", MF_IN(v, mf_scalar(g, MF_DTYPE_F32, 1)), "name='set'");
+    queue = mf_applyf(g, "FIFOQueueV2", MF_NO_IN,
+                      "component_types=[float] shared_name='q' device='/job:worker/task:2'");
+    get = mf_applyf(g, "QueueDequeueV2", MF_IN(queue), "component_types=[float]");
+    (void)mf_applyf(g, "QueueEnqueueV2", MF_IN(queue, mf_scalar(g, MF_DTYPE_F32, 3)),
+                    "name='put' Tcomponents=[float]");
+    value = mf_applyf(g, "Neg", MF_IN(get), "device='/job:worker/task:2'");
+    assign = mf_apply(g, "Assign", MF_IN(v, value));
+    read = mf_applyf(g, "Identity", MF_IN(v), "name='read' device='/job:worker/task:1'");
+    mf_control(g, read.node, assign.node);
+    T_OK(mf_graph_status(g));
+    return g;
+}
+
+static void *put_one(void *session)
+{
+    const char *put = "put";
+
+    T_OK(mf_session_run(session, NULL, NULL, NULL, 0, NULL, 0, &put, 1, NULL));
+    return NULL;
+}
+
+MF_TEST(server_reads_a_reference_on_another_task_after_what_the_reader_waits_for)
+{
+    const char *set = "set", *read = "read:0";
+    mf_graph *g = late_read();
+    mf_tensor *t = NULL;
+    pthread_t putter;
+    client c;
+
+    T_OK(mf_local_cluster_new("worker=3", &(mf_server_options){ .threads = 2 }, &c.cluster));
+    T_OK(mf_session_new(
+        g, &(mf_session_options){ .target = mf_local_cluster_target(c.cluster, "worker", 1) },
+        &c.session));
+    for (int i = 0; i < 5; i++) {
+        T_OK(mf_session_run(c.session, NULL, NULL, NULL, 0, NULL, 0, &set, 1, NULL));
+        T_TRUE(pthread_create(&putter, NULL, put_one, c.session) == 0);
+        T_OK(mf_session_run(c.session, NULL, NULL, NULL, 0, &read, 1, NULL, 0, &t));
+        T_EQ_F(*(const float *)mf_tensor_data(t), -3);
+        (void)pthread_join(putter, NULL);
+    }
+    mf_tensor_free(t);
+    client_end(&c, g);
+}
