@@ -8,9 +8,9 @@
 
 /* Rows of a sparse sum. */
 typedef struct mf_sparse_sum {
-    int64_t *index; /* ascending */
+    int64_t *index; /* ascending, if those of the gradients are */
     int64_t *slot; /* where the row of index[i] stands in `rows` */
-    int64_t *times; /* how many rows were added to it */
+    int64_t *times; /* how many gradients have added to it */
     int64_t n, cap;
     mf_tensor rows; /* [room, ...] */
 } mf_sparse_sum;

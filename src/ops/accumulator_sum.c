@@ -34,18 +34,12 @@ static void divide(const mf_accumulator *a, void *sum, int64_t n, int64_t by)
         mean_loop.fn[a->dtype](&s);
 }
 
-static mf_status check(const mf_accumulator *a, const mf_tensor *gradient, const mf_shape *shape)
+static mf_status check_type(const mf_accumulator *a, const mf_tensor *gradient)
 {
-    char want[MF_SHAPE_TEXT], have[MF_SHAPE_TEXT];
-
-    if (gradient->dtype != a->dtype)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "the accumulator is of type %s, the gradient of type %s",
-                       mf_dtype_name(a->dtype), mf_dtype_name(gradient->dtype));
-    if (!mf_shape_compatible(&a->shape, shape))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "Shape mismatch: expected %s, got %s",
-                       mf_shape_text(&a->shape, want), mf_shape_text(shape, have));
-    return MF_OK;
+    if (gradient->dtype == a->dtype)
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT, "the accumulator is of type %s, the gradient of type %s",
+                   mf_dtype_name(a->dtype), mf_dtype_name(gradient->dtype));
 }
 
 void mf_accumulator_reset(mf_accumulator *a)
@@ -64,7 +58,10 @@ mf_status mf_accumulator_add(mf_accumulator *a, const mf_kernel *k)
     char want[MF_SHAPE_TEXT], have[MF_SHAPE_TEXT];
     mf_span_fn *add;
 
-    MF_TRY(check(a, g, &g->shape));
+    MF_TRY(check_type(a, g));
+    if (!mf_shape_compatible(&a->shape, &g->shape))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "Shape mismatch: expected %s, got %s",
+                       mf_shape_text(&a->shape, want), mf_shape_text(&g->shape, have));
     MF_TRY(find_add(a->dtype, &add));
     if (a->count == 0)
         return mf_tensor_clone(&a->sum, g);
@@ -85,12 +82,45 @@ mf_status mf_accumulator_put(mf_accumulator *a, mf_kernel *k)
 
 /* ---- sparse: (handle, local_step, indices, values, shape) ---- */
 
+/* The declared shape is that of the first dimensions, as in TensorFlow: () fits every gradient. */
+static mf_status check_dims(const mf_accumulator *a, const char *what, const int64_t *dims,
+                            int64_t rank, int first)
+{
+    if (a->shape.rank > rank)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "Shape mismatch: expected %s rank at least %d, got %lld", what,
+                       a->shape.rank, (long long)rank);
+    for (int d = first; d < a->shape.rank; d++) {
+        if (a->shape.dims[d] >= 0 && a->shape.dims[d] != dims[d])
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "Shape mismatch: expected %s dim %d to be %lld, got %lld", what, d,
+                           (long long)a->shape.dims[d], (long long)dims[d]);
+    }
+    return MF_OK;
+}
+
+static mf_status check_indices(const mf_accumulator *a, const mf_tensor *indices)
+{
+    const int64_t end = a->shape.rank > 0 && a->shape.dims[0] >= 0 ? a->shape.dims[0] : INT64_MAX;
+
+    for (int64_t i = 0; i < indices->count; i++) {
+        const int64_t at = mf_tensor_int_at(indices, i);
+
+        if (at < 0 || at >= end)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "Shape mismatch: index of slice %lld exceeded limits of shape; index is "
+                           "%lld exceeded %lld",
+                           (long long)i, (long long)at, (long long)end);
+    }
+    return MF_OK;
+}
+
 static mf_status check_sparse(const mf_accumulator *a, const mf_kernel *k)
 {
     const mf_tensor *indices = k->in[2], *values = k->in[3], *shape = k->in[4];
-    const bool has_shape = mf_node_bool(k->node, "has_known_shape") && shape->count > 0;
-    mf_shape full = values->shape;
+    int64_t dims[MF_MAX_RANK] = { 0 };
 
+    MF_TRY(check_type(a, values));
     if (indices->shape.rank != 1)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Input indices should be vector but has rank %d",
                        indices->shape.rank);
@@ -98,23 +128,12 @@ static mf_status check_sparse(const mf_accumulator *a, const mf_kernel *k)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "there are %lld indices, and not as many slices of values",
                        (long long)indices->count);
-    if (has_shape && shape->count != values->shape.rank)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "Shape mismatch: the shape says rank %lld, values have "
-                       "rank %d",
-                       (long long)shape->count, values->shape.rank);
-    full.dims[0] = has_shape ? mf_tensor_int_at(shape, 0) : MF_UNKNOWN_DIM;
-    for (int64_t i = 0; i < indices->count; i++) {
-        const int64_t at = mf_tensor_int_at(indices, i);
-        const int64_t end = full.dims[0] >= 0   ? full.dims[0]
-                            : a->shape.rank > 0 ? a->shape.dims[0]
-                                                : MF_UNKNOWN_DIM;
-
-        if (at < 0 || (end >= 0 && at >= end))
-            return MF_FAIL(MF_INVALID_ARGUMENT, "indices[%lld] = %lld is not in [0, %lld)",
-                           (long long)i, (long long)at, (long long)end);
-    }
-    return check(a, values, &full);
+    for (int d = 0; d < shape->count && d < MF_MAX_RANK; d++)
+        dims[d] = mf_tensor_int_at(shape, d);
+    if (mf_node_bool(k->node, "has_known_shape"))
+        MF_TRY(check_dims(a, "shape", dims, shape->count, 0));
+    MF_TRY(check_indices(a, indices));
+    return check_dims(a, "values", values->shape.dims, values->shape.rank, 1);
 }
 
 /* Room for `more` rows of the shape that `values` has. */
@@ -146,40 +165,68 @@ static mf_status sparse_reserve(mf_sparse_sum *s, const mf_tensor *values, int64
     return MF_OK;
 }
 
-/* The position of `index`, or where it belongs. */
-static int64_t sparse_find(const mf_sparse_sum *s, int64_t index)
+/* Entry i of `from`, summed up until now, stays in the list. */
+static void keep_entry(mf_sparse_sum *s, const int64_t *from, int64_t n_from, int64_t i)
 {
-    int64_t lo = 0, hi = s->n;
-
-    while (lo < hi) {
-        const int64_t mid = lo + (hi - lo) / 2;
-
-        if (s->index[mid] < index)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
+    s->index[s->n] = from[i];
+    s->slot[s->n] = from[n_from + i];
+    s->times[s->n++] = from[2 * n_from + i];
 }
 
-static void sparse_insert(mf_sparse_sum *s, int64_t at, int64_t index)
-{
-    int64_t *const lists[] = { s->index, s->slot, s->times };
+typedef struct merging {
+    mf_span_fn *add;
+    const char *values;
+    int64_t len; /* elements of a slice */
+    size_t row; /* bytes of one */
+} merging;
 
-    for (int i = 0; i < MF_COUNT(lists); i++)
-        memmove(lists[i] + at + 1, lists[i] + at, (size_t)(s->n - at) * sizeof(int64_t));
-    s->index[at] = index;
-    s->slot[at] = s->n++;
-    s->times[at] = 0;
+/* Slice i is added to the row of the last entry, or becomes it. */
+static void take_slice(const merging *m, mf_sparse_sum *s, int64_t i, bool is_new)
+{
+    char *to = (char *)s->rows.data + (size_t)s->slot[s->n - 1] * m->row;
+    const char *from = m->values + (size_t)i * m->row;
+
+    if (is_new)
+        memcpy(to, from, m->row);
+    else
+        add_to(m->add, to, from, m->len);
+}
+
+/* As TensorFlow does: both lists are taken to ascend. A gradient that has an index twice adds to
+ * two entries; the op that applies the result adds them up. */
+static void merge(const merging *m, mf_sparse_sum *s, const int64_t *old, int64_t n_old,
+                  const mf_tensor *indices)
+{
+    int64_t i = 0, j = 0, next = n_old; /* rows 0..n_old-1 are in use */
+
+    s->n = 0;
+    while (i < n_old || j < indices->count) {
+        const int64_t index = j < indices->count ? mf_tensor_int_at(indices, j) : 0;
+
+        if (j == indices->count || (i < n_old && old[i] < index)) {
+            keep_entry(s, old, n_old, i++);
+        } else if (i < n_old && old[i] == index) {
+            keep_entry(s, old, n_old, i++);
+            s->times[s->n - 1]++;
+            take_slice(m, s, j++, false);
+        } else {
+            s->index[s->n] = index;
+            s->slot[s->n] = next++;
+            s->times[s->n++] = 1;
+            take_slice(m, s, j++, true);
+        }
+    }
 }
 
 mf_status mf_accumulator_add_sparse(mf_accumulator *a, const mf_kernel *k)
 {
     const mf_tensor *indices = k->in[2], *values = k->in[3];
     const int64_t len = mf_shape_span(&values->shape, 1, values->shape.rank);
-    const size_t row = (size_t)len * mf_dtype_size(a->dtype);
     mf_sparse_sum *s = &a->sparse;
+    const int64_t n_old = s->n;
     mf_span_fn *add;
+    int64_t *old;
+    merging m;
 
     MF_TRY(check_sparse(a, k));
     MF_TRY(find_add(a->dtype, &add));
@@ -189,19 +236,18 @@ mf_status mf_accumulator_add_sparse(mf_accumulator *a, const mf_kernel *k)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Shape mismatch: the slices differ in shape from those "
                                             "accumulated before");
     MF_TRY(sparse_reserve(s, values, indices->count));
-    for (int64_t i = 0; i < indices->count; i++) {
-        const int64_t index = mf_tensor_int_at(indices, i), at = sparse_find(s, index);
-        const char *from = (const char *)values->data + (size_t)i * row;
-
-        if (at == s->n || s->index[at] != index)
-            sparse_insert(s, at, index);
-        char *to = (char *)s->rows.data + (size_t)s->slot[at] * row;
-
-        if (s->times[at]++ == 0)
-            memcpy(to, from, row);
-        else
-            add_to(add, to, from, len);
+    old = mf_calloc(3 * n_old + 1, sizeof *old);
+    if (!old)
+        return MF_NOMEM("a sparse accumulator");
+    if (n_old > 0) {
+        memcpy(old, s->index, (size_t)n_old * sizeof *old);
+        memcpy(old + n_old, s->slot, (size_t)n_old * sizeof *old);
+        memcpy(old + 2 * n_old, s->times, (size_t)n_old * sizeof *old);
     }
+    m = (merging){ .add = add, .values = values->data, .len = len };
+    m.row = (size_t)len * mf_dtype_size(a->dtype);
+    merge(&m, s, old, n_old, indices);
+    mf_free(old);
     return MF_OK;
 }
 

@@ -68,7 +68,8 @@ def _read(folder, name):
 
 # Programs that only the long sweep runs by themselves; servers get them, too.
 LONG = {"04_reductions", "08_variables_ref", "09_variables_resource", "11_random_seeded", "30_cnn_train",
-        "34_faster_rcnn_ops", "42_control_flow_v2", "44_queues", "48_embedding_sparse"}
+        "34_faster_rcnn_ops", "42_control_flow_v2", "44_queues", "48_embedding_sparse", "91_dead_branches_v1",
+        "92_dead_branches_v2", "93_late_reads"}
 
 
 def everything():
@@ -103,12 +104,14 @@ NOT_APPLICABLE = {
     "53_raw_master_rpc": "gRPC without a client",
     "54_run_metadata": "RunMetadata",
     "75_collective_callables": "collectives between two tasks",
+    "94_sync_replicas_sparse": SHARED,
 }
 # Programs that a server of ours answers, with TensorFlow's own sessions.
 SERVED = ["10_extend_and_sessions", "22_seed004_multimachine", "25_sync_replicas", "27_collective_masters",
           "28_collective_allreduce", "46_tfdata", "50_partial_run", "52_errors", "53_raw_master_rpc",
           "54_run_metadata", "57_monitored_session", "68_cross_task_while", "70_concurrent_steps",
-          "75_collective_callables"]
+          "75_collective_callables", "91_dead_branches_v1", "92_dead_branches_v2", "93_late_reads",
+          "94_sync_replicas_sparse"]
 # Answers of programs that a session without devices cannot give.
 NEEDS_PLACEMENT = {"52_errors": ["bad_device", "no_gpu", "unreachable"]}
 # A client of ours says UNAVAILABLE, and why, where TensorFlow's only says that time is up.
@@ -204,7 +207,12 @@ MIXED = {"23_ps_async_lockstep, our parameter server": PS,
          "68_cross_task_while, our first worker": WORKERS[:1],
          "68_cross_task_while, our second worker": WORKERS[1:],
          "75_collective_callables, our first worker": WORKERS[:1],
-         "75_collective_callables, our second worker": WORKERS[1:]}
+         "75_collective_callables, our second worker": WORKERS[1:],
+         "91_dead_branches_v1, our second worker": WORKERS[1:],
+         "93_late_reads, our parameter server": PS,
+         "93_late_reads, our workers": WORKERS,
+         "94_sync_replicas_sparse, our parameter server": PS,
+         "94_sync_replicas_sparse, our workers": WORKERS}
 
 
 def mixed(name, runner):

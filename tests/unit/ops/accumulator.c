@@ -46,7 +46,7 @@ MF_TEST(accumulator_of_sparse_gradients_divides_each_row_by_its_own_count)
                     shape = mf_applyf(b.g, "Cast", MF_IN(mf_ints(b.g, (int64_t[]){ 4, 1 }, 2)),
                                       "DstT=int64"),
                     dims = mf_ints(b.g, two, 2);
-    const double rows[3][2] = { { 2, 0 }, { 2, 3 }, { 9, 0 } };
+    const double rows[3][2] = { { 0, 2 }, { 2, 3 }, { 9, 10 } };
     mf_output add[3], take;
 
     for (int i = 0; i < 3; i++) {
@@ -63,10 +63,11 @@ MF_TEST(accumulator_of_sparse_gradients_divides_each_row_by_its_own_count)
     bench_start(&b);
     DO(&b, add[0]);
     DO(&b, add[1]);
-    CANNOT(&b, add[2], MF_INVALID_ARGUMENT, "indices[0] = 9 is not in [0, 4)");
+    CANNOT(&b, add[2], MF_INVALID_ARGUMENT,
+           "index of slice 0 exceeded limits of shape; index is 9 exceeded 4");
     take.port = 1;
     {
-        const double want[] = { 3, 1, 3 }; /* rows 0, 2 (twice 1) and 3 */
+        const double want[] = { 1, 2, 3 }; /* rows 0, 2 (3 and 1) and 3 */
         mf_tensor *t = NULL;
 
         T_OK(run_for(&b, take, 0, &t));
@@ -75,5 +76,30 @@ MF_TEST(accumulator_of_sparse_gradients_divides_each_row_by_its_own_count)
             T_EQ_F(mf_tensor_float_at(t, i), want[i]);
         mf_tensor_free(t);
     }
+    bench_end(&b);
+}
+
+/* SyncReplicasOptimizer declares (). */
+MF_TEST(accumulator_of_sparse_gradients_without_a_shape_takes_any_gradient)
+{
+    bench b = bench_new();
+    const mf_output acc = mf_applyf(b.g, "SparseConditionalAccumulator", MF_NO_IN,
+                                    "dtype=float shape=shape[]"),
+                    rows = mf_ints(b.g, (int64_t[]){ 1, 2 }, 2),
+                    value = mf_apply(b.g, "Reshape", MF_IN(VEC(&b, 5, 7), rows)),
+                    index = mf_applyf(b.g, "Cast", MF_IN(mf_ints(b.g, (int64_t[]){ 29 }, 1)),
+                                      "DstT=int64"),
+                    shape = mf_applyf(b.g, "Cast", MF_IN(mf_ints(b.g, (int64_t[]){ 30, 2 }, 2)),
+                                      "DstT=int64"),
+                    add = mf_applyf(b.g, "SparseAccumulatorApplyGradient",
+                                    MF_IN(acc, LONG(&b, 0), index, value, shape),
+                                    "has_known_shape=true");
+    mf_output take =
+        mf_applyf(b.g, "SparseAccumulatorTakeGradient", MF_IN(acc, INT(&b, 1)), "dtype=float");
+
+    bench_start(&b);
+    DO(&b, add);
+    take.port = 1;
+    T_EQ_F(value_at(&b, take, 1), 7);
     bench_end(&b);
 }
