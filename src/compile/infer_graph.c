@@ -124,17 +124,38 @@ static mf_status name_node(mf_status st, const mf_node *n)
     return mf_error_wrap(st, "", after);
 }
 
+/* A run may end before it reaches what follows this node. */
+static bool may_end(const inferrer *f, const mf_node *n)
+{
+    return f->optional[n->id] || !n->op || mf_node_has_effect(n) ||
+           (n->op->control != MF_CONTROL_NONE && n->op->control != MF_CONTROL_ARG);
+}
+
 /* A run may end without this node. Its inputs come before it. */
 static bool is_optional(const inferrer *f, const mf_node *n)
 {
-    bool optional = !n->op || mf_node_has_effect(n) ||
-                    (n->op->control != MF_CONTROL_NONE && n->op->control != MF_CONTROL_ARG);
+    for (int i = 0; i < n->n_inputs; i++) {
+        if (may_end(f, n->inputs[i].node))
+            return true;
+    }
+    for (int i = 0; i < n->n_controls; i++) {
+        if (may_end(f, n->controls[i]))
+            return true;
+    }
+    return false;
+}
 
-    for (int i = 0; i < n->n_inputs; i++)
-        optional = optional || f->optional[n->inputs[i].node->id];
-    for (int i = 0; i < n->n_controls; i++)
-        optional = optional || f->optional[n->controls[i]->id];
-    return optional;
+/* Other inputs would fit. What no input can change (how many there are, attributes) is an error of
+ * the graph: kernels need not check it again. */
+static bool could_run(inferrer *f, const mf_node *n, mf_infer *in)
+{
+    for (int i = 0; i < n->n_inputs; i++) {
+        f->in_shapes[i] = MF_SHAPE_UNKNOWN;
+        f->in_values[i] = NULL;
+    }
+    for (int i = 0; i < n->n_outputs; i++)
+        in->out[i] = MF_SHAPE_UNKNOWN;
+    return n->op->infer(in) == MF_OK;
 }
 
 /* The node fails when it runs, if it runs. */
@@ -183,7 +204,9 @@ static mf_status infer_node(inferrer *f, const mf_node *n)
         st = keep_values(f, n, facts);
     for (int i = 0; st != MF_OK && i < n->n_outputs; i++)
         mf_tensor_clear(&f->out_values[i]);
-    if (st != MF_OK && f->optional && f->optional[n->id]) {
+    if (st != MF_OK && f->optional && f->optional[n->id] && could_run(f, n, &in)) {
+        for (int i = 0; i < n->n_outputs; i++)
+            mf_tensor_clear(&f->out_values[i]);
         refuse(facts, n);
         return MF_OK;
     }

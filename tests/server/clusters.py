@@ -173,7 +173,7 @@ def a_step_that_stalls_names_the_node_the_value_and_the_task(b):
     check(b.value(client) == 42, "another value")
     words = "is done after a wait of"
     until(lambda: all(words in b.log("worker%d" % i) for i in range(2)), words)
-    check("the value" not in hang(), "`meshflow hang` still shows a wait: " + hang())
+    check("waits for worker 1" not in hang(), "`meshflow hang` still shows a wait: " + hang())
 
 
 def filters(*devices):
