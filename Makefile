@@ -114,7 +114,7 @@ lint: ## clang-tidy and cppcheck
 
 layers: ## check the direction of includes
 	@tools/install_packages.sh test
-	@tools/check_layers.py
+	@tools/check_layers.py && tools/check_host.py
 
 sizes: ## print sizes of files and functions
 	@tools/sizes.sh

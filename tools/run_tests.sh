@@ -108,10 +108,12 @@ if [ -n "${T:-}" ]; then
 fi
 
 suite "layers" tools/check_layers.py
+suite "entries" tools/check_host.py
 suite "build" one "gcc compiles without warnings" build release all bench || sum_up
 suite "test runner" tests/runner/selftest.sh build/release/meshflow-tests-red
 suite "unit tests" build/release/meshflow-tests
 suite "program" tests/cli/run.sh build/release/meshflow
+suite "host programs" tests/host/run.sh build/release
 suite "mission" tools/mission.py build/release/meshflow --test
 suite "floods" tests/server/floods.py build/release/meshflow garbage # the others: make soak
 suite "clusters of servers" tests/server/clusters.py build/release/meshflow

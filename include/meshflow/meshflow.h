@@ -1,5 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meshflow.h - everything. */
+/* meshflow.h - everything.
+ *
+ * What holds for all functions:
+ *
+ * Locale and floating point. A call computes, reads and prints in the C locale and with the default
+ * floating-point environment (to nearest, subnormals kept, no traps), whatever the calling thread
+ * and the process have set; when it returns, the thread has its own again, exception flags
+ * included. Functions of yours that the library calls (hooks, maps, release) run in the library's
+ * environment; what they change of it is undone when they return.
+ *
+ * Mistakes. A NULL where none is allowed, an output of another graph, a call at the wrong time:
+ * INVALID_ARGUMENT or FAILED_PRECONDITION, with a message that names it. Functions without a status
+ * do nothing then. What was freed must not be used: that cannot be seen.
+ *
+ * Threads. Each header says which of its functions may be called at once. Threads of the library
+ * block the signals of the process, so your handlers run in your threads. The library sets no
+ * signal's handler, and what it writes to a closed socket or standard error raises no SIGPIPE.
+ *
+ * fork(). Once a process has called the library, its children can only exec() or exit: every call
+ * there fails with FAILED_PRECONDITION, and freeing does nothing. */
 #ifndef MESHFLOW_MESHFLOW_H
 #define MESHFLOW_MESHFLOW_H
 

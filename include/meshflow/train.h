@@ -8,7 +8,14 @@
  *
  * A batch is cut into a fixed number of shards, whose gradients are summed in a fixed tree: the
  * weights that come out depend on seed, data, settings and number of shards, and on nothing else.
- */
+ *
+ * Thread: any, for all functions of a trainer but mf_trainer_free(). Predictions run at the same
+ * time (but for the strategy mesh and `ema_eval`); what changes or saves the trainer runs alone.
+ * While mf_fit() runs, other threads' calls get their turn between two steps and see whole steps;
+ * mf_fit(), mf_trainer_restore() and what loads weights fail with FAILED_PRECONDITION then, and so
+ * does mf_evaluate() where several workers train. Hooks may call all of them but mf_fit(); they
+ * must not wait for another thread that does. Functions of a data set (mf_dataset_map) must not
+ * call the trainer. */
 #ifndef MESHFLOW_TRAIN_H
 #define MESHFLOW_TRAIN_H
 
@@ -56,8 +63,9 @@ typedef struct mf_compile_options {
 } mf_compile_options;
 
 /* Adds loss, gradients and updates to the model's graph, and starts a session with fresh weights.
- * The model must outlive the trainer and can be compiled once.
- * Fails: INVALID_ARGUMENT, NOT_FOUND, naming the setting. */
+ * The model must outlive the trainer and can be compiled once; nothing can be added to it
+ * afterwards. Fails: INVALID_ARGUMENT, NOT_FOUND, naming the setting; FAILED_PRECONDITION (compiled
+ * before, or it has no output). */
 MF_API MF_MUST mf_status mf_model_compile(mf_model *model, const mf_compile_options *options,
                                           mf_trainer **out);
 MF_API void mf_trainer_free(mf_trainer *trainer);

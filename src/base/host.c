@@ -78,13 +78,16 @@ static void leave_fp(const mf_host_state *state)
         uint16_t control, unused, status, rest[11];
     } x87;
 
+    uint16_t control;
+
     _mm_setcsr(state->mxcsr);
+    __asm__ volatile("fnstcw %0" : "=m"(control));
     if ((x87_status() ^ state->x87_status) & X87_FLAGS) { /* rare: long double was inexact */
         __asm__ volatile("fnstenv %0" : "=m"(x87));
         x87.status = (uint16_t)((x87.status & ~X87_FLAGS) | (state->x87_status & X87_FLAGS));
         x87.control = state->x87_control;
         __asm__ volatile("fldenv %0" : : "m"(x87));
-    } else if (state->x87_control != X87_DEFAULT) {
+    } else if (control != state->x87_control) {
         set_x87_control(state->x87_control);
     }
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "formats/number.h"
 
-#include <locale.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,16 +52,8 @@ static bool simple(const char *p, const char *end, double *out)
     return digits > 0;
 }
 
-static locale_t c_locale;
-
-static void make_locale(void)
-{
-    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
-
 bool mf_number_float(const char *text, size_t len, float *out)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     char copy[LONGEST + 1], *end;
     double v;
 
@@ -77,8 +67,7 @@ bool mf_number_float(const char *text, size_t len, float *out)
     copy[len] = 0;
     if (strpbrk(copy, "xX("))
         return false; /* hexadecimal, nan(...) */
-    pthread_once(&once, make_locale);
-    v = c_locale ? strtod_l(copy, &end, c_locale) : strtod(copy, &end);
+    v = strtod(copy, &end);
     if (end != copy + len)
         return false;
     *out = (float)v;

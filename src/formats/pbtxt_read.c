@@ -7,7 +7,6 @@
 #include "formats/pbtxt_internal.h"
 #include "proto/wire.h"
 
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -433,21 +432,8 @@ static mf_status read_body(reader *r, target *t, char close)
 
 static mf_status read_text(reader *r, target *t, const char *text, size_t len)
 {
-    /* Numbers have a '.' whatever language the program speaks. */
-    const locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    mf_status st;
-    locale_t old;
-
-    if (c_locale == (locale_t)0)
-        return MF_NOMEM("a locale");
-    old = uselocale(c_locale);
-    MF_TRY_TO(done, mf_pbtxt_lex_init(&r->lex, text, len));
-    MF_TRY_TO(done, read_body(r, t, '\0'));
-
-done:
-    (void)uselocale(old);
-    freelocale(c_locale);
-    return st;
+    MF_TRY(mf_pbtxt_lex_init(&r->lex, text, len));
+    return read_body(r, t, '\0');
 }
 
 mf_status mf_pbtxt_decode(const ProtobufCMessageDescriptor *desc, const char *text, size_t len,

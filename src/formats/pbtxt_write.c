@@ -5,7 +5,6 @@
 #include "formats/pbtxt_internal.h"
 #include "proto/wire.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -299,15 +298,6 @@ static void write_message(const ProtobufCMessage *message, int indent, mf_buf *o
 
 mf_status mf_pbtxt_encode(const ProtobufCMessage *message, mf_buf *out)
 {
-    /* Numbers have a '.' whatever language the program speaks. */
-    const locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    locale_t old;
-
-    if (c_locale == (locale_t)0)
-        return MF_NOMEM("a locale");
-    old = uselocale(c_locale);
     write_message(message, 0, out);
-    (void)uselocale(old);
-    freelocale(c_locale);
     return mf_buf_finish(out);
 }

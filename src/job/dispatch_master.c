@@ -142,7 +142,7 @@ int mf_dispatch_workers(const mf_dispatch *d)
 {
     MF_ENTRY_OR(0);
 
-    return d->master ? d->master->n_workers : 0;
+    return d && d->master ? d->master->n_workers : 0;
 }
 
 void mf_dispatch_done(mf_dispatch *d, int worker, mf_worker_done *out)

@@ -489,7 +489,7 @@ static mf_status parse_one(const char *text, size_t n, mf_mesh *out)
     }
     st = mf_buf_finish(&one);
     if (st == MF_OK)
-        st = mf_mesh_parse(one.data, out);
+        st = mf_mesh_parse(one.data ? one.data : "", out);
     mf_buf_deinit(&one);
     return st;
 }

@@ -230,10 +230,12 @@ mf_status mf_loss_find(const char *text, mf_arena *arena, const mf_loss_kind **o
 mf_output mf_loss(mf_model *model, const char *text, mf_output output, mf_output label)
 {
     MF_ENTRY_OR((mf_output){ 0 });
-    if (mf_graph_refuses(model ? model->graph : NULL, MF_NEEDED(model, text)))
+    const mf_output in[] = { output, label, MF_END };
+
+    if (mf_graph_refuses(model ? model->graph : NULL, MF_NEEDED(model, text)) ||
+        mf_graph_refuses(model->graph, mf_graph_owns_all(model->graph, in, 2, "mf_loss()")))
         return (mf_output){ 0 };
 
-    const mf_output in[] = { output, label, MF_END };
     const char *scope = model->graph->scope, *rest;
     const mf_loss_kind *kind;
     const void *row;

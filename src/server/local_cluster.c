@@ -176,7 +176,9 @@ mf_status mf_local_cluster_new(const char *jobs, const mf_server_options *option
 {
     MF_ENTRY;
     MF_NEED(out);
-    if (options)
+    if (!options)
+        MF_NEED(jobs);
+    else
         MF_NEED_ALL(options->allow_dirs, options->n_allow_dirs);
 
     const mf_server_options none = { 0 };

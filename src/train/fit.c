@@ -430,6 +430,17 @@ static mf_status fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     return st == MF_OK ? closed : st;
 }
 
+static mf_status check_counts(const mf_fit_options *o)
+{
+    if (o->batch < 0 || o->epochs < 0 || o->steps < 0 || o->save_steps < 0 || o->keep < 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "mf_fit(): batch %lld, epochs %lld, steps %lld, save_steps %lld, keep %d: "
+                       "none may be negative",
+                       (long long)o->batch, (long long)o->epochs, (long long)o->steps,
+                       (long long)o->save_steps, o->keep);
+    return MF_OK;
+}
+
 mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
                  const mf_fit_options *options)
 {
@@ -441,8 +452,10 @@ mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
 
     if (!serves)
         MF_NEED(train);
-    if (options)
+    if (options) {
         MF_NEED_ARRAY(options->hooks, options->n_hooks);
+        MF_TRY(check_counts(options));
+    }
     if (atomic_exchange(&t->fitting, true))
         return MF_FAIL(MF_FAILED_PRECONDITION, "mf_fit() of this trainer runs already");
     mf_board_threads(mf_pool_threads(t->pool), 0);

@@ -414,6 +414,18 @@ static mf_status feed_label(const mf_trainer *t, const mf_tensor *label, const m
     return MF_OK;
 }
 
+/* Else the first op that computes with it would say so, or broadcast it. */
+static mf_status check_column(const mf_node *in, const mf_tensor *value)
+{
+    const mf_shape *wanted = mf_node_shape(in, "shape");
+    char have[MF_SHAPE_TEXT], want[MF_SHAPE_TEXT];
+
+    if (mf_shape_compatible(wanted, &value->shape))
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT, "column '%s' has the shape %s, the model was made for %s",
+                   in->name, mf_shape_text(&value->shape, have), mf_shape_text(wanted, want));
+}
+
 mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
                           const mf_batch *batch, bool with_label, mf_tensor **converted)
 {
@@ -433,6 +445,8 @@ mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
             return MF_FAIL(MF_INVALID_ARGUMENT, "column '%s' is %s, the model was made for %s",
                            in->name, mf_dtype_name(names->values[i]->dtype),
                            mf_dtype_name(in->out_types[0]));
+        else
+            MF_TRY(check_column(in, names->values[i]));
     }
     return MF_OK;
 }

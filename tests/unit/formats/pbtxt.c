@@ -5,7 +5,6 @@
 #include "proto/graph.pb-c.h"
 #include "proto/wire.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,11 +270,4 @@ MF_TEST(pbtxt_survives_any_failing_allocation)
         mf_buf_deinit(&out);
         mf_arena_free(arena);
     }
-}
-
-MF_TEST(pbtxt_does_not_depend_on_the_locale)
-{
-    if (!setlocale(LC_ALL, "de_DE.UTF-8") && !setlocale(LC_ALL, "fr_FR.UTF-8"))
-        return; /* neither is installed: nothing to go wrong */
-    expect_text(&tensorflow__tensor_proto__descriptor, "float_val: 1.5", "float_val: 1.5\n");
 }
