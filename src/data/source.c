@@ -306,6 +306,9 @@ done:
 
 mf_status mf_dataset_open(const char *data, const char *settings, mf_dataset **out)
 {
+    MF_ENTRY;
+    MF_NEED(data, out);
+
     mf_opened opened;
     const mf_status st = mf_source_open(data, &(mf_opening){ .settings = settings }, &opened);
 
