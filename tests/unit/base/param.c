@@ -67,3 +67,10 @@ MF_TEST(param_set_beats_the_environment_and_names_what_is_wrong)
     T_FAILS(MF_INVALID_ARGUMENT, "whole number", mf_param_set("pool_spin_rounds=-1"));
     T_FAILS(MF_INVALID_ARGUMENT, "whole number", mf_param_set("pool_spin_rounds"));
 }
+
+MF_TEST(param_values_below_the_least_are_refused)
+{
+    T_FAILS(MF_INVALID_ARGUMENT, "a whole number from 100 on, not 'lease_ms=99'",
+            mf_param_set("lease_ms=99"));
+    T_OK(mf_param_set("lease_ms=100"));
+}

@@ -129,3 +129,26 @@ MF_TEST(models_zoo_columns_as_text_are_checked)
             mf_zoo_columns("image", arena, &list, &n, &classes));
     mf_arena_free(arena);
 }
+
+MF_TEST(models_zoo_learn_numbers_where_the_label_is_one)
+{
+    static const char *const models[] = { "mlp", "fashion-cnn", "resnet8" };
+    const char *loss, *metrics;
+    mf_model *m;
+
+    for (int i = 0; i < MF_COUNT(models); i++) {
+        T_OK(make(models[i], "image=uint8[28,28,1] label=float[]", &m));
+        mf_model_defaults(m, &loss, &metrics);
+        T_STREQ(loss, "mean_squared_error");
+        T_STREQ(metrics, "mean_absolute_error");
+        T_EQ(mf_model_shape(m, m->output).dims[1], 1);
+        mf_model_free(m);
+    }
+    T_OK(make("mlp", "x=float[3] label=float[4]", &m)); /* a row of numbers */
+    T_EQ(mf_model_shape(m, m->output).dims[1], 4);
+    mf_model_free(m);
+    T_FAILS(MF_INVALID_ARGUMENT, "how many classes the label has (--set classes=N",
+            make("mlp", "x=float[3] label=int32[]", &m));
+    T_FAILS(MF_INVALID_ARGUMENT, "one class for each sample, not a row of classes",
+            make("mlp", "tokens=int32[64] label=int32[64] classes=33", &m));
+}
