@@ -42,15 +42,16 @@ static int distance(const char *a, size_t na, const char *b, size_t nb)
 /* "lr" is learning_rate. */
 static bool are_initials(const char *word, const char *candidate)
 {
-    const char *at = candidate;
     size_t n = 0;
 
-    while (at && *at && word[n] && *at == word[n]) {
-        n++;
+    for (const char *at = candidate; at; n++) {
+        if (!word[n] || *at != word[n])
+            return false;
         at = strpbrk(at, "_-");
-        at += at != NULL;
+        if (at)
+            at++;
     }
-    return n > 1 && !at && !word[n];
+    return n > 1 && !word[n];
 }
 
 mf_closest mf_closest_to(const char *word)
