@@ -85,12 +85,12 @@ static mf_status split(mf_job *job, mf_dataset *all, double fraction, uint64_t s
                        "DATA, or --no-test",
                        job->data_text, (long long)mf_dataset_count(all));
     }
-    if (first)
+    job->test_from = mf_arena_printf(job->arena, "%g %% of %s, drawn by sample id and seed %llu",
+                                     100.0 * fraction, job->data_text, (unsigned long long)seed);
+    if (first && job->test_from)
         *first = rest;
     else
         mf_dataset_unref(rest);
-    job->test_from = mf_arena_printf(job->arena, "%g %% of %s, drawn by sample id and seed %llu",
-                                     100.0 * fraction, job->data_text, (unsigned long long)seed);
     return job->test_from ? MF_OK : MF_NOMEM("a test");
 }
 
