@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the definition lines of ops as src/graph/opdef.h writes them, from TensorFlow's registry.
 
-Usage: build/venv/bin/python tools/tf_opdef.py OP...   (no OP: all of them)
+Usage: build/venv/bin/python tools/tf_opdef.py OP...
+       build/venv/bin/python tools/tf_opdef.py --absent      writes src/graph/absent_ops.c
 """
+import json
 import os
+import re
+import subprocess
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -101,10 +105,46 @@ def def_text(op):
     return text
 
 
+# Ops of other hardware than processors, and of TensorFlow's own tests.
+ELSEWHERE = re.compile(r"TPU|Tpu|Xla|Risc|Cudnn|Nccl|Sparse[cC]ore|DTensor|^Test|^_")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+HEAD = """/* SPDX-License-Identifier: Apache-2.0 */
+/* absent_ops.c - TensorFlow's ops that Meshflow does not compute. Written by `tools/tf_opdef.py --absent`;
+ * an op that is added to ops/ leaves this list. */
+#include "graph/absent.h"
+
+#include <stddef.h>
+
+/* clang-format off */
+const mf_absent_op mf_absent_ops[] = {
+"""
+
+
+def c_string(text):
+    return '"%s"' % text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def absent_text(have):
+    """The table of TensorFlow's public ops that are not in `have`, in the order of their names."""
+    import tensorflow as tf
+    names = sorted(n for n in dir(tf.raw_ops) if n not in have and not ELSEWHERE.search(n))
+    ops = [(n, op_def_registry.get(n)) for n in names]
+    rows = ["    { %s, %s }," % (c_string(n), c_string(def_text(op))) for n, op in ops if op]
+    return HEAD + "\n".join(rows) + "\n    { NULL, NULL },\n};\n"
+
+
+def write_absent():
+    program = os.environ.get("MESHFLOW") or os.path.join(ROOT, "build", "release", "meshflow")
+    have = {o["name"] for o in json.loads(subprocess.check_output([program, "ops", "--json"]))}
+    with open(os.path.join(ROOT, "src", "graph", "absent_ops.c"), "w", encoding="utf-8") as f:
+        f.write(absent_text(have))
+
+
 def main():
-    names = sys.argv[1:] or sorted(op_def_registry.get_registered_ops()) if hasattr(
-        op_def_registry, "get_registered_ops") else sys.argv[1:]
-    for name in names:
+    if sys.argv[1:] == ["--absent"]:
+        write_absent()
+        return
+    for name in sys.argv[1:]:
         op = op_def_registry.get(name)
         print("%s%s" % (name, def_text(op) if op else " is not registered"))
 

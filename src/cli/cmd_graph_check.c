@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_graph_check.c - `meshflow graph check`: is this graph sound, and do we have all its ops? */
 #include "cli/graph_file.h"
+#include "graph/absent.h"
 #include "graph/codec.h"
-#include "graph/op.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,11 +91,14 @@ static int64_t print_uses(const uses *u, mf_buf *out)
     mf_buf_str(out, "  count  op\n");
     for (int64_t i = 0; i < u->n; i++) {
         const bool known = is_known(u, u->list[i]->op);
-        const char *close = known ? NULL : closest_op(u->list[i]->op);
+        const bool absent = !known && mf_op_absent(u->list[i]->op);
+        const char *close = known || absent ? NULL : closest_op(u->list[i]->op);
 
         unknown += !known;
         mf_buf_printf(out, "%7lld  %s%s", (long long)u->list[i]->count, u->list[i]->op,
-                      known ? "" : "  UNKNOWN");
+                      known    ? ""
+                      : absent ? "  NOT SUPPORTED"
+                               : "  UNKNOWN");
         if (close)
             mf_buf_printf(out, ", similar: %s", close);
         if (!mf_op_find(u->list[i]->op) && known)
@@ -140,12 +143,27 @@ static mf_status print_and_fail(mf_buf *text, mf_status st)
     return mf_error_restore(&why);
 }
 
+/* A graph loads with ops that only TensorFlow computes, and fails where it needs them. */
+static mf_status all_supported(const uses *u)
+{
+    for (int64_t i = 0; i < u->n; i++) {
+        if (!is_known(u, u->list[i]->op))
+            return MF_FAIL(MF_UNIMPLEMENTED,
+                           "Meshflow does not support the op %s: runs that need it fail; "
+                           "docs/ops.md lists the supported ops",
+                           u->list[i]->op);
+    }
+    return MF_OK;
+}
+
 static mf_status verdict(mf_args *args, const uses *u, const Tensorflow__GraphDef *def,
                          mf_graph *graph)
 {
     mf_buf text = { 0 };
-    const mf_status st = mf_graph_decode_message(graph, def);
+    mf_status st = mf_graph_decode_message(graph, def);
 
+    if (st == MF_OK)
+        st = all_supported(u);
     if (mf_args_has(args, "json")) {
         print_json(u, st, def, &text);
     } else {
@@ -191,7 +209,8 @@ const mf_command mf_command_graph_check = {
     .summary = "verify a graph and list its ops",
     .about = "Checks names, inputs, types, attributes and that there is no cycle; the first thing "
              "that is wrong is named and the exit code is 1. Ops are counted in the graph and in "
-             "its functions.",
+             "its functions. An op that TensorFlow has and Meshflow does not support is marked "
+             "NOT SUPPORTED: runs that need it fail, others do not.",
     .options = options,
     .examples = (const char *const[]){ "meshflow graph check model.pb", NULL },
     .min_args = 1,

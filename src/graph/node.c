@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* node.c - one node against its signature: attributes, defaults, types, inputs. */
+#include "graph/absent.h"
 #include "graph/graph.h"
-#include "graph/op.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -423,6 +423,10 @@ static mf_status find_op(mf_graph *g, const char *op, mf_node *n)
         return mf_op_def(n->op, &n->def);
     }
     n->function = mf_graph_function(g, op);
+    if (!n->function && (n->op = mf_op_absent(op))) {
+        n->op_name = n->op->name;
+        return mf_op_def(n->op, &n->def);
+    }
     if (!n->function)
         return MF_FAIL(MF_NOT_FOUND, "Op type not registered '%s' ({{node %s}})", op, n->name);
     n->op_name = n->function->name;

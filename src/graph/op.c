@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op.c - the registry over the generated table of ops. */
-#include "graph/op.h"
+/* op.c - the registries: over the generated table of ops, and over the list of absent ones. */
+#include "graph/absent.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ typedef struct op_entry {
     _Atomic(mf_opdef *) def; /* NULL until first asked for */
 } op_entry;
 
-static struct {
+typedef struct op_registry {
     pthread_once_t once;
     pthread_mutex_t lock; /* guards arena and parsing */
     mf_arena *arena;
@@ -22,7 +22,10 @@ static struct {
     op_entry *entries; /* parallel to ops */
     int n;
     mf_map names; /* name -> op_entry */
-} registry = { .once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
+} op_registry;
+
+static op_registry computed = { .once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
+static op_registry absent = { .once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static int by_name(const void *a, const void *b)
 {
@@ -30,6 +33,29 @@ static int by_name(const void *a, const void *b)
 
     return strcmp(x->name, y->name);
 }
+
+/* Room for n ops. When memory is gone the registry stays empty, and every look-up says "not
+ * registered". */
+static bool registry_room(op_registry *r, int n)
+{
+    r->arena = mf_arena_new();
+    r->ops = mf_calloc(n + 1, sizeof(const mf_op *));
+    r->entries = mf_calloc(n + 1, sizeof(op_entry));
+    return r->arena && r->ops && r->entries;
+}
+
+static void registry_index(op_registry *r, int n)
+{
+    qsort(r->ops, (size_t)n, sizeof r->ops[0], by_name);
+    for (int i = 0; i < n; i++) {
+        r->entries[i].op = r->ops[i];
+        if (mf_map_set(&r->names, r->ops[i]->name, &r->entries[i]) != MF_OK)
+            return;
+    }
+    r->n = n;
+}
+
+/* ---- ops with a kernel ---- */
 
 static int collect(const mf_op **out)
 {
@@ -48,68 +74,100 @@ static int collect(const mf_op **out)
     return n;
 }
 
-static void registry_init(void)
+static void computed_init(void)
 {
     const int n = collect(NULL);
 
-    registry.arena = mf_arena_new();
-    registry.ops = mf_calloc(n + 1, sizeof(const mf_op *));
-    registry.entries = mf_calloc(n + 1, sizeof(op_entry));
-    if (!registry.arena || !registry.ops || !registry.entries)
-        return; /* an empty registry: every look-up says "not registered" */
-    (void)collect(registry.ops);
-    qsort(registry.ops, (size_t)n, sizeof registry.ops[0], by_name);
-    for (int i = 0; i < n; i++) {
-        registry.entries[i].op = registry.ops[i];
-        if (mf_map_set(&registry.names, registry.ops[i]->name, &registry.entries[i]) != MF_OK)
-            return;
-    }
-    registry.n = n;
-}
-
-static op_entry *entry_find(const char *name)
-{
-    pthread_once(&registry.once, registry_init);
-    return mf_map_find(&registry.names, name);
+    if (!registry_room(&computed, n))
+        return;
+    (void)collect(computed.ops);
+    registry_index(&computed, n);
 }
 
 const mf_op *mf_op_find(const char *name)
 {
-    const op_entry *e = entry_find(name);
+    const op_entry *e;
 
+    pthread_once(&computed.once, computed_init);
+    e = mf_map_find(&computed.names, name);
     return e ? e->op : NULL;
 }
 
 const mf_op *const *mf_op_all(int *n)
 {
-    pthread_once(&registry.once, registry_init);
-    *n = registry.n;
-    return registry.ops;
+    pthread_once(&computed.once, computed_init);
+    *n = computed.n;
+    return computed.ops;
+}
+
+/* ---- ops without ---- */
+
+static mf_status run_absent(mf_kernel *k)
+{
+    return MF_FAIL(MF_UNIMPLEMENTED,
+                   "Meshflow does not support the op %s; docs/ops.md lists the supported ops",
+                   k->node->op_name);
+}
+
+static void absent_init(void)
+{
+    mf_op *ops;
+    int n = 0;
+
+    while (mf_absent_ops[n].name)
+        n++;
+    if (!registry_room(&absent, n) || !(ops = MF_ARENA_ARRAY(absent.arena, mf_op, n)))
+        return;
+    for (int i = 0; i < n; i++) {
+        ops[i] = (mf_op){ .name = mf_absent_ops[i].name,
+                          .def = mf_absent_ops[i].def,
+                          .flags = MF_OP_UNPLANNED,
+                          .infer = mf_infer_unknown,
+                          .grad = mf_grad_missing,
+                          .run = run_absent };
+        absent.ops[i] = &ops[i];
+    }
+    registry_index(&absent, n);
+}
+
+const mf_op *mf_op_absent(const char *name)
+{
+    const op_entry *e;
+
+    pthread_once(&absent.once, absent_init);
+    e = mf_map_find(&absent.names, name);
+    return e ? e->op : NULL;
+}
+
+/* ---- signatures ---- */
+
+static mf_status parse_def(op_registry *r, op_entry *e)
+{
+    mf_opdef *def;
+    mf_status st = MF_OK;
+
+    pthread_mutex_lock(&r->lock);
+    if (!atomic_load(&e->def)) {
+        def = MF_ARENA_NEW(r->arena, mf_opdef);
+        st = def ? mf_opdef_parse(e->op->name, e->op->def, r->arena, def)
+                 : MF_NOMEM("an op definition");
+        if (st == MF_OK)
+            atomic_store_explicit(&e->def, def, memory_order_release);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return st;
 }
 
 mf_status mf_op_def(const mf_op *op, const mf_opdef **out)
 {
-    op_entry *e = entry_find(op->name);
-    mf_opdef *def;
-    mf_status st = MF_OK;
+    op_registry *r = op->run == run_absent ? &absent : &computed;
+    op_entry *e = mf_map_find(&r->names, op->name);
 
     *out = NULL;
     if (!e)
         return MF_FAIL(MF_NOT_FOUND, "Op type not registered '%s'", op->name);
-    def = atomic_load_explicit(&e->def, memory_order_acquire);
-    if (!def) {
-        pthread_mutex_lock(&registry.lock);
-        def = atomic_load(&e->def);
-        if (!def) {
-            def = MF_ARENA_NEW(registry.arena, mf_opdef);
-            st = def ? mf_opdef_parse(op->name, op->def, registry.arena, def)
-                     : MF_NOMEM("an op definition");
-            if (st == MF_OK)
-                atomic_store_explicit(&e->def, def, memory_order_release);
-        }
-        pthread_mutex_unlock(&registry.lock);
-    }
-    if (st == MF_OK)
-        *out = def;
-    return st;
+    if (!atomic_load_explicit(&e->def, memory_order_acquire))
+        MF_TRY(parse_def(r, e));
+    *out = atomic_load_explicit(&e->def, memory_order_acquire);
+    return MF_OK;
 }

@@ -171,6 +171,10 @@ fails "garbage as graph" "'garbage.pb'" "hint: a GraphDef was expected" -- graph
 fails "text as a binary graph" "only files named .pbtxt" -- graph run text.pb --fetch y
 fails "an unknown field" "'field.pbtxt': line 1, column 8" "'nam'" -- graph run field.pbtxt --fetch y
 fails "an unknown op" "not registered 'MatMull'" "graph check" -- graph run unknown.pbtxt --fetch y
+echo 'node { name: "a" op: "Abort" } node { name: "b" op: "NoOp" }' >unsupported.pbtxt
+ok "a graph whose unsupported op is not needed" "" -- graph run unsupported.pbtxt --target b
+fails "an unsupported op that is needed" "does not support the op Abort; docs/ops.md" -- graph run unsupported.pbtxt --target a
+fails "a graph with an unsupported op, checked" "NOT SUPPORTED" "does not support the op Abort" -- graph check unsupported.pbtxt
 fails "an unknown fetch" "no node 'yy'" "did you mean 'y'" -- graph run "$hello" --fetch yy
 fails "an unknown output" "'y:3' does not exist" "has 1 output" -- graph run "$hello" --fetch y:3
 fails "a node without outputs" "use --target" -- graph run "$train" --fetch init

@@ -2,7 +2,7 @@
 /* decode.c - graphs from strangers: whatever is wrong is refused with the place, and nothing ends.
  */
 #include "base/buf.h"
-#include "graph/graph.h"
+#include "graph/absent.h"
 #include "mf_test.h"
 
 #include <meshflow/session.h>
@@ -40,6 +40,51 @@ static void refuses(mf_status code, const char *part, const char *text)
 MF_TEST(graph_decode_names_an_unknown_op)
 {
     refuses(MF_NOT_FOUND, "Op type not registered 'Nonsense'", "node { name: 'n' op: 'Nonsense' }");
+}
+
+static mf_status run_op(mf_session *s, const char *target)
+{
+    return mf_session_run(s, NULL, NULL, NULL, 0, NULL, 0, &target, 1, NULL);
+}
+
+/* `Abort` is TensorFlow's and not supported; `after` and `dead` need it, `other` does not. */
+MF_TEST(graph_with_an_unsupported_op_fails_only_the_runs_that_reach_it)
+{
+    const char *text =
+        "node { name: 'bad' op: 'Abort' } node { name: 'other' op: 'NoOp' } "
+        "node { name: 'after' op: 'NoOp' input: '^bad' } "
+        "node { name: 'no' op: 'Const' attr { key: 'dtype' value { type: DT_BOOL } } "
+        "  attr { key: 'value' value { tensor { dtype: DT_BOOL tensor_shape { } bool_val: false } "
+        "} } } "
+        "node { name: 'switch' op: 'Switch' input: 'no' input: 'no' "
+        "  attr { key: 'T' value { type: DT_BOOL } } } "
+        "node { name: 'taken' op: 'Identity' input: 'switch:1' attr { key: 'T' value { type: "
+        "DT_BOOL } } } "
+        "node { name: 'dead' op: 'Abort' input: '^taken' }";
+    mf_graph *g;
+    mf_session *s;
+
+    T_OK(mf_graph_new(&g));
+    T_OK(load(g, text));
+    T_OK(mf_session_new(g, NULL, &s));
+    T_OK(run_op(s, "other"));
+    T_OK(run_op(s, "dead"));
+    T_FAILS(MF_UNIMPLEMENTED, "does not support the op Abort; docs/ops.md", run_op(s, "after"));
+    T_FAILS(MF_UNIMPLEMENTED, "{{node bad}}", run_op(s, "after"));
+    mf_session_free(s);
+    mf_graph_free(g);
+}
+
+MF_TEST(graph_ops_that_are_not_supported_have_signatures_and_no_kernel)
+{
+    for (int i = 0; mf_absent_ops[i].name; i++) {
+        const mf_opdef *def;
+
+        T_TRUE(mf_op_absent(mf_absent_ops[i].name) != NULL);
+        T_OK(mf_op_def(mf_op_absent(mf_absent_ops[i].name), &def));
+        if (mf_op_find(mf_absent_ops[i].name))
+            T_FAIL("%s is in ops/ and in absent_ops.c", mf_absent_ops[i].name);
+    }
 }
 
 MF_TEST(graph_decode_names_an_unknown_input)
