@@ -108,6 +108,15 @@ static bool needs_cue(const mf_node *n)
     return n->n_controls == 0 && !is_op(n, "Const");
 }
 
+static bool takes_argument(const mf_node *n)
+{
+    for (int i = 0; i < n->n_inputs; i++) {
+        if (is_op(n->inputs[i].node, "_Arg"))
+            return true;
+    }
+    return false;
+}
+
 static mf_status copy_arg(copier *k, const mf_node *n)
 {
     const int64_t index = mf_node_int(n, "index");
@@ -130,7 +139,8 @@ static mf_status copy_controls(copier *k, const mf_node *from, mf_node *to)
         else if (k->twin[ctl->id][ctl->n_outputs].node)
             add_control(k->c, to, k->twin[ctl->id][ctl->n_outputs].node);
     }
-    if (k->call->pivot && needs_cue(to)) /* arguments may be constants too */
+    if (k->call->pivot && /* arguments may be constants too */
+        (needs_cue(to) || (k->call->waits && takes_argument(from))))
         add_control(k->c, to, k->call->pivot);
     return mf_graph_status(k->c->graph);
 }
@@ -200,7 +210,8 @@ static mf_status copy_result(copier *k, const mf_node *n, mf_inline_result *out)
     if (index < 0 || index >= out->n_outs)
         return MF_FAIL(MF_INVALID_ARGUMENT, "function %s has no result %lld",
                        k->call->function->name, (long long)index);
-    if (k->call->pivot && is_op(from.node, "Const")) {
+    if (k->call->pivot &&
+        (is_op(from.node, "Const") || (k->call->waits && is_op(n->inputs[0].node, "_Arg")))) {
         mf_node *id;
 
         MF_TRY(mf_inline_node(k->c, k->call->name, "Identity", &from, 1, NULL, 0, &id));
@@ -322,6 +333,7 @@ static mf_status inline_call(mf_compile *c, mf_node *n, mf_output *outs, mf_node
                             .n_attrs = f ? f->func->n_attrs : n->n_attrs,
                             .args = n->inputs,
                             .n_args = n->n_inputs,
+                            .waits = n->n_controls > 0,
                             .name = n->name,
                             .device = n->device };
     mf_inline_result r;

@@ -14,6 +14,8 @@ typedef struct mf_inline_call {
     const mf_output *args;
     int n_args;
     mf_node *pivot; /* nodes without a cue of their own wait for it; NULL: none needed */
+    bool waits; /* the call has control inputs: nodes that take an argument wait for the pivot, too
+                 */
     const char *name; /* prefix of the new names */
     const char *device;
 } mf_inline_call;

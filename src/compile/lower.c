@@ -53,7 +53,7 @@ static void give_cue(mf_compile *c, const mf_node *n, mf_node *to)
 }
 
 static mf_status call_branch(mf_compile *c, mf_node *n, const mf_func_ref *ref,
-                             const mf_output *args, int n_args, mf_node *pivot,
+                             const mf_output *args, int n_args, mf_node *pivot, bool waits,
                              mf_inline_result *out)
 {
     mf_inline_call call = { .attrs = ref->attrs,
@@ -61,6 +61,7 @@ static mf_status call_branch(mf_compile *c, mf_node *n, const mf_func_ref *ref,
                             .args = args,
                             .n_args = n_args,
                             .pivot = pivot,
+                            .waits = waits,
                             .name = n->name,
                             .device = n->device };
 
@@ -108,6 +109,8 @@ static mf_status fork_inputs(mf_compile *c, mf_node *n, mf_output pred, const mf
         return MF_NOMEM("lowering");
     for (int i = 0; i < n_in; i++) {
         MF_TRY(add2(c, n, "Switch", in[i], pred, &sw));
+        for (int k = 0; k < n->n_controls; k++)
+            mf_control(c->graph, sw.node, n->controls[k]);
         f->no[i] = port(sw, 0);
         f->yes[i] = port(sw, 1);
     }
@@ -161,8 +164,8 @@ mf_status mf_lower_if(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done
 
     MF_TRY(as_bool(c, n, n->inputs[0], &pred));
     MF_TRY(fork_inputs(c, n, pred, n->inputs + 1, n->n_inputs - 1, &f));
-    MF_TRY(call_branch(c, n, then->func, f.yes, n->n_inputs - 1, f.pivot_yes, &yes));
-    MF_TRY(call_branch(c, n, other->func, f.no, n->n_inputs - 1, f.pivot_no, &no));
+    MF_TRY(call_branch(c, n, then->func, f.yes, n->n_inputs - 1, f.pivot_yes, false, &yes));
+    MF_TRY(call_branch(c, n, other->func, f.no, n->n_inputs - 1, f.pivot_no, false, &no));
     MF_TRY(count_results(n, &yes, n->n_outputs));
     MF_TRY(count_results(n, &no, n->n_outputs));
     return join(c, n, &f, &yes, &no, outs, n->n_outputs, done);
@@ -181,7 +184,8 @@ static mf_status lower_branches(mf_compile *c, mf_node *n, const mf_attr *branch
     if (k + 1 == branches->n) {
         mf_inline_result r;
 
-        MF_TRY(call_branch(c, n, &branches->funcs[k], in + 1, n_in - 1, pivot, &r));
+        MF_TRY(
+            call_branch(c, n, &branches->funcs[k], in + 1, n_in - 1, pivot, n->n_controls > 0, &r));
         MF_TRY(count_results(n, &r, n->n_outputs));
         for (int i = 0; i < r.n_outs; i++)
             outs[i] = r.outs[i];
@@ -193,7 +197,7 @@ static mf_status lower_branches(mf_compile *c, mf_node *n, const mf_attr *branch
     MF_TRY(mf_graph_status(c->graph));
     MF_TRY(add2(c, n, "Equal", in[0], which, &pred));
     MF_TRY(fork_inputs(c, n, pred, in, n_in, &f));
-    MF_TRY(call_branch(c, n, &branches->funcs[k], f.yes + 1, n_in - 1, f.pivot_yes, &yes));
+    MF_TRY(call_branch(c, n, &branches->funcs[k], f.yes + 1, n_in - 1, f.pivot_yes, false, &yes));
     MF_TRY(count_results(n, &yes, n->n_outputs));
     no.n_outs = n->n_outputs;
     no.outs = MF_ARENA_ARRAY(c->graph->arena, mf_output, n->n_outputs);
@@ -261,7 +265,8 @@ static mf_status loop_condition(mf_compile *c, mf_node *n, const loop *l, mf_out
     mf_inline_result r;
     mf_output as = { 0 };
 
-    MF_TRY(call_branch(c, n, mf_node_attr(n, "cond")->func, l->merge, l->n, l->merge[0].node, &r));
+    MF_TRY(call_branch(c, n, mf_node_attr(n, "cond")->func, l->merge, l->n, l->merge[0].node, false,
+                       &r));
     MF_TRY(count_results(n, &r, 1));
     MF_TRY(as_bool(c, n, r.outs[0], &as));
     MF_TRY(add1(c, n, "LoopCond", as, out));
@@ -281,8 +286,8 @@ static mf_status loop_body(mf_compile *c, mf_node *n, loop *l, mf_output cond, m
         MF_TRY(add1(c, n, "Exit", port(sw, 0), &outs[i]));
         MF_TRY(add1(c, n, "Identity", port(sw, 1), &l->body_in[i]));
     }
-    MF_TRY(
-        call_branch(c, n, mf_node_attr(n, "body")->func, l->body_in, l->n, l->body_in[0].node, &r));
+    MF_TRY(call_branch(c, n, mf_node_attr(n, "body")->func, l->body_in, l->n, l->body_in[0].node,
+                       false, &r));
     MF_TRY(count_results(n, &r, l->n));
     for (int i = 0; i < l->n; i++) {
         mf_output next = { 0 };
