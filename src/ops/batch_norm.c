@@ -21,6 +21,7 @@ typedef struct norm_job {
     float *out;
     /* out = (x - mean) * a + b, or dx = (dy - b - (x - mean) * c) * a, per channel */
     const float *a, *b, *c;
+    bool x_counts; /* for dx; else it is dy * a, also where x is not finite */
 } norm_job;
 
 static mf_status norm_prepare(mf_prepare *p)
@@ -49,7 +50,11 @@ static void apply_rows(const norm_job *job, int64_t at, int64_t ch, int64_t n, i
     float *out = job->out + at;
 
     for (int64_t r = 0; r < rows; r++, x += n, out += n) {
-        if (dy) {
+        if (dy && !job->x_counts) {
+            for (int64_t i = 0; i < n; i++)
+                out[i] = dy[i] * a[i];
+            dy += n;
+        } else if (dy) {
             for (int64_t i = 0; i < n; i++)
                 out[i] = (dy[i] - b[i] - (x[i] - mean[i]) * c[i]) * a[i];
             dy += n;
@@ -68,7 +73,9 @@ static void apply_plane(const norm_job *job, int64_t plane)
     const float mean = job->sums.mean[ch], a = job->a[ch], b = job->b[ch], c = job->c[ch];
     float *out = job->out + plane * n;
 
-    for (int64_t j = 0; j < n; j++)
+    for (int64_t j = 0; dy && !job->x_counts && j < n; j++)
+        out[j] = dy[j] * a;
+    for (int64_t j = 0; (!dy || job->x_counts) && j < n; j++)
         out[j] = dy ? (dy[j] - b - (x[j] - mean) * c) * a : (x[j] - mean) * a + b;
 }
 
@@ -319,6 +326,7 @@ static mf_status normalise_grad(const mf_kernel *k, const mf_tensor *in, mf_tens
     float *dscale = out[1].data, *doffset = out[2].data, *a, *b, *c;
     mf_tensor work = { 0 };
     norm_job job = { .sums = { .dy = in[0].data, .x = in[1].data, .mean = in[3].data },
+                     .x_counts = s->training,
                      .out = out[0].data };
     const double *sums;
     double n;

@@ -84,7 +84,9 @@ static void color_piece(void *ctx, int64_t piece)
         const color x = { mf_tensor_float_at(job->in, 3 * i),
                           mf_tensor_float_at(job->in, 3 * i + 1),
                           mf_tensor_float_at(job->in, 3 * i + 2) };
-        const color y = job->fn(x, job->how);
+        const double undefined = x.a + x.b + x.c;
+        const color y =
+            isnan(undefined) ? (color){ undefined, undefined, undefined } : job->fn(x, job->how);
 
         mf_tensor_put(job->out, 3 * i, y.a);
         mf_tensor_put(job->out, 3 * i + 1, y.b);

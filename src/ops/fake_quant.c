@@ -61,11 +61,11 @@ static quant quant_of(const quant_state *s, float low, float high)
 
 static float quantized(const quant *q, float x)
 {
-    float v = x < q->high ? x : q->high;
+    float v = x > q->high ? q->high : x; /* NaN stays NaN */
 
     if (q->off)
         return 0;
-    v = v > q->low ? v : q->low;
+    v = v < q->low ? q->low : v;
     return floorf((v - q->low) * q->inverse - q->zero + 0.5f) * q->scale;
 }
 
@@ -182,7 +182,8 @@ done:
     return st;
 }
 
-/* Gradients pass inside the limits; what falls outside belongs to the limit. */
+/* Gradients pass inside the limits; what falls outside belongs to the limit. As in TensorFlow, 0
+ * times an infinite gradient is NaN, unless both limits are 0. */
 static void split_gradient(const quant *q, int64_t channels, const mf_tensor *dy, const float *x,
                            float *dx, double *below, double *above)
 {
@@ -190,14 +191,13 @@ static void split_gradient(const quant *q, int64_t channels, const mf_tensor *dy
     int64_t c = 0;
 
     for (int64_t i = 0; i < dy->count; i++, c = c + 1 < channels ? c + 1 : 0) {
-        const bool is_below = !q[c].off && x[i] < q[c].low,
-                   is_above = !q[c].off && x[i] > q[c].high;
-
-        dx[i] = is_below || is_above ? 0 : g[i];
-        if (is_below)
-            below[c] += (double)g[i];
-        if (is_above)
-            above[c] += (double)g[i];
+        if (q[c].off) {
+            dx[i] = g[i];
+            continue;
+        }
+        dx[i] = x[i] >= q[c].low && x[i] <= q[c].high ? g[i] : 0 * g[i];
+        below[c] += (double)(x[i] < q[c].low ? g[i] : 0 * g[i]);
+        above[c] += (double)(x[i] > q[c].high ? g[i] : 0 * g[i]);
     }
 }
 

@@ -5,6 +5,8 @@
 #include "ops/grad_util.h"
 #include "ops/linalg.h"
 
+#include <math.h>
+
 #define TYPES "T:type in [double,float,half,complex64,complex128]"
 
 typedef struct factor_job {
@@ -140,6 +142,13 @@ static mf_status qr_run(mf_kernel *k)
     return mf_linalg_run(&job);
 }
 
+static bool all_finite(const double *from, const double *to)
+{
+    while (from < to && isfinite(*from))
+        from++;
+    return from == to;
+}
+
 static bool svd_one(const mf_linalg_job *job, int64_t i, void *room)
 {
     const factor_job *op = job->op;
@@ -148,8 +157,11 @@ static bool svd_one(const mf_linalg_job *job, int64_t i, void *room)
     double *s = after(job, v, n * op->right);
 
     mf_linalg_load(job->k->in[0], i * m * n, m * n, room);
-    if (!job->math->svd(m, n, room, s, op->left, op->vectors ? u : NULL, op->right,
-                        op->vectors ? v : NULL, after(job, s, p)))
+    if (!all_finite(room, u)) { /* as in TensorFlow, all of it is undefined */
+        for (double *x = u; x < s + p; x++)
+            *x = NAN;
+    } else if (!job->math->svd(m, n, room, s, op->left, op->vectors ? u : NULL, op->right,
+                               op->vectors ? v : NULL, after(job, s, p)))
         return false;
     mf_linalg_store_real(s, p, job->k->out[0], i * p);
     if (op->vectors) {

@@ -130,10 +130,8 @@ static void fn(log_det)(int64_t n, const void *lu, int swaps, void *sign, double
         *log_abs += mf_log(size);
         s *= x / size;
     }
-    if (!isfinite(*log_abs)) {
-        *log_abs = *log_abs > 0 ? -*log_abs : *log_abs;
+    if (*log_abs == -INFINITY)
         s = 0;
-    }
     *(T *)sign = s;
 }
 

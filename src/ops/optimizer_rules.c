@@ -11,8 +11,9 @@
 #define ABS(x) _Generic((x), float : __builtin_fabsf, double : __builtin_fabs)(x)
 #define POW(x, y) _Generic((x), float : Sleef_powf_u10, double : Sleef_pow_u10)(x, y)
 #define EXP(x) _Generic((x), float : Sleef_expf_u10, double : Sleef_exp_u10)(x)
-#define MAX(x, y) ((x) > (y) ? (x) : (y))
-#define SIGN(x) ((C)((x) > 0) - (C)((x) < 0))
+/* NaN stays NaN: a weight must not look fit because the gradient was not. */
+#define MAX(x, y) ((x) > (y) || (x) != (x) ? (x) : (y))
+#define SIGN(x) ((x) != (x) ? (x) : (C)((x) > 0) - (C)((x) < 0))
 #define H(i) ((C)s->hyper[i])
 
 #define SLOTS_1(M, kind) M(0, var, kind)
@@ -95,15 +96,15 @@ RULE(amsgrad, 4)
 RULE(adamax, 3)
 
 /* (lr [, epsilon]); accum. The flag says whether accum takes part in the update. */
-#define SETUP_adagrad const C lr = H(0), keep = s->flag ? 1 : 0;
+#define SETUP_adagrad const C lr = H(0);
 #define STEP_adagrad                                                                               \
-    a += grad * grad * keep;                                                                       \
+    a = s->flag ? a + grad * grad : a;                                                             \
     var -= grad * lr / SQRT(a);
 RULE(adagrad, 2)
 
-#define SETUP_adagrad_v2 const C lr = H(0), epsilon = H(1), keep = s->flag ? 1 : 0;
+#define SETUP_adagrad_v2 const C lr = H(0), epsilon = H(1);
 #define STEP_adagrad_v2                                                                            \
-    a += grad * grad * keep;                                                                       \
+    a = s->flag ? a + grad * grad : a;                                                             \
     var -= grad * lr / (SQRT(a) + epsilon);
 RULE(adagrad_v2, 2)
 
@@ -206,7 +207,7 @@ RULE(add_sign, 2)
 #define STEP_power_sign                                                                            \
     a = a * beta + grad * (1 - beta);                                                              \
     const C sign = SIGN(grad) * SIGN(a);                                                           \
-    var -= lr * (sign > 0 ? same : sign < 0 ? opposite : 1) * grad;
+    var -= lr * (sign > 0 ? same : sign < 0 ? opposite : 1 + sign) * grad;
 RULE(power_sign, 2)
 /* clang-format on */
 

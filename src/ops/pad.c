@@ -157,13 +157,12 @@ static mf_status check_mirror(const mf_shape *x, const mf_pairs *pads, int64_t o
     for (int d = 0; d < x->rank; d++) {
         const int64_t most = x->dims[d] - offset;
 
-        if (pads->before[d] > 0 || pads->after[d] > 0)
-            if (pads->before[d] > most || pads->after[d] > most)
-                return MF_FAIL(MF_INVALID_ARGUMENT,
-                               "paddings must be %s the dimension size: %" PRId64 ", %" PRId64
-                               " against %" PRId64,
-                               offset ? "less than" : "no greater than", pads->before[d],
-                               pads->after[d], x->dims[d]);
+        if (pads->before[d] > most || pads->after[d] > most) /* also 0 of a size of 0 */
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "paddings must be %s the dimension size: %" PRId64 ", %" PRId64
+                           " %s %" PRId64,
+                           offset ? "less than" : "no greater than", pads->before[d],
+                           pads->after[d], offset ? "not less than" : "greater than", x->dims[d]);
     }
     return MF_OK;
 }

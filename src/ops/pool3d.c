@@ -69,7 +69,7 @@ static void pool_element(const pool_job *job, const taps *t, int64_t in, int64_t
                 switch (job->kind) {
                 case MAX:
                 case MAX_GRAD2:
-                    if (best < 0 || get(job->x, at) > value) {
+                    if (best < 0 || get(job->x, at) > value || isnan(get(job->x, at))) {
                         value = get(job->x, at);
                         best = at;
                     }

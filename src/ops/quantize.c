@@ -86,7 +86,7 @@ static void round_piece(void *ctx, int64_t piece)
         double v = mf_tensor_float_at(job->x, i);
 
         if (job->s->given)
-            v = fmax(fmin(v, r->high), r->low);
+            v = v > r->high ? r->high : v < r->low ? r->low : v; /* NaN stays NaN */
         v = in_type(job->x, v * r->scale);
         v = job->s->half_up ? floor(in_type(job->x, v + 0.5)) : rint(v);
         mf_tensor_put(job->out, i, in_type(job->x, v * r->inverse));

@@ -79,9 +79,9 @@ static row_fn *const loops[][MF_DTYPE_COUNT] = {
 static row_fn *const scaled_loops[MF_DTYPE_COUNT] = { MF_FN_FLOATS(scaled) };
 
 /* What a row starts from. */
-static double neutral(mf_segment_op op, mf_dtype type)
+static double neutral(const mf_segments *s, mf_dtype type)
 {
-    switch (op) {
+    switch (s->op) {
     case MF_SEGMENT_SUM:
         return 0;
     case MF_SEGMENT_PROD:
@@ -90,12 +90,13 @@ static double neutral(mf_segment_op op, mf_dtype type)
     case MF_SEGMENT_MIN:
         break;
     }
-    const double most = type == MF_DTYPE_F64    ? DBL_MAX
-                        : type == MF_DTYPE_F16  ? 65504.0
+    const double most = s->gaps_are_zero       ? (double)INFINITY /* what nothing went to is zero */
+                        : type == MF_DTYPE_F64 ? DBL_MAX
+                        : type == MF_DTYPE_F16 ? 65504.0
                         : type == MF_DTYPE_BF16 ? 0x1.FEp127
                                                 : (double)FLT_MAX;
 
-    return op == MF_SEGMENT_MAX ? -most : most;
+    return s->op == MF_SEGMENT_MAX ? -most : most;
 }
 
 /* Least and greatest integers do not all fit a double: they are written as bits. */
@@ -121,7 +122,7 @@ static void fill_neutral(const mf_segments *s, mf_tensor *acc)
     } else if (s->op == MF_SEGMENT_SUM) {
         memset(acc->data, 0, (size_t)acc->count * mf_dtype_cell(acc->dtype));
     } else {
-        const double value = neutral(s->op, s->data->dtype);
+        const double value = neutral(s, s->data->dtype);
 
         for (int64_t i = 0; i < acc->count; i++)
             mf_tensor_put(acc, i, value);

@@ -6,6 +6,7 @@
 #include "ops/grad_util.h"
 #include "ops/sparse_util.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef enum pair_kind { ADD, MAXIMUM, MINIMUM } pair_kind;
@@ -35,9 +36,11 @@ static bool next_any(pair_walk *w, mf_number *value, const mf_sparse **whose, in
         x = mf_number_at(w->a.values, w->i++);
     if (which >= 0)
         y = mf_number_at(w->b.values, w->j++);
-    *value = w->kind == ADD       ? mf_number_add(x, y)
-             : w->kind == MAXIMUM ? (mf_number_less(x, y) ? y : x)
-                                  : (mf_number_less(y, x) ? y : x);
+    *value = w->kind == ADD             ? mf_number_add(x, y)
+             : isnan(mf_number_size(x)) ? x
+             : isnan(mf_number_size(y)) ? y
+             : w->kind == MAXIMUM       ? (mf_number_less(x, y) ? y : x)
+                                        : (mf_number_less(y, x) ? y : x);
     *met = which == 0;
     return true;
 }

@@ -172,7 +172,7 @@ fails "text as a binary graph" "only files named .pbtxt" -- graph run text.pb --
 fails "an unknown field" "'field.pbtxt': line 1, column 8" "'nam'" -- graph run field.pbtxt --fetch y
 fails "an unknown op" "not registered 'MatMull'" "graph check" -- graph run unknown.pbtxt --fetch y
 echo 'node { name: "a" op: "Abort" } node { name: "b" op: "NoOp" }' >unsupported.pbtxt
-ok "a graph whose unsupported op is not needed" "" -- graph run unsupported.pbtxt --target b
+ok "a graph whose unsupported op is not needed" -- graph run unsupported.pbtxt --target b
 fails "an unsupported op that is needed" "does not support the op Abort; docs/ops.md" -- graph run unsupported.pbtxt --target a
 fails "a graph with an unsupported op, checked" "NOT SUPPORTED" "does not support the op Abort" -- graph check unsupported.pbtxt
 fails "an unknown fetch" "no node 'yy'" "did you mean 'y'" -- graph run "$hello" --fetch yy

@@ -29,8 +29,18 @@ class Input:
     def __init__(self, dtype, shape, lo=None, hi=None, literal=None, variable=False, kink=False):
         self.dtype, self.shape, self.lo, self.hi = dtype, tuple(shape), lo, hi
         self.literal, self.variable, self.kink = literal, variable, kink
+        self.special = ()  # values that take the place of a third of the drawn ones
 
     def draw(self, rng):
+        out = self._draw(rng)
+        if self.special and out.size:
+            flat = out.reshape(-1)
+            chosen = rng.random(flat.size) < 1 / 3
+            chosen[rng.integers(flat.size)] = True
+            flat[chosen] = rng.choice(np.array(self.special), chosen.sum()).astype(flat.dtype)
+        return out
+
+    def _draw(self, rng):
         t, n = self.dtype, int(np.prod(self.shape, dtype=np.int64))
         if self.literal is not None:
             flat = _literal(self.literal, t)
@@ -64,6 +74,8 @@ class Input:
             s += "{%s}" % ",".join(self.literal)
         elif self.lo is not None:
             s += "@%g:%g" % (self.lo, self.hi)
+        if self.special:
+            s += " with %s" % ",".join("%g" % v for v in self.special)
         return s + ("~" if self.kink else "")
 
 

@@ -4,6 +4,7 @@ that it lists the ops there are."""
 import os
 import re
 
+import differences
 import oplist
 
 PATH = os.path.join(oplist.ROOT, "docs", "ops.md")
@@ -42,6 +43,17 @@ def _row(op, forward, gradient, tier):
         "%g" % forward["tolerance"] if forward.get("tolerance") else "")
 
 
+def special_lines(have):
+    """Where answers to NaN and infinities differ."""
+    lines = ["", "## NaN and infinities", "",
+             "Every op is also compared with NaN and infinities among its inputs (single ops: `build/venv/bin/python "
+             "tests/tf/run.py --filter 'op TopKV2'`). The answers of these differ from TensorFlow's:", "",
+             "| ops | values | why |", "|---|---|---|"]
+    return lines + ["| %s | %s | %s |" % (", ".join(n for n in sorted(have) if re.fullmatch(pattern, n)),
+                                          " and ".join(values.split()), why)
+                    for pattern, values, why in differences.NOT_SPECIAL]
+
+
 def write(path, results):
     forward = {u["name"]: r for u, r in results if u["kind"] == "op"}
     gradient = {u["name"]: r for u, r in results if u["kind"] == "gradient"}
@@ -65,6 +77,8 @@ def write(path, results):
     lines += ["", "*equal*: types in which answers were compared; *only here*: TensorFlow has no CPU "
               "kernel; *only TensorFlow*: we have none. *gradient*: how many gradients were compared. "
               "Ops without samples are tested in `tests/unit`.", "",
+              "Other ops of TensorFlow are known by their signatures: a graph with one of them loads, and only a run "
+              "that reaches it fails (UNIMPLEMENTED, naming op and node). `meshflow graph check` lists them.", "",
               "| op | tier | equal | only here | only TensorFlow | gradient | samples | tolerance |",
               "|---|---|---|---|---|---|---|---|"]
     for op in ops:
@@ -74,6 +88,7 @@ def write(path, results):
         names = [n for n, t in by_tier.items() if t == tier and n not in have]
         if names:
             lines += ["", "## Tier %s, not here yet" % tier, "", ", ".join(names)]
+    lines += special_lines(have)
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path, "w", encoding="utf-8") as f:
         f.write("\n".join(lines) + "\n")

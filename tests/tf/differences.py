@@ -106,6 +106,46 @@ THEY_REFUSE = [
 ]
 
 
+# Ops whose answers to values that are no numbers differ: ops, which values, why. docs/ops.md has this
+# table. The rule is that NaN stays NaN, so that a training that diverges is noticed.
+NOT_SPECIAL = [
+    (r"TopK(V2)?|NthElement", "nan",
+     "NaN counts as larger than all numbers; TensorFlow's order depends on where it stands"),
+    (r"(Unsorted)?Segment(Max|Min)|MaxPool(V2|3D)?", "nan",
+     "NaN stays NaN; in TensorFlow it vanishes if a number follows it"),
+    (r"CumulativeLogsumexp", "nan inf",
+     "NaN stays NaN, and two infinities are one; TensorFlow skips NaN, and makes NaN of infinities"),
+    (r"LRN(Grad)?", "nan inf",
+     "a channel counts in its window alone; TensorFlow multiplies all others by zero, which makes them NaN"),
+    (r"Conv[23]D.*|DepthwiseConv2dNative.*", "nan inf",
+     "what lies outside of the image does not count; TensorFlow multiplies filters by zero there, which makes NaN"),
+    (r"ResizeBicubic", "nan inf",
+     "a pixel of weight zero does not count; TensorFlow multiplies it, which makes NaN"),
+    (r"(Resource)?(Sparse)?ApplyFtrl(V2)?", "nan inf",
+     "NaN stays NaN; TensorFlow sets such weights to zero"),
+    (r"ResourceApplyAdamWithAmsgrad|(Resource)?ApplyAdaMax", "nan inf",
+     "NaN stays NaN; in TensorFlow the largest moment forgets it"),
+    (r"(Resource)?SparseApply(Centered)?RMSProp", "inf",
+     "of infinite slots: inf - inf is NaN, and sums are in another order"),
+    (r"QuantizeV2", "nan inf", "no integer stands for NaN; TensorFlow's is what the processor makes of it"),
+    (r"AdjustHue|AdjustSaturation|RGBToHSV|HSVToRGB", "nan inf",
+     "a pixel with NaN becomes NaN as a whole; TensorFlow makes a colour of the rest of some"),
+    (r"(CombinedNonMaxSuppression|NonMaxSuppression.*)", "nan inf",
+     "how much boxes without size overlap is undefined"),
+    (r"Erf", "inf", "the limit; TensorFlow has NaN for doubles"),
+    (r"Zeta|Polygamma", "inf", "undefined: neither side has the limit everywhere"),
+    (r"MatrixDeterminant|LogMatrixDeterminant", "inf", "NaN; TensorFlow has inf or NaN by the size"),
+    (r"HistogramFixedWidth", "nan", "refused; TensorFlow looks for NaN in some ways of counting only"),
+    (r"Lu", "nan inf", "of NaN comes NaN; TensorFlow says that some are not invertible"),
+]
+
+
+def special_differs(op, values):
+    """Whether answers to these values differ on purpose."""
+    kinds = {"nan" if v != v else "inf" for v in values}
+    return any(re.fullmatch(ops, op) and kinds & set(which.split()) for ops, which, _ in NOT_SPECIAL)
+
+
 def refused(op, ours, theirs):
     """Whether one side's Failure (None: it has an answer) is a difference on purpose."""
     table, message = (WE_REFUSE, ours.message) if ours else (THEY_REFUSE, theirs.message)

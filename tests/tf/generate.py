@@ -164,6 +164,30 @@ def every_shape(case):
             break
 
 
+# ---- values that are no numbers ----
+
+SPECIAL = ((np.nan,), (np.inf, -np.inf), (np.nan, np.inf, -np.inf))
+
+
+def with_special(case, values):
+    """The case with these among its drawn floating-point inputs; None when it draws none. Scalars stay
+    numbers: most of them are settings (a learning rate, a threshold)."""
+    out = case.copy()
+    floats = [i for i in free_inputs(out) if i.dtype in cases.FLOATS and i.shape]
+    for i in floats:
+        i.special = values
+    return out if floats else None
+
+
+def every_special(bases):
+    """The first samples that draw floating-point values, with NaN and infinities."""
+    drawing = [case for case in bases if with_special(case, ())]
+    for case in drawing[:2]:
+        for values in SPECIAL:
+            if not differences.special_differs(case.op, values):
+                yield with_special(case, values)
+
+
 # ---- attributes and values ----
 
 def attributes(case):
@@ -273,6 +297,7 @@ def _all_kinds(bases):
         yield from every_attribute(case)
     for case in bases[:2]:
         yield from every_shape(case)
+    yield from every_special(bases)
 
 
 def random_case(bases, rng):

@@ -30,6 +30,7 @@ import coverage  # noqa: E402
 import devices  # noqa: E402
 import documents  # noqa: E402
 import models  # noqa: E402
+import newcomers  # noqa: E402
 import data  # noqa: E402
 import loop  # noqa: E402
 import oplist  # noqa: E402
@@ -139,6 +140,7 @@ def units(args):
     out += [dict(kind="served", name=n) for n in programs.served(args.soak)]
     out += [dict(kind="mixed", name=n) for n in programs.MIXED]
     out += [dict(kind="remote", name=n) for n in programs.at_theirs(args.soak)]
+    out += [dict(kind="newcomer", name=n) for n in newcomers.names(args.soak)]
     for u in out:
         u["seed"] = args.seed
     return [u for u in out if re.search(args.filter, "%s %s" % (u["kind"], u["name"]))]
@@ -151,7 +153,8 @@ def title(unit, r):
             "client": "client: %s", "composed": "composed: %s", "devices": "devices: %s",
             "document": "document %s", "restart": "restarts: %s",
             "control": "gradients through control flow: %s", "reading": "reading: %s", "program": "program %s",
-            "served": "served program %s", "mixed": "mixed cluster %s", "remote": "program at TensorFlow's servers %s"}[unit["kind"]] % unit["name"]
+            "served": "served program %s", "mixed": "mixed cluster %s", "remote": "program at TensorFlow's servers %s",
+            "newcomer": "program of a new kind %s"}[unit["kind"]] % unit["name"]
     if unit["kind"] in ("op", "gradient", "graphs"):
         name += ": %d cases equal, %d refused by both" % (r.get("compared", 0), r.get("refused", 0))
     return name
@@ -192,6 +195,8 @@ def work(todo, tally):
             result = programs.mixed(unit["name"], runner)
         elif unit["kind"] == "remote":
             result = programs.remote(unit["name"], runner)
+        elif unit["kind"] == "newcomer":
+            result = newcomers.check(unit["name"], runner)
         elif unit["kind"] == "restart":
             result = restarts.check(unit["name"], runner)
         else:
