@@ -325,6 +325,14 @@ static void pad_split(mf_split *s)
     }
 }
 
+/* TensorFlow refuses to mirror what is empty, so no piece may be. */
+static void mirror_split(mf_split *s)
+{
+    pad_split(s);
+    for (int i = 0; i < s->n_letters; i++)
+        s->letters[i].some = true;
+}
+
 const mf_op mf_ops_pad[] = {
     { .name = "Pad",
       .def = "(input:T, paddings:Tpaddings) -> (output:T) {T:type, "
@@ -354,7 +362,7 @@ const mf_op mf_ops_pad[] = {
       .grad = mirror_grad,
       .prepare = mirror_prepare,
       .run = mirror_run,
-      .split = pad_split,
+      .split = mirror_split,
       .samples = MF_SAMPLES("f32[3,4] i32[2,2]{2,1,1,3} ; mode='REFLECT'",
                             "f32[3,4] i32[2,2]{2,3,4,0} ; mode='SYMMETRIC'",
                             "f64[5] i64[1,2]{0,0} ; mode='REFLECT'",
