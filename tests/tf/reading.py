@@ -557,6 +557,36 @@ def wrong_tables(tf, scratch):
     return lambda p: [p.run(t._initializer.initialize(t))[0] for t in (twice, text, absent)]
 
 
+# ---- chosen elements ----
+
+@case
+def elements_chosen_by_another_data_set(tf, scratch):
+    data = tf.data.Dataset
+    parts = [data.range(0, 3), data.range(10, 12), data.range(20, 25)]
+    choose = data.from_tensor_slices(tf.constant([0, 1, 1, 2, 1, 0, 2, 0, 0, 2], tf.int64))
+    stop = data.choose_from_datasets(parts, choose, stop_on_empty_dataset=True)
+    on = data.choose_from_datasets(parts, choose, stop_on_empty_dataset=False)
+    wrong = data.choose_from_datasets(parts, data.from_tensor_slices(tf.constant([0, 7], tf.int64)))
+    sampled = data.sample_from_datasets(parts, [.5, .3, .2], seed=4, stop_on_empty_dataset=False)
+    endless = data.zip((data.random(seed=3), data.random(seed=9).map(lambda v: v % 7))).take(5)
+    return draining(tf, stop, on, wrong, sampled, sampled.repeat(2), endless)
+
+
+@case
+def each_value_once(tf, scratch):
+    data = tf.data.Dataset
+    return draining(tf, data.from_tensor_slices(tf.constant([3, 1, 3, 1, 2], tf.int64)).unique(),
+                    data.from_tensor_slices(["a", "", "b", "a", "", "ab"]).unique(),
+                    data.from_tensor_slices(tf.constant([[1, 2], [1, 2], [2, 1]])).unique().repeat(2))
+
+
+@case
+def elements_that_fail_are_left_out(tf, scratch):
+    data = tf.data.Dataset
+    bad = data.range(6).map(lambda v: tf.debugging.check_numerics(1. / tf.cast(v % 3 - 1, tf.float32), "zero"))
+    return draining(tf, bad.ignore_errors(), bad.ignore_errors().batch(2).repeat(2))
+
+
 NAMES = sorted(CASES)
 
 
