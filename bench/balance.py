@@ -50,7 +50,7 @@ def main():
         while all(w.poll() is None for w in workers):
             r = subprocess.run([MESHFLOW, "status", "--json", "--lately", "5", "speeds"], capture_output=True,
                                text=True, env=env)
-            jobs = json.loads(r.stdout)["jobs"] if r.returncode == 0 else []
+            jobs = json.loads(r.stdout)["jobs"] if r.stdout else []
             if jobs and len(jobs[0]["tasks"]) == 3 and min(t["step"] for t in jobs[0]["tasks"]) > steps // 3:
                 told = jobs[0]["tasks"]
             time.sleep(0.2)

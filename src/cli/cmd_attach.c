@@ -91,5 +91,6 @@ const mf_command mf_command_attach = {
     .examples = (const char *const[]){ "meshflow attach night", NULL },
     .min_args = 1,
     .max_args = 1,
+    .exits = MF_EXITS_OF_JOBS "  N   of any other program: its own exit code\n",
     .run = attach_run,
 };

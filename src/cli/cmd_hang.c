@@ -2,6 +2,7 @@
 /* cmd_hang.c - `meshflow hang`: why a job stands still or has died, and the last events of each of
  * its tasks, out of recorders that outlive them. */
 #include "base/clock.h"
+#include "base/exit_code.h"
 #include "base/mem.h"
 #include "cli/running.h"
 
@@ -226,6 +227,7 @@ static mf_status hang_run(mf_args *args)
         mf_buf_str(&out, json            ? "]}\n"
                          : r.n_jobs == 0 ? "no job of this user trains on this host\n"
                                          : "");
+    args->exit_code = st == MF_OK ? mf_cli_health(&r) : MF_EXIT_DONE;
     mf_running_deinit(&r);
     if (st == MF_OK)
         return mf_cli_print(&out);
@@ -253,5 +255,6 @@ const mf_command mf_command_hang = {
     .examples = (const char *const[]){ "meshflow hang", "meshflow hang resnet --events 40", NULL },
     .min_args = 0,
     .max_args = 1,
+    .exits = MF_EXITS_OF_HEALTH,
     .run = hang_run,
 };

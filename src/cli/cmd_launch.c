@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_launch.c - `meshflow launch`: the tasks of a cluster as processes of this machine. */
+#include "base/exit_code.h"
 #include "base/limits.h"
 #include "cli/command.h"
 #include "cli/launch.h"
@@ -120,6 +121,7 @@ static mf_status launch_run(mf_args *args)
     mf_launch l = { 0 };
     char path[4096];
     int64_t port = 0;
+    mf_error why;
     mf_status st;
 
     MF_TRY_TO(done, read_options(args, &l, &port));
@@ -130,7 +132,11 @@ static mf_status launch_run(mf_args *args)
     if (st == MF_OK)
         st = mf_launch_run(&l, &args->exit_code);
 done:
+    mf_error_save(st, &why);
     deinit(&l);
+    st = mf_error_restore(&why);
+    if (st != MF_OK && !args->usage && args->exit_code == 0)
+        args->exit_code = mf_exit_of_setup(st);
     return st;
 }
 
@@ -180,8 +186,10 @@ const mf_command mf_command_launch = {
         "started again; when the masters have ended, all others are told to.\n\n"
         "Every task gets its part of the cores (MESHFLOW_THREADS), unless MESHFLOW_THREADS or "
         "OMP_NUM_THREADS is set. MESHFLOW_RESTARTS counts its restarts.\n\n"
-        "Exit status: that of the first task that failed, 128 and the number of the signal if one "
-        "killed it; 0 when all ended well, or those did who went on.",
+        "The exit code is that of the first task that failed, 128 and the number of the signal if "
+        "one killed it; 0 when all tasks ended well, or those did that continued without a lost "
+        "one. A training that the launcher was told to end has 75. Tasks that end with 2, 3, 75, "
+        "126 or 127 are not restarted.",
     .options = options,
     .examples =
         (const char *const[]){
@@ -192,5 +200,6 @@ const mf_command mf_command_launch = {
             NULL },
     .min_args = 1,
     .max_args = -1,
+    .exits = MF_EXITS_OF_JOBS "  N   of any other program: its own exit code\n",
     .run = launch_run,
 };

@@ -50,7 +50,7 @@ const mf_command mf_command_leave = {
     .name = "leave",
     .arguments = "JOB TASK",
     .summary = "remove a worker from a running job",
-    .about = "The worker ends with exit code 143 after its next step, and the others take its "
+    .about = "The worker ends with exit code 75 after its next step, and the others take its "
              "shards; results stay the same. SIGTERM does the same. Where all workers want to "
              "leave the job is saved and ends.",
     .options = (const mf_option[]){ { 0 } },

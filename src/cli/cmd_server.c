@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_server.c - `meshflow server`: a task that serves TensorFlow's clients. */
 #include "base/board.h"
+#include "base/exit_code.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "cli/command.h"
@@ -126,7 +127,7 @@ static mf_status check_options(mf_args *args)
     return MF_OK;
 }
 
-static mf_status server_run(mf_args *args)
+static mf_status run(mf_args *args)
 {
     const char *dir = mf_args_value(args, "allow-dir"), *local = mf_args_value(args, "local");
     int64_t threads = 0, memory = 0;
@@ -156,6 +157,15 @@ static mf_status server_run(mf_args *args)
     mf_local_cluster_free(s.several);
     mf_server_free(s.one);
     mf_board_close();
+    return st;
+}
+
+static mf_status server_run(mf_args *args)
+{
+    const mf_status st = run(args);
+
+    if (st != MF_OK && !args->usage)
+        args->exit_code = mf_exit_of_setup(st);
     return st;
 }
 
@@ -191,5 +201,8 @@ const mf_command mf_command_server = {
                                        "meshflow server --cluster "
                                        "'{\"worker\": [\"localhost:2222\"]}' --job_name worker",
                                        NULL },
+    .exits = "  0   SIGINT or SIGTERM ended it, as intended\n"
+             "  1   it cannot serve now, as when its port is taken; another try may succeed\n"
+             "  2   invalid usage, cluster or certificates\n",
     .run = server_run,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_status.c - `meshflow status`: what the tasks of all jobs on this host do, and why. */
 #include "base/clock.h"
+#include "base/exit_code.h"
 #include "cli/running.h"
 #include "cli/shares.h"
 #include "cli/text.h"
@@ -272,6 +273,7 @@ static mf_status show_once(mf_args *args, const char *before)
         mf_buf_str(&out, i ? "\n" : "");
         put_job(&r.jobs[i], r.now, &out);
     }
+    args->exit_code = st == MF_OK ? mf_cli_health(&r) : MF_EXIT_DONE;
     mf_running_deinit(&r);
     if (st == MF_OK)
         return mf_cli_print(&out);
@@ -289,8 +291,10 @@ static mf_status status_run(mf_args *args)
 
         (void)nanosleep(&(struct timespec){ 1, 0 }, NULL);
         st = show_once(args, terminal ? "\033[H\033[2J" : "\n");
-        if (st == MF_NOT_FOUND) /* it is over */
+        if (st == MF_NOT_FOUND) { /* it is over */
+            args->exit_code = MF_EXIT_DONE;
             return MF_OK;
+        }
         MF_TRY(st);
     }
     return MF_OK;
@@ -314,5 +318,6 @@ const mf_command mf_command_status = {
     .examples = (const char *const[]){ "meshflow status", "meshflow status --watch resnet", NULL },
     .min_args = 0,
     .max_args = 1,
+    .exits = MF_EXITS_OF_HEALTH,
     .run = status_run,
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_submit.c - `meshflow submit`: leave a command to the daemon. */
+#include "base/exit_code.h"
 #include "cli/command.h"
 #include "spool/spool.h"
 
@@ -72,6 +73,8 @@ static mf_status submit_run(mf_args *args)
         (void)fprintf(stderr, "meshflow: %s\n", args->hint);
     mf_arena_free(arena);
     mf_buf_deinit(&dir);
+    if (st != MF_OK && !args->usage)
+        args->exit_code = mf_exit_of_setup(st);
     return mf_cli_print_done(st, &out);
 }
 
@@ -95,7 +98,8 @@ const mf_command mf_command_submit = {
     .about = "Prints the name of the job. It runs in this folder with this environment, as soon as "
              "a daemon has slots for it, and goes on when this terminal is closed.\n\n"
              "A training that is to go on where it was when it is started again is given --out and "
-             "--resume.",
+             "--resume. The exit code of the job is in `meshflow queue` and is that of `meshflow "
+             "attach`; jobs that end with 2, 3, 75, 126 or 127 are not started again.",
     .options = options,
     .examples =
         (const char *const[]){ "meshflow submit --name a --restarts 3 -- meshflow train --model "
@@ -105,5 +109,10 @@ const mf_command mf_command_submit = {
                                NULL },
     .min_args = 1,
     .max_args = -1,
+    .exits = "  0   the job was submitted\n"
+             "  1   it could not be submitted; another try may succeed\n"
+             "  2   invalid usage or settings\n"
+             "exit codes of the job:\n" MF_EXITS_OF_JOBS
+             "  N   of any other program: its own exit code\n",
     .run = submit_run,
 };

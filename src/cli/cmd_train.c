@@ -2,6 +2,7 @@
 /* cmd_train.c - `meshflow train`: data, model, compile, fit, test. */
 #include "base/board.h"
 #include "base/clock.h"
+#include "base/exit_code.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cluster_options.h"
@@ -18,6 +19,7 @@
 #include "job/strategies.h"
 #include "train/guard.h"
 #include "train/team.h"
+#include "train/trainer.h"
 
 #include <meshflow/mesh.h>
 
@@ -39,6 +41,7 @@ typedef struct measured {
     bool loss_known; /* there was one */
     int64_t total; /* steps that were asked for */
     bool failed;
+    bool works; /* data, model and settings are good: what fails now fails at work */
     mf_chosen chosen; /* by --auto */
     mf_replan replan; /* and looked at; all zero without it */
     mf_buf told; /* of it, at the end */
@@ -68,8 +71,6 @@ static mf_status count_step(void *ctx, mf_trainer *t, const mf_step_report *repo
 
 /* ---- stopping ---- */
 
-enum { LEFT = 128 + SIGTERM }; /* exit code of a worker that has left while the others go on */
-
 static mf_trainer *volatile to_stop; /* what a signal stops; the program trains one at a time */
 static mf_strategy *volatile to_leave; /* and SIGTERM leaves; NULL: nobody else */
 
@@ -79,6 +80,13 @@ static void on_signal(int signal_number)
         mf_strategy_leave(to_leave);
     else if (to_stop)
         mf_trainer_stop(to_stop);
+}
+
+/* Nothing is under way that could be stopped in order. */
+static void leave_at_once(int signal_number)
+{
+    (void)signal_number;
+    _exit(MF_EXIT_STOPPED);
 }
 
 /* The next one does nothing, and the one after that ends us. */
@@ -95,8 +103,10 @@ static void stop_on_signals(mf_trainer *t, mf_strategy *strategy)
     to_stop = t;
     to_leave = strategy;
     sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGINT, t ? &action : &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
-    (void)sigaction(SIGTERM, t ? &action : &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+    if (!t)
+        action.sa_handler = leave_at_once;
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
 }
 
 /* ---- settings ---- */
@@ -285,16 +295,27 @@ static const char *decided(const measured *m, const char **why)
     return state;
 }
 
+/* Was it stopped before it was done? */
+static bool was_stopped(const measured *m)
+{
+    const mf_trainer *t = m->job->trainer;
+    const char *why;
+
+    if (decided(m, &why))
+        return false;
+    return t->team && t->team->kind->lease ? t->standing.stop != 0 : t->step < m->total;
+}
+
 /* What training has ended by. */
 static void put_end(const measured *m, mf_buf *out)
 {
     const char *why = "", *state = decided(m, &why);
 
     mf_buf_printf(out, ",\"ended\":\"%s\"",
-                  m->failed                                      ? "failed"
-                  : state                                        ? state
-                  : mf_trainer_step(m->job->trainer) >= m->total ? "steps"
-                                                                 : "stopped");
+                  m->failed        ? "failed"
+                  : state          ? state
+                  : was_stopped(m) ? "stopped"
+                                   : "steps");
     if (state) {
         mf_buf_str(out, ",\"ended_because\":");
         mf_buf_json(out, why, strlen(why));
@@ -491,6 +512,19 @@ static mf_status write_note(const mf_job *job, const mf_args *args, const char *
     return mf_model_note_write(dir, &note);
 }
 
+/* The checkpoint is on the disk, if there was to be one. */
+static mf_status say_stopped(const measured *m, mf_args *args)
+{
+    const char *out = mf_args_value(args, "out");
+
+    args->exit_code = MF_EXIT_STOPPED;
+    if (out && mf_strategy_is_chief(m->job->strategy))
+        mf_args_hint(args, "--resume continues from the checkpoint in '%s'", out);
+    return MF_FAIL(MF_CANCELLED, "training was stopped after step %lld of %lld%s",
+                   (long long)mf_trainer_step(m->job->trainer), (long long)m->total,
+                   out ? "" : "; without --out nothing of it was saved");
+}
+
 static mf_status train(measured *m, mf_args *args)
 {
     mf_job *job = m->job;
@@ -527,6 +561,7 @@ static mf_status train(measured *m, mf_args *args)
     if (fit.out && mf_strategy_is_chief(job->strategy))
         MF_TRY(write_note(job, args, fit.out));
     MF_TRY(mf_progress_init(&progress, job, &fit));
+    m->works = true;
     fitted = fit_with_hooks(m, &progress, fit);
     MF_TRY(write_chosen(m, &progress.planned));
     if (fitted != MF_OK) /* a checkpoint that could not be written is no reason to show nothing */
@@ -539,13 +574,20 @@ static mf_status train(measured *m, mf_args *args)
     }
     if (fitted == MF_CANCELLED && mf_strategy_has_left(job->strategy)) {
         MF_INFO("%s after step %lld", why.message, (long long)mf_trainer_step(job->trainer));
-        args->exit_code = LEFT;
+        args->exit_code = MF_EXIT_STOPPED;
         mf_progress_deinit(&progress);
         return fitted;
     }
     if (mf_strategy_serves(job->strategy)) {
         mf_progress_deinit(&progress);
         return fitted;
+    }
+    if (fitted != MF_OK &&
+        mf_strategy_size(job->strategy) > 1) { /* nobody else takes part any more */
+        if (st == MF_OK && mf_args_has(args, "json") && mf_strategy_is_chief(job->strategy))
+            st = print_json(m, NULL, 0);
+        mf_progress_deinit(&progress);
+        return mf_error_restore(&why);
     }
     if (st == MF_OK)
         st = validate(m, &progress);
@@ -561,7 +603,9 @@ static mf_status train(measured *m, mf_args *args)
     if (fitted != MF_OK)
         st = mf_error_restore(&why);
     else if (st == MF_OK && state && strcmp(state, "diverged") == 0)
-        st = MF_FAIL(MF_ABORTED, "training %s", ended);
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "training %s", ended);
+    else if (st == MF_OK && was_stopped(m))
+        st = say_stopped(m, args);
     mf_progress_deinit(&progress);
     return st;
 }
@@ -599,7 +643,7 @@ static mf_status watch_over(mf_args *args, const mf_cluster *c)
     if (st == MF_OK)
         st = mf_buf_finish(&name);
     if (st == MF_OK)
-        st = mf_master_run(c, name.data);
+        st = mf_master_run(c, name.data, &args->exit_code);
     mf_buf_deinit(&name);
     mf_job_deinit(&job);
     return st;
@@ -625,6 +669,21 @@ static mf_status be_master(measured *m, mf_args *args, bool *done)
     return st;
 }
 
+static mf_status be_worker(measured *m, mf_args *args)
+{
+    stop_on_signals(NULL, NULL);
+    MF_TRY(mf_train_options_stop(args, &m->converged));
+    MF_TRY(open_shown(m->job, args));
+    return train(m, args);
+}
+
+static int exit_code_of(const measured *m, mf_status st)
+{
+    if (!m->works)
+        return mf_exit_of_setup(st);
+    return m->job->trainer && m->job->trainer->lost ? MF_EXIT_LOST : mf_exit_of_work(st);
+}
+
 static mf_status train_run(mf_args *args)
 {
     int64_t priority = 0;
@@ -636,13 +695,12 @@ static mf_status train_run(mf_args *args)
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &priority));
     if (priority > 0) /* before there are threads, which inherit it */
         MF_TRY(mf_priority_set(getpid(), (int)priority));
-    MF_TRY(be_master(&m, args, &done));
-    if (done)
-        return MF_OK;
-    MF_TRY(mf_train_options_stop(args, &m.converged));
-    st = open_shown(&job, args);
-    if (st == MF_OK)
-        st = train(&m, args);
+    job = (mf_job){ 0 };
+    st = be_master(&m, args, &done);
+    if (st == MF_OK && !done)
+        st = be_worker(&m, args);
+    if (st != MF_OK && args->exit_code == 0 && !args->usage)
+        args->exit_code = exit_code_of(&m, st);
     mf_job_deinit(&job);
     mf_hook_free(&m.converged);
     mf_chosen_deinit(&m.chosen);
@@ -758,5 +816,6 @@ const mf_command mf_command_train = {
                                        NULL },
     .min_args = 0,
     .max_args = 0,
+    .exits = MF_EXITS_OF_JOBS,
     .run = train_run,
 };

@@ -3,7 +3,8 @@
  * what its arguments are; parsing, help and man pages come from there.
  *
  * Failing: run() returns the status of what failed. main() prints one line, "meshflow: <message>",
- * and the hint if there is one. Exit codes: 0 done, 1 failed, 2 called wrongly. */
+ * and the hint if there is one. Exit codes: base/exit_code.h; without args->exit_code 0 done,
+ * 1 failed, 2 called wrongly. */
 #ifndef MF_CLI_COMMAND_H
 #define MF_CLI_COMMAND_H
 
@@ -29,6 +30,7 @@ typedef struct mf_command {
                           are shown as they are */
     const mf_option *options;
     const char *const *examples; /* command lines, ended by NULL; or NULL */
+    const char *exits; /* exit codes, a line each, with two spaces in front; NULL: 0, 1, 2 */
     int min_args, max_args; /* max_args -1: any number */
     mf_status (*run)(mf_args *args);
 } mf_command;
@@ -49,7 +51,7 @@ struct mf_args {
     const char **words; /* positional arguments */
     int64_t n_given, n_words, cap_given, cap_words;
     bool usage; /* the failure is a wrong call */
-    int exit_code; /* of a failure; 0: 1, or 2 for a wrong call */
+    int exit_code; /* 0: 0 for MF_OK, 1 for a failure, 2 for a wrong call */
     char hint[512]; /* what to do about the failure; "" */
 };
 
@@ -83,6 +85,21 @@ const mf_command *mf_command_find(const char *name);
 bool mf_command_is_group(const char *name);
 
 /* ---- help (help.c) ---- */
+
+/* The exit codes of commands that run jobs (base/exit_code.h). */
+#define MF_EXITS_OF_JOBS                                                                           \
+    "  0   finished, and the result is on disk\n"                                                  \
+    "  1   failed; another try may succeed\n"                                                      \
+    "  2   invalid usage or settings; never restarted\n"                                           \
+    "  3   the state is lost; never restarted\n"                                                   \
+    "  75  stopped or left before the end; --resume continues it\n"
+/* And of those that look at jobs. */
+#define MF_EXITS_OF_HEALTH                                                                         \
+    "  0   all jobs that were looked at make progress, or there are none\n"                        \
+    "  1   there is no such job, or it cannot be looked at\n"                                      \
+    "  2   invalid usage\n"                                                                        \
+    "  4   a job makes no progress: a task keeps the others waiting for more than a second\n"      \
+    "  5   a task of a job is dead\n"
 
 void mf_help_program(mf_buf *out);
 void mf_help_group(const char *name, mf_buf *out);

@@ -125,6 +125,8 @@ void mf_help_command(const mf_command *c, mf_buf *out)
     help_about(c->about, out);
     help_options("options", c->options, out);
     help_options("options of every command", mf_global_options, out);
+    if (c->exits)
+        mf_buf_printf(out, "\nexit codes:\n%s", c->exits);
     if (c->examples)
         mf_buf_str(out, "\nexamples:\n");
     for (int i = 0; c->examples && c->examples[i]; i++)
@@ -254,6 +256,9 @@ void mf_help_man(const mf_command *c, mf_buf *out)
     man_about(c->about, out);
     man_options("OPTIONS", c->options, out);
     man_options("OPTIONS OF EVERY COMMAND", mf_global_options, out);
+    mf_buf_str(out, ".SH EXIT STATUS\n.nf\n");
+    troff(c->exits ? c->exits : "0: done; 1: failed; 2: called wrongly.\n", out);
+    mf_buf_str(out, ".fi\n");
     if (c->examples)
         mf_buf_str(out, ".SH EXAMPLES\n.nf\n");
     for (int i = 0; c->examples && c->examples[i]; i++) {

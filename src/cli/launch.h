@@ -26,6 +26,7 @@ typedef struct mf_launched {
     int reserved; /* the socket that keeps its port for it */
     pid_t pid; /* 0: does not run */
     bool done; /* ended, and will not be started again */
+    bool well; /* ended with exit code 0 */
     int restarts, in_row; /* in all; without having run for a while in between */
     int64_t started_ns; /* the last time */
     int64_t again_ns; /* when it is started again; 0: it is not going to be */

@@ -5,6 +5,7 @@
  * follow the others); stopping (everybody was told to end, and is killed after the grace period).
  */
 #include "base/clock.h"
+#include "base/exit_code.h"
 #include "base/file.h"
 #include "cli/launch.h"
 #include "cli/master.h"
@@ -90,9 +91,11 @@ static bool runs(const mf_launch *l, bool followers)
 
 /* ---- tasks that end ---- */
 
-static void describe(const siginfo_t *info, char *text, size_t size)
+static void describe(const siginfo_t *info, int code, char *text, size_t size)
 {
-    if (info->si_code == CLD_EXITED)
+    if (info->si_code == CLD_EXITED && code == MF_EXIT_STOPPED)
+        (void)snprintf(text, size, "was stopped before its end (exit code %d)", code);
+    else if (info->si_code == CLD_EXITED)
         (void)snprintf(text, size, "ended with exit code %d", info->si_status);
     else
         (void)snprintf(text, size, "was killed by signal %d (%s)%s", info->si_status,
@@ -100,14 +103,43 @@ static void describe(const siginfo_t *info, char *text, size_t size)
                        info->si_code == CLD_DUMPED ? ", core dumped" : "");
 }
 
-static bool try_again(watch *w, mf_launched *t, const char *how)
+/* Does a task run or is it to run that began later than this server, which has served those before
+ * and ended? */
+static bool is_needed_again(const mf_launch *l, const mf_launched *server)
+{
+    for (int i = 0; i < l->n; i++) {
+        const mf_launched *t = &l->tasks[i];
+
+        if (mf_launch_leads(l, t) && (t->again_ns > 0 || (!t->done && t->restarts > 0 &&
+                                                          t->started_ns > server->started_ns)))
+            return true;
+    }
+    return false;
+}
+
+/* Servers end well when their workers end, also when those have failed. */
+static void bring_back_servers(watch *w, int64_t at_ns)
+{
+    for (int i = 0; i < w->l->n; i++) {
+        mf_launched *t = &w->l->tasks[i];
+
+        if (t->role != MF_ROLE_PS || !t->done || !t->well || w->l->by_masters ||
+            !is_needed_again(w->l, t))
+            continue;
+        t->done = false;
+        t->again_ns = at_ns;
+    }
+}
+
+static bool try_again(watch *w, mf_launched *t, int code, const char *how)
 {
     const int64_t now = mf_clock_ns();
 
-    if (w->phase != GOING || t->restarts >= w->l->max_restarts)
+    if (w->phase != GOING || t->restarts >= w->l->max_restarts || !mf_exit_may_restart(code))
         return false;
     t->again_ns = now + mf_launch_pause_ns(t->started_ns, now, &t->in_row);
     t->restarts++;
+    bring_back_servers(w, t->again_ns);
     say("%s %s: restart %d of %d", t->name, how, t->restarts, w->l->max_restarts);
     return true;
 }
@@ -129,18 +161,36 @@ static void start_again(watch *w)
     }
 }
 
+/* A training that a signal to us has ended before it could react was stopped, too. */
+static int code_of(const watch *w, const siginfo_t *info)
+{
+    if (info->si_code == CLD_EXITED)
+        return info->si_status;
+    return w->asked && w->l->trains ? MF_EXIT_STOPPED : MF_EXIT_SIGNAL + info->si_status;
+}
+
+/* The first failure counts; that a task was stopped counts less. */
+static void note_failure(watch *w, const mf_launched *t, int code, const char *how)
+{
+    if (w->code != MF_EXIT_DONE && (w->code != MF_EXIT_STOPPED || code == MF_EXIT_STOPPED))
+        return;
+    w->code = code;
+    (void)snprintf(w->why, sizeof w->why, "%s %s", t->name, how);
+}
+
 static void failed(watch *w, mf_launched *t, const siginfo_t *info)
 {
     const bool exited = info->si_code == CLD_EXITED;
+    const int code = code_of(w, info);
     char how[96];
 
     /* A follower that ended because it was told to has done its part. */
     if (!mf_launch_leads(w->l, t) && w->told && !exited && info->si_status == w->told)
         return;
-    describe(info, how, sizeof how);
-    if (exited && info->si_status == 128 + SIGTERM && w->phase == GOING &&
-        mf_launch_has_members(w->l)) {
+    describe(info, code, how, sizeof how);
+    if (exited && code == MF_EXIT_STOPPED && w->phase == GOING && mf_launch_has_members(w->l)) {
         say("%s has left: the others go on", t->name);
+        note_failure(w, t, code, "has left");
         w->without = true;
         return;
     }
@@ -148,14 +198,11 @@ static void failed(watch *w, mf_launched *t, const siginfo_t *info)
         say("%s %s: it is the masters' matter", t->name, how);
         return;
     }
-    if (try_again(w, t, how)) {
+    if (try_again(w, t, code, how)) {
         t->done = false;
         return;
     }
-    if (w->code == 0) {
-        w->code = exited ? info->si_status : 128 + info->si_status;
-        (void)snprintf(w->why, sizeof w->why, "%s %s", t->name, how);
-    }
+    note_failure(w, t, code, how);
     if (w->phase == STOPPING || w->phase == KILLING)
         return;
     if (runs(w->l, false) && mf_launch_has_members(w->l)) {
@@ -179,10 +226,13 @@ static void ended(watch *w, mf_launched *t, const siginfo_t *info)
     t->done = true;
     (void)mf_lines_read(&t->out);
     (void)mf_lines_read(&t->err);
-    if (info->si_code != CLD_EXITED || info->si_status != 0)
+    t->well = info->si_code == CLD_EXITED && info->si_status == 0;
+    if (!t->well)
         failed(w, t, info);
-    else
-        w->done_well |= mf_launch_leads(w->l, t);
+    else if (mf_launch_leads(w->l, t))
+        w->done_well = true;
+    else if (w->phase == GOING)
+        bring_back_servers(w, mf_clock_ns());
 }
 
 static void reap(watch *w)
@@ -196,6 +246,10 @@ static void reap(watch *w)
             ended(w, t, &info);
     }
     if (w->phase == GOING && !runs(w->l, false) && runs(w->l, true)) {
+        if (w->code != MF_EXIT_DONE && !w->done_well) { /* there is nothing left to serve for */
+            stop(w, SIGTERM);
+            return;
+        }
         w->phase = LEAVING;
         w->deadline = mf_clock_ns() + w->l->grace_ns;
     }
@@ -320,7 +374,7 @@ static mf_status watch_all(watch *w, int *exit_code)
     if (w->without && w->done_well && !w->asked)
         w->code = 0;
     *exit_code = w->code;
-    return w->code == 0 ? MF_OK : MF_FAIL(MF_ABORTED, "%s", w->why);
+    return w->code == MF_EXIT_DONE ? MF_OK : MF_FAIL(MF_ABORTED, "%s", w->why);
 }
 
 mf_status mf_launch_run(mf_launch *l, int *exit_code)

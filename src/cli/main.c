@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the program `meshflow`: finds the command, runs it, says what went wrong. */
+#include "base/exit_code.h"
 #include "base/param.h"
 #include "cli/command.h"
 
@@ -8,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /* A program started with standard streams closed would find its files under their numbers. */
 static void hold_standard_streams(void)
@@ -99,17 +98,16 @@ static void report(const mf_args *args, mf_status st)
 int main(int argc, char **argv)
 {
     mf_args args = { 0 };
-    int code = EXIT_DONE;
     mf_status st;
 
     hold_standard_streams();
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
     st = run(&args, argc - 1, argv + 1);
-    if (st != MF_OK) {
+    if (st != MF_OK)
         report(&args, st);
-        code = args.exit_code ? args.exit_code : args.usage ? EXIT_USAGE : EXIT_FAILED;
-    }
+    if (st != MF_OK && args.exit_code == 0)
+        args.exit_code = args.usage ? MF_EXIT_USAGE : MF_EXIT_FAILED;
     mf_args_deinit(&args);
-    return code;
+    return args.exit_code;
 }

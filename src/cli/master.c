@@ -8,6 +8,7 @@
 #include "base/board.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/exit_code.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process.h"
@@ -24,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { NAME = 32, LOOK_MS = 50 };
+enum { NAME = 32, LOOK_MS = 50, UNKNOWN = -1 };
 static const int64_t LEASE_NS = 3000000000;
 
 typedef struct ward {
@@ -36,6 +37,8 @@ typedef struct ward {
     char master[NAME];
     long long pid, start; /* pid 0: it does not run */
     int restarts;
+    int code; /* exit code of its last process; UNKNOWN: it runs, or its master did not see it end
+               */
     /* ours */
     int64_t started_ns, again_ns; /* when it was, 0: not by us, and when it is to be */
     int in_row; /* restarts without having run for a while in between */
@@ -51,6 +54,7 @@ typedef struct master {
     char (*alive)[NAME]; /* masters */
     int n_alive;
     bool over;
+    bool stopped; /* a signal to us ended the job */
     int max_restarts;
     mf_words command; /* our own is that of the tasks */
 } master;
@@ -71,13 +75,13 @@ static void key_of(const char *kind, const char *name, char *out, size_t size)
         *c = *c == ' ' ? '-' : *c;
 }
 
-/* "MASTER,PID,START,RESTARTS". */
+/* "MASTER,PID,START,RESTARTS,CODE". */
 static void read_ward(const mf_store_entry *e, ward *w)
 {
     const size_t n = strcspn(e->value, ",");
 
     if (n >= sizeof w->master ||
-        sscanf(e->value + n, ",%lld,%lld,%d", &w->pid, &w->start, &w->restarts) != 3)
+        sscanf(e->value + n, ",%lld,%lld,%d,%d", &w->pid, &w->start, &w->restarts, &w->code) != 4)
         return;
     memcpy(w->master, e->value, n);
     w->master[n] = '\0';
@@ -120,7 +124,8 @@ static mf_status put_ward(master *m, ward *w, bool *won)
     mf_status st;
 
     key_of("ward", w->name, key, sizeof key);
-    (void)snprintf(text, sizeof text, "%s,%lld,%lld,%d", w->master, w->pid, w->start, w->restarts);
+    (void)snprintf(text, sizeof text, "%s,%lld,%lld,%d,%d", w->master, w->pid, w->start,
+                   w->restarts, w->code);
     st = mf_store_put(m->store, key, text, strlen(text), w->version, 0, &w->version);
     *won = st == MF_OK;
     return st == MF_ABORTED ? MF_OK : st;
@@ -144,11 +149,21 @@ static mf_status stay_there(master *m)
 
 /* ---- processes ---- */
 
+/* A child of ours has ended, and reap() will see how. */
+static bool is_to_be_reaped(const ward *w)
+{
+    siginfo_t info = { 0 };
+
+    return waitid(P_PID, (id_t)w->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == (pid_t)w->pid;
+}
+
 static bool runs(const ward *w)
 {
     mf_process p;
 
-    return w->pid > 0 && mf_process_look(w->pid, &p) && p.start == w->start && p.state != 'Z';
+    return w->pid > 0 && mf_process_look(w->pid, &p) && p.start == w->start &&
+           (p.state != 'Z' || is_to_be_reaped(w));
 }
 
 /* Between fork and exec. */
@@ -188,6 +203,7 @@ static mf_status start(master *m, ward *w)
     (void)mf_process_look(pid, &p);
     w->pid = pid;
     w->start = p.start;
+    w->code = UNKNOWN;
     w->started_ns = mf_clock_ns();
     st = put_ward(m, w, &won);
     if (!won)
@@ -234,6 +250,13 @@ static mf_status take(master *m, ward *w)
     return MF_OK;
 }
 
+/* It has ended in a way that another try does not change. One that another master started, whose
+ * code nobody knows, is tried again. */
+static bool is_final(const ward *w)
+{
+    return w->code > MF_EXIT_DONE && !mf_exit_may_restart(w->code);
+}
+
 static mf_status see_to(master *m, ward *w)
 {
     const int64_t now = mf_clock_ns();
@@ -242,7 +265,7 @@ static mf_status see_to(master *m, ward *w)
     if (runs(w) || m->over)
         return MF_OK;
     if (w->pid > 0) { /* it is lost */
-        if (w->restarts >= m->max_restarts)
+        if (w->restarts >= m->max_restarts || is_final(w))
             return MF_OK;
         w->again_ns = now + mf_launch_pause_ns(w->started_ns, now, &w->in_row);
         w->restarts++;
@@ -269,8 +292,26 @@ static mf_status see_to_all(master *m)
             MF_TRY(see_to(m, w));
         }
     }
-    while (waitpid(-1, NULL, WNOHANG) > 0)
-        ;
+    return MF_OK;
+}
+
+/* How those of our tasks have ended that have. */
+static mf_status reap(master *m)
+{
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        for (int i = 0; i < m->n; i++) {
+            ward *w = &m->wards[i];
+            bool won;
+
+            if (w->pid != pid)
+                continue;
+            w->code = WIFEXITED(status) ? WEXITSTATUS(status) : MF_EXIT_SIGNAL + WTERMSIG(status);
+            MF_TRY(put_ward(m, w, &won));
+        }
+    }
     return MF_OK;
 }
 
@@ -280,6 +321,7 @@ static void pass_on(master *m)
     if (!told)
         return;
     told = 0;
+    m->stopped = true;
     m->max_restarts = 0;
     for (int i = 0; i < m->n; i++) {
         if (strcmp(m->wards[i].master, m->name) == 0 && runs(&m->wards[i]))
@@ -293,19 +335,39 @@ static bool is_done(const master *m)
     for (int i = 0; i < m->n; i++) {
         const ward *w = &m->wards[i];
 
-        if (runs(w) || (!m->over && (w->pid == 0 || w->restarts < m->max_restarts)))
+        if (runs(w) || (!m->over && !is_final(w) && (w->pid == 0 || w->restarts < m->max_restarts)))
             return false;
     }
     return true;
 }
 
-static mf_status watch(master *m)
+/* By its tasks: a worker that has ended well has done so with all others. */
+static int code_of_job(const master *m)
+{
+    bool done = false, stopped = m->stopped && !m->over;
+    int permanent = 0;
+
+    for (int i = 0; i < m->n; i++) {
+        const int code = m->wards[i].code;
+
+        done |= code == MF_EXIT_DONE && m->wards[i].role != MF_ROLE_PS;
+        stopped |= code == MF_EXIT_STOPPED;
+        permanent = mf_exit_is_permanent(code) ? code : permanent;
+    }
+    return m->over && (done || !stopped) ? MF_EXIT_DONE
+           : permanent                   ? permanent
+           : stopped                     ? MF_EXIT_STOPPED
+                                         : MF_EXIT_FAILED;
+}
+
+static mf_status watch(master *m, int *exit_code)
 {
     for (;;) {
         mf_status st;
 
         MF_TRY(stay_there(m));
         MF_TRY(look(m));
+        MF_TRY(reap(m));
         if (is_done(m))
             break;
         MF_TRY(see_to_all(m));
@@ -314,11 +376,12 @@ static mf_status watch(master *m)
         if (st != MF_OK && st != MF_DEADLINE_EXCEEDED)
             return st;
     }
-    if (m->over)
+    *exit_code = code_of_job(m);
+    if (*exit_code == MF_EXIT_DONE)
         return MF_OK;
-    return MF_FAIL(MF_ABORTED,
-                   "no task of the job is left, and it is not over; start it again with "
-                   "--resume");
+    return MF_FAIL(MF_ABORTED, "no task of the job is left, and it is not finished%s",
+                   *exit_code == MF_EXIT_USAGE ? ": its settings are invalid"
+                                               : "; start it again with --resume");
 }
 
 /* ---- making and freeing ---- */
@@ -357,11 +420,12 @@ bool mf_master_is_one(const mf_cluster *c)
     return self && self->role == MF_ROLE_MASTER && store && store[0] != '\0' && c->addresses;
 }
 
-mf_status mf_master_run(const mf_cluster *c, const char *job)
+mf_status mf_master_run(const mf_cluster *c, const char *job, int *exit_code)
 {
     master m = { .cluster = c, .max_restarts = budget() };
     const struct sigaction action = { .sa_handler = on_signal };
     bool shown = false;
+    mf_error why;
     mf_status st;
 
     (void)sigaction(SIGINT, &action, NULL);
@@ -376,8 +440,9 @@ mf_status mf_master_run(const mf_cluster *c, const char *job)
     mf_board_phase(MF_PHASE_WATCH);
     MF_TRY_TO(done, mf_store_open(getenv("MESHFLOW_STORE"), NULL, &m.store));
     MF_TRY_TO(done, be_there(&m));
-    st = watch(&m);
+    st = watch(&m, exit_code);
 done:
+    mf_error_save(st, &why);
     if (m.lease != 0 && mf_store_lease_end(m.store, m.lease) != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     if (m.store)
@@ -387,7 +452,7 @@ done:
     mf_free(m.alive);
     mf_free(m.wards);
     mf_words_deinit(&m.command);
-    return st;
+    return mf_error_restore(&why);
 }
 
 void mf_master_kill_wards(const char *where)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/running.h"
 
+#include "base/exit_code.h"
 #include "cli/text.h"
 
 #include <string.h>
@@ -12,6 +13,23 @@ mf_status mf_cli_running(mf_args *args, const char *job, mf_running *out)
         return MF_OK;
     mf_args_hint(args, "`meshflow jobs` lists those of this user on this host");
     return MF_FAIL(MF_NOT_FOUND, "there is no job '%s' here", job);
+}
+
+int mf_cli_health(const mf_running *r)
+{
+    int health = MF_EXIT_DONE;
+
+    for (int i = 0; i < r->n_jobs; i++) {
+        mf_buf why = { 0 };
+        const bool stalled = mf_running_explain(&r->jobs[i], r->now, &why);
+
+        mf_buf_deinit(&why);
+        if (mf_running_sum_up(&r->jobs[i]).dead > 0)
+            return MF_EXIT_DEAD;
+        if (stalled)
+            health = MF_EXIT_STALLED;
+    }
+    return health;
 }
 
 /* Of the first task; of masters only where they are alone. */

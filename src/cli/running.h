@@ -9,6 +9,8 @@
 /* job: only this one; NULL: all. NOT_FOUND, with a hint. Owns: mf_running_deinit(), also after a
  * failure. */
 MF_MUST mf_status mf_cli_running(mf_args *args, const char *job, mf_running *out);
+/* How well jobs are, as an exit code: DONE, STALLED or DEAD (base/exit_code.h). */
+int mf_cli_health(const mf_running *r);
 /* One sentence on the whole job, also where all is well. */
 void mf_cli_explain(const mf_running_job *job, int64_t now, mf_buf *out);
 

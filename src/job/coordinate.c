@@ -65,7 +65,9 @@ void mf_strategy_stop(mf_strategy *strategy)
 
 void mf_strategy_leave(mf_strategy *strategy)
 {
-    if (strategy && mf_team_meets(strategy->team))
+    const mf_team *team = strategy ? strategy->team : NULL;
+
+    if (mf_team_meets(team) || (team && team->members && team->kind->serve))
         atomic_store(&strategy->team->leaves, true);
     else
         mf_strategy_stop(strategy);

@@ -149,7 +149,7 @@ static const mf_team_kind TEAM = { .join = local_join,
                                    .before_save = mf_local_before_save,
                                    .meet = local_meet,
                                    .note_saved = mf_job_note_saved,
-                                   .finish = mf_job_note_end,
+                                   .over = mf_job_note_end,
                                    .failed = local_failed };
 
 /* ---- opening and closing ---- */

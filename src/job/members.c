@@ -389,9 +389,8 @@ mf_status mf_job_note_saved(mf_team *team)
     return team->members ? mf_members_mark(team->members->members, "saved") : MF_OK;
 }
 
-mf_status mf_job_note_end(mf_team *team, mf_trainer *t)
+mf_status mf_job_note_end(mf_team *team)
 {
-    (void)t;
     return team->members ? mf_members_end(team->members->members) : MF_OK;
 }
 

@@ -350,17 +350,28 @@ static mf_status ps_finish(mf_team *team, mf_trainer *t)
 
     for (int r = 0; st == MF_OK && r < team->size; r++)
         t->step = steps[r] > t->step ? steps[r] : t->step;
+    if (st == MF_OK) /* who was told that no batch is left does not know why */
+        st = mf_group_sizes(team->group, &c, j->stop, steps);
+    for (int r = 0; st == MF_OK && r < team->size; r++)
+        t->standing.stop |= steps[r];
     mf_free(steps);
     MF_TRY(st);
     MF_TRY(mf_ps_client_get(j->client));
     team->lockstep = true;
-    MF_TRY(mf_team_meet(team, t->step, "the last weights"));
-    return mf_job_note_end(team, t);
+    return mf_team_meet(team, t->step, "the last weights");
+}
+
+/* A server that is told to end serves as long as there are workers. */
+static bool may_leave(ps_job *j)
+{
+    return j->n_workers == 0 && atomic_load(&j->team.leaves);
 }
 
 static bool somebody_waits(void *ctx)
 {
-    return mf_members_wait_for_next(((ps_job *)ctx)->members.members);
+    ps_job *j = ctx;
+
+    return may_leave(j) || mf_members_wait_for_next(j->members.members);
 }
 
 /* kept: see mf_ps_server_options. */
@@ -483,12 +494,6 @@ static mf_status ps_meet(mf_team *team, mf_trainer *t, mf_status why)
     return mf_job_meet(team, t, &meeting, why);
 }
 
-static mf_status ps_leave_for_good(mf_team *team, mf_trainer *t)
-{
-    MF_TRY(ps_leave(team, t));
-    return mf_job_note_end(team, t);
-}
-
 /* kept: see mf_ps_server_options. Synchronous servers are set by the workers, which know all. */
 static mf_status serve_or_stand_by(ps_job *j, mf_trainer *t, struct server **kept)
 {
@@ -511,7 +516,8 @@ static mf_status serve_all(mf_team *team, mf_trainer *t)
         part(team, st);
         st = connect_all(j);
         j->index = j->members.self - j->n_workers;
-        if (st == MF_OK && j->n_workers == 0 && mf_members_are_done(j->members.members))
+        if (st == MF_OK &&
+            (may_leave(j) || (j->n_workers == 0 && mf_members_are_done(j->members.members))))
             break;
         if (st == MF_OK)
             st = serve_or_stand_by(j, t, &kept);
@@ -543,7 +549,8 @@ static const mf_team_kind WORKER = { .join = ps_join,
                                      .aligned = ps_aligned,
                                      .before_save = ps_before_save,
                                      .save_parts = ps_save_parts,
-                                     .finish = ps_leave_for_good,
+                                     .finish = ps_leave,
+                                     .over = mf_job_note_end,
                                      .traffic = ps_traffic,
                                      .holders = ps_holders,
                                      .trace_begin = ps_trace_begin,
@@ -560,6 +567,7 @@ static const mf_team_kind LEASING_WORKER = { .join = ps_join,
                                              .lease = ps_lease,
                                              .progress = ps_progress,
                                              .finish = ps_finish,
+                                             .over = mf_job_note_end,
                                              .traffic = ps_traffic,
                                              .holders = ps_holders };
 static const mf_team_kind SERVER = { .join = ps_join, .failed = ps_failed, .serve = ps_serve };

@@ -128,10 +128,9 @@ typedef struct mf_job_meeting {
     mf_status (*once)(mf_team *team, mf_trainer *t);
 } mf_job_meeting;
 MF_MUST mf_status mf_job_meet(mf_team *team, mf_trainer *t, const mf_job_meeting *m, mf_status why);
-/* mf_team_kind.note_saved, and .finish where nobody is needed any more from then on. Nothing, where
- * all must stay. */
+/* mf_team_kind.note_saved and .over. Nothing, where all must stay. */
 MF_MUST mf_status mf_job_note_saved(mf_team *team);
-MF_MUST mf_status mf_job_note_end(mf_team *team, mf_trainer *t);
+MF_MUST mf_status mf_job_note_end(mf_team *team);
 /* What mf_team_kind.meet has to say of the view at hand. */
 MF_MUST mf_status mf_job_describe_view(mf_job_members *j, mf_team *team);
 /* A group of all members that train. */

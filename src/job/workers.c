@@ -246,7 +246,7 @@ static const mf_team_kind TEAM = { .join = workers_join,
                                    .end_step = workers_end_step,
                                    .meet = workers_meet,
                                    .note_saved = mf_job_note_saved,
-                                   .finish = mf_job_note_end,
+                                   .over = mf_job_note_end,
                                    .failed = workers_failed,
                                    .traffic = workers_traffic };
 

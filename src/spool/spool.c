@@ -3,6 +3,7 @@
 #include "spool/spool.h"
 
 #include "base/board.h"
+#include "base/exit_code.h"
 #include "base/file.h"
 #include "base/process.h"
 
@@ -15,7 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const STATES[] = { "queued", "runs", "done", "failed", "cancelled", "lost" };
+static const char *const STATES[] = { "queued",    "runs",    "done", "failed",
+                                      "cancelled", "stopped", "lost" };
 
 const char *mf_spool_state_text(mf_spool_state state)
 {
@@ -371,7 +373,7 @@ mf_status mf_spool_cancel(const char *dir, mf_arena *arena, mf_spool_job *job)
         st = MF_FAIL(MF_PERMISSION_DENIED, "cannot end process %lld: %s", (long long)job->pid,
                      strerror(errno));
     if (st == MF_OK && job->state != MF_SPOOL_RUNS && !mf_spool_is_over(job->state))
-        st = mf_spool_write_end(dir, job->name, MF_SPOOL_CANCELLED, 130,
+        st = mf_spool_write_end(dir, job->name, MF_SPOOL_CANCELLED, MF_EXIT_STOPPED,
                                 "was cancelled before it ran");
     return st;
 }

@@ -29,12 +29,14 @@ typedef enum mf_spool_state {
     MF_SPOOL_DONE,
     MF_SPOOL_FAILED,
     MF_SPOOL_CANCELLED,
+    MF_SPOOL_STOPPED, /* before its end: it ended with MF_EXIT_STOPPED, and can be resumed */
     MF_SPOOL_LOST, /* whoever watched over it is dead: the daemon starts it again, or ends it */
 } mf_spool_state;
 const char *mf_spool_state_text(mf_spool_state state);
 static inline bool mf_spool_is_over(mf_spool_state s)
 {
-    return s == MF_SPOOL_DONE || s == MF_SPOOL_FAILED || s == MF_SPOOL_CANCELLED;
+    return s == MF_SPOOL_DONE || s == MF_SPOOL_FAILED || s == MF_SPOOL_CANCELLED ||
+           s == MF_SPOOL_STOPPED;
 }
 
 /* What is to be done. Strings belong to whoever has made it. */

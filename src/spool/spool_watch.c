@@ -4,6 +4,7 @@
  * daemon's child in any way that matters: a daemon may die. If it dies itself, so does the command,
  * and the daemon finds a lost job. */
 #include "base/clock.h"
+#include "base/exit_code.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "spool/spool.h"
@@ -83,7 +84,7 @@ static void become(const char *name, const mf_spool_order *o, pid_t parent)
         _exit(1);
     if (chdir(o->cwd) != 0) {
         dprintf(2, "meshflow: cannot go to '%s': %s\n", o->cwd, strerror(errno));
-        _exit(126);
+        _exit(MF_EXIT_CANNOT_RUN);
     }
     (void)clearenv();
     for (int64_t i = 0; i < o->n_environment; i++)
@@ -91,7 +92,7 @@ static void become(const char *name, const mf_spool_order *o, pid_t parent)
     (void)setenv(MARK, name, 1);
     (void)execvp(o->words[0], (char *const *)(uintptr_t)o->words);
     dprintf(2, "meshflow: cannot run '%s': %s\n", o->words[0], strerror(errno));
-    _exit(127);
+    _exit(MF_EXIT_NO_PROGRAM);
 }
 
 /* false: or it cannot be told. */
@@ -187,7 +188,7 @@ static int describe(int status, char how[MF_SPOOL_TEXT])
     if (WIFSIGNALED(status)) {
         (void)snprintf(how, MF_SPOOL_TEXT, "was ended by signal %d (%s)", WTERMSIG(status),
                        strsignal(WTERMSIG(status)));
-        return 128 + WTERMSIG(status);
+        return MF_EXIT_SIGNAL + WTERMSIG(status);
     }
     (void)snprintf(how, MF_SPOOL_TEXT, "ended with exit code %d", WEXITSTATUS(status));
     return WEXITSTATUS(status);
@@ -224,7 +225,7 @@ static mf_status watch(const char *dir, const mf_spool_job *job)
     for (;;) {
         MF_TRY(count_try(dir, job, ++tries));
         code = describe(run_once(job->name, &job->order), how);
-        if (code == 0 || told || tries > job->order.restarts)
+        if (told || tries > job->order.restarts || !mf_exit_may_restart(code))
             break;
         dprintf(2, "meshflow: the job '%s' %s: it is started again, for the %lld. time\n",
                 job->name, how, (long long)tries);
@@ -232,12 +233,16 @@ static mf_status watch(const char *dir, const mf_spool_job *job)
         if (told)
             break;
     }
-    if ((told || code != 0) && is_cancelled(dir, job->name)) /* a training that is told ends well */
-        return mf_spool_write_end(dir, job->name, MF_SPOOL_CANCELLED, 130, "was cancelled");
-    if (told) /* the machine goes down: who finds it lost decides */
+    if ((told || code != MF_EXIT_DONE) && is_cancelled(dir, job->name))
+        return mf_spool_write_end(dir, job->name, MF_SPOOL_CANCELLED, MF_EXIT_STOPPED,
+                                  "was cancelled");
+    if (told) /* the machine goes down: the daemon finds the job lost, and starts it again */
         return MF_OK;
-    return mf_spool_write_end(dir, job->name, code == 0 ? MF_SPOOL_DONE : MF_SPOOL_FAILED, code,
-                              how);
+    return mf_spool_write_end(dir, job->name,
+                              code == MF_EXIT_DONE      ? MF_SPOOL_DONE
+                              : code == MF_EXIT_STOPPED ? MF_SPOOL_STOPPED
+                                                        : MF_SPOOL_FAILED,
+                              code, how);
 }
 
 /* The only one that watches over this job, until the process ends? */
@@ -273,7 +278,7 @@ static int main_of_watch(const char *dir, const mf_spool_job *job)
     if (write_file(dir, job->name, "run", text) != MF_OK)
         return 1;
     if (is_cancelled(dir, job->name)) /* just now */
-        return mf_spool_write_end(dir, job->name, MF_SPOOL_CANCELLED, 130,
+        return mf_spool_write_end(dir, job->name, MF_SPOOL_CANCELLED, MF_EXIT_STOPPED,
                                   "was cancelled before it ran") != MF_OK;
     return watch(dir, job) != MF_OK;
 }

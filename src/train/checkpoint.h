@@ -37,8 +37,8 @@ MF_MUST mf_status mf_checkpoints_open(const char *dir, int keep, mf_checkpoints 
 MF_MUST mf_status mf_checkpoints_save(mf_checkpoints *c, mf_trainer *t);
 /* The same with a snapshot, which is taken over. */
 MF_MUST mf_status mf_checkpoints_put(mf_checkpoints *c, mf_snapshot *s);
-/* Waits until all so far is written. */
-void mf_checkpoints_wait(mf_checkpoints *c);
+/* Waits until all so far is written. The status of the last save. */
+MF_MUST mf_status mf_checkpoints_wait(mf_checkpoints *c);
 /* Removes those of later steps: training stands at this one again. Waits as well. */
 MF_MUST mf_status mf_checkpoints_drop_after(mf_checkpoints *c, int64_t step);
 /* Waits until all is written, then frees. The status of the last save. */

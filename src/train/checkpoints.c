@@ -34,7 +34,7 @@ struct mf_checkpoints {
     pthread_cond_t changed;
     mf_snapshot *next; /* guarded by lock: to be written; NULL: nothing */
     bool busy, closing; /* guarded by lock */
-    mf_status last; /* guarded by lock: of the last save */
+    mf_error last; /* guarded by lock: of the last save */
 };
 
 /* ---- which there are ---- */
@@ -198,12 +198,12 @@ static void *write_all(void *arg)
         pthread_mutex_unlock(&c->lock);
         st = write_one(c, s);
         if (st != MF_OK)
-            MF_WARN("the checkpoint of step %lld was not written; training goes on: %s",
+            MF_WARN("the checkpoint of step %lld was not written: %s",
                     (long long)mf_snapshot_step(s), mf_error_message());
         mf_snapshot_free(s);
         pthread_mutex_lock(&c->lock);
         c->busy = false;
-        c->last = st;
+        mf_error_save(st, &c->last);
         pthread_cond_broadcast(&c->changed);
     }
     pthread_mutex_unlock(&c->lock);
@@ -305,12 +305,23 @@ mf_status mf_checkpoints_put(mf_checkpoints *c, mf_snapshot *s)
     return MF_OK;
 }
 
-void mf_checkpoints_wait(mf_checkpoints *c)
+static mf_status status_of_last(const mf_error *last)
 {
+    if (last->status == MF_OK)
+        return MF_OK;
+    return MF_FAIL(last->status, "the last checkpoint could not be written: %.900s", last->message);
+}
+
+mf_status mf_checkpoints_wait(mf_checkpoints *c)
+{
+    mf_error last;
+
     pthread_mutex_lock(&c->lock);
     while (c->next || c->busy)
         pthread_cond_wait(&c->changed, &c->lock);
+    last = c->last;
     pthread_mutex_unlock(&c->lock);
+    return status_of_last(&last);
 }
 
 mf_status mf_checkpoints_drop_after(mf_checkpoints *c, int64_t step)
@@ -318,7 +329,8 @@ mf_status mf_checkpoints_drop_after(mf_checkpoints *c, int64_t step)
     found f, kept;
     mf_status st;
 
-    mf_checkpoints_wait(c);
+    if (mf_checkpoints_wait(c) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     st = search(c->dir, &f);
     kept = f;
     while (kept.n > 0 && kept.steps[kept.n - 1] > step)
@@ -333,7 +345,7 @@ mf_status mf_checkpoints_drop_after(mf_checkpoints *c, int64_t step)
 
 mf_status mf_checkpoints_close(mf_checkpoints *c)
 {
-    mf_status st;
+    mf_error last;
 
     if (!c)
         return MF_OK;
@@ -342,12 +354,12 @@ mf_status mf_checkpoints_close(mf_checkpoints *c)
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     pthread_join(c->thread, NULL);
-    st = c->last;
+    last = c->last;
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
     mf_free(c->dir);
     mf_free(c);
-    return st == MF_OK ? MF_OK : MF_FAIL(st, "the last checkpoint could not be written");
+    return status_of_last(&last);
 }
 
 /* ---- going on ---- */

@@ -346,14 +346,17 @@ static bool is_over(const mf_fitting *f)
     return f->followed == f->t->step && (f->t->step >= f->total || f->stop);
 }
 
-/* All steps are done. */
+/* All steps are done. The job is over once its result is on disk, not before: who comes later, or
+ * was started again, is sent home then. */
 static mf_status finish(mf_fitting *f)
 {
     mf_board_phase(MF_PHASE_END);
     MF_TRY(settle(f));
     if (f->t->team && f->t->team->kind->finish)
         MF_TRY(f->t->team->kind->finish(f->t->team, f->t));
-    return mf_fit_save(f, true);
+    MF_TRY(mf_fit_save(f, true));
+    MF_TRY(mf_fit_confirm(f));
+    return f->t->team && f->t->team->kind->over ? f->t->team->kind->over(f->t->team) : MF_OK;
 }
 
 static mf_status run(mf_fitting *f)
@@ -378,6 +381,7 @@ static mf_status run(mf_fitting *f)
             MF_TRY(mf_team_gather_round(f->t->team, f->t, st));
         if (again)
             MF_TRY(mf_fit_take_note(f));
+        f->saved = again ? -1 : f->saved; /* by one that may be lost */
     } while (again);
     return st;
 }
@@ -395,7 +399,7 @@ static void end_loop(mf_fitting *f)
 static mf_status fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
                      const mf_fit_options *options)
 {
-    mf_fitting f = { .t = t, .train = train, .validation = validation };
+    mf_fitting f = { .t = t, .train = train, .validation = validation, .restored = -1 };
     mf_status st, closed;
     mf_error why;
     bool failed;

@@ -61,9 +61,14 @@ static mf_status restore(mf_fitting *f)
 {
     char *prefix = NULL;
 
+    mf_status st = MF_OK;
+
     if (f->out && mf_fit_goes_on(f))
-        MF_TRY(mf_checkpoints_restore(f->out, f->t, &prefix));
-    if (f->t->team && f->t->team->lost && !prefix && f->t->step > 0)
+        st = mf_checkpoints_restore(f->out, f->t, &prefix);
+    f->t->lost =
+        st == MF_DATA_LOSS || (f->t->team && f->t->team->lost && !prefix && f->t->step > 0);
+    MF_TRY(st);
+    if (f->t->lost)
         return MF_FAIL(MF_DATA_LOSS,
                        "what training has come to is lost with those who had it, and there is no "
                        "checkpoint; give --out and --save-steps, or more parameter servers");
@@ -71,6 +76,7 @@ static mf_status restore(mf_fitting *f)
         MF_WARN("nobody is left that has all of the weights: training goes on from %s%s",
                 prefix ? "the checkpoint " : "its beginning, for there is no checkpoint",
                 prefix ? prefix : "");
+    f->restored = prefix ? f->t->step : -1;
     mf_free(prefix);
     return mf_input_check_order(f->t, f->train, &f->order);
 }
@@ -138,8 +144,8 @@ static mf_status open_outputs(mf_fitting *f, bool leased)
     if (!mf_team_is_chief(f->t->team))
         f->o.out = NULL; /* one writes for all */
     f->saves = f->o.out != NULL;
-    f->saved = f->o.resume || f->meetings > 1 ? f->t->step : -1;
-    f->written = f->o.resume && f->t->step > 0 ? f->t->step : -1;
+    f->saved = f->restored; /* what others have told us may be on no disk yet */
+    f->written = f->restored;
     if (mf_team_keeps(f->t->team))
         MF_TRY(agree_on_saves(f));
     if (!f->o.out)

@@ -25,6 +25,7 @@ typedef struct mf_fitting {
     mf_hook_loop loop;
     mf_hook *hooks; /* the caller's, then ours */
     int64_t total; /* steps of the whole training */
+    int64_t restored; /* step of the checkpoint that training goes on from; -1: none */
     int64_t saved; /* step of the last checkpoint, by whomever */
     int64_t written; /* of the last one that we have written or begun with; -1: none */
     bool saves; /* there are to be checkpoints, though perhaps not by us */
@@ -53,6 +54,9 @@ MF_MUST mf_status mf_fit_prepare(mf_fitting *f);
 int64_t mf_fit_progress(const mf_fitting *f);
 /* A checkpoint of where training is, if there is to be one; last: no other will follow. */
 MF_MUST mf_status mf_fit_save(mf_fitting *f, bool last);
+/* Waits until the last checkpoint is on disk. All workers get the same answer. Collective.
+ * Fails: as writing did, at the chief; elsewhere RESOURCE_EXHAUSTED. */
+MF_MUST mf_status mf_fit_confirm(mf_fitting *f);
 /* After the team has met: we may have been given another state than we had, other shards, other
  * duties. */
 MF_MUST mf_status mf_fit_take_note(mf_fitting *f);

@@ -102,6 +102,28 @@ static mf_status write_and_go_on(mf_fitting *f, bool last)
     return st;
 }
 
+mf_status mf_fit_confirm(mf_fitting *f)
+{
+    mf_team *team = f->t->team;
+    const mf_status st = f->dir.checkpoints && mf_team_is_chief(team)
+                             ? mf_checkpoints_wait(f->dir.checkpoints)
+                             : MF_OK;
+    int64_t failed = st != MF_OK;
+    mf_error why;
+
+    if (!team || !team->group || team->size == 1)
+        return st;
+    mf_error_save(st, &why);
+    const mf_collective c = mf_team_call(team, f->t->step, "the last checkpoint to be on disk");
+
+    MF_TRY(mf_broadcast(team->group, &c, 0, &failed, sizeof failed));
+    if (st != MF_OK)
+        return mf_error_restore(&why);
+    return failed ? MF_FAIL(MF_RESOURCE_EXHAUSTED, "%s could not write the last checkpoint",
+                            team->group->names[0])
+                  : MF_OK;
+}
+
 mf_status mf_fit_save(mf_fitting *f, bool last)
 {
     const int64_t step = last ? f->t->step : mf_fit_progress(f);

@@ -37,19 +37,19 @@ mf_status mf_input_check_order(mf_trainer *t, const mf_dataset *set,
         return MF_OK;
     }
     if (was.by != now.by)
-        return MF_FAIL(MF_FAILED_PRECONDITION,
+        return MF_FAIL(MF_INVALID_ARGUMENT,
                        "training was begun with data sliced by %s, now it is sliced by %s: the "
                        "order is another; use --slice %s and the strategy it was begun with, or "
                        "begin in another folder",
                        name_of(was), name_of(now), was.by == MF_SLICE_ELEMENT ? "element" : "file");
     if (was.batch != now.batch)
-        return MF_FAIL(MF_FAILED_PRECONDITION,
+        return MF_FAIL(MF_INVALID_ARGUMENT,
                        "training was begun with batches of %lld, now they are %lld: data that is "
                        "sliced by file comes in another order then; use --batch %lld, or begin in "
                        "another folder",
                        (long long)was.batch, (long long)now.batch, (long long)was.batch);
     if (was.files != now.files)
-        return MF_FAIL(MF_FAILED_PRECONDITION,
+        return MF_FAIL(MF_INVALID_ARGUMENT,
                        "training was begun with other files, or other samples in them: data that "
                        "is sliced by file comes in another order now; begin in another folder");
     t->sliced = now;

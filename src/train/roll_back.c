@@ -98,7 +98,9 @@ static mf_status restore(mf_trainer *t, const char *dir, mf_checkpoints *c, cons
     *taken = -1;
     if (!dir || !c)
         return MF_OK;
-    mf_checkpoints_wait(c); /* which one is the newest may not depend on how fast it is written */
+    /* Which one is the newest may not depend on how fast it is written. */
+    if (mf_checkpoints_wait(c) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     st = keep(t, &k);
     if (st == MF_OK)
         st = restore_newest(t, dir, r, taken);
@@ -115,7 +117,7 @@ static mf_status restore(mf_trainer *t, const char *dir, mf_checkpoints *c, cons
 static mf_status no_way_back(const row *r)
 {
     return MF_FAIL(
-        MF_FAILED_PRECONDITION,
+        MF_INVALID_ARGUMENT,
         "%lld steps in a row (%lld to %lld) had a loss or gradients that are no numbers, "
         "and there is no checkpoint from before them to go back to; lower --lr, clip "
         "gradients (--clip), look at the data, or save more often (--out, --save-steps)",

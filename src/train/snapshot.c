@@ -369,7 +369,7 @@ static mf_status check_same(const char *prefix, const char *what, int64_t then, 
 {
     if (!found || then == now)
         return MF_OK;
-    return MF_FAIL(MF_FAILED_PRECONDITION,
+    return MF_FAIL(MF_INVALID_ARGUMENT,
                    "%s was made with %s %lld, this training has %lld: going on would give other "
                    "weights; use the same %s, or begin in another folder",
                    prefix, what, (long long)then, (long long)now, what);

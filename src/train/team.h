@@ -125,6 +125,8 @@ typedef struct mf_team_kind {
     int64_t (*progress)(const mf_team *team);
     /* This worker has done its last step. All of them do the same from here on. May be NULL. */
     mf_status (*finish)(mf_team *team, struct mf_trainer *t);
+    /* The result of the job is on disk, or there was to be none. May be NULL. */
+    mf_status (*over)(mf_team *team);
     /* Instead of training: serve until it is over. NULL: this is a worker. */
     mf_status (*serve)(mf_team *team, struct mf_trainer *t);
 } mf_team_kind;

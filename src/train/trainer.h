@@ -78,6 +78,7 @@ struct mf_trainer {
     mf_tensor
         judged; /* of a checkpoint, by group: mf_convergence_encode(); empty: nothing is known */
     bool has_state; /* what is here is worth giving to others */
+    bool lost; /* training cannot go on: its state is neither here nor in a checkpoint */
     atomic_bool stop;
     atomic_bool fitting; /* mf_fit() runs */
     mf_turns turns; /* of threads that call the public functions; mf_fit() has it alone */

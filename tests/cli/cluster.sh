@@ -117,11 +117,11 @@ launch 0 "servers that follow are waited for" "[ps 0] last" -- --workers 1 --ps 
 launch 0 "a task is started again" "[launch] worker 0 was killed by signal 9 (Killed): restart 1 of 2" "[worker 0] at last 2" -- \
     --max-restarts 2 -- sh -c 'test "$MESHFLOW_RESTARTS" = 2 || kill -9 $$; echo at last $MESHFLOW_RESTARTS'
 launch 5 "but not for ever" "restart 1 of 1" "meshflow: worker 0 ended with exit code 5" -- --max-restarts 1 -- sh -c 'exit 5'
-launch 1 "a program that is not there" "meshflow: cannot run 'no-such-program': No such file" -- --workers 2 -- no-such-program
+launch 2 "a program that is not there" "meshflow: cannot run 'no-such-program': No such file" -- --workers 2 -- no-such-program
 launch 2 "launch without a command" "needs -- COMMAND" -- --workers 2
 launch 2 "launch of no workers" "--workers expects a whole number" -- --workers 0 -- env
 launch 0 "ports from a base on" "127.0.0.1:23457" -- --workers 2 --port 23456 -- env
-launch 1 "a port beyond the last" "beyond 65535" -- --workers 2 --port 65535 -- env
+launch 2 "a port beyond the last" "beyond 65535" -- --workers 2 --port 65535 -- env
 launch 0 "a task can listen on its port" "[worker 1] served" -- --workers 2 -- python3 -c "$task
 import socket
 at = json.loads(os.environ['TF_CONFIG'])['cluster']['worker'][i]

@@ -261,8 +261,8 @@ def a_training_that_is_killed_is_started_again_and_weights_stay(b):
 def mistakes_are_told_with_what_to_do(b):
     b.submit("a", command=["true"])
     for words, code, part in ((["submit", "--name", "a", "--", "true"], 1, "there is a job 'a' already"),
-                              (["submit", "--name", "../a", "--", "true"], 1, "name"),
-                              (["submit", "--after", "b", "--", "true"], 1, "no job 'b'"),
+                              (["submit", "--name", "../a", "--", "true"], 2, "name"),
+                              (["submit", "--after", "b", "--", "true"], 2, "no job 'b'"),
                               (["submit"], 2, "needs"), (["submit", "--slots", "0", "--", "true"], 2, "slots"),
                               (["cancel", "b"], 1, "no job 'b'"), (["attach", "b"], 1, "`meshflow queue`"),
                               (["queue", "--forget", "a"], 1, "not over")):

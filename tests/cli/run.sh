@@ -266,7 +266,7 @@ check "docs/codecs.md has this table" python3 -c "
 written = open('$root/docs/codecs.md').read().splitlines()
 missing = [line for line in open('out').read().splitlines() if line not in written]
 assert not missing, missing"
-fails "an unknown codec" "no codec 'fp61'" "did you mean 'fp16'?" -- \
+wrong "an unknown codec" "no codec 'fp61'" "did you mean 'fp16'?" -- \
     train --model mlp --data fashion-mnist --codec fp61
 fails "an unknown model" "no model 'nlp'" "did you mean 'mlp'?" -- models nlp
 fails "a model for other data" "lstm needs a column 'tokens'" -- models lstm --columns 'image=float[3,3]'

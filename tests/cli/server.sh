@@ -31,7 +31,7 @@ check "a server's steps give the same weights" test -s here -a "$(cat here)" = "
 check "what servers trained is on disk" "$program" ckpt verify trained
 wrong "servers and a strategy" "give one of them" -- \
     train --model mlp --data fashion-mnist --target "$target" --strategy mirrored
-fails "servers that are no target" "a server's is grpc://host:port" -- \
+wrong "servers that are no target" "a server's is grpc://host:port" -- \
     train --model wide-deep --data synthetic-ctr --target localhost:1 --quiet
 
 # ---- a cluster in one process: its weights are those of one process, too
@@ -51,8 +51,8 @@ kill "$several"
 check "a cluster in one process ends well" wait "$several"
 wrong "a cluster of its own and another" "leave out --cluster" -- server --local worker=1 --cluster '{}'
 wrong "several tasks and one" "leave out --job-name" -- server --here --job-name worker
-fails "a cluster of nothing" "as worker=2,ps=1" -- server --local worker
-fails "no task is here" "none of the cluster's 1 tasks is on this host" -- \
+wrong "a cluster of nothing" "as worker=2,ps=1" -- server --local worker
+wrong "no task is here" "none of the cluster's 1 tasks is on this host" -- \
     server --here --cluster '{"worker": ["192.0.2.7:2222"]}'
 
 # ---- doctor, topo: what is there and what is not

@@ -45,7 +45,7 @@ def triplets_on_a_mesh_are_those_of_one_process(b):
     stages = "--test", data, "--mesh", "stages:2", "--layout", "layers:stages", "--micro-batches", "4"
     got = b.sha(*stages, "--pipeline", "gpipe", "--exact", **kind)
     check(got == b.sha("--test", data, "--shards", "4", **kind), "a pipeline has other weights")
-    r = b.run(b.train(*stages, "--pipeline", "1f1b", **kind), code=1)
+    r = b.run(b.train(*stages, "--pipeline", "1f1b", **kind), code=2)
     check("use --pipeline gpipe" in r.stderr, r.stderr)
 
 
@@ -55,7 +55,7 @@ def losses_over_all_samples_are_refused_where_workers_do_not_see_them(b):
     command = b.train("--test", data, model="triplet", data=data)
     for launch in ["launch", "--workers", "1", "--ps", "1"], ["launch", "--workers", "2"]:
         strategy = [] if "--ps" in launch else ["--strategy", "local_sgd period=2"]
-        r = b.run([*launch, "--", *command, *strategy], code=1)
+        r = b.run([*launch, "--", *command, *strategy], code=2)
         said = r.stdout + r.stderr
         check("the loss 'triplet' looks at all samples of a step" in said, said)
         check("use the strategy multi_worker_mirrored" in said, said)
@@ -141,7 +141,7 @@ def mistakes_are_named(b):
             (b.train("--pairs", "rotate=200", model="siamese", data=data), "it is 0 to 90 degrees"),
             (b.train(model="rbm chains=4", data=data), "there are 4 rows"),
             (b.train("--loss", "triplet mining=soft", model="triplet", data=data), "not 'soft'")):
-        r = b.run([*command, "--test", data], code=1)
+        r = b.run([*command, "--test", data], code=2)
         check(said in r.stderr, r.stderr)
 
 

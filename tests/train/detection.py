@@ -102,11 +102,11 @@ def what_does_not_fit_is_told(b):
                               ("fashion-cnn", "scenes", "label"),
                               ("faster-rcnn anchors=[3]", "scenes", "pairs of height and width"),
                               ("faster-rcnn anchors=[0,4]", "scenes", "at least one pixel")):
-        r = b.run(b.train(model=model, data=data, steps=1), code=1)
+        r = b.run(b.train(model=model, data=data, steps=1), code=2)
         check(says in r.stderr and "Sanitizer" not in r.stderr, "%s on %s: %s" % (model, data, r.stderr))
-    r = b.run(b.train(*SCENES, *MAIN, model=SMALL + " mesh=2", data="scenes", steps=1), code=1)
+    r = b.run(b.train(*SCENES, *MAIN, model=SMALL + " mesh=2", data="scenes", steps=1), code=2)
     check("there is no mesh 2, only 0 to 1" in r.stderr, r.stderr)
-    r = b.run(b.train("--loss", "detection", data="fashion-mnist", steps=1), code=1)
+    r = b.run(b.train("--loss", "detection", data="fashion-mnist", steps=1), code=2)
     check("use the model faster-rcnn" in r.stderr, r.stderr)
 
 

@@ -83,7 +83,7 @@ def workers_come_and_leave_and_groups_change_hands(b):
         b.await_step(1, "worker %d" % i)
     for i in (0, 3): # the chief among them
         b.workers[i].terminate()
-        check(b.workers[i].wait(60) == 143, b.logs())
+        check(b.workers[i].wait(60) == harness.STOPPED, b.logs())
         b.told += b.workers[i].communicate()[0]
         del b.workers[i]
     check(b.finish() == b.alone(steps=500), "other weights\n" + b.logs())
@@ -297,7 +297,7 @@ def slots_that_groups_keep_cannot_be_given_away(b):
     command = tasks.train()
     command[command.index("--strategy") + 1] += " slots=keep"
     r = subprocess.run([b.program, *command], capture_output=True, text=True, timeout=60)
-    check(r.returncode == 1 and "use slots=average or slots=reset" in r.stderr, r.stderr)
+    check(r.returncode == 2 and "use slots=average or slots=reset" in r.stderr, r.stderr)
 
 
 if __name__ == "__main__":

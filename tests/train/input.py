@@ -79,17 +79,17 @@ def another_slice_is_refused_on_going_on(b):
     out = b.out("run")
     b.sha(data, "--out", out, steps=5)
     go_on = "--out", out, "--resume"
-    r = b.run(b.train(data, "--slice", "file", *go_on), code=1)
+    r = b.run(b.train(data, "--slice", "file", *go_on), code=2)
     check("sliced by element, now it is sliced by file" in r.stderr, r.stderr)
     out = b.out("by-file")
     go_on = "--out", out, "--resume"
     b.sha(data, "--slice", "file", "--out", out, steps=5)
-    r = b.run(b.train(data, *go_on), code=1)
+    r = b.run(b.train(data, *go_on), code=2)
     check("use --slice file" in r.stderr, r.stderr)
-    r = b.run(b.train(data, "--slice", "file", *go_on, batch=16), code=1)
+    r = b.run(b.train(data, "--slice", "file", *go_on, batch=16), code=2)
     check("use --batch 32" in r.stderr, r.stderr)
     os.remove(b.out("part-2.tfrecord"))
-    r = b.run(b.train(data, "--slice", "file", *go_on), code=1)
+    r = b.run(b.train(data, "--slice", "file", *go_on), code=2)
     check("other files" in r.stderr, r.stderr)
     r = b.run(b.train(data, "--slice", "line"), code=2)
     check("element or file" in r.stderr, r.stderr)
@@ -149,7 +149,7 @@ def workers_that_lease_batches_slice_by_file_too(b):
     common = "--slice", "file", "--out", out, "--resume"
     b.run([*launch, *b.train(data, *common, *mode, steps=20)])
     b.run([*launch, *b.train(data, *common, *mode, "--near", "part-[123]*", steps=30)])
-    r = b.run(b.train(data, *common, steps=40), code=1)
+    r = b.run(b.train(data, *common, steps=40), code=2)
     check("sliced by file and batch, now it is sliced by file" in r.stderr, r.stderr)
 
 

@@ -408,7 +408,7 @@ def mistakes_are_told_with_what_to_do(b):
         r = subprocess.run([b.program, command, "--model", "mlp", "--data", "fashion-mnist", "--from", "nowhere",
                             "--layout", "batch:rows"], capture_output=True, text=True, timeout=60)
         check(r.returncode != 0 and "need --mesh" in r.stderr, "%s: %s" % (command, r.stderr))
-    r = b.run(["launch", "--all-stay", "--workers", "3", "--", *b.train(*mesh("", "all:2"))], code=1)
+    r = b.run(["launch", "--all-stay", "--workers", "3", "--", *b.train(*mesh("", "all:2"))], code=2)
     check("2 processors and the job 3 workers" in r.stdout + r.stderr, r.stdout + r.stderr)
 
 

@@ -167,7 +167,7 @@ class Bench(members.Bench):
                 p.communicate(timeout=120)
             except subprocess.TimeoutExpired:
                 check(False, "worker %d hangs\n%s" % (i, self.logs()))
-            check(p.returncode in (0, 143), "worker %d ended with %d\n%s" % (i, p.returncode, self.logs()))
+            check(p.returncode in (0, harness.STOPPED), "worker %d ended with %d\n%s" % (i, p.returncode, self.logs()))
         with open(os.path.join(self.folder, "checkpoint")) as f:
             step = int(re.search(r'model_checkpoint_path: ".*-(\d+)"', f.read()).group(1))
         samples = json.loads(self.run("audit", self.folder, "--json"))

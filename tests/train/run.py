@@ -174,16 +174,16 @@ def without_any_whole_checkpoint_it_says_so(b):
     out = with_checkpoints(b, "all-damaged")
     for path in glob.glob(os.path.join(out, "*.index")):
         open(path, "wb").write(b"no index")
-    r = b.run("--out", out, "--resume", code=1)
+    r = b.run("--out", out, "--resume", code=3)
     check("no checkpoint in" in r.stderr and "is whole" in r.stderr, r.stderr)
 
 
 @test
 def another_seed_or_number_of_shards_is_refused_on_resume(b):
     out = with_checkpoints(b, "other")
-    r = b.run("--out", out, "--resume", code=1, seed=4)
+    r = b.run("--out", out, "--resume", code=2, seed=4)
     check("was made with seed 3" in r.stderr, r.stderr)
-    r = b.run("--out", out, "--resume", "--shards", "5", code=1)
+    r = b.run("--out", out, "--resume", "--shards", "5", code=2)
     check("was made with shards 8" in r.stderr, r.stderr)
 
 
@@ -198,7 +198,7 @@ def frozen_weights_keep_their_bits_and_the_others_learn(b):
     check("dense_1/kernel: " in r.stdout, "the head did not learn: %s" % r.stdout)
     check("dense/kernel:" not in r.stdout.replace("dense/kernel/", "") and "dense/bias:" not in r.stdout,
           "frozen weights moved: %s" % r.stdout)
-    r = b.run("--freeze", "no_such_layer*", code=1)
+    r = b.run("--freeze", "no_such_layer*", code=2)
     check("no weight is called" in r.stderr, r.stderr)
 
 
@@ -217,7 +217,7 @@ def a_full_disk_is_said_and_training_goes_on(b):
 def a_folder_that_cannot_be_made_is_said_at_once(b):
     path = b.out("file")
     open(path, "w").close()
-    r = b.run("--out", os.path.join(path, "below"), code=1)
+    r = b.run("--out", os.path.join(path, "below"), code=2)
     check("cannot create" in r.stderr, r.stderr)
 
 

@@ -54,7 +54,7 @@ def pruned_weights_are_the_same_with_every_strategy(b):
     one_shard = b.sha(*prune, "--shards", "1", **kind)  # which is what a mesh has
     got = b.sha(*prune, "--mesh", "rows:2;cols:2", "--layout", "batch:rows;hidden:cols", "--exact", **kind)
     check(got == one_shard, "on a mesh: %s, alone: %s" % (got, one_shard))
-    r = b.run(b.train(*prune, strategy="local_sgd groups=2"), code=1)
+    r = b.run(b.train(*prune, strategy="local_sgd groups=2"), code=2)
     check("prune with another strategy" in r.stderr, r.stderr)
 
 
@@ -138,14 +138,14 @@ def weights_that_do_not_move_for_a_given_time_are_converged(b):
 
 @test
 def what_diverges_ends_with_an_error(b):
-    r = b.run(b.train("--guard", "off", "--stop", "converged", rate=1e30), code=1)
+    r = b.run(b.train("--guard", "off", "--stop", "converged", rate=1e30), code=2)
     check(last_object(r.stdout)["ended"] == "diverged", r.stdout)
     check("10 losses in a row are no numbers" in r.stderr, r.stderr)
 
 
 @test
 def parameter_servers_refuse_to_skip(b):
-    r = b.run(["launch", "--workers", "1", "--ps", "1", "--", *b.train("--guard", "skip")], code=1)
+    r = b.run(["launch", "--workers", "1", "--ps", "1", "--", *b.train("--guard", "skip")], code=2)
     check("use guard stop, or another strategy" in r.stdout + r.stderr, r.stdout + r.stderr)
 
 
@@ -305,7 +305,7 @@ def groups_end_with_the_weights_of_one_process(b):
             for workers in 2, 3, 4, 5:
                 got = b.sha(*more, workers=workers, **kind)
                 check(got == want, "%d workers: %s, alone: %s" % (workers, got, want))
-    r = b.run(b.train(strategy="local_sgd groups=9"), code=1)
+    r = b.run(b.train(strategy="local_sgd groups=9"), code=2)
     check("9 groups cannot share 8 shards; give --shards 9 or more" in r.stderr, r.stderr)
 
 
@@ -316,7 +316,7 @@ def groups_go_on_with_other_workers_and_stay_as_many(b):
     want = b.sha("--save-steps", "10", **kind)
     for steps, workers in (10, 3), (20, 0), (30, 5):
         b.sha("--save-steps", "10", "--out", out, "--resume", workers=workers, **{**kind, "steps": steps})
-    r = b.run(b.train("--out", out, "--resume", strategy="local_sgd groups=2 period=5"), code=1)
+    r = b.run(b.train("--out", out, "--resume", strategy="local_sgd groups=2 period=5"), code=2)
     check("training has begun with 4 groups, not 2" in r.stderr, r.stderr)
     got = b.sha("--save-steps", "10", "--out", out, "--resume", workers=2, strategy="local_sgd period=5")
     check(got == want, "other weights after going on")
@@ -349,7 +349,7 @@ def stopped_by_a_signal_all_end_at_the_same_step_with_a_checkpoint(b):
         for w in workers:
             w.send_signal(signal.SIGINT)
         ends = [w.communicate(timeout=20) for w in workers]
-        check([w.returncode for w in workers] == [0, 0, 0], "%s: %s" % (strategy, ends))
+        check([w.returncode for w in workers] == [harness.STOPPED] * 3, "%s: %s" % (strategy, ends))
         steps = json.loads(ends[0][0].splitlines()[-1])["steps"]
         check(os.path.exists(os.path.join(out, "model.ckpt-%d.index" % steps)),
               "%s: no checkpoint of step %d" % (strategy, steps))
@@ -363,7 +363,7 @@ def a_signal_to_one_worker_stops_all(b):
     await_checkpoint(out)
     workers[2].send_signal(signal.SIGTERM)
     ends = [w.communicate(timeout=20) for w in workers]
-    check([w.returncode for w in workers] == [0, 0, 0], str(ends))
+    check([w.returncode for w in workers] == [harness.STOPPED] * 3, str(ends))
 
 
 # ---- mistakes ----
@@ -395,7 +395,7 @@ def only_the_chief_writes(b):
 
 @test
 def strategies_of_one_process_say_so_when_there_are_several(b):
-    r = b.run(["launch", "--workers", "2", "--", *b.train(strategy="mirrored")], code=1)
+    r = b.run(["launch", "--workers", "2", "--", *b.train(strategy="mirrored")], code=2)
     check("is for one process" in r.stdout + r.stderr, r.stdout + r.stderr)
 
 

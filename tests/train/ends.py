@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How jobs end: exit codes, restarts, and the last checkpoint.
+
+Usage: ends.py PROGRAM [PATTERN]
+
+Prints TAP lines and, last, `N passed, N failed, N skipped`.
+"""
+import glob
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import time
+
+import harness
+from harness import STOPPED, check, test
+
+
+class Bench(harness.Trainings):
+    def __init__(self, args):
+        super().__init__(args)
+        self.env = {**os.environ, "MESHFLOW_RUN_DIR": self.out("boards"), "MESHFLOW_SPOOL": self.out("jobs")}
+        os.mkdir(self.out("boards"), 0o700)
+
+    def end(self, command, limit=None):
+        """(exit code, standard output, standard error); limit: bytes that a file may have."""
+        before = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # noqa: E731
+        r = subprocess.run([self.program, *command], capture_output=True, text=True, timeout=120, env=self.env,
+                           preexec_fn=before if limit else None)
+        return r.returncode, r.stdout, r.stderr
+
+    def begin(self, *command):
+        p = subprocess.Popen([self.program, *command], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True)
+        self.running.append(p)
+        return p
+
+    def forever(self, out, *more):
+        return self.train("--out", out, "--save-steps", "10", *more, steps=1000000)
+
+
+def results(out):
+    return [json.loads(line[line.index("{"):]) for line in out.splitlines() if "weights_sha256" in line]
+
+
+def checkpoints(folder):
+    return sorted(int(re.search(r"-(\d+)\.index", f).group(1)) for f in glob.glob(os.path.join(folder, "*.index")))
+
+
+LAUNCH = ["launch", "--workers", "2", "--json"]
+
+
+@test
+def a_training_that_is_stopped_ends_with_75_and_says_how_to_continue(b):
+    for number in signal.SIGTERM, signal.SIGINT:
+        for launch in [], [*LAUNCH, "--"], [*LAUNCH, "--masters", "1", "--"]:
+            out = b.out("stopped")
+            p = b.begin(*launch, *b.forever(out))
+            harness.await_checkpoint(out)
+            p.send_signal(number)
+            text, err = p.communicate(timeout=60)
+            check(p.returncode == STOPPED, "%s: %d: %s" % (launch, p.returncode, err))
+            result = results(text)[-1]
+            check(result["ended"] == "stopped" and "was stopped after step" in err and "--resume" in err, text + err)
+            check(result["steps"] in checkpoints(out), "no checkpoint of step %d" % result["steps"])
+            b.run(["ckpt", "verify", out])
+            for f in glob.glob(os.path.join(out, "*")):
+                os.remove(f)
+
+
+@test
+def a_job_of_the_daemon_that_is_stopped_is_shown_as_stopped_and_not_done(b):
+    daemon = b.begin("daemon", "--slots", "1")
+    out = b.out("run")
+
+    def job(name):
+        return {j["job"]: j for j in json.loads(b.end(["queue", "--json"])[1])["jobs"]}[name]
+
+    def wait(name, *states):
+        end = time.monotonic() + 60
+        while job(name)["state"] not in states:
+            check(time.monotonic() < end, "not %s: %s" % (states, job(name)))
+            time.sleep(0.05)
+        return job(name)
+
+    b.end(["submit", "--name", "a", "--restarts", "5", "--", b.program, *b.forever(out, "--name", "t")])
+    harness.await_checkpoint(out)
+    tasks = json.loads(b.end(["status", "--json", "t"])[1])["jobs"][0]["tasks"]
+    os.kill(tasks[0]["pid"], signal.SIGTERM)
+    a = wait("a", "stopped", "done", "failed")
+    check(a["state"] == "stopped" and a["exit_code"] == STOPPED and a["tries"] == 1, str(a))
+    code, _, err = b.end(["attach", "a"])
+    check(code == STOPPED, "%d: %s" % (code, err))
+    b.end(["submit", "--name", "b", "--restarts", "5", "--", b.program, *b.train("--optimizer", "adum")])
+    got = wait("b", "failed", "done")
+    check(got["state"] == "failed" and got["exit_code"] == 2 and got["tries"] == 1, str(got))
+    daemon.terminate()
+    check(daemon.wait(30) == 0, "the daemon")
+
+
+@test
+def wrong_settings_end_with_2_and_nothing_is_restarted(b):
+    for wrong, part in (["--strategy", "mirrored"], "one process"), (["--codec", "fp61"], "fp16"):
+        for masters in [], ["--masters", "1"]:
+            code, _, err = b.end([*LAUNCH, *masters, "--max-restarts", "1000", "--", *b.train(*wrong)])
+            check(code == 2 and part in err and "restart 1" not in err and "starts it again" not in err,
+                  "%s: %d: %s" % (masters, code, err))
+    for wrong in ["--model", "nlp"], ["--optimizer", "adum"], ["--data", "nowhere"], ["--lr", "high"], ["--no-option"]:
+        code, _, err = b.end([*b.train(steps=2), *wrong])
+        check(code == 2, "%s: %d: %s" % (wrong, code, err))
+    code, _, err = b.end(["server", "--cluster", "{"])
+    check(code == 2, "%d: %s" % (code, err))
+    code, _, err = b.end([*b.train("--guard", "off", "--stop", "converged", rate=1e30)])
+    check(code == 2 and "diverged" in err, "%d: %s" % (code, err))
+
+
+@test
+def a_job_whose_last_checkpoint_cannot_be_written_has_failed(b):
+    kind = dict(steps=60)
+    for launch in [], [*LAUNCH, "--max-restarts", "1", "--"], [*LAUNCH, "--ps", "1", "--max-restarts", "1", "--"]:
+        out = b.out("full")
+        b.run(b.train("--out", out, "--save-steps", "20", steps=20)) # what there is room for
+        code, text, err = b.end([*launch, *b.train("--out", out, "--resume", "--save-steps", "20", **kind)],
+                                limit=100000)
+        check(code == 1, "%s: %d: %s" % (launch, code, err))
+        check("the last checkpoint could not be written" in err and "over" not in err, err)
+        check(results(text)[-1]["ended"] == "failed", text)
+        check(not launch or "restart 1 of 1" in err, err)
+        check(checkpoints(out) == [20], str(checkpoints(out)))
+        code, text, err = b.end([*launch, *b.train("--out", out, "--resume", "--save-steps", "20", **kind)])
+        check(code == 0 and checkpoints(out)[-1] == 60, "it is not written later: %d %s" % (code, err))
+        check(results(text)[-1]["weights_sha256"] == b.sha(**kind), "other weights")
+        for f in glob.glob(os.path.join(out, "*")):
+            os.remove(f)
+
+
+def kill_chief(b, name):
+    """Once it has done a step."""
+    end = time.monotonic() + 60
+    while True:
+        check(time.monotonic() < end, "it does not begin")
+        status = b.end(["status", "--json", name])[1]
+        tasks = {t["task"]: t for j in (json.loads(status)["jobs"] if status else []) for t in j["tasks"]}
+        if tasks.get("worker 0", {}).get("step", 0) > 0:
+            os.kill(tasks["worker 0"]["pid"], signal.SIGKILL)
+            return
+
+
+@test
+def a_killed_chief_and_a_full_disk_do_not_end_with_0(b):
+    out, kind = b.out("run"), dict(steps=400)
+    command = [*LAUNCH, "--max-restarts", "1", "--", *b.train("--out", out, "--resume", "--name", "k", **kind)]
+    p = b.begin(*command)
+    resource.prlimit(p.pid, resource.RLIMIT_FSIZE, (100000, resource.RLIM_INFINITY)) # tasks inherit it
+    kill_chief(b, "k")
+    text, err = p.communicate(timeout=60)
+    check(p.returncode == 1 and "could not be written" in err, "%d: %s" % (p.returncode, err))
+    check(results(text)[-1]["ended"] == "failed" and checkpoints(out) == [], text)
+    p = b.begin(*command)
+    kill_chief(b, "k")
+    text, err = p.communicate(timeout=60)
+    check(p.returncode == 0 and checkpoints(out)[-1] == 400, "%d: %s" % (p.returncode, err))
+    check(results(text)[-1]["weights_sha256"] == b.sha(**kind), "other weights")
+
+
+@test
+def state_that_is_lost_ends_with_3_and_is_not_restarted(b):
+    out = b.out("run")
+    b.run(b.train("--out", out, "--save-steps", "20", steps=20))
+    for f in glob.glob(os.path.join(out, "*.index")):
+        with open(f, "r+b") as index:
+            index.truncate(8)
+    for launch in [], ["launch", "--max-restarts", "5", "--"]:
+        code, _, err = b.end([*launch, *b.train("--out", out, "--resume", steps=30)])
+        check(code == 3 and "is whole" in err and "restart" not in err, "%s: %d: %s" % (launch, code, err))
+
+
+@test
+def health_probes_tell_what_runs_from_what_is_stopped_and_dead(b):
+    check(b.end(["status"])[0] == 0 and b.end(["hang"])[0] == 0, "nothing runs, and all is well")
+    check(b.end(["status", "h"])[0] == 1, "there is no such job")
+    p = b.begin(*b.forever(b.out("run"), "--name", "h"))
+    harness.await_checkpoint(b.out("run"))
+    pid = json.loads(b.end(["status", "--json", "h"])[1])["jobs"][0]["tasks"][0]["pid"]
+
+    def probe(want, what):
+        end = time.monotonic() + 30
+        while {b.end([c, "h"])[0] for c in ("status", "hang")} != {want}:
+            check(time.monotonic() < end, "%s: status %d, hang %d" % (what, b.end(["status", "h"])[0],
+                                                                       b.end(["hang", "h"])[0]))
+            time.sleep(0.1)
+
+    probe(0, "it runs")
+    os.kill(pid, signal.SIGSTOP)
+    probe(4, "it is stopped by a signal")
+    os.kill(pid, signal.SIGCONT)
+    probe(0, "it runs again")
+    os.kill(pid, signal.SIGKILL)
+    p.wait(30)
+    probe(5, "it is dead")
+
+
+@test
+def help_and_man_pages_name_the_exit_codes(b):
+    for command in "train", "launch", "submit", "attach":
+        for text in b.run([command, "--help"]).stdout, b.run(["help", "--man", command]).stdout:
+            check("75" in text and "stopped or left before the end" in text, "%s: %s" % (command, text))
+    check("makes no progress" in b.run(["status", "--help"]).stdout, "status")
+
+
+if __name__ == "__main__":
+    harness.main(Bench)
