@@ -66,7 +66,7 @@ static mf_status local_aligned(mf_team *team, mf_trainer *t)
     mf_local_sgd *l = of_team(team);
 
     if (l->wanted > 0 && t->standing.groups != l->wanted)
-        return MF_FAIL(MF_FAILED_PRECONDITION,
+        return MF_FAIL(MF_INVALID_ARGUMENT,
                        "training has begun with %lld groups, not %lld: going on would give other "
                        "weights; use the same, or begin in another folder",
                        (long long)t->standing.groups, (long long)l->wanted);
