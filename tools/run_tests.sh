@@ -136,6 +136,7 @@ suite "closures" tests/train/closures.py build/release/meshflow
 suite "codecs" tests/train/codecs.py build/release/meshflow
 suite "jobs" tests/train/jobs.py build/release/meshflow
 suite "ends of jobs" tests/train/ends.py build/release/meshflow
+suite "output directories" tests/train/outputs.py build/release/meshflow
 suite "stalls" tests/train/hang.py build/release/meshflow
 # The next tests wait more than they compute.
 begin clang build replay meshflow fuzzers

@@ -176,6 +176,8 @@ typedef struct mf_fit_options {
     const char *trace; /* file for a Chrome trace of one step; NULL: none */
     int64_t trace_step; /* which; 0: the tenth */
     bool resume; /* go on from the newest whole checkpoint in `out`, if there is one */
+    bool overwrite; /* remove the training that is in `out`. Without either such a folder is
+                       refused: INVALID_ARGUMENT */
     int64_t check_steps; /* workers compare their weights every so many steps; 0: 100, below 0:
                             never; docs/guards.md */
     int64_t summary_steps; /* events of loss, metrics and speed every so many steps; 0: 10 */

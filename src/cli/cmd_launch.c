@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "cli/command.h"
 #include "cli/launch.h"
+#include "train/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,10 +121,13 @@ static mf_status launch_run(mf_args *args)
 {
     mf_launch l = { 0 };
     char path[4096];
+    char job[MF_JOB_ID];
     int64_t port = 0;
     mf_error why;
     mf_status st;
 
+    mf_job_id(job);
+    (void)setenv("MESHFLOW_JOB_ID", job, 1);
     MF_TRY_TO(done, read_options(args, &l, &port));
     MF_TRY_TO(done, make_command(args, &l, path, sizeof path));
     st = mf_launch_reserve(&l, (int)port);

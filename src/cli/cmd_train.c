@@ -40,6 +40,8 @@ typedef struct measured {
     double loss; /* of the last step */
     bool loss_known; /* there was one */
     int64_t total; /* steps that were asked for */
+    const char *out; /* the output directory; NULL: none */
+    const mf_args *args;
     bool failed;
     bool works; /* data, model and settings are good: what fails now fails at work */
     mf_chosen chosen; /* by --auto */
@@ -49,6 +51,19 @@ typedef struct measured {
     int n_validation;
     mf_hook converged; /* empty: training ends with the last step */
 } measured;
+
+/* The output directory is ours by now. */
+static mf_status note_model(void *ctx, mf_trainer *t)
+{
+    const measured *m = ctx;
+    mf_model_note note;
+
+    (void)t;
+    if (!m->out || !mf_strategy_is_chief(m->job->strategy))
+        return MF_OK;
+    mf_job_note(m->job, m->args, &note);
+    return mf_model_note_write(m->out, &note);
+}
 
 static mf_status count_step(void *ctx, mf_trainer *t, const mf_step_report *report)
 {
@@ -456,11 +471,13 @@ static bool is_judge(const mf_strategy *s)
 static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_options fit)
 {
     mf_job *job = m->job;
-    mf_hook hooks[4] = { { .ctx = m, .after_step = count_step }, mf_progress_hook(progress) };
+    mf_hook hooks[4] = { { .ctx = m, .begin = note_model, .after_step = count_step },
+                         mf_progress_hook(progress) };
     mf_status st;
     bool over;
 
     m->total = progress->total;
+    m->out = fit.out;
     fit.hooks = hooks;
     fit.n_hooks = 2;
     if (m->converged.ctx && is_judge(job->strategy))
@@ -502,14 +519,6 @@ static mf_status validate(measured *m, mf_progress *progress)
     m->n_validation = n;
     mf_progress_validated(progress, m->validation, n);
     return MF_OK;
-}
-
-static mf_status write_note(const mf_job *job, const mf_args *args, const char *dir)
-{
-    mf_model_note note;
-
-    mf_job_note(job, args, &note);
-    return mf_model_note_write(dir, &note);
 }
 
 /* The checkpoint is on the disk, if there was to be one. */
@@ -558,8 +567,6 @@ static mf_status train(measured *m, mf_args *args)
     }
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(change_weights(job, args));
-    if (fit.out && mf_strategy_is_chief(job->strategy))
-        MF_TRY(write_note(job, args, fit.out));
     MF_TRY(mf_progress_init(&progress, job, &fit));
     m->works = true;
     fitted = fit_with_hooks(m, &progress, fit);
@@ -689,7 +696,7 @@ static mf_status train_run(mf_args *args)
     int64_t priority = 0;
     bool done;
     mf_job job;
-    measured m = { .job = &job };
+    measured m = { .job = &job, .args = args };
     mf_status st;
 
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &priority));
@@ -757,7 +764,8 @@ static const mf_option options[] = {
       false },
     { "keep", "N", "checkpoints to keep; 5 unless told", 0, false },
     { "trace", "FILE", "write a Chrome trace of the tenth step", 0, false },
-    { "resume", NULL, "go on from the newest whole checkpoint in --out", 0, false },
+    { "resume", NULL, "continue the training in --out from its newest whole checkpoint", 0, false },
+    { "overwrite", NULL, "remove the training in --out, and begin anew there", 0, false },
     { "strategy", "S",
       "how to train with others: 'multi_worker_mirrored', 'local_sgd groups=4'; "
       "docs/strategies.md",

@@ -203,7 +203,7 @@ static bool may_differ(const char *option)
                                          "resume",        "timeout",    "summary-steps", "tls-dir",
                                          "job-name",      "task-index", "name",          "priority",
                                          "input-threads", "cache",      "near",          "store",
-                                         "from",          "output" };
+                                         "from",          "output",     "overwrite" };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)

@@ -62,6 +62,11 @@ static mf_status read_fit(mf_args *args, mf_fit_options *f)
     f->out = mf_args_value(args, "out");
     f->trace = mf_args_value(args, "trace");
     f->resume = mf_args_has(args, "resume");
+    f->overwrite = mf_args_has(args, "overwrite");
+    if (f->overwrite && (f->resume || !f->out))
+        return mf_args_wrong(args, f->out ? "--resume continues the training in --out, and "
+                                            "--overwrite removes it: choose one"
+                                          : "--overwrite needs --out, the folder to begin in");
     if (f->resume && !f->out)
         return mf_args_wrong(args, "--resume needs --out, the folder to go on from");
     if (f->summary_steps > 0 && !f->out)

@@ -220,6 +220,22 @@ mf_status mf_members_marked(mf_members *m, const char *what, bool *out)
     return st == MF_NOT_FOUND ? MF_OK : st;
 }
 
+mf_status mf_members_agree(mf_members *m, const char *what, char *text, size_t size)
+{
+    mf_store_entry e = { 0 };
+    char key[MF_STORE_KEY_MAX];
+    mf_status st;
+
+    (void)snprintf(key, sizeof key, "mark/%s", what);
+    st = mf_store_put(m->store, key, text, strlen(text), MF_STORE_NEW, 0, NULL);
+    if (st != MF_ABORTED) /* it is there already */
+        return st;
+    MF_TRY(mf_store_get(m->store, key, &e, NULL));
+    (void)snprintf(text, size, "%.*s", (int)e.size, e.value);
+    mf_store_entry_deinit(&e);
+    return MF_OK;
+}
+
 /* ---- opening and closing ---- */
 
 static mf_status name_self(mf_members *m)

@@ -91,6 +91,9 @@ MF_MUST mf_status mf_members_end(mf_members *m);
 MF_MUST mf_status mf_members_mark(mf_members *m, const char *what);
 MF_MUST mf_status mf_members_marked(mf_members *m, const char *what, bool *out);
 
+/* All tasks have the text of the first that calls this; `size` bytes of room. */
+MF_MUST mf_status mf_members_agree(mf_members *m, const char *what, char *text, size_t size);
+
 /* ---- views as text, for the store ---- */
 
 /* Owns: mf_view_deinit(). DATA_LOSS. */

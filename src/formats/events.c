@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -308,17 +309,46 @@ mf_status mf_events_run_metadata(mf_events *e, int64_t step, const char *tag, co
     return put(e, &event);
 }
 
+static mf_status put_session(mf_events *e, int64_t step, Tensorflow__SessionLog *log)
+{
+    Tensorflow__Event event = TENSORFLOW__EVENT__INIT;
+
+    event.step = step;
+    event.what_case = TENSORFLOW__EVENT__WHAT_SESSION_LOG;
+    event.session_log = log;
+    return put(e, &event);
+}
+
 mf_status mf_events_session(mf_events *e, int64_t step,
                             Tensorflow__SessionLog__SessionStatus status, const char *path)
 {
-    Tensorflow__Event event = TENSORFLOW__EVENT__INIT;
     Tensorflow__SessionLog log = TENSORFLOW__SESSION_LOG__INIT;
 
     log.status = status;
     if (path)
         log.checkpoint_path = (char *)(uintptr_t)path;
-    event.step = step;
-    event.what_case = TENSORFLOW__EVENT__WHAT_SESSION_LOG;
-    event.session_log = &log;
-    return put(e, &event);
+    return put_session(e, step, &log);
+}
+
+static const char run_mark[] = "meshflow run ";
+
+mf_status mf_events_begin_run(mf_events *e, int64_t step, const char *run)
+{
+    Tensorflow__SessionLog log = TENSORFLOW__SESSION_LOG__INIT;
+    char text[64];
+
+    (void)snprintf(text, sizeof text, "%s%s", run_mark, run);
+    log.status = TENSORFLOW__SESSION_LOG__SESSION_STATUS__START;
+    log.msg = text;
+    return put_session(e, step, &log);
+}
+
+const char *mf_events_run_of(const Tensorflow__Event *e)
+{
+    const char *text = e->what_case == TENSORFLOW__EVENT__WHAT_SESSION_LOG && e->session_log
+                           ? e->session_log->msg
+                           : NULL;
+
+    return text && strncmp(text, run_mark, sizeof run_mark - 1) == 0 ? text + sizeof run_mark - 1
+                                                                     : NULL;
 }

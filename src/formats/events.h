@@ -50,6 +50,9 @@ MF_MUST mf_status mf_events_run_metadata(mf_events *e, int64_t step, const char 
 MF_MUST mf_status mf_events_session(mf_events *e, int64_t step,
                                     Tensorflow__SessionLog__SessionStatus status, const char *path);
 
+/* A session of this run begins at this step. */
+MF_MUST mf_status mf_events_begin_run(mf_events *e, int64_t step, const char *run);
+
 /* ---- reading ---- */
 
 typedef struct mf_events_reader mf_events_reader;
@@ -60,6 +63,8 @@ void mf_events_reader_close(mf_events_reader *r);
  * DATA_LOSS (cut, as where somebody is writing still, or damaged), INVALID_ARGUMENT (no event). */
 MF_MUST mf_status mf_events_next(mf_events_reader *r, const Tensorflow__Event **out);
 
+/* The run whose session begins with this event; NULL: it says of none. */
+const char *mf_events_run_of(const Tensorflow__Event *e);
 /* Is this the name of an event file? */
 bool mf_events_is_name(const char *name);
 

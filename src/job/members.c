@@ -396,6 +396,10 @@ mf_status mf_job_note_end(mf_team *team)
 
 mf_status mf_job_describe_view(mf_job_members *j, mf_team *team)
 {
+    if (!team->job[0]) {
+        mf_job_id(team->job);
+        MF_TRY(mf_members_agree(j->members, "job", team->job, sizeof team->job));
+    }
     team->rank = j->self;
     team->size = j->n_workers;
     team->lost |= j->view->epoch > 1;

@@ -35,7 +35,7 @@ static mf_status find_before(const mf_extra_list *before, const char *prefix, co
     if (!k)
         return MF_OK;
     if (k->value.dtype != MF_DTYPE_F32 || !mf_shape_equal(&k->value.shape, shape))
-        return MF_FAIL(MF_FAILED_PRECONDITION,
+        return MF_FAIL(MF_INVALID_ARGUMENT,
                        "the checkpoint was made with another codec: of '%s' it kept %s, now it is "
                        "%s; use the same codec and grain, or begin in another folder",
                        name, mf_shape_text(&k->value.shape, have), mf_shape_text(shape, want));

@@ -69,9 +69,10 @@ static mf_status open_log(const char *dir, const char *name)
 }
 
 /* In the new process: does not come back. */
-static void become(const char *name, const mf_spool_order *o, pid_t parent)
+static void become(const char *name, const mf_spool_order *o, int64_t tries, pid_t parent)
 {
     const struct sigaction usual = { .sa_handler = SIG_DFL };
+    char text[128];
     sigset_t none;
 
     (void)sigemptyset(&none);
@@ -90,6 +91,10 @@ static void become(const char *name, const mf_spool_order *o, pid_t parent)
     for (int64_t i = 0; i < o->n_environment; i++)
         (void)putenv((char *)(uintptr_t)o->environment[i]);
     (void)setenv(MARK, name, 1);
+    (void)snprintf(text, sizeof text, "%s-%llx", name, (unsigned long long)o->submitted_ns);
+    (void)setenv("MESHFLOW_JOB_ID", text, 1); /* the same for all tries: train/claim.h */
+    (void)snprintf(text, sizeof text, "%lld", (long long)tries - 1);
+    (void)setenv("MESHFLOW_RESTARTS", text, 1);
     (void)execvp(o->words[0], (char *const *)(uintptr_t)o->words);
     dprintf(2, "meshflow: cannot run '%s': %s\n", o->words[0], strerror(errno));
     _exit(MF_EXIT_NO_PROGRAM);
@@ -169,12 +174,12 @@ static int await(pid_t child, int64_t grace_s)
     return status;
 }
 
-static int run_once(const char *name, const mf_spool_order *o)
+static int run_once(const char *name, const mf_spool_order *o, int64_t tries)
 {
     const pid_t self = getpid(), child = fork();
 
     if (child == 0)
-        become(name, o, self);
+        become(name, o, tries, self);
     if (child < 0) {
         dprintf(2, "meshflow: cannot start a process: %s\n", strerror(errno));
         return 1 << 8;
@@ -224,7 +229,7 @@ static mf_status watch(const char *dir, const mf_spool_job *job)
     MF_TRY(open_log(dir, job->name));
     for (;;) {
         MF_TRY(count_try(dir, job, ++tries));
-        code = describe(run_once(job->name, &job->order), how);
+        code = describe(run_once(job->name, &job->order, tries), how);
         if (told || tries > job->order.restarts || !mf_exit_may_restart(code))
             break;
         dprintf(2, "meshflow: the job '%s' %s: it is started again, for the %lld. time\n",

@@ -59,6 +59,8 @@ MF_MUST mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, vo
 MF_MUST mf_status mf_checkpoints_find(const char *where, char **prefix);
 /* The steps of the folder's checkpoints, ascending. Owns: mf_free(*steps). */
 MF_MUST mf_status mf_checkpoints_list(const char *dir, int64_t **steps, int64_t *n);
+/* One of them, with all of its files. */
+void mf_checkpoints_remove(const char *dir, int64_t step);
 /* "DIR/model.ckpt-300". Owns: mf_free(*prefix). */
 MF_MUST mf_status mf_checkpoints_prefix(const char *dir, int64_t step, char **prefix);
 

@@ -116,7 +116,7 @@ static bool begins(const char *text, const char *with)
 }
 
 /* The index goes first: without it there is no checkpoint. Then its data, in however many files. */
-static void remove_one(const char *dir, int64_t step)
+void mf_checkpoints_remove(const char *dir, int64_t step)
 {
     DIR *d = opendir(dir);
     const struct dirent *e;
@@ -172,8 +172,10 @@ static mf_status write_one(const mf_checkpoints *c, const mf_snapshot *s)
         kept.n -= drop;
         st = write_list(c, &kept);
     }
-    for (int64_t i = 0; st == MF_OK && i < drop; i++)
-        remove_one(c->dir, f.steps[i]);
+    for (int64_t i = 0; st == MF_OK && i < drop; i++) {
+        if (f.steps[i] != mf_snapshot_step(s)) /* there may be later ones that cannot be used */
+            mf_checkpoints_remove(c->dir, f.steps[i]);
+    }
     mf_free(f.steps);
     mf_free(prefix);
     return st;
@@ -222,7 +224,8 @@ static bool is_rest(const char *dir, const char *file)
     if (strstr(file, ".tmp-"))
         return begins(file, base_name) || begins(file, "checkpoint.tmp-") ||
                begins(file, "curve.") || begins(file, "model.json.tmp-") ||
-               begins(file, "schema.json.tmp-");
+               begins(file, "schema.json.tmp-") || begins(file, "run.tmp-") ||
+               begins(file, "run.lock.tmp-");
     if (!data || !begins(file, base_name))
         return false;
     mf_buf_printf(&index, "%s/%.*s.index", dir, (int)(data - file), file);
@@ -338,7 +341,7 @@ mf_status mf_checkpoints_drop_after(mf_checkpoints *c, int64_t step)
     if (st == MF_OK && kept.n > 0 && kept.n < f.n)
         st = write_list(c, &kept);
     for (int64_t i = kept.n; st == MF_OK && i < f.n; i++)
-        remove_one(c->dir, f.steps[i]);
+        mf_checkpoints_remove(c->dir, f.steps[i]);
     mf_free(f.steps);
     return st;
 }
@@ -396,6 +399,11 @@ mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, void *ctx,
         if (st == MF_OK) {
             *prefix = p;
             break;
+        }
+        if (st == MF_FAILED_PRECONDITION) { /* of another run */
+            MF_WARN("%s: it is not used", mf_error_message());
+            st = i > 0 ? MF_OK
+                       : MF_FAIL(MF_INVALID_ARGUMENT, "no checkpoint in %s is of its run", dir);
         }
         if (is_damage(st)) {
             MF_WARN("checkpoint %s is damaged (%s); %s", p, mf_error_message(),

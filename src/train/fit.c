@@ -429,6 +429,7 @@ static mf_status fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
     mf_team_trace_deinit(&f.trace, t);
     mf_iterator_free(f.it);
     closed = mf_out_dir_close(&f.dir);
+    mf_claim_release(f.claim);
     if (failed)
         return mf_error_restore(&why);
     return st == MF_OK ? closed : st;

@@ -4,6 +4,8 @@
 #include "train/fit_private.h"
 #include "train/input.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TRACED = 10 }; /* the step whose trace is written, unless told: by then all is warm */
@@ -57,12 +59,39 @@ static mf_status add_hooks(mf_fitting *f)
 
 /* ---- where to begin ---- */
 
+/* Has this job written there before, by this process or others? */
+static bool was_here(const mf_fitting *f)
+{
+    const char *restarts = getenv("MESHFLOW_RESTARTS");
+
+    return mf_team_meets(f->t->team) || f->t->step > 0 || (restarts && atoi(restarts) > 0);
+}
+
+mf_status mf_fit_claim(mf_fitting *f)
+{
+    mf_team *team = f->t->team;
+    char job[MF_JOB_ID];
+
+    if (!f->out || f->claim)
+        return MF_OK;
+    mf_job_id(job);
+    MF_TRY(mf_claim_take(&(mf_claim_options){ .dir = f->out,
+                                              .job = team && team->job[0] ? team->job : job,
+                                              .resume = f->o.resume,
+                                              .overwrite = f->o.overwrite,
+                                              .again = was_here(f),
+                                              .take_over = mf_team_meets(team) },
+                         &f->claim));
+    (void)snprintf(f->t->run, sizeof f->t->run, "%s", mf_claim_run(f->claim));
+    return MF_OK;
+}
+
 static mf_status restore(mf_fitting *f)
 {
     char *prefix = NULL;
-
     mf_status st = MF_OK;
 
+    MF_TRY(mf_fit_claim(f));
     if (f->out && mf_fit_goes_on(f))
         st = mf_checkpoints_restore(f->out, f->t, &prefix);
     f->t->lost =
@@ -150,6 +179,7 @@ static mf_status open_outputs(mf_fitting *f, bool leased)
         MF_TRY(agree_on_saves(f));
     if (!f->o.out)
         return MF_OK;
+    MF_TRY(mf_fit_claim(f));
     return mf_out_dir_open(&f->dir, f->o.out, f->o.keep, f->t, &data,
                            f->t->step > 0 && mf_fit_goes_on(f));
 }

@@ -8,6 +8,7 @@
 #include "data/dataset.h"
 #include "data/needed.h"
 #include "train/agreement.h"
+#include "train/claim.h"
 #include "train/feeding.h"
 #include "train/loop.h"
 #include "train/out_dir.h"
@@ -20,6 +21,7 @@ typedef struct mf_fitting {
     mf_fit_options o;
     mf_iterator *it;
     const char *out; /* where we write once we are the chief */
+    mf_claim *claim; /* of `out`, as long as we write there; NULL: we do not */
     mf_out_dir dir;
     mf_agreement agreement; /* with the other workers */
     mf_hook_loop loop;
@@ -71,10 +73,13 @@ MF_MUST mf_status mf_fit_read_rows(mf_fitting *f);
 void mf_fit_note_rows(mf_fitting *f, const mf_batch *batch);
 /* One more hook: that which writes events. */
 MF_MUST mf_status mf_fit_add_events(mf_fitting *f);
+/* From here on we write to the output directory, if there is one. */
+MF_MUST mf_status mf_fit_claim(mf_fitting *f);
 /* Does training go on from what is in the output directory? */
 static inline bool mf_fit_goes_on(const mf_fitting *f)
 {
-    return f->o.resume || (f->t->team && f->t->team->lost && f->t->team->saved);
+    return (f->claim && mf_claim_continues(f->claim)) ||
+           (f->t->team && f->t->team->lost && f->t->team->saved);
 }
 
 #endif

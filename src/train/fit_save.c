@@ -77,6 +77,7 @@ static mf_status write(mf_fitting *f, bool last)
 {
     mf_snapshot *s = NULL;
 
+    MF_TRY(mf_claim_check(f->claim));
     if (last && others_save_the_last(f))
         MF_TRY(save_with_others(f, &s));
     if (!s)

@@ -14,6 +14,7 @@ static mf_status write_as_chief(mf_fitting *f)
         mf_out_dir_catch_up(&f->dir, f->o.out, f->t, &data);
     if (!f->out || f->o.out)
         return MF_OK;
+    MF_TRY(mf_fit_claim(f));
     f->o.out = f->out;
     f->saves = true;
     MF_TRY(mf_out_dir_take_over(&f->dir, f->out, f->o.keep, f->t, &data));

@@ -6,6 +6,7 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "runtime/session.h"
+#include "train/trainer.h"
 
 #include <string.h>
 
@@ -276,8 +277,10 @@ mf_status mf_hook_loop_events(mf_hook_loop *l, const char *dir, mf_events **out)
     *out = NULL;
     MF_TRY(open_writer(l, dir, &w));
     if (w->session != l->sessions) {
-        MF_TRY(mf_events_session(w->events, l->start + 1,
-                                 TENSORFLOW__SESSION_LOG__SESSION_STATUS__START, NULL));
+        MF_TRY(l->trainer && l->trainer->run[0]
+                   ? mf_events_begin_run(w->events, l->start + 1, l->trainer->run)
+                   : mf_events_session(w->events, l->start + 1,
+                                       TENSORFLOW__SESSION_LOG__SESSION_STATUS__START, NULL));
         w->session = l->sessions;
     }
     *out = w->events;

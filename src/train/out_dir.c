@@ -4,6 +4,8 @@
 
 #include "base/log.h"
 
+#include <stdio.h>
+
 /* ---- the ledger ---- */
 
 static void check_ledger(mf_out_dir *o, mf_status st)
@@ -16,21 +18,24 @@ static void check_ledger(mf_out_dir *o, mf_status st)
     o->ledger = NULL;
 }
 
-static mf_status begin_ledger(mf_out_dir *o, const char *dir, const mf_out_dir_data *data,
-                              int64_t last_step)
+static mf_status begin_ledger(mf_out_dir *o, const char *dir, const char *run,
+                              const mf_out_dir_data *data, int64_t last_step)
 {
-    return mf_ledger_open(dir, "train", data->set, data->order, last_step, &o->ledger);
+    char name[64];
+
+    (void)snprintf(name, sizeof name, "train, run %s", run);
+    return mf_ledger_open(dir, name, data->set, data->order, last_step, &o->ledger);
 }
 
 static void open_ledger(mf_out_dir *o, const char *dir, const mf_trainer *t,
                         const mf_out_dir_data *data, bool goes_on)
 {
-    mf_status st = begin_ledger(o, dir, data, goes_on ? t->step : -1);
+    mf_status st = begin_ledger(o, dir, t->run, data, goes_on ? t->step : -1);
 
     if (st != MF_OK && goes_on) {
         MF_WARN("the ledger of samples begins anew at step %lld: %s", (long long)t->step,
                 mf_error_message());
-        st = begin_ledger(o, dir, data, -1);
+        st = begin_ledger(o, dir, t->run, data, -1);
     }
     check_ledger(o, st);
 }
@@ -116,7 +121,7 @@ static void take_ledger_over(mf_out_dir *o, const char *dir, const mf_trainer *t
 
     if (st != MF_OK) {
         MF_WARN("the ledger of samples begins anew here: %s", mf_error_message());
-        st = begin_ledger(o, dir, data, -1);
+        st = begin_ledger(o, dir, t->run, data, -1);
     }
     if (st == MF_OK)
         st = fill(o, data, t);

@@ -21,12 +21,14 @@ static const char *const field_names[N_FIELDS] = { "_meshflow/epoch",      "_mes
                                                    "_meshflow/slice",      "_meshflow/slice_batch",
                                                    "_meshflow/slice_files" };
 static const char numerics_name[] = "_meshflow/numerics_class";
+static const char run_name[] = "_meshflow/run"; /* which training it is of: claim.h */
 static const char judged_name[] = "_meshflow/judged"; /* mf_trainer.judged */
 static const char groups_name[] = "_meshflow/groups"; /* by group: mf_standing.left_at */
 
 struct mf_snapshot {
     int64_t step;
     bool of_trainer; /* it has fields */
+    char run[MF_RUN_ID]; /* "": none */
     int64_t fields[N_FIELDS];
     int64_t groups, left_at[MF_MOST_GROUPS]; /* see mf_standing */
     mf_tensor judged; /* see mf_trainer */
@@ -84,6 +86,7 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
         return MF_NOMEM("a snapshot");
     s->step = t->step;
     s->of_trainer = true;
+    memcpy(s->run, t->run, sizeof s->run);
     s->fields[EPOCH] = t->epoch;
     s->fields[FIRST] = t->first;
     s->fields[SEED] = (int64_t)t->options.seed;
@@ -210,16 +213,15 @@ static mf_status write_ints(mf_bundle_writer *w, const char *name, const int64_t
     return st;
 }
 
-static mf_status write_class(mf_bundle_writer *w)
+static mf_status write_text(mf_bundle_writer *w, const char *name, const char *text)
 {
-    const char *text = mf_numerics_class();
     mf_tensor *t;
     mf_status st;
 
     MF_TRY(mf_tensor_new(MF_DTYPE_STRING, NULL, 0, &t));
     st = mf_tensor_set_string(t, 0, text, strlen(text));
     if (st == MF_OK)
-        st = write_tensor(w, numerics_name, t);
+        st = write_tensor(w, name, t);
     mf_tensor_free(t);
     return st;
 }
@@ -244,7 +246,9 @@ static mf_status write_bundle(const mf_snapshot *s, const char *prefix)
     mf_status st;
 
     MF_TRY(mf_bundle_writer_new(prefix, &w));
-    st = s->of_trainer ? write_class(w) : MF_OK;
+    st = s->of_trainer ? write_text(w, numerics_name, mf_numerics_class()) : MF_OK;
+    if (st == MF_OK && s->run[0])
+        st = write_text(w, run_name, s->run);
     for (int i = 0; st == MF_OK && s->of_trainer && i < N_FIELDS; i++)
         st = write_ints(w, field_names[i], &s->fields[i], &MF_SCALAR);
     if (st == MF_OK && s->groups > 0)
@@ -375,6 +379,27 @@ static mf_status check_same(const char *prefix, const char *what, int64_t then, 
                    prefix, what, (long long)then, (long long)now, what);
 }
 
+/* One of another run may lie beside ours, copied there or from before a run was noted. */
+static mf_status check_run(const mf_trainer *t, mf_tensors *file, const char *prefix)
+{
+    const int64_t at = mf_tensors_find(file, run_name);
+    mf_tensor value = { 0 };
+    mf_status st = MF_OK;
+
+    if (at < 0 || !t->run[0])
+        return MF_OK;
+    MF_TRY(mf_tensors_read(file, at, &value));
+    if (value.dtype == MF_DTYPE_STRING && value.count == 1) {
+        const mf_string s = ((const mf_string *)value.data)[0];
+
+        if (s.len != strlen(t->run) || memcmp(s.data, t->run, s.len) != 0)
+            st = MF_FAIL(MF_FAILED_PRECONDITION, "%s is of another run, %.*s", prefix,
+                         s.len < 64 ? (int)s.len : 64, s.data);
+    }
+    mf_tensor_clear(&value);
+    return st;
+}
+
 static mf_status read_fields(mf_trainer *t, mf_tensors *file, const char *prefix, int64_t *fields)
 {
     bool found[N_FIELDS];
@@ -470,6 +495,8 @@ static mf_status restore(mf_trainer *t, const char *prefix, bool partly, int64_t
     mf_tensors *file = NULL;
     mf_status st = values ? mf_tensors_open(prefix, &file) : MF_NOMEM("a checkpoint");
 
+    if (st == MF_OK && !partly)
+        st = check_run(t, file, prefix);
     if (st == MF_OK && !partly)
         st = read_fields(t, file, prefix, fields);
     if (st == MF_OK)

@@ -11,6 +11,7 @@
 #include "base/ranges.h"
 #include "comm/group.h"
 #include "graph/exchange.h"
+#include "train/claim.h"
 #include "train/convergence.h"
 #include "train/extra.h"
 
@@ -156,6 +157,7 @@ struct mf_team {
      * 255. n_near 0: nothing is known. */
     uint8_t near[MF_TEAM_STREAMS];
     int64_t n_near;
+    char job[MF_JOB_ID]; /* id of the job, the same for all tasks; "": each task has its own */
     struct mf_job_members *members; /* job/ knows: tasks come and go; NULL: all must stay */
     mf_group *group; /* NULL: there is one process only, or we have not met */
     int64_t meetings; /* how often we have met; by mf_team_gather_round() */

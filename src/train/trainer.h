@@ -5,6 +5,7 @@
 
 #include "graph/shard.h"
 #include "runtime/session.h"
+#include "train/claim.h"
 #include "train/schedule.h"
 #include "train/step.h"
 #include "train/turns.h"
@@ -78,6 +79,7 @@ struct mf_trainer {
     mf_tensor
         judged; /* of a checkpoint, by group: mf_convergence_encode(); empty: nothing is known */
     bool has_state; /* what is here is worth giving to others */
+    char run[MF_RUN_ID]; /* that it writes; "": nothing was written yet */
     bool lost; /* training cannot go on: its state is neither here nor in a checkpoint */
     atomic_bool stop;
     atomic_bool fitting; /* mf_fit() runs */

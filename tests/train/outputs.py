@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Output directories: one training writes there at a time, and none loses what another has written.
+
+Usage: outputs.py PROGRAM [PATTERN]
+
+Prints TAP lines and, last, `N passed, N failed, N skipped`.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import ends
+import harness
+from ends import LAUNCH, checkpoints, kill_chief, results
+from harness import check, test
+
+KIND = dict(steps=40)
+SAVE = "--save-steps", "10"
+
+
+def used(b, name="run", steps=40, **more):
+    out = b.out(name)
+    b.run(b.train("--out", out, *SAVE, steps=steps, **more))
+    return out
+
+
+def files(out):
+    return {f: os.path.getmtime(os.path.join(out, f)) for f in os.listdir(out)}
+
+
+@test
+def a_new_training_in_a_used_folder_is_refused_and_changes_nothing(b):
+    out = used(b)
+    before = files(out)
+    for launch in [], [*LAUNCH, "--"], [*LAUNCH, "--max-restarts", "9", "--"]:
+        code, _, err = b.end([*launch, *b.train("--out", out, *SAVE, rate=0.3, steps=20)])
+        check(code == 2 and "step 40" in err and "--resume" in err and "--overwrite" in err and
+              "restart 1" not in err, "%s: %d: %s" % (launch, code, err))
+        check(files(out) == before, "%s: files have changed" % launch)
+    code, _, err = b.end(b.train("--out", out, "--resume", "--overwrite"))
+    check(code == 2 and "choose one" in err, err)
+
+
+@test
+def a_new_training_that_overwrites_leaves_nothing_of_the_old_one_and_all_of_others(b):
+    out = used(b)
+    others = ["notes.txt", "events.out.tfevents.1.tensorflow", "model.ckpt-best.txt"]
+    for name in others:
+        with open(os.path.join(out, name), "w") as f:
+            f.write("mine")
+    old = set(files(out)) - set(others)
+    b.run(b.train("--out", out, *SAVE, "--overwrite", steps=20, rate=0.3))
+    check(checkpoints(out) == [10, 20], str(checkpoints(out)))
+    check(set(others) <= set(files(out)), "files of others are gone: %s" % files(out))
+    check(not [f for f in old & set(files(out)) if "ckpt-30" in f or "ckpt-40" in f or "tfevents" in f],
+          "old files: %s" % files(out))
+    r = b.run(b.train("--out", out, *SAVE, "--resume", steps=30, rate=0.3))
+    check(results(r.stdout)[0]["weights_sha256"] == b.sha(steps=30, rate=0.3), "it continues another training")
+    b.run(["audit", out])
+
+
+@test
+def checkpoints_of_another_run_are_not_continued(b):
+    out, other = used(b, steps=20), used(b, "other", steps=40, rate=0.3)
+    for name in os.listdir(other):
+        if "ckpt-40" in name or "ckpt-30" in name:
+            shutil.copy(os.path.join(other, name), out)
+    code, text, err = b.end(b.train("--out", out, *SAVE, "--resume", steps=30))
+    check(code == 0 and "is of another run" in err, err)
+    check(results(text)[0]["weights_sha256"] == b.sha(steps=30), "other weights")
+
+
+@test
+def two_trainings_do_not_write_into_one_folder(b):
+    out = b.out("run")
+    first = b.begin(*b.forever(out))
+    harness.await_checkpoint(out)
+    for launch, more in ([], []), ([], ["--resume"]), ([*LAUNCH, "--"], ["--overwrite"]):
+        code, _, err = b.end([*launch, *b.train("--out", out, *more, steps=20)])
+        check(code == 1 and "process %d on" % first.pid in err, "%s: %d: %s" % (more, code, err))
+    first.send_signal(signal.SIGINT)
+    text, err = first.communicate(timeout=60)
+    check(first.returncode == harness.STOPPED, err)
+    check(not os.path.exists(os.path.join(out, "run.lock")), "the lock is left")
+    b.run(["audit", out])
+    b.run(["ckpt", "verify", out])
+
+
+@test
+def a_killed_training_leaves_a_folder_that_another_takes_at_once(b):
+    out = b.out("run")
+    first = b.begin(*b.forever(out))
+    harness.await_checkpoint(out)
+    first.kill()
+    first.wait(30)
+    check(os.path.exists(os.path.join(out, "run.lock")), "there is no lock")
+    done = checkpoints(out)[-1]
+    r = b.run(b.train("--out", out, *SAVE, "--resume", steps=done + 5))
+    check(results(r.stdout)[0]["weights_sha256"] == b.sha(steps=done + 5), "other weights")
+
+
+@test
+def a_folder_whose_writer_on_another_host_is_silent_is_free_after_the_lease(b):
+    out = used(b)
+    lock = os.path.join(out, "run.lock")
+
+    def write(lease_ms):
+        with open(lock, "w") as f:
+            f.write("job a\nhost elsewhere\nspace other/pid:[1]\npid 77\nstart 5\nlease_ms %d\n" % lease_ms)
+
+    write(60000)
+    code, _, err = b.end(b.train("--out", out, "--resume", steps=50))
+    check(code == 1 and "process 77 on elsewhere" in err, err)
+    write(1)
+    os.utime(lock, (time.time() - 5, time.time() - 5))
+    b.run(b.train("--out", out, "--resume", steps=50))
+    check(checkpoints(out)[-1] == 50 and not os.path.exists(lock), str(files(out)))
+    with open(lock, "w") as f:  # nonsense ages like a stranger's
+        f.write("\0\0")
+    code, _, err = b.end(b.train("--out", out, "--resume", steps=60))
+    check(code == 1 and "an unknown host" in err, err)
+
+
+@test
+def restarts_and_a_new_chief_of_the_same_job_continue_in_their_folder(b):
+    kind = dict(steps=400)
+    want = b.sha(**kind)
+    for workers in "1", "2":
+        out = b.out("run" + workers)
+        p = b.begin("launch", "--workers", workers, "--json", "--max-restarts", "3", "--",
+                    *b.train("--out", out, "--name", "k" + workers, *SAVE, **kind))
+        harness.await_checkpoint(out)
+        kill_chief(b, "k" + workers)
+        text, err = p.communicate(timeout=60)
+        check(p.returncode == 0 and checkpoints(out)[-1] == 400, "%d: %s" % (p.returncode, err))
+        check(results(text)[-1]["weights_sha256"] == want, "other weights")
+        check(not os.path.exists(os.path.join(out, "run.lock")), "the lock is left")
+        b.run(["audit", out])
+
+
+@test
+def a_restarted_job_of_the_daemon_continues_without_resume(b):
+    out, daemon = b.out("run"), b.begin("daemon", "--slots", "1")
+    b.end(["submit", "--name", "a", "--restarts", "2", "--", b.program,
+           *b.train("--out", out, "--name", "d", *SAVE, steps=400)])
+    harness.await_checkpoint(out)
+    kill_chief(b, "d")
+    end = time.monotonic() + 60
+    while True:
+        job = json.loads(b.end(["queue", "--json"])[1])["jobs"][0]
+        if job["state"] in ("done", "failed", "stopped"):
+            break
+        check(time.monotonic() < end, str(job))
+        time.sleep(0.05)
+    check(job["state"] == "done" and job["tries"] == 2, "%s: %s" % (job, b.end(["attach", "a"])[1]))
+    check(results(b.end(["attach", "a"])[1])[-1]["weights_sha256"] == b.sha(steps=400), "other weights")
+    daemon.terminate()
+
+
+@test
+def the_run_is_noted_where_tensorflow_does_not_mind(b):
+    out = used(b)
+    with open(os.path.join(out, "run")) as f:
+        run = f.read().split()[1]
+    check(run in b.run(["ckpt", "show", out, "--values", "_meshflow/run"]).stdout, "checkpoint")
+    check(run in b.run(["audit", out]).stdout, "ledger")
+    check(b.run(["ckpt", "diff", out, used(b, "again")]).returncode == 0, "the run is no difference")
+
+
+if __name__ == "__main__":
+    harness.main(ends.Bench)
