@@ -528,7 +528,7 @@ static mf_status say_stopped(const measured *m, mf_args *args)
 
     args->exit_code = MF_EXIT_STOPPED;
     if (out && mf_strategy_is_chief(m->job->strategy))
-        mf_args_hint(args, "--resume continues from the checkpoint in '%s'", out);
+        mf_args_hint(args, "--resume continues the training in '%s'", out);
     return MF_FAIL(MF_CANCELLED, "training was stopped after step %lld of %lld%s",
                    (long long)mf_trainer_step(m->job->trainer), (long long)m->total,
                    out ? "" : "; without --out nothing of it was saved");

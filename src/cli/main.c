@@ -69,21 +69,25 @@ static mf_status run(mf_args *args, int argc, char *const *argv)
     return mf_args_wrong(args, "name a command");
 }
 
-/* Messages may have lines for the nodes they are about; here all stand in one. */
+/* Messages may have lines for the nodes they are about; here all stand in one. It is written at
+ * once: other tasks may write to the same place. */
 static void print_message(const char *text)
 {
-    for (; *text; text++) {
+    char line[MF_ERROR_MESSAGE_MAX + 16] = "meshflow: ";
+    size_t n = strlen(line);
+
+    for (; *text && n < sizeof line - 1; text++) {
         if (*text == '\n')
-            text += strspn(text, "\n\t ") - 1, (void)fputc(' ', stderr);
+            text += strspn(text, "\n\t ") - 1, line[n++] = ' ';
         else
-            (void)fputc((unsigned char)*text < 0x20 ? '?' : *text, stderr);
+            line[n++] = (unsigned char)*text < 0x20 ? '?' : *text;
     }
-    (void)fputc('\n', stderr);
+    line[n++] = '\n';
+    (void)fwrite(line, 1, n, stderr);
 }
 
 static void report(const mf_args *args, mf_status st)
 {
-    (void)fputs("meshflow: ", stderr);
     print_message(mf_error_message());
     if (args->hint[0])
         (void)fprintf(stderr, "hint: %s\n", args->hint);
