@@ -49,7 +49,7 @@ def end(b, tasks):
         p.send_signal(signal.SIGTERM)
     said = [p.communicate(timeout=120) for p in tasks]
     for p, (out, err) in zip(tasks, said):
-        check(p.returncode == 0, "%d: %s" % (p.returncode, err))
+        check(p.returncode == harness.STOPPED, "%d: %s" % (p.returncode, err))
     return said
 
 
