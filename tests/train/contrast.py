@@ -104,7 +104,7 @@ def figures_and_pictures_are_shown(b):
 
     def trained(model, *more):
         out = b.out(model.split()[0])
-        b.sha("--test", data, "--out", out, *more, model=model, data=data, batch=20, steps=2)
+        b.sha("--test", data, "--out", out, "--overwrite", *more, model=model, data=data, batch=20, steps=2)
         return "--model", model, "--data", data, "--test", data, "--from", out, *more
 
     svg, png = b.out("e.svg"), b.out("p.png")
