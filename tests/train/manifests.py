@@ -164,7 +164,7 @@ class Bench(harness.Bench):
         running = []
         for pod, s in zip(pods, said):
             words = [w for o, w in zip([""] + pod.command, pod.command + [""])
-                     if not {o, w} & {"--tls-dir", "--out"}][1:-1]
+                     if not {o, w} & {"--tls-dir", "--out"} and w != "--resume"][1:-1]
             check(words[0] == "train" and words.count("--steps") == 1, str(words))
             words[words.index("--steps") + 1] = "3"
             running.append(subprocess.Popen(
