@@ -534,6 +534,29 @@ static mf_status say_stopped(const measured *m, mf_args *args)
                    out ? "" : "; without --out nothing of it was saved");
 }
 
+/* The strategy, after the planner has chosen it if it was asked to. */
+static mf_status plan_and_open(measured *m, mf_args *args, int64_t batch)
+{
+    mf_job *job = m->job;
+
+    if (mf_args_has(args, "auto")) {
+        m->replan.call.job = job;
+        m->replan.call.args = args;
+        m->replan.call.batch = batch;
+        m->replan.chosen = &m->chosen;
+        MF_TRY(m->replan.call.workers > 1 ? mf_planning_start(&m->replan.call, &m->chosen)
+                                          : mf_planning_choose(&m->replan.call, &m->chosen));
+        if (m->chosen.micro_batches > 0)
+            job->compile.micro_batches = m->chosen.micro_batches;
+    }
+    MF_TRY(open_strategy(m, args));
+    if (m->replan.chosen && m->replan.call.workers > 1) {
+        m->chosen.micro_batches = job->compile.micro_batches;
+        MF_TRY(mf_replan_together(&m->replan));
+    }
+    return MF_OK;
+}
+
 static mf_status train(measured *m, mf_args *args)
 {
     mf_job *job = m->job;
@@ -550,21 +573,7 @@ static mf_status train(measured *m, mf_args *args)
     MF_TRY(change_data(job, args));
     MF_TRY(check_batch(job, args, fit.batch));
     MF_TRY(mf_job_freeze(args, job->model));
-    if (mf_args_has(args, "auto")) {
-        m->replan.call.job = job;
-        m->replan.call.args = args;
-        m->replan.call.batch = fit.batch;
-        m->replan.chosen = &m->chosen;
-        MF_TRY(m->replan.call.workers > 1 ? mf_planning_start(&m->replan.call, &m->chosen)
-                                          : mf_planning_choose(&m->replan.call, &m->chosen));
-        if (m->chosen.micro_batches > 0)
-            job->compile.micro_batches = m->chosen.micro_batches;
-    }
-    MF_TRY(open_strategy(m, args));
-    if (m->replan.chosen && m->replan.call.workers > 1) {
-        m->chosen.micro_batches = job->compile.micro_batches;
-        MF_TRY(mf_replan_together(&m->replan));
-    }
+    MF_TRY(plan_and_open(m, args, fit.batch));
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(change_weights(job, args));
     MF_TRY(mf_progress_init(&progress, job, &fit));
