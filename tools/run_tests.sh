@@ -122,6 +122,7 @@ suite "jobs of a daemon" tests/cli/daemon.py build/release/meshflow
 suite "serving" tests/serve/serve.py build/release/meshflow
 suite "Python package" tests/python/run.py build/release
 suite "training" tests/train/run.py build/release/meshflow
+suite "accuracy of variants" tests/train/quality.py build/release/meshflow
 suite "strategies" tests/train/strategies.py build/release/meshflow
 suite "contrastive learning" tests/train/contrast.py build/release/meshflow
 suite "mesh" tests/train/mesh.py build/release/meshflow
