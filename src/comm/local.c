@@ -195,6 +195,7 @@ static mf_status meet(local *t, connection *c)
     if (st != MF_OK) {
         c->peer = -1;
         (void)!mf_local_send_text(c->fd, (uint32_t)st, mf_error_message(), true, soon);
+        t->o.inbox->kind->refused(t->o.inbox);
         return st;
     }
     mf_free(c->greeting);

@@ -267,6 +267,7 @@ static mf_status waits(mf_inbox *in, int peer, const mf_frame *f)
 const mf_inbox_kind mf_net_inbox = {
     .greeting = mf_net_greeting,
     .hello = mf_net_hello,
+    .refused = mf_net_refused,
     .ready = mf_net_ready,
     .begin = begin,
     .end = end,

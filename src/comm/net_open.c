@@ -103,28 +103,110 @@ static int64_t int_line(const char *text, const char *name)
     return value ? strtoll(value, NULL, 10) : -1;
 }
 
-/* Everything of our identity must stand in theirs too. */
+/* ---- settings that all tasks must share ---- */
+
+/* The settings of a greeting stand behind the line of the job. */
+static const char *settings_of(const char *greeting)
+{
+    size_t len;
+    const char *job = find_line(greeting, "job", &len);
+
+    if (!job)
+        return "";
+    return job[len] ? job + len + 1 : job + len;
+}
+
+typedef struct setting {
+    char name[64];
+    const char *value;
+    size_t len;
+} setting;
+
+/* The next line of *text; false: there is none. What is no setting is passed over. */
+static bool next_setting(const char **text, setting *out)
+{
+    while (**text) {
+        const char *line = *text;
+        const size_t n = strcspn(line, "\n"), key = strcspn(line, "=");
+
+        *text += n + (line[n] == '\n');
+        if (key >= n || key >= sizeof out->name)
+            continue;
+        memcpy(out->name, line, key);
+        out->name[key] = '\0';
+        out->value = line + key + 1;
+        out->len = n - key - 1;
+        return true;
+    }
+    return false;
+}
+
+static void put_value(const char *who, const char *value, size_t len, mf_buf *out)
+{
+    if (value)
+        mf_buf_printf(out, "'%.*s' for %s", (int)(len < 200 ? len : 200), value, who);
+    else
+        mf_buf_printf(out, "not set for %s", who);
+}
+
+/* Each setting of `a` that `b` has otherwise, or lacks; with only_missing: that it lacks. */
+static void put_differences(const char *a, const char *who_a, const char *b, const char *who_b,
+                            bool only_missing, mf_buf *out)
+{
+    setting s;
+
+    while (next_setting(&a, &s)) {
+        size_t len = 0;
+        const char *value = find_line(b, s.name, &len);
+
+        if (value && (only_missing || (len == s.len && memcmp(value, s.value, len) == 0)))
+            continue;
+        mf_buf_printf(out, "%s%s is ", out->len > 0 ? "; " : "", s.name);
+        put_value(who_a, s.value, s.len, out);
+        mf_buf_str(out, " and ");
+        put_value(who_b, value, len, out);
+    }
+}
+
+/* Both sides find the same differences, and say to whom which value belongs. */
 static mf_status compare(const mf_net *n, const char *theirs, const char *who)
 {
-    for (const char *p = n->identity; *p;) {
-        const size_t line = strcspn(p, "\n"), key = strcspn(p, "=");
-        char name[64];
-        size_t len;
-        const char *value;
+    const char *self = n->peers[n->self].name;
+    mf_buf text = { 0 };
+    mf_status st;
 
-        if (key < sizeof name && key < line) {
-            memcpy(name, p, key);
-            name[key] = '\0';
-            value = find_line(theirs, name, &len);
-            if (!value || len != line - key - 1 || memcmp(value, p + key + 1, len) != 0)
-                return MF_FAIL(MF_FAILED_PRECONDITION,
-                               "%s and %s do not fit together: %s is '%.*s' there and '%.*s' here",
-                               who, n->peers[n->self].name, name, value ? (int)len : 0,
-                               value ? value : "", (int)(line - key - 1), p + key + 1);
-        }
-        p += line + (p[line] == '\n');
-    }
-    return MF_OK;
+    theirs = settings_of(theirs);
+    put_differences(n->identity, self, theirs, who, false, &text);
+    put_differences(theirs, who, n->identity, self, true, &text);
+    st = text.len > 0 ? mf_buf_finish(&text) : MF_OK;
+    if (st == MF_OK && text.len > 0)
+        st = MF_FAIL(MF_INVALID_ARGUMENT,
+                     "%s and %s have different settings: %s; start all tasks with the same ones",
+                     self, who, text.data);
+    mf_buf_deinit(&text);
+    return st;
+}
+
+/* A task with other settings is refused. It cannot come back with the right ones by itself, so a
+ * task that waits for it fails, too, as soon as the other one has been told. */
+static void note_mismatch(mf_net *n, mf_status st)
+{
+    pthread_mutex_lock(&n->lock);
+    if (n->mismatch.status == MF_OK && n->check) /* members wait for another one */
+        MF_WARN("a task was refused: %s", mf_error_message());
+    if (n->mismatch.status == MF_OK)
+        mf_error_save(st, &n->mismatch);
+    pthread_mutex_unlock(&n->lock);
+}
+
+void mf_net_refused(mf_inbox *in)
+{
+    mf_net *n = (mf_net *)in;
+
+    pthread_mutex_lock(&n->lock);
+    n->told_mismatch = n->mismatch.status != MF_OK;
+    pthread_cond_broadcast(&n->changed);
+    pthread_mutex_unlock(&n->lock);
 }
 
 static mf_status remember(mf_net *n, const char *text, int task)
@@ -195,16 +277,23 @@ mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer)
     mf_net *n = (mf_net *)in;
     const int64_t task = int_line(text, "task"), tasks = int_line(text, "tasks");
     const int64_t protocol = int_line(text, "protocol");
+    mf_status st;
 
     if (protocol != PROTOCOL)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "protocol %lld there, %d here: use one version",
-                       (long long)protocol, PROTOCOL);
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "task %lld speaks protocol %lld, task %d protocol %d: run the same "
+                       "version of Meshflow everywhere",
+                       (long long)task, (long long)protocol, n->self, PROTOCOL);
     MF_TRY(compare_epochs(n, int_line(text, "epoch")));
     if (tasks != n->n_tasks || task < 0 || task >= n->n_tasks || task == n->self)
         return MF_FAIL(MF_FAILED_PRECONDITION,
                        "task %lld of %lld meets task %d of %d: they do not have the same cluster",
                        (long long)task, (long long)tasks, n->self, n->n_tasks);
-    MF_TRY(compare(n, text, n->peers[task].name));
+    st = compare(n, text, n->peers[task].name);
+    if (st != MF_OK) {
+        note_mismatch(n, st);
+        return st;
+    }
     MF_TRY(remember(n, text, (int)task));
     *peer = (int)task;
     return MF_OK;
@@ -322,6 +411,8 @@ static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
             st = look_around(n);
             if (n->trouble.status != MF_OK)
                 st = mf_error_restore(&n->trouble);
+            else if (n->told_mismatch && !n->check)
+                st = mf_error_restore(&n->mismatch);
             else if (now >= deadline_ns)
                 st = too_late(n, i, since, "it has not connected");
             mf_waiting_look(&waiting);

@@ -71,6 +71,8 @@ struct mf_net {
     char *job; /* as task 0 calls it; NULL: we have not met */
     mf_transport *transport;
     mf_error trouble; /* the first: somebody is gone, or has given up */
+    mf_error mismatch; /* the first: a task came that has other settings */
+    bool told_mismatch; /* and knows that it was refused */
     bool aborted, closing;
     int64_t untold_since; /* mf_net_tell(): when task 0 was told of us last */
     int unheard; /* how often since it last sent something */
@@ -103,6 +105,7 @@ extern const mf_inbox_kind mf_net_inbox;
 void mf_message_free(message *m);
 const char *mf_net_greeting(mf_inbox *in, const char *address);
 mf_status mf_net_hello(mf_inbox *in, const char *text, int *peer);
+void mf_net_refused(mf_inbox *in);
 void mf_net_ready(mf_inbox *in, int peer);
 
 /* We are connected with it, or shall be. */

@@ -39,6 +39,8 @@ typedef struct mf_inbox_kind {
     /* A connection was made with somebody who says this. *peer: who that is. Fails: whoever it is
      * is to be told the message and sent away. */
     mf_status (*hello)(mf_inbox *in, const char *text, int *peer);
+    /* A peer that connected and was sent away by hello() has been told the message. */
+    void (*refused)(mf_inbox *in);
     /* Greetings are exchanged: frames can be sent to it from now on. */
     void (*ready)(mf_inbox *in, int peer);
     /* A frame is coming: where do its bytes go? NULL: nowhere, close the connection (the error says

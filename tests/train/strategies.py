@@ -369,16 +369,30 @@ def a_signal_to_one_worker_stops_all(b):
 # ---- mistakes ----
 
 @test
-def workers_that_do_not_train_the_same_refuse_to_start(b):
-    for other, values in (dict(seed=4), ("--seed is '4' there and '3' here",)), (
-            dict(model="fashion-cnn"), ("mlp", "fashion-cnn")), (
-            dict(strategy="multi_worker_mirrored aggregation=median"), ("median",)):
-        wait = "--timeout", "3"  # the first one goes on waiting for a second one that fits
-        workers = b.start([b.train(*wait), b.train(*wait, **other)])
-        ends = [w.communicate(timeout=30)[1] for w in workers]
+def workers_with_different_settings_both_say_at_once_whose_differ(b):
+    multi = "multi_worker_mirrored"
+    for first, second, mine, theirs in (
+            (dict(seed=3), dict(seed=4), "--seed is '3' for worker 0", "'4' for worker 1"),
+            (dict(rate=0.05), dict(rate=0.1), "--lr is '0.05' for worker 0", "'0.1' for worker 1"),
+            (dict(batch=32), dict(batch=64), "--batch is '32' for worker 0", "'64' for worker 1"),
+            (dict(model="mlp"), dict(model="fashion-cnn"), "--model is 'mlp' for worker 0",
+             "'fashion-cnn' for worker 1"),
+            (dict(more=["--codec", "int8"]), {}, "--codec is 'int8' for worker 0", "not set for worker 1"),
+            ({}, dict(strategy=multi + " aggregation=median"), "strategy is 'multi_worker_mirrored' for worker 0",
+             "aggregation=median' for worker 1")):
+        workers = b.start([b.train("--timeout", "600", *kind.pop("more", []), **kind)
+                           for kind in (dict(first), dict(second))])
+        ends = [w.communicate(timeout=60)[1] for w in workers]  # long before the timeout
         check(all(w.returncode not in (0, -9) for w in workers), "they train: %s" % ends)
-        check(any(all(v in err for v in values) for err in ends),
-              "%s are not named: %s" % (" and ".join(values), ends))
+        for err in ends:
+            flat = " ".join(err.split())
+            check(value_of(mine, flat) and value_of(theirs, flat), "%s, %s: %s" % (mine, theirs, err))
+
+
+def value_of(phrase, text):
+    """Either task may be named first."""
+    value, who = phrase.rsplit(" for ", 1)
+    return "%s for %s" % (value.split(" is ")[-1], who) in text and value.split(" is ")[0].lstrip("'") in text
 
 
 @test

@@ -130,6 +130,7 @@ mf_status wire_meet(stream *s, const char *text)
         MF_LOG(st == MF_PERMISSION_DENIED ? MF_LOG_WARNING : MF_LOG_DEBUG,
                "a connection was refused: %s", mf_error_message());
         send_answer(s, st, mf_error_message());
+        s->refused = true;
     }
     return st;
 }
@@ -138,6 +139,8 @@ void wire_forget(stream *s)
 {
     wire *t = s->t;
 
+    if (s->refused)
+        t->inbox->kind->refused(t->inbox);
     pthread_mutex_lock(&t->lock);
     for (stream **at = &t->all; *at; at = &(*at)->next) {
         if (*at == s) {

@@ -46,6 +46,7 @@ typedef enum stream_state {
 struct stream {
     wire *t;
     int peer; /* -1: has not said who it is */
+    bool refused; /* it was sent away, and is told so */
     grpc_call *call; /* NULL: over, and nobody uses it any more */
     grpc_channel *channel; /* of a call of ours */
     int fd; /* its socket, another descriptor of it: see socket.c; -1: not known */

@@ -81,6 +81,8 @@ static void take_greeting(wire *t, const MPI_Status *status)
         t->peers[from].open = true;
         await_frame(t, from);
         t->inbox->kind->ready(t->inbox, from);
+    } else {
+        t->inbox->kind->refused(t->inbox);
     }
     wire_await_greeting(t);
 }

@@ -175,8 +175,10 @@ static void take_hello(wire *t, const event *e)
         MF_WARN("a greeting cannot be answered: %s", mf_error_message());
         return;
     }
-    if (st != MF_OK)
-        return; /* they close it */
+    if (st != MF_OK) { /* they close it */
+        t->inbox->kind->refused(t->inbox);
+        return;
+    }
     pthread_mutex_lock(&t->lock);
     c->peer = peer;
     t->by_peer[peer] = c;
