@@ -439,12 +439,41 @@ static mf_status run(const mf_kernel *k, const mf_gemm *g)
     return MF_OK;
 }
 
+/* Types that are computed together: PACK_TYPES of an engine. */
+static uint32_t engine_types(mf_dtype type)
+{
+    static const uint32_t engines[] = {
+        MF_T(MF_DTYPE_F32) | MF_T(MF_DTYPE_F16) | MF_T(MF_DTYPE_BF16),
+        MF_T(MF_DTYPE_U32) | MF_T(MF_DTYPE_I32) | MF_T(MF_DTYPE_I16) | MF_T(MF_DTYPE_U16) |
+            MF_T(MF_DTYPE_I8) | MF_T(MF_DTYPE_U8),
+        MF_T(MF_DTYPE_U64) | MF_T(MF_DTYPE_I64),
+    };
+
+    for (int i = 0; i < MF_COUNT(engines); i++) {
+        if (engines[i] & MF_T(type))
+            return engines[i];
+    }
+    return MF_T(type);
+}
+
+/* Elements of another engine would be read behind their tensor, or not at all. */
+static mf_status check_types(const mf_gemm *g)
+{
+    const uint32_t types = engine_types(g->c_type);
+
+    if (types & MF_T(g->a.type) && types & MF_T(g->b.type))
+        return MF_OK;
+    return MF_FAIL(MF_UNIMPLEMENTED, "a product of %s and %s as %s is not supported",
+                   mf_dtype_name(g->a.type), mf_dtype_name(g->b.type), mf_dtype_name(g->c_type));
+}
+
 mf_status mf_gemm_run(const mf_kernel *k, const mf_gemm *g)
 {
     mf_gemm with_shards = *g;
     mf_tensor table = { 0 };
     mf_status st;
 
+    MF_TRY(check_types(g));
     if (g->shards == 0)
         return run(k, g);
     st = find_shards(&with_shards, &table);
