@@ -15,7 +15,7 @@ def build(worker):
     with tf.device("/job:ps/task:0"):
         mean, total, sparse = acc.take_grad(2), sums.take_grad(2), rows.take_indexed_slices_grad(2)
         update = tf.train.GradientDescentOptimizer(.1).apply_gradients([(mean, w)], step)
-        with tf.control_dependencies([update, total]):
+        with tf.control_dependencies([update, total, sparse.values]):
             new = tf.identity(step.read_value() if hasattr(step, "read_value") else step)
             after = tf.group(acc.set_global_step(new), sums.set_global_step(new), rows.set_global_step(new), tokens.enqueue_many([tf.fill([2], new)]))
     return dict(xp=xp, yp=yp, at=at, push=push, total=total, sparse=sparse, after=after, token=tokens.dequeue(), w=w, step=step, counts=[acc.num_accumulated(), sums.num_accumulated(), rows.num_accumulated()], init=tf.global_variables_initializer())
