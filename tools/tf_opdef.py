@@ -109,8 +109,8 @@ def def_text(op):
 ELSEWHERE = re.compile(r"TPU|Tpu|Xla|Risc|Cudnn|Nccl|Sparse[cC]ore|DTensor|^Test|^_")
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 HEAD = """/* SPDX-License-Identifier: Apache-2.0 */
-/* absent_ops.c - TensorFlow's ops that Meshflow does not compute. Written by `tools/tf_opdef.py --absent`;
- * an op that is added to ops/ leaves this list. */
+/* absent_ops.c - TensorFlow's ops that Meshflow does not compute. Written by
+ * `tools/tf_opdef.py --absent`; an op that is added to ops/ leaves this list. */
 #include "graph/absent.h"
 
 #include <stddef.h>

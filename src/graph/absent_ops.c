@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* absent_ops.c - TensorFlow's ops that Meshflow does not compute. Written by `tools/tf_opdef.py
- * --absent`; an op that is added to ops/ leaves this list. */
+/* absent_ops.c - TensorFlow's ops that Meshflow does not compute. Written by
+ * `tools/tf_opdef.py --absent`; an op that is added to ops/ leaves this list. */
 #include "graph/absent.h"
 
 #include <stddef.h>
@@ -171,9 +171,7 @@ const mf_absent_op mf_absent_ops[] = {
     { "DeleteSeedGenerator", "(handle:resource, deleter:variant) -> () {} is_stateful" },
     { "DenseCountSparseOutput", "(values:T, weights:output_type) -> (output_indices:int64, output_values:output_type, output_dense_shape:int64) {T:type in index, minlength:int>=-1=-1, maxlength:int>=-1=-1, binary_output:bool, output_type:type in [int32,int64,float,double]}" },
     { "DenseToCSRSparseMatrix", "(dense_input:T, indices:int64) -> (sparse_output:variant) {T:type in [float,double,complex64,complex128]}" },
-    { "DenseToDenseSetOperation", "(set1:T, set2:T) -> (result_indices:int64, result_values:T, result_shape:int64) {set_operation:string, validate_indices:bool=true, T:type in [int8,int16,int32,int64,uint8,uint16,string]}" },
     { "DenseToSparseBatchDataset", "(input_dataset:variant, batch_size:int64, row_shape:int64) -> (handle:variant) {output_types:list(type)>=1, output_shapes:list(shape)>=1}" },
-    { "DenseToSparseSetOperation", "(set1:T, set2_indices:int64, set2_values:T, set2_shape:int64) -> (result_indices:int64, result_values:T, result_shape:int64) {set_operation:string, validate_indices:bool=true, T:type in [int8,int16,int32,int64,uint8,uint16,string]}" },
     { "DeserializeIterator", "(resource_handle:resource, serialized:variant) -> () {} is_stateful" },
     { "DeviceIndex", "() -> (index:int32) {device_names:list(string)} is_stateful" },
     { "Dilation2D", "(input:T, filter:T) -> (output:T) {T:type in reals, strides:list(int)>=4, rates:list(int)>=4, padding:string in ['SAME','VALID']}" },
@@ -445,7 +443,6 @@ const mf_absent_op mf_absent_ops[] = {
     { "Send", "(tensor:T) -> () {T:type, tensor_name:string, send_device:string, send_device_incarnation:int, recv_device:string, client_terminated:bool=false} is_stateful" },
     { "SerializeIterator", "(resource_handle:resource) -> (serialized:variant) {external_state_policy:int=0} is_stateful" },
     { "SerializeTensor", "(tensor:T) -> (serialized:string) {T:type}" },
-    { "SetSize", "(set_indices:int64, set_values:T, set_shape:int64) -> (size:int32) {validate_indices:bool=true, T:type in [int8,int16,int32,int64,uint8,uint16,string]}" },
     { "SetStatsAggregatorDataset", "(input_dataset:variant, stats_aggregator:resource, tag:string, counter_prefix:string) -> (handle:variant) {output_types:list(type)>=1, output_shapes:list(shape)>=1} is_stateful" },
     { "ShuffleDatasetV2", "(input_dataset:variant, buffer_size:int64, seed_generator:resource) -> (handle:variant) {output_types:list(type)>=1, output_shapes:list(shape)>=1, metadata:string=''} is_stateful" },
     { "SleepDataset", "(input_dataset:variant, sleep_microseconds:int64) -> (handle:variant) {output_types:list(type)>=1, output_shapes:list(shape)>=1}" },
@@ -479,7 +476,6 @@ const mf_absent_op mf_absent_ops[] = {
     { "SparseSplit", "(split_dim:int64, indices:int64, values:T, shape:int64) -> (output_indices:num_split*int64, output_values:num_split*T, output_shape:num_split*int64) {num_split:int>=1, T:type}" },
     { "SparseTensorSliceDataset", "(indices:int64, values:Tvalues, dense_shape:int64) -> (handle:variant) {Tvalues:type} is_stateful" },
     { "SparseTensorToCSRSparseMatrix", "(indices:int64, values:T, dense_shape:int64) -> (sparse_matrix:variant) {T:type in [float,double,complex64,complex128]}" },
-    { "SparseToSparseSetOperation", "(set1_indices:int64, set1_values:T, set1_shape:int64, set2_indices:int64, set2_values:T, set2_shape:int64) -> (result_indices:int64, result_values:T, result_shape:int64) {set_operation:string, validate_indices:bool=true, T:type in [int8,int16,int32,int64,uint8,uint16,string]}" },
     { "Spence", "(x:T) -> (y:T) {T:type in floats}" },
     { "SqlDataset", "(driver_name:string, data_source_name:string, query:string) -> (handle:variant) {output_types:list(type)>=1, output_shapes:list(shape)>=1} is_stateful" },
     { "Stack", "() -> (handle:ref string) {elem_type:type, stack_name:string=''} is_stateful" },
