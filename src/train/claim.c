@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/param.h"
 #include "base/process.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -336,7 +337,7 @@ static mf_status take(mf_claim *c, const mf_claim_options *o)
     describe_self(o->job, &c->self);
     MF_TRY(lock(c, o));
     MF_TRY(find_run(c, o));
-    c->renews = pthread_create(&c->thread, NULL, renew, c) == 0;
+    c->renews = mf_thread_start(&c->thread, renew, c) == 0;
     return c->renews ? MF_OK : MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start a thread for a lock");
 }
 
