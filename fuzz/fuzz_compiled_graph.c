@@ -5,6 +5,7 @@
  *
  * Bounded: the graph's bytes and nodes, tensor memory, and the time of a run, after which it is
  * cancelled and has to end. The session has no directories, so ops reach no files. */
+#include "base/quota.h"
 #include "graph/graph.h"
 #include "mutate_graph.h"
 #include "tensor/buffer.h"
@@ -152,7 +153,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     mf_graph *g;
 
-    mf_buffer_limit(MEMORY);
+    mf_quota_set(MEMORY);
     if (size > BYTES || mf_graph_new(&g) != MF_OK)
         return 0;
     if (mf_graph_decode(g, data, size) == MF_OK && g->n_nodes <= NODES)

@@ -3,6 +3,7 @@
  * functions inlined, shapes inferred (small constant ops are computed for that), passes, plans.
  * Nothing is run. What is written out again must be readable. */
 #include "base/log.h"
+#include "base/quota.h"
 #include "compile/compile.h"
 
 #include <stddef.h>
@@ -38,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     mf_graph *g;
 
-    mf_buffer_limit((int64_t)32 << 20);
+    mf_quota_set((int64_t)32 << 20);
     if (mf_graph_new(&g) != MF_OK)
         return 0;
     if (mf_graph_decode(g, data, size) == MF_OK && g->n_nodes < 2000) {

@@ -5,6 +5,7 @@
  * letter for what is known of it before the run: v its value, s its shape, d its rank, r nothing.
  */
 #include "base/log.h"
+#include "base/quota.h"
 #include "compile/compile.h"
 #include "ops/sample.h"
 
@@ -74,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char line[1024];
 
-    mf_buffer_limit((int64_t)16 << 20);
+    mf_quota_set((int64_t)16 << 20);
     for (int n = 0; n < MOST_LINES && size > 0; n++) {
         const uint8_t *end = memchr(data, '\n', size);
         const size_t len = end ? (size_t)(end - data) : size, used = len < 1023 ? len : 1023;

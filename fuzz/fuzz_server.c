@@ -11,6 +11,7 @@
  * incarnations, which keys of values have in them, are 1 and 2. A call that takes long is
  * cancelled, and has to end then. */
 #include "base/clock.h"
+#include "base/quota.h"
 #include "comm/inside_rpc.h"
 #include "proto/master.pb-c.h"
 #include "proto/wire.h"
@@ -195,7 +196,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                  .changed = PTHREAD_COND_INITIALIZER,
                  .tells = getenv("FUZZ_TELL") != NULL };
 
-    mf_buffer_limit(MEMORY);
+    mf_quota_set(MEMORY);
     open_servers(&c);
     ask_all(&c, data, size);
     for (int i = 0; i < TASKS; i++)

@@ -116,6 +116,7 @@ suite "program" tests/cli/run.sh build/release/meshflow
 suite "host programs" tests/host/run.sh build/release
 suite "mission" tools/mission.py build/release/meshflow --test
 suite "floods" tests/server/floods.py build/release/meshflow garbage # the others: make soak
+suite "limits of servers" tests/server/limits.py build/release/meshflow
 suite "clusters of servers" tests/server/clusters.py build/release/meshflow
 suite "certificates of servers" tests/server/certificates.py build/release/meshflow
 suite "jobs of a daemon" tests/cli/daemon.py build/release/meshflow

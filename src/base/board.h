@@ -190,6 +190,11 @@ void mf_board_runs(const char *node);
  * errno as it is. */
 int mf_board_act_begin(mf_act act, const char *what);
 void mf_board_act_end(int act);
+/* Remember what threads are at also without a board, for mf_board_acts_text(). */
+MF_MUST mf_status mf_board_watch(void);
+/* What threads run now, and for how long: "'sum' for 3.2 s, 'x/read' for 0.1 s"; nothing when none
+ * runs an op, or nobody has asked to remember. */
+void mf_board_acts_text(mf_buf *out);
 /* A collective begins and ends; the beginning is what the end is told. */
 int64_t mf_board_call_begin(const char *what, int64_t step, int64_t bytes);
 void mf_board_call_end(const char *what, int64_t step, int64_t began);

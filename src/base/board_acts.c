@@ -135,3 +135,31 @@ void mf_board_runs(const char *node)
     if (running >= 0)
         write_act(running, MF_ACT_RUN, mf_clock_coarse_ns(), node);
 }
+
+/* ---- who asks within this process ---- */
+
+mf_status mf_board_watch(void)
+{
+    mf_board_area *a;
+
+    return mf_board_area_find() ? MF_OK : mf_board_area_map(-1, &a);
+}
+
+void mf_board_acts_text(mf_buf *out)
+{
+    const mf_board_area *area_now = mf_board_area_find();
+    const int64_t now = mf_clock_ns();
+    const size_t before = out->len;
+
+    for (int i = 0; area_now && i < MF_BOARD_ACTS; i++) {
+        mf_board_act a;
+
+        mf_race_begin();
+        a = area_now->file.page.acts[i];
+        mf_race_end();
+        a.what[sizeof a.what - 1] = '\0';
+        if (a.kind == MF_ACT_RUN && a.what[0])
+            mf_buf_printf(out, "%s'%s' for %.1f s", out->len > before ? ", " : "", a.what,
+                          (double)(now - a.since_ns) / 1e9);
+    }
+}

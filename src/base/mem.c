@@ -3,7 +3,9 @@
 #include "base/mem.h"
 
 #include "base/poison.h"
+#include "base/quota.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,25 +32,52 @@ static bool injected_failure(void)
     return atomic_fetch_sub(&fail_countdown, 1) == 1;
 }
 
+/* What it takes, which is a little more than was asked for. */
+static int64_t size_of(void *p)
+{
+    return (int64_t)malloc_usable_size(p);
+}
+
 void *mf_calloc(int64_t count, size_t size)
 {
-    if (count < 0 || injected_failure())
+    int64_t bytes;
+    void *p;
+
+    if (!mf_mul_i64(count, (int64_t)size, &bytes) || injected_failure() || !mf_quota_allows(bytes))
         return NULL;
-    return calloc(count > 0 ? (size_t)count : 1, size > 0 ? size : 1);
+    p = calloc(1, bytes > 0 ? (size_t)bytes : 1);
+    if (p)
+        mf_quota_heap(size_of(p));
+    return p;
 }
 
 void *mf_realloc(void *old, int64_t count, size_t size)
 {
+    const int64_t had = old ? size_of(old) : 0;
     int64_t bytes;
+    void *p;
 
-    if (!mf_mul_i64(count, (int64_t)size, &bytes) || injected_failure())
+    if (!mf_mul_i64(count, (int64_t)size, &bytes) || injected_failure() ||
+        (bytes > had && !mf_quota_allows(bytes)))
         return NULL;
-    return realloc(old, bytes > 0 ? (size_t)bytes : 1);
+    p = realloc(old, bytes > 0 ? (size_t)bytes : 1);
+    if (p)
+        mf_quota_heap(size_of(p) - had);
+    return p;
 }
 
 void mf_free(void *p)
 {
+    if (p)
+        mf_quota_heap(-size_of(p));
     free(p);
+}
+
+void *mf_give_away(void *p)
+{
+    if (p)
+        mf_quota_heap(-size_of(p));
+    return p;
 }
 
 char *mf_strndup(const char *s, size_t len)

@@ -29,11 +29,15 @@ static inline bool mf_add_i64(int64_t a, int64_t b, int64_t *out)
     return true;
 }
 
-/* Zeroed memory for count objects of `size` bytes, or NULL. Free with mf_free(). */
+/* Zeroed memory for count objects of `size` bytes, or NULL: also beyond the limit of quota.h. Free
+ * with mf_free(). */
 void *mf_calloc(int64_t count, size_t size) __attribute__((malloc));
 /* As realloc; the tail is not zeroed. NULL leaves `old` alive. */
 void *mf_realloc(void *old, int64_t count, size_t size);
 void mf_free(void *p);
+/* Memory of these functions that a library will free with free(): its bytes stop to count. Returns
+ * p. */
+void *mf_give_away(void *p);
 char *mf_strndup(const char *s, size_t len);
 char *mf_strdup(const char *s);
 

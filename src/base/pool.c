@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/param.h"
+#include "base/stop.h"
 #include "base/thread.h"
 
 #include <pthread.h>
@@ -26,6 +27,7 @@ typedef struct parallel_job {
     void *ctx;
     int64_t pieces;
     mf_account *account; /* of the caller's thread */
+    mf_stop stop; /* the same */
     atomic_llong next; /* first piece nobody took */
     atomic_int helpers; /* threads inside, besides the caller */
     struct parallel_job *older; /* guarded by lock */
@@ -64,6 +66,10 @@ static void run_pieces(parallel_job *job)
 
         if (piece >= job->pieces)
             return;
+        if (mf_stopped()) {
+            atomic_store(&job->next, job->pieces); /* nobody looks for more */
+            return;
+        }
         job->fn(job->ctx, piece);
     }
 }
@@ -120,7 +126,9 @@ static void *worker_main(void *arg)
             atomic_fetch_add(&job->helpers, 1);
             pthread_mutex_unlock(&pool->lock);
             (void)mf_account_enter(job->account);
+            (void)mf_stop_enter(job->stop);
             run_pieces(job);
+            (void)mf_stop_enter((mf_stop){ 0 });
             (void)mf_account_enter(NULL);
             atomic_fetch_sub_explicit(&job->helpers, 1, memory_order_release);
             pthread_mutex_lock(&pool->lock);
@@ -272,17 +280,36 @@ static void job_remove(mf_pool *pool, parallel_job *job)
     }
 }
 
-void mf_pool_parallel(mf_pool *pool, int64_t pieces, void (*fn)(void *ctx, int64_t piece),
+static bool runs_alone(const mf_pool *pool, int64_t pieces)
+{
+    return !pool || mf_pool_threads(pool) == 1 || pieces <= 1;
+}
+
+static void run_job(mf_pool *pool, parallel_job *job)
+{
+    job->account = mf_account_here();
+    job->stop = mf_stop_here();
+    if (runs_alone(pool, job->pieces)) {
+        run_pieces(job);
+    } else {
+        job_add(pool, job);
+        run_pieces(job);
+        job_remove(pool, job);
+    }
+}
+
+mf_status mf_pool_parallel(mf_pool *pool, int64_t pieces, void (*fn)(void *ctx, int64_t piece),
+                           void *ctx)
+{
+    run_job(pool, &(parallel_job){ .fn = fn, .ctx = ctx, .pieces = pieces });
+    return mf_stop_check();
+}
+
+void mf_pool_complete(mf_pool *pool, int64_t pieces, void (*fn)(void *ctx, int64_t piece),
                       void *ctx)
 {
-    parallel_job job = { .fn = fn, .ctx = ctx, .pieces = pieces, .account = mf_account_here() };
+    const mf_stop before = mf_stop_enter((mf_stop){ 0 });
 
-    if (!pool || mf_pool_threads(pool) == 1 || pieces <= 1) {
-        for (int64_t i = 0; i < pieces; i++)
-            fn(ctx, i);
-        return;
-    }
-    job_add(pool, &job);
-    run_pieces(&job);
-    job_remove(pool, &job);
+    run_job(pool, &(parallel_job){ .fn = fn, .ctx = ctx, .pieces = pieces });
+    (void)mf_stop_enter(before);
 }

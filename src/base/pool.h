@@ -33,8 +33,13 @@ void mf_pool_submit(mf_pool *pool, mf_task *task);
 /* Call fn(ctx, piece) once for each piece in [0, pieces), in any order, by several threads; returns
  * when all are done. What the pieces are must depend on the work only, never on the threads: that
  * is what keeps results independent of their number. `pool` may be NULL: then all run here, in
- * order. */
-void mf_pool_parallel(mf_pool *pool, int64_t pieces, void (*fn)(void *ctx, int64_t piece),
+ * order.
+ * Fails: as mf_stop_check() of the caller's thread. Then pieces are missing, or have ended early
+ * because a check within them said so (stop.h). */
+MF_MUST mf_status mf_pool_parallel(mf_pool *pool, int64_t pieces,
+                                   void (*fn)(void *ctx, int64_t piece), void *ctx);
+/* The same, and nothing stops it. */
+void mf_pool_complete(mf_pool *pool, int64_t pieces, void (*fn)(void *ctx, int64_t piece),
                       void *ctx);
 
 #endif

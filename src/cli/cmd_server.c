@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_server.c - `meshflow server`: a task that serves TensorFlow's clients. */
 #include "base/board.h"
+#include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -13,39 +14,85 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { GRACE = 10 }; /* seconds */
 
 /* What runs: one task, or several. */
 typedef struct served {
     mf_server *one;
     mf_local_cluster *several;
+    int64_t grace; /* seconds from the first signal to the end of the process */
 } served;
+
+static sigset_t signals(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    return set;
+}
+
+static void await(const sigset_t *set)
+{
+    int which;
+
+    while (sigwait(set, &which) != 0)
+        ;
+}
+
+/* The process ends now, whatever its threads are at. */
+static _Noreturn void cut_short(const char *why)
+{
+    mf_buf running = { 0 };
+
+    mf_board_acts_text(&running);
+    (void)fprintf(stderr,
+                  "meshflow: the server ends before its steps have: %s; still running: %s\n", why,
+                  running.len > 0 ? running.data : "no op");
+    _exit(MF_EXIT_STOPPED);
+}
+
+/* The main thread stops the server meanwhile; it ends the process if it can. */
+static _Noreturn void end_in_time(const served *s, const sigset_t *set)
+{
+    const int64_t until = mf_clock_ns() + s->grace * 1000000000;
+    char why[100];
+
+    for (;;) {
+        const int64_t left = until - mf_clock_ns();
+        const struct timespec t = { .tv_sec = left / 1000000000, .tv_nsec = left % 1000000000 };
+
+        if (left <= 0)
+            break;
+        if (sigtimedwait(set, NULL, &t) > 0)
+            cut_short("a second signal came");
+    }
+    (void)snprintf(why, sizeof why, "it did not stop within %lld s (--grace)", (long long)s->grace);
+    cut_short(why);
+}
 
 /* Signals come here, so that no thread is interrupted by them. */
 static void *await_signal(void *arg)
 {
     const served *s = arg;
-    sigset_t set;
-    int which;
+    const sigset_t set = signals();
 
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    while (sigwait(&set, &which) != 0)
-        ;
+    await(&set);
     if (s->several)
         mf_local_cluster_stop(s->several);
     else
         mf_server_stop(s->one);
-    return NULL;
+    end_in_time(s, &set);
 }
 
 static void block_signals(void)
 {
-    sigset_t set;
+    const sigset_t set = signals();
 
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
@@ -130,7 +177,7 @@ static mf_status check_options(mf_args *args)
 static mf_status run(mf_args *args)
 {
     const char *dir = mf_args_value(args, "allow-dir"), *local = mf_args_value(args, "local");
-    int64_t threads = 0, memory = 0;
+    int64_t threads = 0, memory = 0, grace = GRACE;
     mf_server_options o = { .cluster = mf_args_value(args, "cluster"),
                             .job_name = mf_args_value(args, "job-name"),
                             .task_index = mf_args_value(args, "task-index"),
@@ -138,12 +185,15 @@ static mf_status run(mf_args *args)
                             .n_allow_dirs = dir ? 1 : 0,
                             .tls_dir = mf_args_value(args, "tls-dir"),
                             .insecure_any_peer = mf_args_has(args, "insecure-any-peer") };
-    served s = { 0 };
+    static served s; /* the thread that waits for signals outlives this function */
     mf_status st;
 
     MF_TRY(mf_args_int(args, "threads", 0, 1024, &threads));
     MF_TRY(mf_args_int(args, "memory", 16, INT64_C(1) << 40, &memory));
+    MF_TRY(mf_args_int(args, "grace", 0, 86400, &grace));
     MF_TRY(check_options(args));
+    s.grace = grace;
+    MF_TRY(mf_board_watch());
     o.threads = (int)threads;
     o.memory = memory << 20;
     block_signals();
@@ -181,8 +231,13 @@ static const mf_option options[] = {
       "show this task as one of JOB in `meshflow status` and `meshflow hang`; default: not shown",
       0, false },
     { "threads", "N", "threads; as many as there are cores unless told", 0, false },
-    { "memory", "MIB", "the most that tensors and requests may take; the machine's unless told", 0,
-      false },
+    { "memory", "MIB",
+      "limit for tensors, strings, requests and all else that graphs keep; default: the machine's",
+      0, false },
+    { "grace", "SECONDS",
+      "time from SIGTERM or SIGINT to the end of the process, even if an op still runs; default: "
+      "10",
+      0, false },
     { "allow-dir", "DIR", "where graphs may read and write files; nowhere unless told", 0, false },
     { "tls-dir", "DIR", "certificates, as `meshflow cert` makes them", 0, false },
     { "insecure-any-peer", NULL, "without TLS, let anybody in", 0, false },
@@ -194,7 +249,11 @@ const mf_command mf_command_server = {
     .arguments = "",
     .summary = "run a task of a TensorFlow cluster",
     .about =
-        "Runs until SIGINT or SIGTERM. tf.compat.v1.Session(\"grpc://HOST:PORT\") runs its graphs "
+        "Runs until SIGINT or SIGTERM: then steps are cancelled and the exit code is 0. If an op "
+        "does "
+        "not end within the grace period, or a second signal comes, the process names what still "
+        "runs and ends with exit code 75. tf.compat.v1.Session(\"grpc://HOST:PORT\") runs its "
+        "graphs "
         "here. Variables and queues outlive sessions.",
     .options = options,
     .examples = (const char *const[]){ "meshflow server", "meshflow server --local worker=2,ps=1",

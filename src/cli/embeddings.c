@@ -168,7 +168,7 @@ mf_status mf_recall_at_1(const mf_tensor *rows, const int32_t *labels, int threa
     for (int64_t i = 0; st == MF_OK && i < n * width; i++)
         across[i % width * n + i / width] = s.rows[i];
     if (st == MF_OK)
-        mf_pool_parallel(pool, BLOCKS, search_block, &s);
+        mf_pool_complete(pool, BLOCKS, search_block, &s);
     for (int b = 0; b < BLOCKS; b++)
         all += right[b];
     *out = n > 0 ? (double)all / (double)n : 0.0;

@@ -2,6 +2,8 @@
 /* image_jpeg.c - JPEG by libjpeg-turbo, with its exact integer transform. As with PNG, errors leave
  * by longjmp. */
 #include "base/mem.h"
+#include "base/quota.h"
+#include "base/stop.h"
 #include "formats/image.h"
 
 #include <setjmp.h>
@@ -23,6 +25,7 @@ typedef struct jpeg_job {
     jmp_buf leave;
     mf_status st; /* of what we refused ourselves */
     bool cut; /* take what there is of a damaged file */
+    int64_t charged; /* to the memory in use, for what libjpeg keeps */
     char why[JMSG_LENGTH_MAX];
 } jpeg_job;
 
@@ -78,6 +81,13 @@ static mf_status read_pixels(jpeg_job *j, mf_buf *pixels, const mf_image *size)
 
     if (!to)
         return MF_NOMEM("a picture");
+    if (jpeg_has_multiple_scans(&j->d)) { /* then libjpeg keeps all coefficients */
+        const int64_t bytes = (int64_t)j->d.image_width * j->d.image_height * j->d.num_components *
+                              (int64_t)sizeof(JCOEF);
+
+        MF_TRY(mf_quota_take(bytes));
+        j->charged = bytes;
+    }
     (void)jpeg_start_decompress(&j->d);
     while (j->d.output_scanline < j->d.output_height) {
         JSAMPROW at = to + j->d.output_scanline * row;
@@ -124,5 +134,6 @@ mf_status mf_jpeg_decode(const void *data, size_t len, const mf_image_how *how, 
     j.progress.progress_monitor = on_progress;
     run(&j, data, len, how, pixels, out);
     jpeg_destroy_decompress(&j.d);
+    mf_quota_give_back(j.charged);
     return j.st;
 }

@@ -10,6 +10,7 @@
 
 #include "base/cancel.h"
 #include "base/pool.h"
+#include "base/stop.h"
 #include "graph/graph.h"
 #include "graph/resource.h"
 
@@ -152,11 +153,18 @@ MF_MUST mf_status mf_kernel_variable(const mf_kernel *k, int i, mf_variable **ou
 /* Output i becomes a scalar handle to the object (a reference is taken). */
 MF_MUST mf_status mf_kernel_set_object(mf_kernel *k, int i, mf_object *object);
 
-/* fn(ctx, piece) for each piece, by the pool's threads. */
-static inline void mf_kernel_parallel(const mf_kernel *k, int64_t pieces,
+/* fn(ctx, piece) for each piece, by the pool's threads. Fails when the step has ended meanwhile; a
+ * long piece asks for that itself (base/stop.h). */
+MF_MUST static inline mf_status mf_kernel_parallel(const mf_kernel *k, int64_t pieces,
+                                                   void (*fn)(void *ctx, int64_t piece), void *ctx)
+{
+    return mf_pool_parallel(k->step->pool, pieces, fn, ctx);
+}
+/* The same, and nothing stops it: for what writes variables. */
+static inline void mf_kernel_complete(const mf_kernel *k, int64_t pieces,
                                       void (*fn)(void *ctx, int64_t piece), void *ctx)
 {
-    mf_pool_parallel(k->step->pool, pieces, fn, ctx);
+    mf_pool_complete(k->step->pool, pieces, fn, ctx);
 }
 
 /* ---- elementwise loops: shared by the op's own kernel and by fusion ---- */

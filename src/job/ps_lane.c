@@ -194,5 +194,5 @@ void mf_ps_copy(mf_pool *pool, void *to, const void *from, size_t size)
     if (size <= PIECE)
         memcpy(to, from, size);
     else
-        mf_pool_parallel(pool, (int64_t)((size + PIECE - 1) / PIECE), copy_piece, &c);
+        mf_pool_complete(pool, (int64_t)((size + PIECE - 1) / PIECE), copy_piece, &c);
 }

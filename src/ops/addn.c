@@ -72,11 +72,7 @@ static mf_status addn_run(mf_kernel *k)
     }
     MF_TRY(mf_kernel_out(k, 0, &first->shape, &out));
     job.out = out->data;
-    if (pieces == 1)
-        sum_piece(&job, 0);
-    else
-        mf_kernel_parallel(k, pieces, sum_piece, &job);
-    return MF_OK;
+    return mf_kernel_parallel(k, pieces, sum_piece, &job);
 }
 
 static mf_status accumulate_infer(mf_infer *in)

@@ -118,7 +118,7 @@ static mf_status run_batch(const mf_kernel *k, int first, int n, const double *h
         total += job->all.n;
         b.ends[i] = total;
     }
-    mf_kernel_parallel(k, (total + MF_LOOP_GRAIN - 1) / MF_LOOP_GRAIN, batch_piece, &b);
+    mf_kernel_complete(k, (total + MF_LOOP_GRAIN - 1) / MF_LOOP_GRAIN, batch_piece, &b);
     return MF_OK;
 }
 

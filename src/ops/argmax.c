@@ -169,11 +169,7 @@ static mf_status run(mf_kernel *k, arg_fn *const loops[MF_DTYPE_COUNT])
     j.tiles_per_piece = 2 * MF_LOOP_GRAIN / (j.n * (j.inner < TILE ? j.inner : TILE));
     j.tiles_per_piece = j.tiles_per_piece < 1 ? 1 : j.tiles_per_piece;
     pieces = (j.total_tiles + j.tiles_per_piece - 1) / j.tiles_per_piece;
-    if (pieces == 1)
-        run_piece(&j, 0);
-    else
-        mf_kernel_parallel(k, pieces, run_piece, &j);
-    return MF_OK;
+    return mf_kernel_parallel(k, pieces, run_piece, &j);
 }
 
 static mf_status max_run(mf_kernel *k)

@@ -133,11 +133,7 @@ static mf_status bias_run(mf_kernel *k)
     job.rows = out->count / row;
     job.rows_per_piece = row < GRAIN ? GRAIN / row : 1;
     pieces = (job.rows + job.rows_per_piece - 1) / job.rows_per_piece;
-    if (pieces == 1)
-        bias_piece(&job, 0);
-    else
-        mf_kernel_parallel(k, pieces, bias_piece, &job);
-    return MF_OK;
+    return mf_kernel_parallel(k, pieces, bias_piece, &job);
 }
 
 static mf_status bias_grad(mf_grad *g)

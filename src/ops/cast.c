@@ -283,11 +283,7 @@ static mf_status cast_run(mf_kernel *k)
     job.to = out->data;
     if (mf_node_bool(k->node, "Truncate"))
         job.clear = truncated_bits(in->dtype, dst);
-    if (pieces == 1)
-        cast_piece(&job, 0);
-    else
-        mf_kernel_parallel(k, pieces, cast_piece, &job);
-    return MF_OK;
+    return mf_kernel_parallel(k, pieces, cast_piece, &job);
 }
 
 /* Small constants stay known: shapes are often cast between int32 and int64. */

@@ -182,10 +182,7 @@ static void sum_piece(void *ctx, int64_t piece)
 void mf_channel_pieces(const mf_kernel *k, const mf_channel_sums *s, void (*fn)(void *, int64_t),
                        void *ctx)
 {
-    if (s->pieces == 1)
-        fn(ctx, 0);
-    else
-        mf_kernel_parallel(k, s->pieces, fn, ctx);
+    mf_kernel_complete(k, s->pieces, fn, ctx);
 }
 
 const double *mf_channel_sums_run(const mf_kernel *k, mf_channel_sums *s, mf_channel_term term)

@@ -140,7 +140,7 @@ static mf_status finite_run(mf_kernel *k)
 
     for (int i = 0; i < k->n_in; i++)
         total += k->in[i]->count;
-    mf_kernel_parallel(k, (total + MF_LOOP_GRAIN - 1) / MF_LOOP_GRAIN, finite_piece, &job);
+    MF_TRY(mf_kernel_parallel(k, (total + MF_LOOP_GRAIN - 1) / MF_LOOP_GRAIN, finite_piece, &job));
     MF_TRY(mf_kernel_out(k, 0, &MF_SCALAR, &out));
     *(bool *)out->data = !atomic_load(&job.bad);
     return MF_OK;

@@ -112,8 +112,7 @@ static mf_status run_pixels(mf_kernel *k, color_fn *fn, int rank, double how)
 
     MF_TRY(check_channels(&k->in[0]->shape, rank));
     MF_TRY(mf_kernel_out(k, 0, &k->in[0]->shape, &job.out));
-    mf_kernel_parallel(k, (job.in->count / 3 + GRAIN - 1) / GRAIN, color_piece, &job);
-    return MF_OK;
+    return mf_kernel_parallel(k, (job.in->count / 3 + GRAIN - 1) / GRAIN, color_piece, &job);
 }
 
 static mf_status to_hsv_run(mf_kernel *k)
@@ -193,9 +192,9 @@ static mf_status contrast_run(mf_kernel *k)
     MF_TRY(mf_kernel_out(k, 0, s, &job.out));
     job.pixels = s->dims[s->rank - 3] * s->dims[s->rank - 2];
     job.channels = s->dims[s->rank - 1];
-    if (job.in->count > 0)
-        mf_kernel_parallel(k, job.in->count / job.pixels, contrast_piece, &job);
-    return MF_OK;
+    if (job.in->count == 0)
+        return MF_OK;
+    return mf_kernel_parallel(k, job.in->count / job.pixels, contrast_piece, &job);
 }
 
 /* ---- shapes ---- */

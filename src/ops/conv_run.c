@@ -348,7 +348,7 @@ static mf_status filter_gradient(conv_job *job, void *scratch)
     const int64_t count = (int64_t)(job->partial_bytes / job->cell);
 
     if (job->pieces > 1)
-        mf_kernel_parallel(job->k, (count + SUM_GRAIN - 1) / SUM_GRAIN, sum_piece, job);
+        MF_TRY(mf_kernel_parallel(job->k, (count + SUM_GRAIN - 1) / SUM_GRAIN, sum_piece, job));
     if (job->plan)
         return mf_conv_plan_pack(job->plan, job->partial.data, job->w, scratch);
     memcpy(job->w, job->partial.data, job->partial_bytes);
@@ -481,10 +481,7 @@ mf_status mf_conv_run(const mf_kernel *k, mf_conv_plans *plans, const mf_conv *c
                   mf_tensor_alloc(&job.packed, MF_DTYPE_U8, &MF_SHAPE((int64_t)job.partial_bytes)));
         MF_TRY_TO(done, mf_conv_plan_pack(job.plan, w->data, job.packed.data, scratch.data));
     }
-    if (job.pieces == 1)
-        run_piece(&job, 0);
-    else
-        mf_kernel_parallel(k, job.pieces, run_piece, &job);
+    MF_TRY_TO(done, mf_kernel_parallel(k, job.pieces, run_piece, &job));
     st = (mf_status)atomic_load(&job.status);
     if (st != MF_OK)
         st = MF_FAIL(st, "a piece of the convolution failed");

@@ -82,6 +82,8 @@ static void each_sample(const crop_job *job, int64_t box, sample_fn *fn)
         const spot y = spot_of(b[0], b[2], job->height, job->rows, job->by_ratio, row);
 
         for (int64_t col = 0; col < job->cols; col++) {
+            if (mf_stopped_after(10 + job->depth))
+                return;
             const spot x = spot_of(b[1], b[3], job->width, job->cols, job->by_ratio, col);
 
             fn(job, box, row, col, &y, &x);
@@ -311,9 +313,10 @@ static mf_status crop_run(mf_kernel *k)
     job.rows = size.v[0];
     job.cols = size.v[1];
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(job.n, job.rows, job.cols, job.depth), &out));
+    if (out->count == 0)
+        return MF_OK;
     job.out = out->data;
-    mf_kernel_parallel(k, job.n, crop_piece, &job);
-    return MF_OK;
+    return mf_kernel_parallel(k, job.n, crop_piece, &job);
 }
 
 static mf_status image_grad_infer(mf_infer *in)
@@ -332,6 +335,8 @@ static void image_grad_piece(void *ctx, int64_t image)
     for (int64_t box = 0; box < job->n; box++) {
         if (job->of[box] == image)
             each_sample(job, box, give_back);
+        else if (mf_stopped_after(1))
+            return;
     }
     for (int64_t i = from; i < from + count; i++) {
         if (job->changed->dtype == MF_DTYPE_F32)
@@ -355,10 +360,12 @@ static mf_status image_grad_run(mf_kernel *k)
     MF_TRY(set_boxes(&job, k->in[1], k->in[2]));
     MF_TRY(set_grads(&job, k->in[0]));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
+    if (out->count == 0)
+        return MF_OK;
     MF_TRY_TO(done, mf_tensor_alloc(&sums, MF_DTYPE_F64, &shape));
     job.sums = sums.data;
     job.changed = out;
-    mf_kernel_parallel(k, job.batch, image_grad_piece, &job);
+    st = mf_kernel_parallel(k, job.batch, image_grad_piece, &job);
 done:
     mf_tensor_clear(&sums);
     return st;
@@ -385,9 +392,9 @@ static mf_status boxes_grad_run(mf_kernel *k)
     MF_TRY(mf_kernel_out(k, 0, &k->in[2]->shape, &out));
     mf_cells_zero(MF_DTYPE_F32, out->data, 0, out->count);
     job.out = out->data;
-    for (int64_t box = 0; box < job.n; box++)
+    for (int64_t box = 0; box < job.n && job.depth > 0; box++)
         each_sample(&job, box, move_box);
-    return MF_OK;
+    return mf_stop_check();
 }
 
 /* That of the boxes is the bilinear one, whatever the method, as in TensorFlow. */

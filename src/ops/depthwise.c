@@ -153,6 +153,7 @@ static mf_status depth_compute(const mf_kernel *k, depth_job *job, mf_tensor *op
 {
     mf_tensor partial = { 0 };
     mf_tensor *out = &operand[result];
+    mf_status st;
     const bool filter = job->kind == DEPTH_FILTER;
     const bool empty = operand[0].count == 0 || operand[1].count == 0 || operand[2].count == 0;
 
@@ -171,16 +172,13 @@ static mf_status depth_compute(const mf_kernel *k, depth_job *job, mf_tensor *op
         MF_TRY(mf_tensor_alloc(&partial, out->dtype, &MF_SHAPE(job->pieces, job->filter_count)));
         job->out = partial.data;
     }
-    if (job->pieces == 1)
-        depth_piece(job, 0);
-    else
-        mf_kernel_parallel(k, job->pieces, depth_piece, job);
-    if (filter && job->type == MF_DTYPE_F32)
+    st = mf_kernel_parallel(k, job->pieces, depth_piece, job);
+    if (st == MF_OK && filter && job->type == MF_DTYPE_F32)
         sum_f32(job, partial.data, out->data);
-    else if (filter)
+    else if (st == MF_OK && filter)
         sum_f64(job, partial.data, out->data);
     mf_tensor_clear(&partial);
-    return MF_OK;
+    return st;
 }
 
 /* ---- shapes ---- */

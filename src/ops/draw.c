@@ -73,7 +73,7 @@ static void draw_image(void *ctx, int64_t image)
 {
     const draw_job *job = ctx;
 
-    for (int64_t box = 0; box < job->n; box++)
+    for (int64_t box = 0; box < job->n && !mf_stopped_after(job->height + job->width); box++)
         draw_box(job, image, box);
 }
 
@@ -117,8 +117,7 @@ static mf_status draw_run(mf_kernel *k)
     job.width = s->dims[2];
     job.depth = s->dims[3];
     job.n = k->in[1]->shape.dims[1];
-    mf_kernel_parallel(k, s->dims[0], draw_image, &job);
-    return MF_OK;
+    return mf_kernel_parallel(k, s->dims[0], draw_image, &job);
 }
 
 #define BOXES "f32[2,2,4]{0.1,0.1,0.9,0.9,-0.5,0.2,0.6,1.5,0.7,0.1,0.3,0.9,0,0,1,1}"

@@ -56,11 +56,15 @@ static bool walk_next(const walk *w, int64_t *index, int64_t *at)
 #define GATHER(NAME, T)                                                                            \
     static void gather_##NAME(const walk *outer, const walk *inner, const T *from, T *to)          \
     {                                                                                              \
+        const int64_t each = walk_count(inner);                                                    \
         int64_t oi[MAX_DIMS] = { 0 }, at = 0;                                                      \
                                                                                                    \
         do {                                                                                       \
             int64_t ii[MAX_DIMS] = { 0 }, in_at = at;                                              \
             T sum = from[in_at];                                                                   \
+                                                                                                   \
+            if (mf_stopped_after(each))                                                            \
+                return;                                                                            \
                                                                                                    \
             while (walk_next(inner, ii, &in_at))                                                   \
                 sum += from[in_at];                                                                \
@@ -100,24 +104,24 @@ static mf_status gather(mf_dtype type, const walk *outer, const walk *inner, con
     switch (type) {
     case MF_DTYPE_F32:
         gather_f32(outer, inner, from->data, to->data);
-        return MF_OK;
+        return mf_stop_check();
     case MF_DTYPE_F64:
         gather_f64(outer, inner, from->data, to->data);
-        return MF_OK;
+        return mf_stop_check();
     case MF_DTYPE_I32:
     case MF_DTYPE_U32:
         gather_u32(outer, inner, from->data, to->data);
-        return MF_OK;
+        return mf_stop_check();
     case MF_DTYPE_I64:
     case MF_DTYPE_U64:
         gather_u64(outer, inner, from->data, to->data);
-        return MF_OK;
+        return mf_stop_check();
     case MF_DTYPE_C64:
         gather_c64(outer, inner, from->data, to->data);
-        return MF_OK;
+        return mf_stop_check();
     case MF_DTYPE_C128:
         gather_c128(outer, inner, from->data, to->data);
-        return MF_OK;
+        return mf_stop_check();
     default:
         return MF_FAIL(MF_UNIMPLEMENTED, "op Einsum has no kernel for type %s",
                        mf_dtype_name(type));

@@ -176,7 +176,7 @@ static mf_status quant_run(mf_kernel *k)
     MF_TRY_TO(done, mf_kernel_out(k, 0, &x->shape, &out));
     job.q = memory.data;
     job.out = out->data;
-    mf_kernel_parallel(k, (x->count + GRAIN - 1) / GRAIN, quant_piece, &job);
+    st = mf_kernel_parallel(k, (x->count + GRAIN - 1) / GRAIN, quant_piece, &job);
 done:
     mf_tensor_clear(&memory);
     return st;

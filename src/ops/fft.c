@@ -163,7 +163,7 @@ static mf_status transform_axis(const mf_kernel *k, cell *data, const mf_shape *
 
     MF_TRY_TO(done, plan_init(&plan, n, inverse));
     job.plan = &plan;
-    mf_kernel_parallel(k, mf_shape_span(shape, 0, d) * stride, axis_piece, &job);
+    MF_TRY_TO(done, mf_kernel_parallel(k, mf_shape_span(shape, 0, d) * stride, axis_piece, &job));
     if (atomic_load(&job.no_memory))
         st = MF_NOMEM("a Fourier transform");
 done:

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* files.c - whole files as strings, and the names of files that fit a pattern. */
 #include "base/file.h"
+#include "base/mem.h"
 #include "ops/path.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -112,27 +114,107 @@ static bool is_dots(const char *path)
     return strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
 }
 
+static mf_status names_add(names *l, const char *name)
+{
+    MF_TRY(mf_grow(&l->at, &l->cap, l->n + 1, sizeof *l->at));
+    l->at[l->n] = mf_strdup(name);
+    if (!l->at[l->n])
+        return MF_NOMEM("file names");
+    l->n++;
+    return MF_OK;
+}
+
+/* A path while the pattern is followed. */
+typedef struct match {
+    const mf_step *step;
+    names *out;
+    char path[PATH_MAX];
+    size_t len;
+} match;
+
+static bool append(match *m, const char *text, size_t n)
+{
+    if (m->len + n >= sizeof m->path)
+        return false;
+    memcpy(m->path + m->len, text, n);
+    m->len += n;
+    m->path[m->len] = '\0';
+    return true;
+}
+
+/* The names in the folder that fit one part of the pattern. The folder is closed again before
+ * anything below it is looked at. */
+static mf_status list_folder(const match *m, const char *part, names *found)
+{
+    DIR *dir = opendir(m->len > 0 ? m->path : ".");
+    const struct dirent *e;
+    mf_status st = MF_OK;
+
+    while (st == MF_OK && dir && (e = readdir(dir)) != NULL) {
+        st = mf_stop_check();
+        if (st == MF_OK && strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            fnmatch(part, e->d_name, 0) == 0)
+            st = names_add(found, e->d_name);
+    }
+    if (dir)
+        (void)closedir(dir);
+    return st;
+}
+
+/* All of the pattern has been followed. */
+static mf_status add_match(match *m)
+{
+    struct stat info;
+
+    if (lstat(m->path, &info) != 0 || is_dots(m->path) || mf_step_file(m->step, m->path) != MF_OK)
+        return MF_OK;
+    return names_add(m->out, m->path);
+}
+
+static mf_status follow(match *m, const char *pattern);
+
+/* `part` has wildcards; `rest` comes behind it. */
+static mf_status follow_each(match *m, const char *part, const char *rest)
+{
+    const size_t len = m->len;
+    names found = { 0 };
+    mf_status st = list_folder(m, part, &found);
+
+    for (int64_t i = 0; st == MF_OK && i < found.n; i++) {
+        if (append(m, found.at[i], strlen(found.at[i])))
+            st = follow(m, rest);
+        m->len = len;
+        m->path[len] = '\0';
+    }
+    names_deinit(&found);
+    return st;
+}
+
+/* What is left of the pattern, below m->path. */
+static mf_status follow(match *m, const char *pattern)
+{
+    const size_t slashes = strspn(pattern, "/"), n = strcspn(pattern + slashes, "/");
+    char part[PATH_MAX];
+
+    MF_TRY(mf_stop_check());
+    if (!append(m, pattern, slashes))
+        return MF_OK;
+    memcpy(part, pattern + slashes, n); /* patterns are shorter than PATH_MAX */
+    part[n] = '\0';
+    pattern += slashes + n;
+    if (strpbrk(part, "*?[\\"))
+        return follow_each(m, part, pattern);
+    if (!append(m, part, n))
+        return MF_OK;
+    return *pattern ? follow(m, pattern) : add_match(m);
+}
+
 static mf_status add_matches(const mf_step *step, const char *pattern, names *out)
 {
-    glob_t g = { 0 };
-    mf_status st = MF_OK;
-    int rc;
+    match m = { .step = step, .out = out };
 
     MF_TRY(check_root(step, pattern));
-    rc = glob(pattern, GLOB_NOSORT | GLOB_PERIOD, NULL, &g);
-    if (rc != 0 && rc != GLOB_NOMATCH)
-        st =
-            rc == GLOB_NOSPACE ? MF_NOMEM("file names") : mf_errno_status(EIO, "look for", pattern);
-    for (size_t i = 0; st == MF_OK && i < g.gl_pathc; i++) {
-        if (is_dots(g.gl_pathv[i]) || mf_step_file(step, g.gl_pathv[i]) != MF_OK)
-            continue;
-        st = mf_grow(&out->at, &out->cap, out->n + 1, sizeof *out->at);
-        if (st == MF_OK && !(out->at[out->n] = mf_strdup(g.gl_pathv[i])))
-            st = MF_NOMEM("file names");
-        out->n += st == MF_OK;
-    }
-    globfree(&g);
-    return st;
+    return follow(&m, pattern);
 }
 
 static int by_name(const void *a, const void *b)

@@ -40,7 +40,7 @@ static mf_status fill_all(mf_kernel *k, mf_tensor *out, const void *value)
     } else if (out->count <= job.piece) {
         fill_piece(&job, 0);
     } else {
-        mf_kernel_parallel(k, (out->count + job.piece - 1) / job.piece, fill_piece, &job);
+        return mf_kernel_parallel(k, (out->count + job.piece - 1) / job.piece, fill_piece, &job);
     }
     return MF_OK;
 }

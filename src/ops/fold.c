@@ -291,6 +291,7 @@ mf_status mf_fold_run(const mf_fold *fold, mf_pool *pool, const mf_shape *shape,
     mf_tensor partial = { 0 };
     mf_shape bytes = MF_SHAPE(0);
     int64_t pieces;
+    mf_status st;
 
     if (has_zero(shape, NULL)) {
         if (!has_zero(shape, reduced))
@@ -301,18 +302,15 @@ mf_status mf_fold_run(const mf_fold *fold, mf_pool *pool, const mf_shape *shape,
     plan_pieces(&j);
     if (j.parts == 1) {
         pieces = div_up(j.groups, j.groups_per_piece);
-        if (pieces == 1)
-            run_whole(&j, 0);
-        else
-            mf_pool_parallel(pool, pieces, run_whole, &j);
-        return MF_OK;
+        return mf_pool_parallel(pool, pieces, run_whole, &j);
     }
     pieces = j.groups * j.parts;
     bytes.dims[0] = pieces * (int64_t)part_bytes(&j);
     MF_TRY(mf_tensor_alloc(&partial, MF_DTYPE_U8, &bytes));
     j.partial = partial.data;
-    mf_pool_parallel(pool, pieces, run_part, &j);
-    merge_parts(&j);
+    st = mf_pool_parallel(pool, pieces, run_part, &j);
+    if (st == MF_OK)
+        merge_parts(&j);
     mf_tensor_clear(&partial);
-    return MF_OK;
+    return st;
 }

@@ -324,8 +324,7 @@ static mf_status fused_run(mf_kernel *k)
     job.count = out->count;
     job.grain =
         run.inner <= MF_LOOP_GRAIN ? MF_LOOP_GRAIN - MF_LOOP_GRAIN % run.inner : MF_LOOP_GRAIN;
-    mf_kernel_parallel(k, (job.count + job.grain - 1) / job.grain, run_piece, &job);
-    return MF_OK;
+    return mf_kernel_parallel(k, (job.count + job.grain - 1) / job.grain, run_piece, &job);
 }
 
 const mf_op mf_op_fused = {

@@ -78,11 +78,7 @@ static mf_status gather_all(mf_kernel *k, gather_job *job, int64_t row)
     job->bytes = (size_t)row * mf_dtype_cell(job->dtype);
     job->rows_per_piece = job->bytes >= 65536 ? 1 : (int64_t)(65536 / job->bytes);
     pieces = (job->total + job->rows_per_piece - 1) / job->rows_per_piece;
-    if (pieces == 1)
-        gather_piece(job, 0);
-    else
-        mf_kernel_parallel(k, pieces, gather_piece, job);
-    return MF_OK;
+    return mf_kernel_parallel(k, pieces, gather_piece, job);
 }
 
 /* ---- Gather, GatherV2 ---- */

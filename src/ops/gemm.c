@@ -428,10 +428,7 @@ static mf_status run(const mf_kernel *k, const mf_gemm *g)
                   (g->shards > 0 ? shards_scratch(g, &tile) : tile_scratch(g, &tile));
     pieces = job.batch_per_piece > 1 ? (job.batch + job.batch_per_piece - 1) / job.batch_per_piece
                                      : job.batch * job.tiles_m * job.tiles_n;
-    if (pieces == 1)
-        run_piece(&job, 0);
-    else
-        mf_kernel_parallel(k, pieces, run_piece, &job);
+    MF_TRY(mf_kernel_parallel(k, pieces, run_piece, &job));
     if (atomic_load(&job.status) != MF_OK)
         return MF_FAIL((mf_status)atomic_load(&job.status),
                        "no memory to multiply matrices (%lld bytes per tile)",

@@ -149,9 +149,9 @@ static mf_status glimpse_run(mf_kernel *k)
     }
     job.channels = x->dims[3];
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(x->dims[0], size.v[0], size.v[1], x->dims[3]), &job.out));
-    if (job.out->count > 0)
-        mf_kernel_parallel(k, x->dims[0], glimpse_piece, &job);
-    return MF_OK;
+    if (job.out->count == 0)
+        return MF_OK;
+    return mf_kernel_parallel(k, x->dims[0], glimpse_piece, &job);
 }
 
 #define NO_NOISE " ; uniform_noise=false noise='zero'"

@@ -57,9 +57,8 @@ static mf_status bytes_run(mf_kernel *k)
 
     MF_TRY(read_range(k, 1, &r));
     MF_TRY(mf_kernel_out(k, 0, &x->shape, &y));
-    mf_kernel_parallel(k, (x->count + GRAIN - 1) / GRAIN, bytes_piece,
-                       &(bytes_job){ x->data, y->data, x->count, r.inverse, (float)r.zero });
-    return MF_OK;
+    return mf_kernel_parallel(k, (x->count + GRAIN - 1) / GRAIN, bytes_piece,
+                              &(bytes_job){ x->data, y->data, x->count, r.inverse, (float)r.zero });
 }
 
 /* ---- kernels to bytes ---- */
@@ -521,7 +520,8 @@ static mf_status product_run(mf_kernel *k)
     job.x = k->in[X]->data;
     job.w = k->in[KERNEL]->data;
     job.y = y->data;
-    mf_kernel_parallel(k, (job.units + job.per_piece - 1) / job.per_piece, product_piece, &job);
+    MF_TRY_TO(done, mf_kernel_parallel(k, (job.units + job.per_piece - 1) / job.per_piece,
+                                       product_piece, &job));
     st = (mf_status)atomic_load(&job.status);
     if (st != MF_OK)
         st = MF_FAIL(st, "a piece of the product failed");

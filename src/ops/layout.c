@@ -75,7 +75,7 @@ static void move(const mf_kernel *k, const mf_shape *s, const float *from, float
                    .to_blocks = to_blocks };
 
     j.strips = (j.pixels + STRIP - 1) / STRIP;
-    mf_kernel_parallel(k, s->dims[0] * j.strips, move_strip, &j);
+    mf_kernel_complete(k, s->dims[0] * j.strips, move_strip, &j);
 }
 
 void mf_layout_block(const mf_kernel *k, const mf_shape *blocked, const float *plain, float *to)

@@ -165,7 +165,7 @@ static void run_one(void *ctx, int64_t i)
 
 mf_status mf_linalg_run(mf_linalg_job *job)
 {
-    mf_kernel_parallel(job->k, job->batch, run_one, job);
+    MF_TRY(mf_kernel_parallel(job->k, job->batch, run_one, job));
     switch (atomic_load(&job->failed)) {
     case 0:
         return MF_OK;

@@ -72,7 +72,7 @@ static bool fn(cholesky)(int64_t n, void *matrix)
         T *row = a + k * n;
         const double pivot = RE(row[k]);
 
-        if (!(pivot > 0))
+        if (!(pivot > 0) || mf_stopped_after((n - k) * (n - k)))
             return false;
         for (int64_t j = k + 1; j < n; j++)
             row[j] /= sqrt(pivot);
@@ -99,6 +99,8 @@ static int fn(lu)(int64_t n, void *matrix, int64_t *order)
     for (int64_t k = 0; k < n; k++) {
         int64_t best = k, was = order[k];
 
+        if (mf_stopped_after((n - k) * (n - k)))
+            break;
         for (int64_t i = k + 1; i < n; i++)
             best = ABS2(a[i * n + k]) > ABS2(a[best * n + k]) ? i : best;
         for (int64_t j = 0; j < n && best != k; j++) {
@@ -150,6 +152,8 @@ static void fn(solve)(int64_t n, int64_t cols, const void *triangle, bool lower,
         const T *a = fn(row)(triangle, n, i);
         T *x = (T *)b + i * cols;
 
+        if (mf_stopped_after(step * cols))
+            return;
         for (int64_t j = lower ? 0 : i + 1; j < (lower ? i : n); j++)
             fn(axpy)(cols, -a[j], fn(row)(b, cols, j), x);
         for (int64_t c = 0; c < cols && !unit; c++)
@@ -205,7 +209,7 @@ static void fn(gather_reflections)(int64_t m, int64_t n, const T *a, int64_t cou
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < cols; j++)
             q[i * cols + j] = i == j;
-    for (int64_t k = count - 1; k >= 0; k--)
+    for (int64_t k = count - 1; k >= 0 && !mf_stopped_after(2 * (m - k) * cols); k--)
         fn(reflect)(m - k - shift, a + (k + shift) * n + k, n, CONJ(tau[k]), cols, cols,
                     q + (k + shift) * cols, w);
 }
@@ -215,7 +219,7 @@ static void fn(qr)(int64_t m, int64_t n, void *matrix, int64_t q_cols, void *q, 
     const int64_t count = m < n ? m : n;
     T *a = matrix, *tau = room, *w = tau + count;
 
-    for (int64_t k = 0; k < count; k++) {
+    for (int64_t k = 0; k < count && !mf_stopped_after(2 * (m - k) * (n - k)); k++) {
         T *head = a + k * n + k;
         const double beta = fn(reflection)(m - k, n, head, &tau[k]);
 

@@ -68,6 +68,8 @@ static void fn(tridiagonal)(int64_t n, T *a, double *d, double *e, T *tau, T *w)
         T *v = a + (k + 1) * n + k; /* a column */
         T inner = 0;
 
+        if (mf_stopped_after(2 * m * m))
+            return;
         d[k] = RE(a[k * n + k]);
         e[k] = fn(reflection)(m, n, v, &tau[k]);
         v[0] = 1;
@@ -128,7 +130,7 @@ static bool fn(qr_algorithm)(int64_t n, double *d, double *e, T *z)
             hi--;
         for (lo = hi; lo > 0 && e[lo - 1] != 0;)
             lo--;
-        if (steps > 40 * n || !isfinite(d[hi]))
+        if (steps > 40 * n || !isfinite(d[hi]) || mf_stopped_after(z ? (hi - lo) * n : hi))
             return false;
         if (lo < hi)
             fn(qr_step)(lo, hi, d, e, n, z);
@@ -202,9 +204,12 @@ static bool fn(jacobi)(int64_t m, int64_t n, T *w, double *s, T *v)
         if (sweep == 60)
             return false;
         turned = false;
-        for (int64_t p = 0; p < n; p++)
+        for (int64_t p = 0; p < n; p++) {
+            if (mf_stopped_after((n - p) * (m + n)))
+                return false;
             for (int64_t q = p + 1; q < n; q++)
                 turned |= fn(separate)(m, w + p * m, w + q * m, n, v + p * n, v + q * n);
+        }
     }
     for (int64_t i = 0; i < n; i++)
         s[i] = sqrt(fn(norm2)(m, w + i * m));
@@ -221,6 +226,8 @@ static void fn(complete)(int64_t from, int64_t count, int64_t m, T *u)
         double least = INFINITY;
         int64_t axis = 0;
 
+        if (mf_stopped_after(5 * r * m))
+            return;
         for (int64_t i = 0; i < m; i++) {
             double covered = 0;
 

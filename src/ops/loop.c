@@ -127,7 +127,7 @@ static mf_status unsupported(const mf_kernel *k, mf_dtype t)
                    mf_dtype_name(t));
 }
 
-static void run_all(const mf_kernel *k, loop_job *job, const mf_tensor *out)
+static mf_status run_all(const mf_kernel *k, loop_job *job, const mf_tensor *out)
 {
     int64_t pieces;
 
@@ -137,10 +137,7 @@ static void run_all(const mf_kernel *k, loop_job *job, const mf_tensor *out)
     job->rows_per_piece = job->cuts > 1 ? 1 : MF_LOOP_GRAIN / job->inner;
     pieces = job->cuts > 1 ? job->rows * job->cuts
                            : (job->rows + job->rows_per_piece - 1) / job->rows_per_piece;
-    if (pieces == 1)
-        run_piece(job, 0);
-    else
-        mf_kernel_parallel(k, pieces, run_piece, job);
+    return mf_kernel_parallel(k, pieces, run_piece, job);
 }
 
 /* One element: most of what dispatch is about. */
@@ -154,8 +151,8 @@ static void run_single(const mf_kernel *k, const mf_loop *loop, mf_span_fn *fn, 
     fn(&s);
 }
 
-static void run_many(const mf_kernel *k, const mf_loop *loop, mf_span_fn *fn, double param,
-                     mf_tensor *out)
+static mf_status run_many(const mf_kernel *k, const mf_loop *loop, mf_span_fn *fn, double param,
+                          mf_tensor *out)
 {
     const mf_shape *shapes[3] = { NULL };
     loop_job job;
@@ -171,7 +168,7 @@ static void run_many(const mf_kernel *k, const mf_loop *loop, mf_span_fn *fn, do
         job.in_size[j] = mf_dtype_cell(k->in[j]->dtype);
     }
     mf_broadcast_init(&job.b, &out->shape, shapes, loop->arity);
-    run_all(k, &job, out);
+    return run_all(k, &job, out);
 }
 
 mf_status mf_loop_run(mf_kernel *k)
@@ -198,6 +195,6 @@ mf_status mf_loop_run(mf_kernel *k)
     if (out->count == 1)
         run_single(k, loop, fn, param, out);
     else if (out->count > 0)
-        run_many(k, loop, fn, param, out);
+        return run_many(k, loop, fn, param, out);
     return MF_OK;
 }

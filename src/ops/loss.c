@@ -45,10 +45,7 @@ static mf_status l2_run(mf_kernel *k)
     job.per_piece =
         x.count > (int64_t)GRAIN * MAX_PIECES ? (x.count + MAX_PIECES - 1) / MAX_PIECES : GRAIN;
     pieces = (x.count + job.per_piece - 1) / job.per_piece;
-    if (pieces == 1)
-        square_piece(&job, 0);
-    else
-        mf_kernel_parallel(k, pieces, square_piece, &job);
+    mf_kernel_complete(k, pieces, square_piece, &job);
     for (int64_t p = 0; p < pieces; p++)
         sum += job.partial[p];
     mf_tensor_put(out, 0, sum / 2);

@@ -63,7 +63,8 @@ static void lrn_row(const lrn_job *job, int64_t row)
     const float *x = job->x + row * job->channels;
     float *out = job->out + row * job->channels;
 
-    for (int64_t c = 0; c < job->channels; c++)
+    for (int64_t c = 0; c < job->channels && !mf_stopped_after(end_of(job, c) - first_of(job, c));
+         c++)
         out[c] = x[c] * Sleef_powf_u10(norm_of(job, x, c), -job->s->beta);
 }
 
@@ -77,6 +78,8 @@ static void grad_row(const lrn_job *job, int64_t row)
 
     memset(dx, 0, (size_t)job->channels * sizeof *dx);
     for (int64_t c = 0; c < job->channels; c++) {
+        if (mf_stopped_after(2 * (end_of(job, c) - first_of(job, c))))
+            return;
         const float norm = norm_of(job, x, c), share = slope * y[c] / norm * dy[c];
 
         for (int64_t i = first_of(job, c); i < end_of(job, c); i++)
@@ -98,20 +101,17 @@ static void lrn_piece(void *ctx, int64_t piece)
     }
 }
 
-static void run_rows(const mf_kernel *k, lrn_job *job, const mf_tensor *t)
+static mf_status run_rows(const mf_kernel *k, lrn_job *job, const mf_tensor *t)
 {
     int64_t pieces;
 
     if (t->count == 0)
-        return;
+        return MF_OK;
     job->channels = t->shape.dims[3];
     job->rows = t->count / job->channels;
     job->rows_per_piece = job->channels < GRAIN ? GRAIN / job->channels : 1;
     pieces = (job->rows + job->rows_per_piece - 1) / job->rows_per_piece;
-    if (pieces == 1)
-        lrn_piece(job, 0);
-    else
-        mf_kernel_parallel(k, pieces, lrn_piece, job);
+    return mf_kernel_parallel(k, pieces, lrn_piece, job);
 }
 
 static mf_status lrn_infer(mf_infer *in)
@@ -147,7 +147,7 @@ static mf_status lrn_run(mf_kernel *k)
     job.y = grad ? in[2].data : NULL;
     job.dy = grad ? in[0].data : NULL;
     job.out = wide.data;
-    run_rows(k, &job, out);
+    MF_TRY_TO(done, run_rows(k, &job, out));
     mf_narrow(k, &wide, out);
 done:
     for (int i = 0; i < 3; i++)

@@ -346,11 +346,7 @@ mf_status mf_move_run(mf_pool *pool, const mf_move *m)
         return run_cells(&job, 0, job.dst, job.src);
     plan(&job);
     pieces = (job.units + job.units_per_piece - 1) / job.units_per_piece;
-    if (pieces == 1)
-        run_piece(&job, 0);
-    else
-        mf_pool_parallel(pool, pieces, run_piece, &job);
-    return MF_OK;
+    return mf_pool_parallel(pool, pieces, run_piece, &job);
 }
 
 void mf_strides_of(const mf_shape *shape, int64_t *stride)

@@ -83,12 +83,13 @@ static mf_status draw(mf_kernel *k, mf_philox gen, int64_t samples)
     const int64_t rows = logits->shape.dims[0], classes = logits->shape.dims[1];
     mf_random_draw d = { .gen = gen, .used = 4 };
     mf_tensor sums = { 0 }, *out;
+    mf_status st = MF_OK;
 
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(rows, samples), &out));
     if (out->count == 0)
         return MF_OK;
     MF_TRY(mf_tensor_alloc(&sums, MF_DTYPE_F64, &MF_SHAPE(classes)));
-    for (int64_t row = 0; row < rows; row++) {
+    for (int64_t row = 0; row < rows && st == MF_OK; row++) {
         const double total = cumulate(logits, row, classes, sums.data);
 
         for (int64_t s = 0; s < samples; s++) {
@@ -101,9 +102,10 @@ static mf_status draw(mf_kernel *k, mf_philox gen, int64_t samples)
             else
                 ((int32_t *)out->data)[at] = (int32_t)found;
         }
+        st = mf_stop_after(10 * (classes + 10 * samples));
     }
     mf_tensor_clear(&sums);
-    return MF_OK;
+    return st;
 }
 
 static mf_status stateful_run(mf_kernel *k)

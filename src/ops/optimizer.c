@@ -276,7 +276,7 @@ static void run_sparse(const mf_kernel *k, const mf_rule_job *job, const mf_tens
         return;
     pieces = pieces < SPARSE_PIECES ? pieces : SPARSE_PIECES;
     s.rows_per_piece = (s.rows + pieces - 1) / pieces;
-    mf_kernel_parallel(k, (s.rows + s.rows_per_piece - 1) / s.rows_per_piece, sparse_piece, &s);
+    mf_kernel_complete(k, (s.rows + s.rows_per_piece - 1) / s.rows_per_piece, sparse_piece, &s);
 }
 
 static mf_status run_rule(const mf_kernel *k, const mf_tensor *values)
@@ -296,7 +296,7 @@ static mf_status run_rule(const mf_kernel *k, const mf_tensor *values)
         return MF_OK;
     }
     MF_TRY(check_dense(k, s, shape));
-    mf_kernel_parallel(k, (job.all.n + MF_LOOP_GRAIN - 1) / MF_LOOP_GRAIN, dense_piece, &job);
+    mf_kernel_complete(k, (job.all.n + MF_LOOP_GRAIN - 1) / MF_LOOP_GRAIN, dense_piece, &job);
     return MF_OK;
 }
 

@@ -124,8 +124,10 @@ static mf_status wrong_count(const mf_parse *p, const mf_column *c, int64_t i, i
 /* The feature in example i, of the right type; NULL: there is none. */
 static mf_status find(const mf_parse *p, const mf_column *c, int64_t i, const mf_feature **out)
 {
-    const mf_feature *f = mf_example_find(&p->examples[i], c->key);
+    const mf_feature *f;
 
+    MF_TRY(mf_stop_after(50 + 10 * p->examples[i].n));
+    f = mf_example_find(&p->examples[i], c->key);
     *out = f && f->type != MF_DTYPE_INVALID ? f : NULL;
     return *out && f->type != c->type ? wrong_type(p, c, i, f->type) : MF_OK;
 }

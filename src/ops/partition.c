@@ -65,6 +65,7 @@ static mf_status partition_fill(mf_kernel *k, int64_t *counts)
     for (int d = prefix; d < data->shape.rank; d++)
         shape.dims[shape.rank++] = data->shape.dims[d];
     for (int i = 0; i < k->n_out; i++) {
+        MF_TRY(mf_stop_after(500));
         shape.dims[0] = counts[i];
         counts[i] = 0;
         MF_TRY(mf_kernel_out(k, i, &shape, &out));
@@ -72,6 +73,7 @@ static mf_status partition_fill(mf_kernel *k, int64_t *counts)
     for (int64_t i = 0; i < numbers->count; i++) {
         const int32_t to = ((const int32_t *)numbers->data)[i];
 
+        MF_TRY(mf_stop_after(10 + row));
         MF_TRY(mf_cells_copy(data->dtype, k->out[to]->data, counts[to]++ * row, data->data, i * row,
                              row));
     }

@@ -146,9 +146,8 @@ static mf_status patch_run(mf_kernel *k)
     job.rows = job.w.batch * job.w.out[0];
     row = (size_t)(out->count / job.rows) * mf_dtype_cell(x->dtype);
     job.rows_per_piece = row < GRAIN ? (int64_t)(GRAIN / row) : 1;
-    mf_kernel_parallel(k, (job.rows + job.rows_per_piece - 1) / job.rows_per_piece, patch_piece,
-                       &job);
-    return MF_OK;
+    return mf_kernel_parallel(k, (job.rows + job.rows_per_piece - 1) / job.rows_per_piece,
+                              patch_piece, &job);
 }
 
 /* ---- gradient ---- */

@@ -109,6 +109,8 @@ static void pool_image(void *ctx, int64_t n)
             for (o[2] = 0; o[2] < w->out[2]; o[2]++, at++) {
                 const taps t = taps_of(w, o);
 
+                if (mf_stopped_after(t.n * w->channels))
+                    return;
                 for (int64_t c = 0; c < w->channels; c++)
                     pool_element(job, &t, in + c * job->in_channel,
                                  out + at * job->out_step + c * job->out_channel);
@@ -218,7 +220,7 @@ static mf_status run_wide(mf_kernel *k, const pool_job *job, const mf_tensor *x,
     widened.out = &wide[3];
     if (wide[3].count > 0)
         memset(wide[3].data, 0, (size_t)wide[3].count * mf_dtype_cell(wide[3].dtype));
-    mf_kernel_parallel(k, job->w.batch, pool_image, &widened);
+    MF_TRY_TO(done, mf_kernel_parallel(k, job->w.batch, pool_image, &widened));
     mf_narrow(k, &wide[3], out);
 done:
     for (int i = 0; i < 4; i++)

@@ -363,6 +363,7 @@ typedef struct pool_job {
     int64_t rows, rows_per_piece; /* rows of the output */
     bool in_pairs; /* windows of 2x2, see above */
     size_t image_bytes; /* of dx, to be cleared; 0: not written */
+    int64_t taps; /* at most, of all channels of a window */
 } pool_job;
 
 static void pool_piece(void *ctx, int64_t piece)
@@ -380,7 +381,7 @@ static void pool_piece(void *ctx, int64_t piece)
         }
         if (job->image_bytes && oh == 0)
             memset((char *)job->p->dx + (size_t)n * job->image_bytes, 0, job->image_bytes);
-        for (int64_t ow = 0; ow < w->out[1]; ow++)
+        for (int64_t ow = 0; ow < w->out[1] && !mf_stopped_after(job->taps); ow++)
             job->fn(job->p, n, oh, ow);
     }
 }
@@ -400,6 +401,7 @@ mf_status mf_pooling_run(const mf_kernel *k, mf_pooling *p)
         return MF_FAIL(MF_UNIMPLEMENTED, "op %s has no kernel for type %s", k->node->op_name,
                        mf_dtype_name(p->type));
     job.in_pairs = is_2x2(p);
+    job.taps = high * wide * w->channels;
     if (scatters)
         job.image_bytes = (size_t)(w->in[0] * w->in[1] * w->channels) * cell;
     if (job.rows == 0 || w->out[1] == 0 || w->channels == 0) {
@@ -411,9 +413,5 @@ mf_status mf_pooling_run(const mf_kernel *k, mf_pooling *p)
     if (scatters) /* whole images: windows may overlap */
         job.rows_per_piece = (job.rows_per_piece + w->out[0] - 1) / w->out[0] * w->out[0];
     pieces = (job.rows + job.rows_per_piece - 1) / job.rows_per_piece;
-    if (pieces == 1)
-        pool_piece(&job, 0);
-    else
-        mf_kernel_parallel(k, pieces, pool_piece, &job);
-    return MF_OK;
+    return mf_kernel_parallel(k, pieces, pool_piece, &job);
 }

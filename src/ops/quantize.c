@@ -165,7 +165,7 @@ static mf_status round_run(mf_kernel *k)
         for (int64_t d = 0; d < job.depth; d++)
             ranges[d] = range_of(&job, low[d], high[d]);
         job.ranges = ranges;
-        mf_kernel_parallel(k, (job.x->count + GRAIN - 1) / GRAIN, round_piece, &job);
+        st = mf_kernel_parallel(k, (job.x->count + GRAIN - 1) / GRAIN, round_piece, &job);
     }
     mf_arena_free(arena);
     return st;

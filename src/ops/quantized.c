@@ -236,7 +236,7 @@ static mf_status quantize_run(mf_kernel *k)
         ((float *)bound[1]->data)[i] = ranges[i].max;
     }
     job.ranges = ranges;
-    mf_kernel_parallel(k, (job.in->count + GRAIN - 1) / GRAIN, quantize_piece, &job);
+    st = mf_kernel_parallel(k, (job.in->count + GRAIN - 1) / GRAIN, quantize_piece, &job);
 done:
     mf_free(ranges);
     return st;

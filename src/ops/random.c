@@ -17,10 +17,10 @@ static mf_status fill_run(mf_kernel *k, mf_random_kind kind)
     if (kind == MF_RANDOM_RANGE)
         MF_TRY(mf_random_range(k->in[1], k->in[2], count == 0, &low, &range));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
-    if (out->count > 0)
-        mf_random_fill(k, mf_random_reserve(k, (uint64_t)out->count * BLOCKS_PER_RESULT), kind, low,
-                       range, out);
-    return MF_OK;
+    if (out->count == 0)
+        return MF_OK;
+    return mf_random_fill(k, mf_random_reserve(k, (uint64_t)out->count * BLOCKS_PER_RESULT), kind,
+                          low, range, out);
 }
 
 static mf_status uniform_run(mf_kernel *k)

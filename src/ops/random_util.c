@@ -307,8 +307,8 @@ static void fill_piece(void *ctx, int64_t piece)
     }
 }
 
-void mf_random_fill(const mf_kernel *k, mf_philox gen, mf_random_kind kind, uint64_t low,
-                    uint64_t range, mf_tensor *out)
+mf_status mf_random_fill(const mf_kernel *k, mf_philox gen, mf_random_kind kind, uint64_t low,
+                         uint64_t range, mf_tensor *out)
 {
     const size_t item = mf_dtype_cell(out->dtype);
     fill f = { .gen = gen, .kind = kind, .out = out, .low = low, .range = range, .item = item };
@@ -317,10 +317,7 @@ void mf_random_fill(const mf_kernel *k, mf_philox gen, mf_random_kind kind, uint
     f.group = item == 8 ? 2 : 4;
     f.blocks = (out->count + f.group - 1) / f.group;
     pieces = (f.blocks + PIECE_BLOCKS - 1) / PIECE_BLOCKS;
-    if (pieces == 1)
-        fill_piece(&f, 0);
-    else if (pieces > 1)
-        mf_kernel_parallel(k, pieces, fill_piece, &f);
+    return mf_kernel_parallel(k, pieces, fill_piece, &f);
 }
 
 /* ---- arguments ---- */

@@ -20,8 +20,8 @@ typedef enum mf_random_kind {
 
 /* Fill `out` from the stream that begins at `gen`. `low` and `range` as 64-bit two's complement;
  * range is not 0. */
-void mf_random_fill(const mf_kernel *k, mf_philox gen, mf_random_kind kind, uint64_t low,
-                    uint64_t range, mf_tensor *out);
+MF_MUST mf_status mf_random_fill(const mf_kernel *k, mf_philox gen, mf_random_kind kind,
+                                 uint64_t low, uint64_t range, mf_tensor *out);
 
 /* minval and maxval of a range, from two scalar tensors; fails as TensorFlow does. */
 MF_MUST mf_status mf_random_range(const mf_tensor *low, const mf_tensor *high, bool empty,

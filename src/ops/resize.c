@@ -388,7 +388,7 @@ static mf_status resize_run(mf_kernel *k)
     if (job.out->count == 0)
         return MF_OK;
     MF_TRY_TO(done, job_init(&job, k, &s->dims[1], size));
-    mf_kernel_parallel(k, job.batch * job.large[0], resize_row, &job);
+    st = mf_kernel_parallel(k, job.batch * job.large[0], resize_row, &job);
 done:
     job_deinit(&job);
     return st;
@@ -409,7 +409,7 @@ static mf_status run_back(mf_kernel *k, const int64_t *original)
     if (k->in[0]->count > 0) {
         MF_TRY_TO(done, job_init(&job, k, original, &s->dims[1]));
         job.out = &sums;
-        mf_kernel_parallel(k, job.batch, give_back, &job);
+        MF_TRY_TO(done, mf_kernel_parallel(k, job.batch, give_back, &job));
     }
     for (int64_t i = 0; i < out->count; i++)
         mf_tensor_put(out, i, ((const double *)sums.data)[i]);

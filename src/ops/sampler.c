@@ -75,18 +75,18 @@ static bool seen(const int64_t *ids, int64_t n, int64_t id)
     return false;
 }
 
-/* Fills `ids`; the number of draws it took. */
-static int64_t draw_all(sampling *s, int64_t *ids)
+/* Fills `ids`; *tries: the number of draws it took. */
+static mf_status draw_all(sampling *s, int64_t *ids, int64_t *tries)
 {
-    int64_t tries = 0;
-
-    for (int64_t n = 0; n < s->n; tries++) {
+    *tries = 0;
+    for (int64_t n = 0; n < s->n; ++*tries) {
         const int64_t id = draw_one(s);
 
+        MF_TRY(mf_stop_after(20 + (s->unique ? n : 0)));
         if (!s->unique || !seen(ids, n, id))
             ids[n++] = id;
     }
-    return tries;
+    return MF_OK;
 }
 
 static mf_status sampler_infer(mf_infer *in)
@@ -140,7 +140,7 @@ static mf_status sampler_run(mf_kernel *k)
     MF_TRY(mf_kernel_out(k, 1, &k->in[0]->shape, &of_true));
     MF_TRY(mf_kernel_out(k, 2, &MF_SHAPE(s.n), &of_sampled));
     s.draw.gen = mf_random_reserve(k, (uint64_t)s.n * NUMBERS_PER_SAMPLE / 4);
-    tries = draw_all(&s, ids->data);
+    MF_TRY(draw_all(&s, ids->data, &tries));
     for (int64_t i = 0; i < of_true->count; i++)
         mf_tensor_put(of_true, i, expected(&s, mf_index_at(k->in[0], i), tries));
     for (int64_t i = 0; i < s.n; i++)

@@ -190,10 +190,7 @@ mf_status mf_scatter_run(mf_pool *pool, const mf_scatter *s)
         pieces = pieces > 32 ? 32 : pieces;
     }
     job.rows_per_piece = (s->rows + pieces - 1) / pieces;
-    if (pieces == 1)
-        scatter_piece(&job, 0);
-    else
-        mf_pool_parallel(pool, pieces, scatter_piece, &job);
+    mf_pool_complete(pool, pieces, scatter_piece, &job); /* of a variable, perhaps */
     return MF_OK;
 }
 

@@ -149,7 +149,11 @@ static void run_piece(void *ctx, int64_t piece)
     for (int64_t i = 0; i < s->n; i++) {
         const int64_t to = s->to[i], from = s->from ? s->from[i] : i;
 
-        if (to < low || to >= high || to < 0)
+        const bool mine = to >= low && to < high && to >= 0;
+
+        if (mf_stopped_after(mine ? s->inner : 1))
+            return;
+        if (!mine)
             continue;
         j->fn(j->acc + (size_t)(to * s->inner) * j->acc_item,
               data + (size_t)(from * s->inner) * j->item, s->inner, s->scale ? s->scale[i] : 1.0);
@@ -249,11 +253,9 @@ mf_status mf_segments_run(mf_kernel *k, const mf_segments *s)
     pieces = pieces > MAX_PIECES ? MAX_PIECES : pieces;
     pieces = pieces > j.segments ? j.segments : pieces;
     j.segments_per_piece = (j.segments + pieces - 1) / pieces;
-    if (pieces == 1)
-        run_piece(&j, 0);
-    else
-        mf_kernel_parallel(k, pieces, run_piece, &j);
-    st = finish_rows(s, &acc, j.segments);
+    st = mf_kernel_parallel(k, pieces, run_piece, &j);
+    if (st == MF_OK)
+        st = finish_rows(s, &acc, j.segments);
     if (st == MF_OK && narrowed)
         narrow(&acc, s->out);
     mf_tensor_clear(&acc);

@@ -64,8 +64,7 @@ static mf_status uniform_run(mf_kernel *k)
     job.step = (uint64_t)clock[1];
     if (k->in[1]->count == 3)
         job.offset += (uint64_t)clock[2];
-    mf_kernel_parallel(k, shape->dims[0], uniform_sample, &job);
-    return MF_OK;
+    return mf_kernel_parallel(k, shape->dims[0], uniform_sample, &job);
 }
 
 static mf_status uniform_prepare(mf_prepare *p)

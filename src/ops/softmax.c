@@ -28,18 +28,15 @@ static void run_piece(void *ctx, int64_t piece)
         job->row(job, r);
 }
 
-static void run_rows(const mf_kernel *k, rows_job *job)
+static mf_status run_rows(const mf_kernel *k, rows_job *job)
 {
     int64_t pieces;
 
     if (job->rows == 0 || job->cols == 0)
-        return;
+        return MF_OK;
     job->rows_per_piece = job->cols < GRAIN ? GRAIN / job->cols : 1;
     pieces = (job->rows + job->rows_per_piece - 1) / job->rows_per_piece;
-    if (pieces == 1)
-        run_piece(job, 0);
-    else
-        mf_kernel_parallel(k, pieces, run_piece, job);
+    return mf_kernel_parallel(k, pieces, run_piece, job);
 }
 
 #define SOFTMAX_ROWS(S, T)                                                                         \
@@ -145,7 +142,7 @@ static mf_status softmax_run(mf_kernel *k)
         job.row = log ? log_softmax_f32 : softmax_f32;
     else
         job.row = log ? log_softmax_f64 : softmax_f64;
-    run_rows(k, &job);
+    MF_TRY_TO(done, run_rows(k, &job));
     mf_narrow(k, &y, out);
 done:
     mf_tensor_clear(&x);
@@ -235,7 +232,7 @@ static mf_status xent_run(mf_kernel *k)
     broadcast_strides(&l.shape, &job.labels_row, &job.labels_col);
     if (job.cols == 1) /* both are columns: nothing repeats along a row */
         job.logits_col = job.labels_col = 1;
-    run_rows(k, &job);
+    MF_TRY_TO(done, run_rows(k, &job));
     mf_narrow(k, &y, out_y);
     mf_narrow(k, &loss, out_loss);
 done:
@@ -312,7 +309,7 @@ static mf_status sparse_run(mf_kernel *k)
     job.label_type = labels->dtype;
     job.out = y.data;
     job.loss = loss.data;
-    run_rows(k, &job);
+    MF_TRY_TO(done, run_rows(k, &job));
     mf_narrow(k, &y, out_y);
     mf_narrow(k, &loss, out_loss);
 done:

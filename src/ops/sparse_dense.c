@@ -278,8 +278,10 @@ static mf_status product_run(mf_kernel *k)
         mf_tensor_set(&wide, out);
     mf_cells_zero(wide.dtype, wide.data, 0, wide.count);
     job.sums = &wide;
-    for (int64_t i = 0; i < job.a.n; i++)
+    for (int64_t i = 0; i < job.a.n; i++) {
+        MF_TRY_TO(done, mf_stop_after(job.cols));
         add_row(&job, i);
+    }
     for (int64_t i = 0; i < out->count && wide.dtype != out->dtype; i++)
         mf_tensor_put(out, i, (double)((const float *)wide.data)[i]);
     st = MF_OK;

@@ -67,6 +67,7 @@ static mf_status unpack_run(mf_kernel *k)
     outer = mf_shape_span(&x->shape, 0, at);
     inner = mf_shape_span(&x->shape, at + 1, x->shape.rank);
     for (int i = 0; i < k->n_out; i++) {
+        MF_TRY(mf_stop_after(500));
         MF_TRY(mf_kernel_out(k, i, &each, &out));
         MF_TRY(mf_move_rows(k->step->pool, x->dtype, out->data, 0, inner, x->data, i * inner,
                             k->n_out * inner, outer, inner));
@@ -218,6 +219,7 @@ static mf_status split_run(mf_kernel *k)
         const int64_t size = v ? size_at(k->in[1], i, missing) : x->shape.dims[at] / k->n_out;
         mf_tensor *out;
 
+        MF_TRY(mf_stop_after(500));
         each.dims[at] = size;
         MF_TRY(mf_kernel_out(k, i, &each, &out));
         MF_TRY(mf_move_rows(k->step->pool, x->dtype, out->data, 0, size * inner, x->data,

@@ -51,8 +51,7 @@ static mf_status fill_run(mf_kernel *k, mf_random_kind kind)
     if (limits)
         MF_TRY(mf_random_range(k->in[k->n_in - 2], k->in[k->n_in - 1], count == 0, &low, &range));
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
-    mf_random_fill(k, gen, kind, low, range, out);
-    return MF_OK;
+    return mf_random_fill(k, gen, kind, low, range, out);
 }
 
 static mf_status uniform_run(mf_kernel *k)

@@ -183,13 +183,40 @@ static mf_status join_infer(mf_infer *in)
     return MF_OK;
 }
 
+/* Element i of input j. */
+static const mf_string *joined(const mf_kernel *k, int j, int64_t i)
+{
+    return &mf_strings(k->in[j])[k->in[j]->shape.rank ? i : 0];
+}
+
+/* How long it becomes is known before any memory is taken. */
+static mf_status join_one(const mf_kernel *k, const char *separator, int64_t i, mf_string *out)
+{
+    const size_t between = strlen(separator);
+    int64_t len = 0;
+    char *to;
+
+    for (int j = 0; j < k->n_in; j++) {
+        if (!mf_add_i64(len, (int64_t)(joined(k, j, i)->len + (j > 0 ? between : 0)), &len))
+            return MF_FAIL(MF_RESOURCE_EXHAUSTED, "the joined string is too long");
+    }
+    MF_TRY(mf_string_new(out, len));
+    MF_TRY(mf_stop_after(len));
+    to = out->data;
+    for (int j = 0; j < k->n_in && len > 0; j++) {
+        const mf_string *s = joined(k, j, i);
+
+        to = mempcpy(to, separator, j > 0 ? between : 0);
+        to = mempcpy(to, mf_string_data(s), s->len);
+    }
+    return MF_OK;
+}
+
 static mf_status join_run(mf_kernel *k)
 {
     const char *separator = mf_node_string(k->node, "separator");
     mf_shape shape = MF_SCALAR;
-    mf_buf buf = { 0 };
     mf_tensor *out;
-    mf_status st = MF_OK;
 
     for (int i = 0; i < k->n_in; i++) {
         const mf_shape pair[2] = { shape, k->in[i]->shape };
@@ -197,18 +224,9 @@ static mf_status join_run(mf_kernel *k)
         MF_TRY(join_shape(pair, 2, &shape));
     }
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
-    for (int64_t i = 0; st == MF_OK && i < out->count; i++) {
-        for (int j = 0; j < k->n_in; j++) {
-            const mf_string *s = &mf_strings(k->in[j])[k->in[j]->shape.rank ? i : 0];
-
-            if (j > 0)
-                mf_buf_str(&buf, separator);
-            mf_buf_bytes(&buf, mf_string_data(s), s->len);
-        }
-        st = mf_string_take(&((mf_string *)out->data)[i], &buf);
-    }
-    mf_buf_deinit(&buf);
-    return st;
+    for (int64_t i = 0; i < out->count; i++)
+        MF_TRY(join_one(k, separator, i, &((mf_string *)out->data)[i]));
+    return MF_OK;
 }
 
 /* ---- Substr ---- */
@@ -288,6 +306,7 @@ static mf_status substr_run(mf_kernel *k)
         const int64_t s = broadcast_index(&shape, &in->shape, i);
         const int64_t p = broadcast_index(&shape, &pos->shape, i);
 
+        MF_TRY(mf_stop_after(utf8 ? 1 + 3 * (int64_t)mf_strings(in)[s].len : 1));
         MF_TRY(cut(&mf_strings(in)[s], mf_tensor_int_at(pos, p), mf_tensor_int_at(len, p), utf8, i,
                    &((mf_string *)out->data)[i]));
     }

@@ -4,6 +4,7 @@
  * TensorFlow's are RE2's. PCRE2 knows more; what RE2 refuses because it cannot be matched in linear
  * time (references back, looking around) is refused here too, and a limit ends what takes too long
  * for other reasons. */
+#include "base/mem.h"
 #include "ops/text.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -12,6 +13,7 @@
 enum { MATCH_LIMIT = 10 * 1000 * 1000, GROUPS = 10 };
 
 typedef struct regex {
+    pcre2_general_context *memory; /* what it needs counts as the step's */
     pcre2_code *code;
     pcre2_match_data *match;
     pcre2_match_context *context;
@@ -23,6 +25,19 @@ static void regex_deinit(regex *r)
     pcre2_match_data_free(r->match);
     pcre2_match_context_free(r->context);
     pcre2_code_free(r->code);
+    pcre2_general_context_free(r->memory);
+}
+
+static void *take_memory(size_t bytes, void *ctx)
+{
+    (void)ctx;
+    return mf_calloc((int64_t)bytes, 1);
+}
+
+static void give_memory(void *block, void *ctx)
+{
+    (void)ctx;
+    mf_free(block);
 }
 
 /* What is legal in PCRE2 but not in RE2: "(?=", "(?!", "(?<=", "(?>", "(?|", "(?R)", "(*", "\1",
@@ -73,6 +88,7 @@ static mf_status regex_init(regex *r, const char *pattern, size_t len)
     if (refused)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Invalid pattern: %.*s, error: %s",
                        len > 300 ? 300 : (int)len, pattern, refused);
+    r->memory = pcre2_general_context_create(take_memory, give_memory, NULL);
     r->code = pcre2_compile((PCRE2_SPTR)pattern, len,
                             PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_DOLLAR_ENDONLY |
                                 PCRE2_NEVER_BACKSLASH_C,
@@ -82,9 +98,9 @@ static mf_status regex_init(regex *r, const char *pattern, size_t len)
         return MF_FAIL(MF_INVALID_ARGUMENT, "Invalid pattern: %.*s, error: %s",
                        len > 300 ? 300 : (int)len, pattern, (const char *)message);
     }
-    r->match = pcre2_match_data_create_from_pattern(r->code, NULL);
-    r->context = pcre2_match_context_create(NULL);
-    if (!r->match || !r->context) {
+    r->match = pcre2_match_data_create_from_pattern(r->code, r->memory);
+    r->context = pcre2_match_context_create(r->memory);
+    if (!r->memory || !r->match || !r->context) {
         regex_deinit(r);
         return MF_NOMEM("a regular expression");
     }
@@ -97,9 +113,11 @@ static mf_status regex_init(regex *r, const char *pattern, size_t len)
 static mf_status regex_match(const regex *r, const mf_string *s, size_t at, uint32_t options,
                              bool *found)
 {
-    const int rc = pcre2_match(r->code, (PCRE2_SPTR)mf_string_data(s), s->len, at, options,
-                               r->match, r->context);
+    int rc;
 
+    MF_TRY(mf_stop_after(1000 + (int64_t)(s->len - at)));
+    rc = pcre2_match(r->code, (PCRE2_SPTR)mf_string_data(s), s->len, at, options, r->match,
+                     r->context);
     *found = rc >= 0;
     if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH)
         return MF_OK;

@@ -21,6 +21,8 @@ typedef struct pieces {
 static void add_piece(pieces *p, const char *data, size_t len)
 {
     if (p->status == MF_OK)
+        p->status = mf_stop_after(20);
+    if (p->status == MF_OK)
         p->status = mf_grow(&p->list, &p->cap, p->n + 1, sizeof *p->list);
     if (p->status != MF_OK)
         return;
@@ -97,6 +99,7 @@ static mf_status store_pieces(mf_kernel *k, const pieces *p)
         ((int64_t *)indices->data)[2 * i] = p->list[i].row;
         ((int64_t *)indices->data)[2 * i + 1] = p->list[i].column;
         MF_TRY(mf_string_set(&((mf_string *)values->data)[i], p->list[i].data, p->list[i].len));
+        MF_TRY(mf_stop_after(50));
     }
     ((int64_t *)shape->data)[0] = k->in[0]->count;
     ((int64_t *)shape->data)[1] = p->columns;
@@ -219,9 +222,10 @@ static mf_status reduce_join_run(mf_kernel *k)
             first += rest % in->shape.dims[d] * mf_shape_span(&in->shape, d + 1, in->shape.rank);
             rest /= in->shape.dims[d];
         }
-        for (int64_t j = 0; j < each; j++) { /* the first axis given runs fastest */
+        for (int64_t j = 0; st == MF_OK && j < each; j++) { /* the first axis runs fastest */
             int64_t at = first;
 
+            st = mf_stop_after(20);
             rest = j;
             for (int64_t a = 0; a < n_axes; a++) {
                 const int d = order[a];
@@ -232,7 +236,8 @@ static mf_status reduce_join_run(mf_kernel *k)
             mf_buf_str(&buf, j ? separator : "");
             mf_buf_bytes(&buf, mf_string_data(&mf_strings(in)[at]), mf_strings(in)[at].len);
         }
-        st = mf_string_take(&((mf_string *)out->data)[o], &buf);
+        if (st == MF_OK)
+            st = mf_string_take(&((mf_string *)out->data)[o], &buf);
     }
     mf_buf_deinit(&buf);
     return st;
@@ -285,22 +290,37 @@ static mf_status segment_join_check(const mf_kernel *k, int64_t *n)
     return MF_OK;
 }
 
-static mf_status append(mf_string *to, const char *separator, const mf_string *s)
+/* The output that element i goes to. */
+static mf_string *segment_of(const mf_kernel *k, const mf_tensor *out, int64_t inner, int64_t i)
 {
-    mf_buf buf = { 0 };
-    mf_status st;
+    const int64_t at = mf_tensor_int_at(k->in[1], i / inner) * inner + i % inner;
 
-    mf_buf_bytes(&buf, mf_string_data(to), to->len);
-    mf_buf_str(&buf, separator);
-    mf_buf_bytes(&buf, mf_string_data(s), s->len);
-    st = mf_string_take(to, &buf);
-    mf_buf_deinit(&buf);
-    return st;
+    return &((mf_string *)out->data)[at];
+}
+
+/* Goes through the elements twice: first only the lengths are added up, then, `filling`, the bytes
+ * are put behind each other. As in TensorFlow, nothing separates a string from empty ones before
+ * it. */
+static mf_status join_segments(const mf_kernel *k, mf_tensor *out, int64_t inner, bool filling)
+{
+    const char *separator = mf_node_string(k->node, "separator");
+    const size_t between = strlen(separator);
+
+    for (int64_t i = 0; i < k->in[0]->count; i++) {
+        const mf_string *s = &mf_strings(k->in[0])[i];
+        mf_string *to = segment_of(k, out, inner, i);
+        const size_t gap = to->len > 0 ? between : 0;
+
+        MF_TRY(mf_stop_after(10 + (int64_t)s->len));
+        if (filling && gap + s->len > 0)
+            (void)mempcpy(mempcpy(to->data + to->len, separator, gap), mf_string_data(s), s->len);
+        to->len += gap + s->len;
+    }
+    return MF_OK;
 }
 
 static mf_status segment_join_run(mf_kernel *k)
 {
-    const char *separator = mf_node_string(k->node, "separator");
     const mf_tensor *in = k->in[0], *ids = k->in[1];
     mf_shape shape = MF_SHAPE(0);
     mf_tensor *out;
@@ -311,14 +331,14 @@ static mf_status segment_join_run(mf_kernel *k)
         shape.dims[shape.rank++] = in->shape.dims[d];
     inner = mf_shape_span(&shape, 1, shape.rank);
     MF_TRY(mf_kernel_out(k, 0, &shape, &out));
-    for (int64_t i = 0; i < in->count; i++) {
-        const int64_t at = mf_tensor_int_at(ids, i / inner) * inner + i % inner;
-        mf_string *to = &((mf_string *)out->data)[at];
+    MF_TRY(join_segments(k, out, inner, false));
+    for (int64_t i = 0; i < out->count; i++) {
+        mf_string *s = &((mf_string *)out->data)[i];
 
-        /* As in TensorFlow, nothing separates a string from empty ones before it. */
-        MF_TRY(append(to, to->len > 0 ? separator : "", &mf_strings(in)[i]));
+        MF_TRY(mf_string_new(s, (int64_t)s->len));
+        s->len = 0;
     }
-    return MF_OK;
+    return join_segments(k, out, inner, true);
 }
 
 const mf_op mf_ops_string_split[] = {

@@ -94,6 +94,8 @@ void mf_suppress_choose(mf_suppression *s)
         mf_suppress_candidate c = heap_pop(s);
         const float before = c.score;
 
+        if (mf_stopped_after(10 * (1 + s->chosen - c.seen)))
+            return;
         if (!survives(s, &c))
             continue;
         if (c.score == before) {
@@ -231,7 +233,9 @@ static mf_status suppress_run(mf_kernel *k)
     st = arena ? fill(k, arena, &s) : MF_NOMEM("boxes");
     if (st == MF_OK) {
         mf_suppress_choose(&s);
-        st = write_chosen(k, &s);
+        st = mf_stop_check();
+        if (st == MF_OK)
+            st = write_chosen(k, &s);
     }
     mf_arena_free(arena);
     return st;

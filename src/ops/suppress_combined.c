@@ -105,7 +105,7 @@ static void image_piece(void *ctx, int64_t image)
     mf_suppression s = begin(c, c->scratch + image * c->scratch_bytes, &all);
     int64_t n = 0;
 
-    for (int64_t class = 0; class < c->classes; class ++)
+    for (int64_t class = 0; class < c->classes && !mf_stopped_after(c->n); class ++)
         n += of_class(c, image, class, &s, all + n);
     if (n > 1)
         qsort(all, (size_t)n, sizeof *all, by_score);
@@ -233,7 +233,7 @@ static mf_status combined_run(mf_kernel *k)
     c.out_scores = scores->data;
     c.out_classes = classes->data;
     c.out_valid = valid->data;
-    mf_kernel_parallel(k, c.images, image_piece, &c);
+    st = mf_kernel_parallel(k, c.images, image_piece, &c);
 done:
     mf_tensor_clear(&scratch);
     return st;

@@ -102,6 +102,7 @@ static mf_status run_rows(mf_kernel *k, job *j)
     mf_tensor heaps = { 0 };
     mf_shape shape = MF_SHAPE(0);
     int64_t pieces;
+    mf_status st;
 
     if (j->rows == 0 || j->k == 0)
         return MF_OK;
@@ -111,12 +112,9 @@ static mf_status run_rows(mf_kernel *k, job *j)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "k = %lld is too large", (long long)j->k);
     MF_TRY(mf_tensor_alloc(&heaps, MF_DTYPE_I64, &shape));
     j->heaps = heaps.data;
-    if (pieces == 1)
-        run_piece(j, 0);
-    else
-        mf_kernel_parallel(k, pieces, run_piece, j);
+    st = mf_kernel_parallel(k, pieces, run_piece, j);
     mf_tensor_clear(&heaps);
-    return MF_OK;
+    return st;
 }
 
 /* ---- TopK ---- */

@@ -202,8 +202,8 @@ static mf_status mine(mf_kernel *k, const mf_tensor *x, const mf_tensor *label, 
     j->across = j->far + n * n;
     j->pull = gradients ? j->across + n * j->width : NULL;
     transpose(j);
-    mf_kernel_parallel(k, n, measure_row, j);
-    mf_kernel_parallel(k, n, mine_row, j);
+    MF_TRY(mf_kernel_parallel(k, n, measure_row, j));
+    MF_TRY(mf_kernel_parallel(k, n, mine_row, j));
     for (int64_t a = 0; a < n; a++)
         triplets += j->count[a];
     j->scale = triplets > 0 ? (double)n / (double)triplets : 0.0;
@@ -239,7 +239,7 @@ static mf_status gradient_run(mf_kernel *k)
     if (st == MF_OK) {
         j.dy = dy->data;
         j.dx = out->data;
-        mf_kernel_parallel(k, j.n, gradient_row, &j);
+        st = mf_kernel_parallel(k, j.n, gradient_row, &j);
     }
     mf_tensor_clear(&room);
     return st;

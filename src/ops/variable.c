@@ -287,7 +287,7 @@ static mf_status update_locked(mf_kernel *k, const mf_variable *v)
     update_job job = { s->loop->fn[value->dtype], value->data, delta->data,
                        mf_dtype_cell(value->dtype), value->count };
 
-    mf_kernel_parallel(k, (job.n + MF_LOOP_GRAIN - 1) / MF_LOOP_GRAIN, update_piece, &job);
+    mf_kernel_complete(k, (job.n + MF_LOOP_GRAIN - 1) / MF_LOOP_GRAIN, update_piece, &job);
     return MF_OK;
 }
 

@@ -90,8 +90,8 @@ static mf_status one_hot_run(mf_kernel *k)
     job.per_piece = 65536 / (job.depth * job.post) + 1;
     if (!mf_dtype_is_plain(job.out->dtype) || job.pre <= job.per_piece)
         return one_hot_rows(&job, 0, job.pre);
-    mf_kernel_parallel(k, (job.pre + job.per_piece - 1) / job.per_piece, one_hot_piece, &job);
-    return MF_OK;
+    return mf_kernel_parallel(k, (job.pre + job.per_piece - 1) / job.per_piece, one_hot_piece,
+                              &job);
 }
 
 /* ---- Where ---- */

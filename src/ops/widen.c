@@ -67,12 +67,7 @@ static void convert_piece(void *ctx, int64_t piece)
 
 static void convert(const mf_kernel *k, convert_job *job)
 {
-    const int64_t pieces = (job->n + GRAIN - 1) / GRAIN;
-
-    if (pieces == 1)
-        convert_piece(job, 0);
-    else
-        mf_kernel_parallel(k, pieces, convert_piece, job);
+    mf_kernel_complete(k, (job->n + GRAIN - 1) / GRAIN, convert_piece, job);
 }
 
 mf_status mf_widen(const mf_kernel *k, const mf_tensor *t, mf_tensor *wide)

@@ -9,6 +9,8 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/quota.h"
+#include "base/stop.h"
 #include "runtime/meter.h"
 #include "runtime/run_state.h"
 #include "runtime/stalled.h"
@@ -203,18 +205,20 @@ static void step_item(mf_runner *r, mf_ready what)
 static void work(mf_runner *r)
 {
     mf_run_state *run = r->run;
+    const mf_stop before = mf_stop_enter((mf_stop){ run->step.cancel, run->step.deadline_ns });
 
     for (;;) {
         const mf_ready what = mf_frames_pop(&run->frames);
 
         if (what.item < 0)
-            return;
+            break;
         if (run->frames.q_len > 0 && run->program->items[what.item].kind != MF_ITEM_ASYNC)
             submit_runner(run); /* those that wait only take a moment to begin */
         step_item(r, what);
         if (run->frames.out_of_memory && !run->failed)
             fail(run, MF_NOMEM("a run"), NULL);
     }
+    (void)mf_stop_enter(before);
 }
 
 static mf_account *account_of(const mf_run_args *args)
@@ -405,5 +409,7 @@ mf_status mf_program_run(mf_program *program, const mf_run_args *args)
     st = run_program(program, args);
     mf_account_end(account, &run);
     (void)mf_account_enter(before);
+    if (args->depth == 0)
+        mf_quota_settle();
     return st;
 }

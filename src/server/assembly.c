@@ -2,10 +2,10 @@
 /* assembly.c - see assembly.h. */
 #include "base/cond.h"
 #include "base/param.h"
+#include "base/quota.h"
 #include "proto/master.pb-c.h"
 #include "proto/wire.h"
 #include "server/assembly_private.h"
-#include "tensor/quota.h"
 
 #include <string.h>
 

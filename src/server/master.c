@@ -6,10 +6,10 @@
 #include "base/cond.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/quota.h"
 #include "graph/codec.h"
 #include "runtime/session.h"
 #include "server/place.h"
-#include "tensor/quota.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* request.c - a call comes: which method, what message, and what became of it. */
+#include "base/quota.h"
 #include "proto/wire.h"
 #include "server/master.h"
 #include "server/role.h"
 #include "server/worker.h"
-#include "tensor/quota.h"
 
 #include <string.h>
 
@@ -79,8 +79,10 @@ mf_status mf_request_reply(mf_request *r, const ProtobufCMessage *message)
 
 mf_status mf_request_keep(const mf_request *r, int64_t *kept)
 {
-    MF_TRY(mf_quota_take(r->charged));
-    *kept += r->charged;
+    const int64_t bytes = r->charged + (int64_t)mf_arena_used(r->arena);
+
+    MF_TRY(mf_quota_take(bytes));
+    *kept += bytes;
     return MF_OK;
 }
 
@@ -99,7 +101,7 @@ static const mf_method *find(const char *name)
     return NULL;
 }
 
-/* The bytes, and what they become, count as memory that is in use. */
+/* The bytes count as memory that is in use; what they become is heap, which does so anyway. */
 static mf_status charge(mf_request *r, size_t bytes)
 {
     MF_TRY(mf_quota_take((int64_t)bytes));
@@ -112,10 +114,7 @@ static mf_status decode(mf_request *r, const mf_method *m, const void *data, siz
 {
     const size_t usual = ((size_t)16 << 20) + 32 * size, room = (size_t)mf_quota_room();
     const mf_wire_limits limits = { .max_alloc = usual < room ? usual : room };
-    mf_status st = mf_wire_decode(m->message, data, size, &limits, r->arena, out);
-
-    if (st == MF_OK)
-        st = charge(r, mf_arena_used(r->arena));
+    const mf_status st = mf_wire_decode(m->message, data, size, &limits, r->arena, out);
 
     return st == MF_INVALID_ARGUMENT
                ? MF_FAIL(MF_INTERNAL, "the request cannot be read: %s", mf_error_message())

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/param.h"
+#include "base/quota.h"
 #include "comm/inside_rpc.h"
 #include "comm/local_rpc.h"
 #include "comm/transports.h"
@@ -18,7 +19,6 @@
 #include "server/sequence.h"
 #include "server/worker.h"
 #include "tensor/buffer.h"
-#include "tensor/quota.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -106,7 +106,7 @@ static mf_status listen_there(mf_server *s, const mf_server_options *o)
 static mf_status open_all(mf_server *s, const mf_server_options *o)
 {
     if (o->memory > 0)
-        mf_buffer_limit(o->memory);
+        mf_quota_set(o->memory);
     MF_TRY(mf_server_tasks_read(o->cluster, o->job_name, o->task_index, &s->tasks));
     MF_TRY(copy_dirs(s, o));
     MF_TRY(mf_pool_new(o->threads, &s->pool));

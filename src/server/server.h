@@ -80,7 +80,7 @@ typedef struct mf_method {
 extern const mf_rpc_service mf_server_service;
 
 /* What is made of the request stays: as many bytes as it has count on, which are added to *kept, to
- * be given back (tensor/quota.h). RESOURCE_EXHAUSTED. */
+ * be given back (base/quota.h). RESOURCE_EXHAUSTED. */
 MF_MUST mf_status mf_request_keep(const mf_request *r, int64_t *kept);
 /* This is the answer. */
 MF_MUST mf_status mf_request_reply(mf_request *r, const ProtobufCMessage *answer);

@@ -4,12 +4,12 @@
 
 #include "base/map.h"
 #include "base/param.h"
+#include "base/quota.h"
 #include "graph/codec.h"
 #include "runtime/session.h"
 #include "server/collective.h"
 #include "server/groups.h"
 #include "server/sequence.h"
-#include "tensor/quota.h"
 
 #include <inttypes.h>
 #include <stdio.h>

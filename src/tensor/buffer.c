@@ -7,17 +7,15 @@
 #include "tensor/buffer.h"
 
 #include "base/host.h"
-#include "base/limits.h"
 #include "base/mem.h"
 #include "base/param.h"
 #include "base/poison.h"
+#include "base/quota.h"
 #include "tensor/dtype.h"
-#include "tensor/quota.h"
 #include "tensor/tensor.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum {
     MIN_SHIFT = 6,
@@ -29,9 +27,6 @@ enum {
 };
 
 MF_PARAM_INT(buffer_cache_mib, 512, "MiB of freed tensor memory kept for reuse");
-MF_PARAM_INT(buffer_limit_mib, 0,
-             "MiB that all tensors together may take; 0: the machine's, or the control group's");
-
 _Static_assert(sizeof(mf_buffer) <= HEADER, "the header stands in front of the data");
 
 static struct {
@@ -41,43 +36,9 @@ static struct {
     atomic_llong live, most, heap_calls; /* most: live at any time */
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static atomic_llong limit; /* 0: not looked up yet */
-
 static int64_t mib_to_bytes(int64_t mib)
 {
     return mib > INT64_MAX >> 20 ? INT64_MAX : mib << 20;
-}
-
-static int64_t memory_limit(void)
-{
-    int64_t v = atomic_load_explicit(&limit, memory_order_relaxed);
-
-    if (v == 0) {
-        const int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-        mf_limits l;
-
-        mf_params_load();
-        v = pages > 0 && page > 0 ? pages * page : INT64_MAX;
-        mf_limits_get("", &l);
-        if (l.memory > 0 && l.memory < v)
-            v = l.memory;
-        if (MF_PARAM(buffer_limit_mib) > 0)
-            v = mib_to_bytes(MF_PARAM(buffer_limit_mib));
-        atomic_store_explicit(&limit, v, memory_order_relaxed);
-    }
-    return v;
-}
-
-int64_t mf_quota_room(void)
-{
-    const int64_t left = memory_limit() - atomic_load_explicit(&pool.live, memory_order_relaxed);
-
-    return left > 0 ? left : 0;
-}
-
-void mf_buffer_limit(int64_t bytes)
-{
-    atomic_store(&limit, bytes > 0 ? bytes : 0);
 }
 
 static size_t class_bytes(int size_class)
@@ -128,6 +89,18 @@ static void give_back(mf_buffer *b)
         free(b);
 }
 
+/* Blocks in use and blocks that wait stay below the limit together. */
+static void make_room(void)
+{
+    int64_t cached;
+
+    pthread_mutex_lock(&pool.lock);
+    cached = pool.cached;
+    pthread_mutex_unlock(&pool.lock);
+    if (cached > 0 && cached > mf_quota_room()) /* the new one counts already */
+        mf_buffer_trim();
+}
+
 static mf_buffer *take_fresh(int size_class)
 {
     const size_t bytes = class_bytes(size_class);
@@ -135,6 +108,7 @@ static mf_buffer *take_fresh(int size_class)
     mf_buffer *b;
 
     atomic_fetch_add_explicit(&pool.heap_calls, 1, memory_order_relaxed);
+    make_room();
     block = mf_region_take(HEADER + bytes);
     if (!block && posix_memalign(&block, MF_BUFFER_ALIGN, HEADER + bytes) != 0)
         return NULL;
@@ -160,22 +134,24 @@ mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out)
     int size_class;
 
     *out = NULL;
-    if (!mf_mul_i64(count, (int64_t)mf_dtype_cell(dtype), &bytes) || bytes > memory_limit() ||
+    if (!mf_mul_i64(count, (int64_t)mf_dtype_cell(dtype), &bytes) || bytes > mf_quota_limit() ||
         bytes > MF_BUFFER_MOST)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "OOM when allocating tensor with %lld elements of type %s", (long long)count,
                        mf_dtype_name(dtype));
     size_class = class_of((size_t)bytes);
-    if (bytes > mf_quota_room())
+    if (mf_quota_take((int64_t)class_bytes(size_class)) != MF_OK)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "OOM when allocating tensor of %lld bytes: %lld are in use already",
-                       (long long)bytes, (long long)atomic_load(&pool.live));
+                       (long long)bytes, (long long)mf_quota_used());
     b = take_cached(size_class);
     if (!b)
         b = take_fresh(size_class);
-    if (!b)
+    if (!b) {
+        mf_quota_give_back((int64_t)class_bytes(size_class));
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "OOM when allocating tensor of %lld bytes",
                        (long long)bytes);
+    }
     atomic_store_explicit(&b->refs, 1, memory_order_relaxed);
     b->dtype = dtype;
     MF_UNPOISON(b->data, b->bytes);
@@ -213,24 +189,29 @@ static void release_part(void *data, void *ctx)
 
     (void)data;
     part->release(part->ctx);
+    mf_quota_give_back((int64_t)part->size);
     mf_free(ctx);
 }
 
 mf_status mf_buffer_borrow(const mf_part *part, mf_buffer **out)
 {
-    mf_part *kept = mf_calloc(1, sizeof *kept);
+    mf_part *kept;
     mf_status st;
 
     *out = NULL;
-    if (!kept)
-        return MF_NOMEM("a buffer");
-    *kept = *part;
-    st = mf_buffer_wrap((void *)(uintptr_t)part->data, part->size, release_part, kept, out);
-    if (st != MF_OK)
+    MF_TRY(mf_quota_take((int64_t)part->size));
+    kept = mf_calloc(1, sizeof *kept);
+    if (kept)
+        *kept = *part;
+    st = kept ? mf_buffer_wrap((void *)(uintptr_t)part->data, part->size, release_part, kept, out)
+              : MF_NOMEM("a buffer");
+    if (st != MF_OK) {
+        mf_quota_give_back((int64_t)part->size);
         mf_free(kept);
-    else
-        (*out)->read_only = true;
-    return st;
+        return st;
+    }
+    (*out)->read_only = true;
+    return MF_OK;
 }
 
 static void release_elements(mf_buffer *b)
@@ -284,6 +265,7 @@ void mf_buffer_unref(mf_buffer *b)
         release_elements(b);
     mf_account_give(b->account, (int64_t)b->bytes);
     atomic_fetch_sub_explicit(&pool.live, (int64_t)b->bytes, memory_order_relaxed);
+    mf_quota_give_back((int64_t)b->bytes);
     if (!put_cached(b))
         give_back(b);
 }
@@ -296,22 +278,6 @@ static void release_reference(void *buffer)
 mf_part mf_buffer_part(mf_buffer *b, const void *data, size_t size)
 {
     return (mf_part){ .data = data, .size = size, .release = release_reference, .ctx = b };
-}
-
-mf_status mf_quota_take(int64_t bytes)
-{
-    if (bytes > mf_quota_room())
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                       "no memory for %lld bytes: %lld of the %lld that may be used are in use",
-                       (long long)bytes, (long long)atomic_load(&pool.live),
-                       (long long)memory_limit());
-    atomic_fetch_add_explicit(&pool.live, bytes, memory_order_relaxed);
-    return MF_OK;
-}
-
-void mf_quota_give_back(int64_t bytes)
-{
-    atomic_fetch_sub_explicit(&pool.live, bytes, memory_order_relaxed);
 }
 
 int64_t mf_buffer_live_bytes(void)

@@ -31,11 +31,12 @@ typedef struct mf_buffer {
 } mf_buffer;
 
 /* Uninitialised storage for `count` elements (cells of strings and objects are zeroed).
- * Fails: RESOURCE_EXHAUSTED, also when all tensors together would exceed the machine's memory. */
+ * Fails: RESOURCE_EXHAUSTED, also beyond the limit of base/quota.h. */
 MF_MUST mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out);
 MF_MUST mf_status mf_buffer_wrap(void *data, size_t bytes, void (*release)(void *, void *),
                                  void *ctx, mf_buffer **out);
-/* The part's bytes, which nobody writes. It is released with the last reference. */
+/* The part's bytes, which nobody writes: they count as storage does. The part is released with the
+ * last reference; on failure it stays the caller's. Fails: RESOURCE_EXHAUSTED. */
 MF_MUST mf_status mf_buffer_borrow(const mf_part *part, mf_buffer **out);
 
 static inline mf_buffer *mf_buffer_ref(mf_buffer *b)
@@ -66,9 +67,6 @@ int64_t mf_buffer_room(int64_t bytes);
 /* Bytes in live buffers now, and blocks ever taken from the heap (tests count them). */
 int64_t mf_buffer_live_bytes(void);
 int64_t mf_buffer_heap_calls(void);
-/* The most that live buffers may hold together; beyond it allocations fail. 0: the machine's
- * memory. */
-void mf_buffer_limit(int64_t bytes);
 /* Give cached blocks back to the system. */
 void mf_buffer_trim(void);
 /* Somebody is done: what was needed so far says nothing of what will be. Beyond buffer_cache_mib,

@@ -3,6 +3,7 @@
 
 #include "base/host.h"
 #include "base/mem.h"
+#include "base/quota.h"
 
 #include <inttypes.h>
 
@@ -75,18 +76,33 @@ mf_status mf_tensor_clone(mf_tensor *dst, const mf_tensor *src)
     return MF_OK;
 }
 
-mf_status mf_string_set(mf_string *s, const void *data, size_t len)
+mf_status mf_string_new(mf_string *s, int64_t len)
 {
-    char *copy = NULL;
+    char *bytes = NULL;
 
     if (len > 0) {
-        copy = mf_strndup(data, len);
-        if (!copy)
-            return MF_NOMEM("a string element");
+        bytes = len < mf_quota_room() ? mf_calloc(len + 1, 1) : NULL;
+        if (!bytes)
+            return MF_FAIL(MF_RESOURCE_EXHAUSTED,
+                           "OOM when allocating a string of %" PRId64 " bytes: %" PRId64
+                           " bytes are in use already",
+                           len, mf_quota_used());
     }
     mf_free(s->data);
-    s->data = copy;
-    s->len = len;
+    s->data = bytes;
+    s->len = (size_t)len;
+    return MF_OK;
+}
+
+mf_status mf_string_set(mf_string *s, const void *data, size_t len)
+{
+    mf_string copy = { 0 }; /* `data` may be of the old one */
+
+    MF_TRY(mf_string_new(&copy, (int64_t)len));
+    if (len > 0)
+        memcpy(copy.data, data, len);
+    mf_free(s->data);
+    *s = copy;
     return MF_OK;
 }
 

@@ -64,6 +64,9 @@ MF_MUST mf_status mf_tensor_clone(mf_tensor *dst, const mf_tensor *src);
 MF_MUST mf_status mf_cells_copy(mf_dtype dtype, void *dst, int64_t dst_at, const void *src,
                                 int64_t src_at, int64_t n);
 MF_MUST mf_status mf_string_set(mf_string *s, const void *data, size_t len);
+/* The element becomes `len` zero bytes, to be filled. Fails: RESOURCE_EXHAUSTED, also beyond the
+ * limit of base/quota.h, whatever thread it is. */
+MF_MUST mf_status mf_string_new(mf_string *s, int64_t len);
 
 /* Integer element i of any integer type (and bool) as int64. */
 int64_t mf_tensor_int_at(const mf_tensor *t, int64_t i);

@@ -52,7 +52,7 @@ static mf_status hash_variable(mf_agreement *a, int64_t i)
     MF_TRY(mf_trainer_read(a->t, &a->t->trained[i], &value));
     h.data = value.data;
     h.size = (int64_t)mf_tensor_bytes(&value);
-    mf_pool_parallel(a->t->pool, (h.size + PIECE - 1) / PIECE, hash_piece, &h);
+    mf_pool_complete(a->t->pool, (h.size + PIECE - 1) / PIECE, hash_piece, &h);
     a->sums[i] = mf_crc32c(0, h.sums, (size_t)((h.size + PIECE - 1) / PIECE) * sizeof *h.sums);
     mf_tensor_clear(&value);
     return MF_OK;

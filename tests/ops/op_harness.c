@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "op_harness.h"
 
+#include "base/quota.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,7 +163,7 @@ int mf_each_op(const char *what, bool (*fn)(const mf_op *op))
         (void)fflush(NULL);
         pid = fork();
         if (pid == 0) {
-            mf_buffer_limit((int64_t)64 << 20); /* hostile sizes must fail, not fill the machine */
+            mf_quota_set((int64_t)64 << 20); /* hostile sizes must fail, not fill the machine */
             exit(fn(ops[i]) ? 0 : 1); /* not _exit: the leak checker has a say */
         }
         if (pid < 0 || waitpid(pid, &status, 0) != pid)

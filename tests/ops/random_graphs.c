@@ -7,6 +7,7 @@
  * it gives results, the passes of the compiler change no bit of them.
  *
  * GRAPHS=10000 how many (default: 200), SEED=2 other ones, GRAPHS_TO=DIR writes them there. */
+#include "base/quota.h"
 #include "compile/compile.h"
 #include "mf_test.h"
 #include "op_harness.h"
@@ -356,7 +357,7 @@ static void try_batch(int first, int n, int *at)
     bool good = true;
 
     alarm(PATIENCE_S);
-    mf_buffer_limit((int64_t)64 << 20);
+    mf_quota_set((int64_t)64 << 20);
     for (int i = first; i < first + n; i++) {
         at[0] = i;
         if (!try_graph(i, (uint64_t)setting("SEED", 1), &at[1])) {

@@ -102,7 +102,7 @@ MF_TEST(account_counts_what_helpers_take)
     T_OK(mf_pool_new(4, &pool));
     mf_account_begin(a);
     (void)mf_account_enter(a);
-    mf_pool_parallel(pool, PIECES, take_piece, x);
+    mf_pool_complete(pool, PIECES, take_piece, x);
     (void)mf_account_enter(NULL);
     T_EQ(end_of_run(a, 1), (int64_t)PIECES * 16 * KIB);
     for (int i = 0; i < PIECES; i++)

@@ -120,7 +120,7 @@ static void outer_piece(void *ctx, int64_t piece)
     counters *c = ctx;
 
     (void)piece;
-    mf_pool_parallel(c->pool, 1000, inner_piece, c);
+    mf_pool_complete(c->pool, 1000, inner_piece, c);
 }
 
 MF_TEST(pool_runs_every_piece_once_also_in_nested_loops)
@@ -130,7 +130,7 @@ MF_TEST(pool_runs_every_piece_once_also_in_nested_loops)
 
         memset(&c, 0, sizeof c);
         T_OK(mf_pool_new(threads, &c.pool));
-        mf_pool_parallel(c.pool, 8, outer_piece, &c);
+        mf_pool_complete(c.pool, 8, outer_piece, &c);
         for (int i = 0; i < 1000; i++)
             T_EQ(atomic_load(&c.seen[i]), 8);
         mf_pool_free(c.pool);

@@ -580,7 +580,7 @@ MF_TEST(pool_runs_every_piece_once_whatever_its_size_becomes)
 
         T_OK(mf_pool_resize(pool, sizes[i]));
         T_EQ(mf_pool_threads(pool), sizes[i]);
-        mf_pool_parallel(pool, 1000, add, &sum);
+        mf_pool_complete(pool, 1000, add, &sum);
         T_EQ(sum, 499500);
     }
     mf_pool_free(pool);
