@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mirrored.c - one process that computes every batch in several places (strategies mirrored and
- * central_storage). */
+ * central_storage; the latter over several workers is ps.c's). */
 #include "base/limits.h"
 #include "base/log.h"
 #include "job/strategies.h"
@@ -131,5 +131,8 @@ mf_status mf_mirrored_open(const mf_strategy_call *call, mf_strategy **out)
 
 mf_status mf_central_storage_open(const mf_strategy_call *call, mf_strategy **out)
 {
-    return open_replicas(call, true, out);
+    const mf_cluster *c = call->cluster;
+    const bool many = c->size > 1 || mf_cluster_count(c, MF_ROLE_PS) > 0;
+
+    return many ? mf_ps_open_central(call, out) : open_replicas(call, true, out);
 }

@@ -668,3 +668,30 @@ mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out)
     ps_close(&j->strategy);
     return mf_error_restore(&why);
 }
+
+/* The usual settings of parameter servers, of which there is one. */
+mf_status mf_ps_open_central(const mf_strategy_call *call, mf_strategy **out)
+{
+    const mf_options *given = call->settings;
+    const int servers = mf_cluster_count(call->cluster, MF_ROLE_PS);
+    const mf_strategy_kind *kind = mf_strategies;
+    mf_strategy_call served = *call;
+    mf_options settings;
+
+    if (servers != 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "central_storage over several workers keeps the variables in one parameter "
+                       "server, and this job has %d: start it with `meshflow launch --workers N "
+                       "--ps 1`%s",
+                       servers, servers > 1 ? ", or use the strategy parameter_server" : "");
+    if (mf_options_given(given, "replicas") || mf_options_given(given, "aggregation"))
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "central_storage: replicas and aggregation are for one process, and this "
+                       "job has %d workers",
+                       call->cluster->size);
+    while (kind->open != mf_ps_open)
+        kind++;
+    MF_TRY(mf_options_parse(kind->name, kind->settings, "", call->arena, &settings));
+    served.settings = &settings;
+    return mf_ps_open(&served, out);
+}

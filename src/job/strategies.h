@@ -34,6 +34,8 @@ extern const mf_strategy_kind mf_strategies[]; /* name NULL ends it */
 MF_MUST mf_status mf_workers_open(const mf_strategy_call *call, mf_strategy **out); /* workers.c */
 MF_MUST mf_status mf_reduce_to_one_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out); /* ps.c */
+/* One server has all variables, and workers compute each batch together. */
+MF_MUST mf_status mf_ps_open_central(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_mirrored_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_central_storage_open(const mf_strategy_call *call, mf_strategy **out);
 MF_MUST mf_status mf_local_sgd_open(const mf_strategy_call *call, mf_strategy **out);

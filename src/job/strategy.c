@@ -19,7 +19,8 @@ const mf_strategy_kind mf_strategies[] = {
     { "mirrored", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",
       "one process computes in several places; each has all weights", mf_mirrored_open },
     { "central_storage", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",
-      "one process computes in several places; the weights are in one of them",
+      "one process computes in several places, or several workers do; the weights are in one of "
+      "them, or in one parameter server",
       mf_central_storage_open },
     { "local_sgd",
       "{groups: int >= 0 = 0, period: int >= 1 = 16, slots: string = 'average', "

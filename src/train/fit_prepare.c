@@ -105,6 +105,8 @@ static mf_status restore(mf_fitting *f)
         MF_WARN("nobody is left that has all of the weights: training goes on from %s%s",
                 prefix ? "the checkpoint " : "its beginning, for there is no checkpoint",
                 prefix ? prefix : "");
+    else if (prefix)
+        MF_INFO("training goes on from the checkpoint %s", prefix);
     f->restored = prefix ? f->t->step : -1;
     mf_free(prefix);
     return mf_input_check_order(f->t, f->train, &f->order);

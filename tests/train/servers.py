@@ -328,10 +328,13 @@ def asynchronous_workers_do_every_batch_once_and_end(b):
 class Job:
     """A training with servers that is looked at while it runs."""
 
-    def __init__(self, b, workers, ps, mode, *launch, steps=1500, optimizer="sgd", more=()):
-        self.bench, self.env = b, dict(os.environ, MESHFLOW_RUN_DIR=b.dir)
+    def __init__(self, b, workers, ps, mode, *launch, steps=1500, optimizer="sgd", more=(),
+                 strategy=None):
+        self.bench = b
+        self.env = dict(os.environ, MESHFLOW_RUN_DIR=b.dir, MESHFLOW_LOG="info")
         os.chmod(b.dir, 0o700)
-        args = b.train("--name", "job", "--threads", "1", "--strategy", "parameter_server mode=" + mode,
+        strategy = strategy or "parameter_server mode=" + mode
+        args = b.train("--name", "job", "--threads", "1", "--strategy", strategy,
                        "--lr", "0.01", *more, steps=steps, optimizer=optimizer)
         self.p = subprocess.Popen(b.launch(workers, ps, args, *launch), env=self.env, text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -355,10 +358,10 @@ class Job:
     def wait_updates(self, n):
         return self.wait(lambda t: t.get("ps 0", {"step": 0})["step"] >= n, "%d updates" % n)
 
-    def await_kill(self, updates, *victims):
-        """When the servers have done so many, and the victims are there."""
+    def await_kill(self, updates, *victims, count="ps"):
+        """When the servers have done so many, and the victims are there. count: whose steps say so."""
         def ready(t):
-            done = [x["step"] for name, x in t.items() if name.startswith("ps")]
+            done = [x["step"] for name, x in t.items() if name.startswith(count)]
             return max(done, default=0) >= updates and all(v in t and t[v]["step"] > 0 for v in victims)
         tasks = self.wait(ready, "%s at update %d" % (victims, updates))
         for v in victims:
@@ -538,6 +541,34 @@ def gradients_of_the_last_steps_are_pushed(b):
                         optimizer="sgd", steps=steps)["weights_sha256"]
     check(after(6, 4) != after(4, 4), "steps 5 and 6 have left no trace")
     check(after(3, 4) == after(3, 3), "three steps of a period of four are not a period of three")
+
+
+@test
+def central_storage_over_workers_restarts_killed_ones_and_goes_on(b):
+    want = b.alone("--lr", "0.01", steps=1500, optimizer="momentum")["weights_sha256"]
+    job = Job(b, 3, 1, None, "--max-restarts", "9", steps=1500, optimizer="momentum", strategy="central_storage",
+              more=("--out", b.out("run"), "--save-steps", "50"))
+    for i, victim in enumerate(("worker 1", "worker 0", "ps 0")):
+        job.await_kill(100 + 200 * i, victim, count="worker")
+    got = job.end()
+    check(got["weights_sha256"] == want, "other weights: %s\n%s" % (got, job.said[-1000:]))
+    check("worker 1 was killed by signal 9 (Killed): restart 1 of 9" in job.said, job.said)
+    _, err = b.run(b.launch(2, 2, b.train("--strategy", "central_storage")), code=None)
+    check("keeps the variables in one parameter server" in err, err[-500:])
+
+
+@test
+def a_job_that_is_started_again_goes_on_from_its_own_checkpoint_without_being_told(b):
+    for strategy in ("reduce_to_one", "multi_worker_mirrored aggregation=weighted weights=[1,3]"):
+        want = b.run([b.program, "launch", "--workers", "2", "--json", "--", *b.train(
+            "--strategy", strategy, "--lr", "0.01", steps=500)])[0]["weights_sha256"]
+        job = Job(b, 2, 0, None, "--max-restarts", "3", steps=500, optimizer="adam", strategy=strategy,
+                  more=("--out", b.out(strategy[:6]), "--save-steps", "50"))
+        tasks = job.wait(lambda t: len(t) == 2 and all(x["step"] >= 200 for x in t.values()), "step 200")
+        os.kill(tasks["worker 1"]["pid"], signal.SIGKILL)
+        got = job.end()
+        check("training goes on from the checkpoint" in job.said, job.said)
+        check(got["weights_sha256"] == want, "%s: other weights" % strategy)
 
 
 @test
