@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_jobs.c - `meshflow jobs`: one line for each job on this host. */
+#include "cli/leftovers.h"
 #include "cli/running.h"
 #include "cli/text.h"
 
@@ -57,6 +58,8 @@ static mf_status jobs_run(mf_args *args)
                                      : "");
     if (st == MF_OK && mf_args_has(args, "sweep"))
         st = mf_boards_sweep();
+    if (st == MF_OK && mf_args_has(args, "sweep"))
+        st = mf_leftovers_sweep();
     mf_running_deinit(&r);
     if (st == MF_OK)
         return mf_cli_print(&out);
@@ -66,7 +69,9 @@ static mf_status jobs_run(mf_args *args)
 
 static const mf_option options[] = {
     { "json", NULL, "one object on one line", 0, false },
-    { "sweep", NULL, "forget dead tasks once they are shown", 0, false },
+    { "sweep", NULL,
+      "forget dead tasks once they are shown, and remove what they have left in memory and stores",
+      0, false },
     { 0 },
 };
 

@@ -3,39 +3,14 @@
  * boards. */
 #include "base/board.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "cli/launch.h"
+#include "cli/leftovers.h"
 #include "cluster/store.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-/* A folder of files and of such folders; links are removed, not followed. */
-static void remove_tree(int parent, const char *name, int depth)
-{
-    const int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    const struct dirent *e;
-
-    while (dir && (e = readdir(dir)) != NULL) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        if (unlinkat(fd, e->d_name, 0) != 0 && (errno == EISDIR || errno == EPERM) && depth > 0)
-            remove_tree(fd, e->d_name, depth - 1);
-    }
-    if (dir)
-        (void)closedir(dir);
-    else if (fd >= 0)
-        (void)close(fd);
-    if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
-        MF_LOG(MF_LOG_DEBUG, "cannot remove %s: %s", name, strerror(errno));
-}
 
 mf_status mf_launch_store_make(mf_launch *l)
 {
@@ -63,7 +38,8 @@ mf_status mf_launch_store_make(mf_launch *l)
     }
     l->store_dir = dir.data;
     l->store = url.data;
-    remove_tree(AT_FDCWD, l->store_dir, 2); /* of a launcher that had our number and was killed */
+    mf_leftovers_remove_tree(AT_FDCWD, l->store_dir,
+                             2); /* of a launcher that had our number and was killed */
     return MF_OK;
 }
 
@@ -90,5 +66,5 @@ bool mf_launch_has_members(const mf_launch *l)
 void mf_launch_store_remove(mf_launch *l)
 {
     if (l->store_dir && !has(l, "task/")) /* those who came later may still be at it */
-        remove_tree(AT_FDCWD, l->store_dir, 2);
+        mf_leftovers_remove_tree(AT_FDCWD, l->store_dir, 2);
 }

@@ -131,16 +131,20 @@ static void bring_back_servers(watch *w, int64_t at_ns)
     }
 }
 
+/* Being killed by somebody else says nothing about how the task would do, so the pauses do not
+ * grow. A job whose tasks are killed again and again would wait more than it trains. */
 static bool try_again(watch *w, mf_launched *t, int code, const char *how)
 {
     const int64_t now = mf_clock_ns();
 
     if (w->phase != GOING || t->restarts >= w->l->max_restarts || !mf_exit_may_restart(code))
         return false;
+    t->in_row = code == MF_EXIT_SIGNAL + SIGKILL ? 0 : t->in_row;
     t->again_ns = now + mf_launch_pause_ns(t->started_ns, now, &t->in_row);
     t->restarts++;
     bring_back_servers(w, t->again_ns);
-    say("%s %s: restart %d of %d", t->name, how, t->restarts, w->l->max_restarts);
+    say("%s %s: restart %d of %d in %.2f s", t->name, how, t->restarts, w->l->max_restarts,
+        (double)(t->again_ns - now) * 1e-9);
     return true;
 }
 

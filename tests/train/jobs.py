@@ -395,5 +395,41 @@ def cores_are_shared_by_priority(b):
     check(1.3 < high / low < 3.0, "processor time %.2f s against %.2f s" % (high, low))
 
 
+def has_ended(pid):
+    """Perhaps nobody has asked how."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@test
+def a_sweep_removes_what_killed_processes_have_left(b):
+    p = b.start("launch", "--workers", "2", "--", *b.train("--name", "left"))
+    b.wait_step("left", 5, 2)
+    store = b.out("store-%d" % p.pid)
+    pids = [t["pid"] for t in b.tasks("left").values()]
+    p.kill()
+    p.wait()
+    b.run("jobs", "--sweep")
+    check(os.path.isdir(store), "a store was removed that tasks use")
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    b.running.remove(p)
+    b.wait(lambda: all(has_ended(pid) for pid in pids), "they end")
+    memory, ours = ("/dev/shm/meshflow-%d-0123456789abcdef" % pid for pid in (pids[0], os.getpid()))
+    files = memory, b.out(".%d" % pids[0])
+    for path in *files, ours:
+        open(path, "w").close()
+    try:
+        b.run("jobs", "--sweep")
+        left = [x for x in (*files, store) if os.path.exists(x)]
+        check(not left and b.tasks("left") == {}, "left behind: %s" % left)
+        check(os.path.exists(ours), "shared memory of a process that lives is gone")
+    finally:
+        os.unlink(ours)
+
+
 if __name__ == "__main__":
     harness.main(harness.Jobs)

@@ -572,6 +572,24 @@ def a_job_that_is_started_again_goes_on_from_its_own_checkpoint_without_being_to
 
 
 @test
+def a_job_whose_tasks_are_killed_again_and_again_does_not_wait_longer_each_time(b):
+    job = Job(b, 2, 2, "sync", "--max-restarts", "99", steps=1000000)
+    kills, last = 0, 0
+    while kills < 12:
+        victim = ("worker 0", "ps 1", "worker 1")[kills % 3]
+        tasks = job.wait(lambda t: victim in t and t[victim]["step"] > 0 and
+                         max(x["step"] for n, x in t.items() if n.startswith("worker")) > last, victim)
+        last = max(x["step"] for n, x in tasks.items() if n.startswith("worker"))
+        os.kill(tasks[victim]["pid"], signal.SIGKILL)
+        kills += 1
+    job.wait(lambda t: len(t) == 4 and t["worker 1"]["step"] > last, "it goes on")
+    job.p.terminate()
+    _, err = job.p.communicate(timeout=60)
+    pauses = re.findall(r"Killed\): restart \d+ of 99 in (\S+) s", err)
+    check(pauses == ["0.05"] * 12, "pauses: %s" % pauses)
+
+
+@test
 def a_loss_that_is_no_number_ends_all_and_is_said(b):
     _, err = b.run(b.launch(2, 1, b.train("--lr", "1e30", steps=50, optimizer="sgd")), code=None)
     check("the loss is no number" in err, err[-400:])
