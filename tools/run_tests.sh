@@ -155,5 +155,6 @@ suite "clang" one "clang compiles without warnings, with sanitizers" said clang 
 suite "install" tests/install/run.sh build/release
 finish venv
 suite "own data against Keras" tools/run_tf_tests.sh --own-data
+suite "aggregation" build/venv/bin/python tests/train/aggregation.py build/release/meshflow # NumPy is there
 suite "TensorFlow" tools/run_tf_tests.sh
 sum_up

@@ -7,7 +7,7 @@
 static const char *const NAMES[] = {
     "sum", "mean", "weighted", "trimmed_mean", "median", "adasum"
 };
-static const mf_aggregate KINDS[] = { MF_AGGREGATE_SUM,      MF_AGGREGATE_SUM,
+static const mf_aggregate KINDS[] = { MF_AGGREGATE_SUM,      MF_AGGREGATE_MEAN,
                                       MF_AGGREGATE_WEIGHTED, MF_AGGREGATE_TRIMMED_MEAN,
                                       MF_AGGREGATE_MEDIAN,   MF_AGGREGATE_ADASUM };
 
@@ -27,13 +27,13 @@ static mf_status find_kind(const mf_options *o, mf_aggregate *how)
                    o->subject, name);
 }
 
-/* Without weights everybody counts by its samples, which is what a sum does. */
+/* Without weights everybody counts by its samples, as in the mean. */
 static mf_status read_weights(const mf_options *o, int size, mf_aggregation *out, double **owned)
 {
     const mf_attr *given = mf_options_get(o, "weights");
 
     if (given->n == 0) {
-        out->how = MF_AGGREGATE_SUM;
+        out->how = MF_AGGREGATE_MEAN;
         return MF_OK;
     }
     if (given->n != size)
@@ -70,11 +70,18 @@ mf_status mf_aggregation_read(const mf_options *o, int size, mf_aggregation *out
 
 mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t)
 {
+    const int64_t shards = t->options.shards;
+
+    if (a->how == MF_AGGREGATE_SUM && (shards & (shards - 1)) != 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "aggregation=sum takes a number of shards that is a power of two, so that "
+                       "the result does not depend on the workers; --shards is %lld",
+                       (long long)shards);
     for (int i = 0; i < t->graph.n_weights && mf_aggregate_is_apart(a->how); i++) {
         if (t->graph.weights[i].ids.node)
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "trimmed mean, median and adasum need whole gradients, but '%s' is "
-                           "updated by the rows that were looked up; use aggregation=sum",
+                           "updated by the rows that were looked up; use aggregation=mean",
                            t->graph.weights[i].weight->name);
     }
     return MF_OK;

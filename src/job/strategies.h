@@ -46,7 +46,7 @@ MF_MUST mf_status mf_servers_open(const mf_strategy_call *call, mf_strategy **ou
 
 /* The settings of a strategy that say what becomes of gradients. */
 #define MF_AGGREGATION_SETTINGS                                                                    \
-    "aggregation: string = 'sum', trim: float = 0.1, weights: list(float) = []"
+    "aggregation: string = 'mean', trim: float = 0.1, weights: list(float) = []"
 /* For `size` members. Owns: mf_free(*owned), also after a failure. */
 MF_MUST mf_status mf_aggregation_read(const mf_options *o, int size, mf_aggregation *out,
                                       double **owned);

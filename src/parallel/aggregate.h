@@ -16,7 +16,10 @@
 #include <stdint.h>
 
 typedef enum mf_aggregate {
-    MF_AGGREGATE_SUM, /* the mean over all samples */
+    MF_AGGREGATE_MEAN, /* over all samples */
+    MF_AGGREGATE_SUM, /* of the shards' means, each counted by its samples: the mean times the
+                         number of shards, which is a power of two, so it does not matter when it is
+                         multiplied */
     MF_AGGREGATE_WEIGHTED, /* of the means over each member's samples, with weights by member */
     MF_AGGREGATE_TRIMMED_MEAN, /* without the largest and the smallest */
     MF_AGGREGATE_MEDIAN,

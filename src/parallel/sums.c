@@ -16,7 +16,7 @@ static mf_status find_factor(mf_sums *x)
     const mf_shares *s = &x->shares;
     int64_t *n;
 
-    x->factor = 1.0f;
+    x->factor = x->o.aggregation.how == MF_AGGREGATE_SUM ? (float)s->shards : 1.0f;
     if (x->o.aggregation.how != MF_AGGREGATE_WEIGHTED)
         return MF_OK;
     n = mf_calloc(s->ranks, sizeof *n);

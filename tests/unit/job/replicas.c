@@ -251,6 +251,48 @@ MF_TEST(replicas_trimmed_mean_without_trimming_is_the_mean)
         T_TRUE(w[i] == sum[i]);
 }
 
+/* One step of plain SGD from w: the sum goes as many times as far as there are shards, to the bit,
+ * however many compute it. */
+static void step_of(const char *strategy, const char *name, void (*make)(toy *p),
+                    double moved[TOY_INPUTS], int64_t *shards)
+{
+    mirrored m;
+
+    begin(&m, strategy, make);
+    *shards = m.toy.trainer->options.shards;
+    for (int i = 0; i < TOY_INPUTS; i++)
+        moved[i] = -toy_value(&m.toy, name, i);
+    toy_fit(&m.toy, 1);
+    for (int i = 0; i < TOY_INPUTS; i++)
+        moved[i] += toy_value(&m.toy, name, i);
+    end(&m);
+}
+
+static void sum_up(const char *name, void (*make)(toy *p))
+{
+    double mean[TOY_INPUTS], sum[TOY_INPUTS];
+    char text[80];
+    int64_t shards;
+    int moved = 0;
+
+    step_of("mirrored replicas=2 aggregation=mean", name, make, mean, &shards);
+    for (int n = 1; n <= 3; n++) {
+        (void)snprintf(text, sizeof text, "mirrored replicas=%d aggregation=sum", n);
+        step_of(text, name, make, sum, &shards);
+        for (int i = 0; i < TOY_INPUTS; i++) {
+            T_NEAR(sum[i], (double)shards * mean[i], 1e-5);
+            moved += mean[i] != 0.0;
+        }
+    }
+    T_TRUE(shards > 1 && moved > 0);
+}
+
+MF_TEST(replicas_sum_is_the_mean_times_the_number_of_shards)
+{
+    sum_up("dense/kernel", toy_line);
+    sum_up("embedding/embeddings", toy_table);
+}
+
 /* After one step from w, weights 1 and 3 give w + (A + 3 B) / 2, where A and B are what the halves
  * of the batch give to the sum w + A + B; and 3 and 1 give w + (3 A + B) / 2. */
 static void weigh(const char *name, void (*make)(toy *p))
