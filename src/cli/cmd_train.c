@@ -13,6 +13,7 @@
 #include "cli/mesh_timeline.h"
 #include "cli/progress.h"
 #include "cli/replan.h"
+#include "cli/resume.h"
 #include "cli/shares.h"
 #include "cli/train_options.h"
 #include "graph/op.h"
@@ -62,6 +63,7 @@ static mf_status note_model(void *ctx, mf_trainer *t)
     if (!m->out || !mf_strategy_is_chief(m->job->strategy))
         return MF_OK;
     mf_job_note(m->job, m->args, &note);
+    MF_TRY(mf_resume_note(m->job, m->args, &note));
     return mf_model_note_write(m->out, &note);
 }
 
@@ -633,7 +635,7 @@ static mf_status open_shown(mf_job *job, mf_args *args)
     mf_buf name = { 0 };
     mf_status st;
 
-    MF_TRY(mf_job_open(job, args, NULL));
+    MF_TRY(mf_resume_open(job, args));
     MF_TRY(mf_connect_options_read(args, &o));
     mf_job_name(job, args, &name);
     o.job = name.data;
@@ -643,6 +645,7 @@ static mf_status open_shown(mf_job *job, mf_args *args)
     job->shown = true;
     mf_board_phase(MF_PHASE_LOAD);
     MF_TRY(mf_job_load(job, args, true));
+    MF_TRY(mf_resume_check(job, args));
     mf_board_phase(MF_PHASE_START);
     return MF_OK;
 }
@@ -652,7 +655,7 @@ static mf_status watch_over(mf_args *args, const mf_cluster *c)
 {
     mf_buf name = { 0 };
     mf_job job;
-    mf_status st = mf_job_open(&job, args, NULL);
+    mf_status st = mf_resume_open(&job, args);
 
     if (st == MF_OK)
         mf_job_name(&job, args, &name);
@@ -774,6 +777,8 @@ static const mf_option options[] = {
     { "keep", "N", "checkpoints to keep; 5 unless told", 0, false },
     { "trace", "FILE", "write a Chrome trace of the tenth step", 0, false },
     { "resume", NULL, "continue the training in --out from its newest whole checkpoint", 0, false },
+    { "allow-changes", NULL, "with --resume: continue although settings differ from the run's", 0,
+      false },
     { "overwrite", NULL, "remove the training in --out, and begin anew there", 0, false },
     { "strategy", "S",
       "how to train with others: 'multi_worker_mirrored', 'local_sgd groups=4'; "

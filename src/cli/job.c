@@ -198,12 +198,12 @@ mf_status mf_job_freeze(const mf_args *args, mf_model *model)
 /* What may differ from worker to worker. */
 static bool may_differ(const char *option)
 {
-    static const char *const names[] = { "threads",       "out",        "keep",          "trace",
-                                         "quiet",         "json",       "strategy",      "no-test",
-                                         "resume",        "timeout",    "summary-steps", "tls-dir",
-                                         "job-name",      "task-index", "name",          "priority",
-                                         "input-threads", "cache",      "near",          "store",
-                                         "from",          "output",     "overwrite" };
+    static const char *const names[] = {
+        "threads",  "out",        "keep",   "trace",    "quiet",         "json",
+        "strategy", "no-test",    "resume", "timeout",  "summary-steps", "tls-dir",
+        "job-name", "task-index", "name",   "priority", "input-threads", "cache",
+        "near",     "store",      "from",   "output",   "overwrite",     "allow-changes"
+    };
 
     for (int i = 0; i < MF_COUNT(names); i++) {
         if (strcmp(names[i], option) == 0)

@@ -33,7 +33,7 @@ static mf_status open_set(mf_job *job, const mf_args *args, const char *data, bo
 
 /* ---- is it the same data? ---- */
 
-static bool is_same_data(const char *a, const char *b)
+bool mf_job_is_same_data(const char *a, const char *b)
 {
     char *x, *y;
     bool same;
@@ -66,7 +66,7 @@ static mf_status open_named_test(mf_job *job, const mf_args *args, const char *d
     job->test = o.set;
     if (o.has_test)
         return say_from(job, "the test part of ", data, "");
-    if (is_same_data(data, job->data_text))
+    if (mf_job_is_same_data(data, job->data_text))
         return say_from(job, "", data, ", which is the training data itself");
     return say_from(job, "", data, "");
 }
@@ -111,7 +111,7 @@ static mf_status split_training(mf_job *job, double fraction, uint64_t seed)
 static mf_status open_training(mf_job *job, const mf_args *args)
 {
     const char *test = mf_args_value(args, "test");
-    const bool again = is_same_data(job->data_text, job->note.data);
+    const bool again = mf_job_is_same_data(job->data_text, job->note.data);
     const double fraction = again ? job->note.split : MF_TEST_SPLIT;
     mf_opened o;
 
@@ -120,7 +120,7 @@ static mf_status open_training(mf_job *job, const mf_args *args)
     job->format = o.format;
     job->samples = mf_dataset_count(o.set);
     MF_TRY(mf_schema_of(job->train, job->arena, &job->schema));
-    if (mf_args_has(args, "no-test"))
+    if (mf_args_has(args, "no-test") && !(again && job->note.split > 0.0))
         return MF_OK;
     if (!test && again)
         test = job->note.test;
@@ -151,7 +151,8 @@ static mf_status open_trained(mf_job *job, mf_args *args)
 {
     const mf_model_note *n = &job->note;
     const char *test = mf_args_value(args, "test"), *set = mf_args_value(args, "set");
-    const bool known = is_same_data(job->data_text, n->data) && !(set && strstr(set, "part="));
+    const bool known =
+        mf_job_is_same_data(job->data_text, n->data) && !(set && strstr(set, "part="));
     mf_opened o;
     mf_status st;
 

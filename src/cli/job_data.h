@@ -16,6 +16,8 @@
 MF_MUST mf_status mf_job_open_data(mf_job *job, mf_args *args, bool with_training);
 /* --validation: a part of job->train becomes job->validation. Fails as a wrong call. */
 MF_MUST mf_status mf_job_split_validation(mf_job *job, mf_args *args);
+/* The same path, or the same name of a known data set. NULL is no data. */
+bool mf_job_is_same_data(const char *a, const char *b);
 /* ",\"samples\":{\"train\":162,\"validation\":0,\"test\":18},\"test_data\":\"...\"" */
 void mf_job_print_samples(const mf_job *job, mf_buf *out);
 

@@ -21,6 +21,24 @@ static void put(const char *key, const char *value, mf_buf *out)
     mf_buf_json(out, value, strlen(value));
 }
 
+/* Those that were given, or have a default. */
+static void print_options(const mf_model_note *n, mf_buf *out)
+{
+    const char *between = "";
+
+    mf_buf_str(out, ", \"options\": {");
+    for (int64_t i = 0; i < n->n_options; i++) {
+        const mf_note_option *o = &n->options[i];
+
+        if (!o->value)
+            continue;
+        mf_buf_printf(out, "%s\"%s\": ", between, o->name);
+        mf_buf_json(out, o->value, strlen(o->value));
+        between = ", ";
+    }
+    mf_buf_str(out, "}");
+}
+
 static void print_note(const mf_model_note *n, mf_buf *out)
 {
     mf_buf_str(out, "{");
@@ -33,8 +51,11 @@ static void print_note(const mf_model_note *n, mf_buf *out)
     put("test", n->test, out);
     if (n->split > 0.0)
         mf_buf_printf(out, ", \"split\": %.9g", n->split);
-    mf_buf_printf(out, ", \"seed\": %lld, \"samples\": %lld}\n", (long long)n->seed,
+    mf_buf_printf(out, ", \"seed\": %lld, \"samples\": %lld", (long long)n->seed,
                   (long long)n->samples);
+    if (n->n_options > 0)
+        print_options(n, out);
+    mf_buf_str(out, "}\n");
 }
 
 static mf_status write_text(const char *dir, const char *name, mf_buf *text)
@@ -71,6 +92,30 @@ static const char *get(const json_t *root, const char *key, mf_arena *arena)
     return text ? mf_arena_strdup(arena, text) : NULL;
 }
 
+static mf_status decode_options(json_t *json, mf_arena *arena, mf_model_note *out)
+{
+    mf_note_option *o = MF_ARENA_ARRAY(arena, mf_note_option, (int64_t)json_object_size(json));
+    const char *name;
+    json_t *value;
+
+    if (!o)
+        return MF_NOMEM("the note of a model");
+    out->options = o;
+    json_object_foreach(json, name, value)
+    {
+        const char *text = json_string_value(value);
+
+        if (!text)
+            return MF_FAIL(MF_DATA_LOSS, "option \"%.40s\" is not a string", name);
+        *o = (mf_note_option){ mf_arena_strdup(arena, name), mf_arena_strdup(arena, text) };
+        if (!o->name || !o->value)
+            return MF_NOMEM("the note of a model");
+        o++;
+        out->n_options++;
+    }
+    return MF_OK;
+}
+
 static mf_status decode_note(const json_t *root, mf_arena *arena, mf_model_note *out)
 {
     *out = (mf_model_note){ .model = get(root, "model", arena),
@@ -85,9 +130,9 @@ static mf_status decode_note(const json_t *root, mf_arena *arena, mf_model_note 
                             .samples = json_integer_value(json_object_get(root, "samples")) };
     if (!out->model)
         return MF_FAIL(MF_DATA_LOSS, "\"model\" is not there as a string");
-    return out->split >= 0.0 && out->split < 1.0
-               ? MF_OK
-               : MF_FAIL(MF_DATA_LOSS, "\"split\" is %g", out->split);
+    if (!(out->split >= 0.0 && out->split < 1.0))
+        return MF_FAIL(MF_DATA_LOSS, "\"split\" is %g", out->split);
+    return decode_options(json_object_get(root, "options"), arena, out);
 }
 
 /* The file in the folder itself, or in the one that the checkpoint is in. */

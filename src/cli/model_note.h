@@ -4,7 +4,7 @@
  *
  * model.json   {"model": "mlp units=64", "data": "d.csv", "format": "csv", "set": "label=y",
  * "loss": "mean_squared_error", "metrics": "mean_absolute_error", "seed": 0, "samples": 180,
- *              "test": "t.csv" or "split": 0.1}
+ *              "test": "t.csv" or "split": 0.1, "options": {"batch": "32", "lr": "0.1"}}
  * schema.json  the columns of the data: {"version": 1, "columns": [
  *                {"name": "x", "role": "input", "type": "float", "shape": [2], "fields": ["a",
  * "b"]},
@@ -21,6 +21,11 @@
 #define MF_NOTE_NAME "model.json"
 #define MF_SCHEMA_NAME "schema.json"
 
+/* An option of the training. */
+typedef struct mf_note_option {
+    const char *name, *value; /* value: NULL: it was not given */
+} mf_note_option;
+
 typedef struct mf_model_note {
     const char *model; /* "mlp units=64" */
     const char *data; /* "fashion-mnist": what it has learned from; NULL: not noted */
@@ -29,6 +34,8 @@ typedef struct mf_model_note {
     const char *test; /* --test of the training; NULL: it had none */
     double split; /* the part of the data that was kept for the test; 0: none was */
     int64_t seed, samples; /* of the split, and of all of the data */
+    const mf_note_option *options; /* that decide the weights: resume.h */
+    int64_t n_options; /* 0: not noted */
     mf_schema schema;
 } mf_model_note;
 

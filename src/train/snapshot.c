@@ -357,7 +357,9 @@ static mf_status read_values(mf_trainer *t, mf_tensors *file, const char *prefix
         if (at < 0 && !v->is_weight) /* weights alone are a checkpoint too: slots begin anew */
             continue;
         if (at < 0)
-            return MF_FAIL(MF_NOT_FOUND, "%s: Key %s not found in checkpoint", prefix, v->name);
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "%s: Key %s not found in checkpoint; was it made by another model?",
+                           prefix, v->name);
         MF_TRY(mf_tensors_read(file, at, &values[i]));
         MF_TRY(mf_stored_widen(v->variable->dtype, &values[i]));
         if (partly && !mf_shape_equal(&values[i].shape, &v->variable->declared))

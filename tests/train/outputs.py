@@ -171,5 +171,102 @@ def the_run_is_noted_where_tensorflow_does_not_mind(b):
     check(b.run(["ckpt", "diff", out, used(b, "again")]).returncode == 0, "the run is no difference")
 
 
+def contents(out):
+    """Of every file, and when it has changed."""
+    found = {}
+    for name in os.listdir(out):
+        with open(os.path.join(out, name), "rb") as f:
+            found[name] = f.read(), os.path.getmtime(f.name)
+    return found
+
+
+@test
+def another_model_is_refused_by_resume_and_nothing_on_disk_is_touched(b):
+    out = used(b, steps=20)
+    before = contents(out)
+    for launch in [], [*LAUNCH, "--max-restarts", "3", "--"]:
+        code, _, err = b.end([*launch, *b.train("--out", out, "--resume", model="mlp units=64", steps=30)])
+        check(code == 2 and "'mlp'" in err and "'mlp units=64'" in err and "damaged" not in err, err)
+        check(contents(out) == before, "files have changed: %s" % files(out))
+    os.remove(os.path.join(out, "model.json"))  # then the checkpoint knows it
+    code, _, err = b.end(b.train("--out", out, "--resume", model="mlp units=64", steps=30))
+    check(code == 2 and "made by another model?" in err and "damaged" not in err, err)
+
+
+@test
+def settings_that_differ_from_the_run_are_all_told_and_need_a_flag(b):
+    out = used(b, steps=20)
+    before = contents(out)
+    other = dict(steps=30, batch=64, optimizer="sgd", rate=0.3)
+    told = ("--batch was 32 and is 64", "--optimizer was momentum and is sgd", "--lr was 0.05 and is 0.3")
+    for launch in [], [*LAUNCH, "--max-restarts", "3", "--"]:
+        code, _, err = b.end([*launch, *b.train("--out", out, "--resume", **other)])
+        check(code == 2 and all(t in err for t in told) and "--allow-changes" in err, err)
+        check(contents(out) == before, "files have changed: %s" % files(out))
+    code, _, err = b.end(b.train("--out", out, "--resume", "--allow-changes", **{**other, "seed": 4}))
+    check(code == 2 and "--seed was 3 and is 4" in err and "cannot change" in err, err)
+    code, _, err = b.end(b.train("--out", out, "--allow-changes", **other))
+    check(code == 2 and "needs --resume" in err, err)
+    check(contents(out) == before, "files have changed: %s" % files(out))
+    code, _, err = b.end(b.train("--out", out, "--resume", "--allow-changes", **other))
+    check(code == 0 and all(t in err for t in told), err)
+    code, _, err = b.end(b.train("--out", out, "--resume", **{**other, "steps": 40, "rate": "3e-1"}))
+    check(code == 0 and "was" not in err, "the run has these settings by now: " + err)
+
+
+@test
+def a_run_is_resumed_without_naming_its_model_and_data(b):
+    out = used(b, steps=20)
+    r = b.run(["train", "--out", out, "--resume", "--steps", "30", "--batch", "32", "--seed", "3", "--optimizer",
+               "momentum", "--lr", "0.05", "--quiet", "--no-test", "--json"])
+    check(results(r.stdout)[0]["weights_sha256"] == b.sha(steps=30), "other weights")
+
+
+def write_table(path, answers):
+    with open(path, "w") as f:
+        f.write("a,b,answer\n")
+        for i in range(60):
+            f.write("%g,%g,%s\n" % (i % 7 / 7, i % 5 / 5, answers[i % len(answers)]))
+
+
+@test
+def a_resumed_run_keeps_the_classes_of_its_schema(b):
+    data, out = b.out("d.csv"), b.out("run")
+
+    def train(steps, *more):
+        return b.end(["train", "--model", "mlp", "--data", data, "--set", "label=answer", "--batch", "8", "--steps",
+                      str(steps), "--out", out, "--quiet", "--no-test", *more])
+
+    write_table(data, ["maybe", "no", "yes"])
+    code, _, err = train(5)
+    check(code == 0, err)
+    with open(os.path.join(out, "schema.json")) as f:
+        schema = f.read()
+    write_table(data, ["no", "yes"])  # `yes` would be class 1 of 2
+    code, _, err = train(10, "--resume")
+    check(code == 0, err)
+    with open(os.path.join(out, "schema.json")) as f:
+        check(f.read() == schema, "the classes are counted anew")
+    write_table(data, ["no", "perhaps", "yes"])
+    code, _, err = train(15, "--resume")
+    check(code == 2 and "perhaps" in err, err)
+    write_table(data, ["no", "yes"])
+    with open(data, "a") as f:
+        f.write("0,0,no\n")
+    code, _, err = train(15, "--resume")
+    check(code == 2 and "the number of samples was 60 and is 61" in err, err)
+
+
+@test
+def what_a_run_has_kept_for_its_test_is_not_trained_on_after_resume(b):
+    data, out = b.out("d.csv"), b.out("run")
+    write_table(data, ["no", "yes"])
+    train = ["train", "--model", "mlp", "--data", data, "--set", "label=answer", "--batch", "8", "--out", out,
+             "--quiet", "--json", "--steps"]
+    first = json.loads(b.run([*train, "5"]).stdout.splitlines()[-1])
+    again = json.loads(b.run([*train, "10", "--resume", "--no-test"]).stdout.splitlines()[-1])
+    check(again["samples"]["train"] == first["samples"]["train"] == 54, "%s %s" % (first, again))
+
+
 if __name__ == "__main__":
     harness.main(ends.Bench)
