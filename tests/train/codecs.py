@@ -74,7 +74,10 @@ def a_run_that_stops_and_goes_on_with_others_gives_the_same_weights(b):
 def another_codec_does_not_go_on_with_what_one_has_kept(b):
     out = os.path.join(b.dir, "other")
     b.run(2, "--codec", "top_k", "--out", out, model="mlp", steps=5)
-    said = b.run(2, "--codec", "grain=2; top_k", "--out", out, "--resume", model="mlp", code=2)
+    other = "--codec", "grain=2; top_k", "--out", out, "--resume"
+    said = b.run(2, *other, model="mlp", code=2)
+    check("--codec was top_k and is 'grain=2; top_k'" in said, said)
+    said = b.run(2, *other, "--allow-changes", model="mlp", code=2)
     check("was made with another codec" in said, said)
 
 

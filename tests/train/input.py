@@ -80,10 +80,16 @@ def another_slice_is_refused_on_going_on(b):
     b.sha(data, "--out", out, steps=5)
     go_on = "--out", out, "--resume"
     r = b.run(b.train(data, "--slice", "file", *go_on), code=2)
+    check("--slice was element and is file" in r.stderr, r.stderr)
+    os.remove(os.path.join(out, "model.json"))  # checkpoints know it, too
+    r = b.run(b.train(data, "--slice", "file", *go_on), code=2)
     check("sliced by element, now it is sliced by file" in r.stderr, r.stderr)
     out = b.out("by-file")
     go_on = "--out", out, "--resume"
     b.sha(data, "--slice", "file", "--out", out, steps=5)
+    r = b.run(b.train(data, "--slice", "file", "--allow-changes", *go_on, batch=16), code=2)
+    check("use --batch 32" in r.stderr, r.stderr)
+    os.remove(os.path.join(out, "model.json"))
     r = b.run(b.train(data, *go_on), code=2)
     check("use --slice file" in r.stderr, r.stderr)
     r = b.run(b.train(data, "--slice", "file", *go_on, batch=16), code=2)

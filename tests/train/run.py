@@ -181,6 +181,9 @@ def without_any_whole_checkpoint_it_says_so(b):
 @test
 def another_seed_or_number_of_shards_is_refused_on_resume(b):
     out = with_checkpoints(b, "other")
+    r = b.run("--out", out, "--resume", "--shards", "5", code=2, seed=4)
+    check("--seed was 3 and is 4, --shards was 8 and is 5" in r.stderr, r.stderr)
+    os.remove(os.path.join(out, "model.json"))  # checkpoints know it, too
     r = b.run("--out", out, "--resume", code=2, seed=4)
     check("was made with seed 3" in r.stderr, r.stderr)
     r = b.run("--out", out, "--resume", "--shards", "5", code=2)
