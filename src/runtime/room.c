@@ -367,6 +367,7 @@ mf_status mf_rooms_enter(mf_rooms *rooms, int64_t step, mf_room **out)
 void mf_rooms_end(mf_rooms *rooms, int64_t step)
 {
     char name[17];
+    mf_error before; /* a step often ends because of an error, which the caller returns */
     mf_room *room;
 
     (void)snprintf(name, sizeof name, "%016" PRIx64, (uint64_t)step);
@@ -378,7 +379,9 @@ void mf_rooms_end(mf_rooms *rooms, int64_t step)
     pthread_mutex_unlock(&rooms->lock);
     if (!room)
         return;
+    mf_error_save(MF_OK, &before);
     mf_room_fail(room, MF_FAIL(MF_CANCELLED, "the step is over"));
+    (void)mf_error_restore(&before);
     mf_room_leave(room);
 }
 

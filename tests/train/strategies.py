@@ -173,7 +173,8 @@ def a_slow_worker_gets_fewer_shards_and_the_weights_are_the_same(b):
     check([w.returncode for w in workers] == [0, 0], str(ends))
     check(json.loads(ends[0][0].splitlines()[-1])["weights_sha256"] == want, "other weights")
     shares = re.findall(r"workers take (\d) at [^,]*, (\d) at", ends[0][1])
-    check(shares and int(shares[-1][0]) > int(shares[-1][1]), ends[0][1])
+    first, second = (sum(int(s[i]) for s in shares) for i in (0, 1))  # one deal may be of a moment with other load
+    check(first > second, ends[0][1])
 
 
 @test
