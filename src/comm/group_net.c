@@ -110,8 +110,7 @@ static int64_t block_bytes(void)
 
 /* ---- sums ---- */
 
-/* By the number of messages while sums are small, and by that of bytes when they are not. */
-static const mf_algorithm *choose(const mf_net_group *g, const mf_reduce *r)
+const mf_algorithm *mf_net_group_choose(const mf_net_group *g, const mf_reduce *r)
 {
     const int64_t bytes = r->count * (int64_t)mf_dtype_size(r->dtype);
     const int n = g->head.size;
@@ -150,7 +149,7 @@ static mf_status check_reduce(const mf_net_group *g, const mf_reduce *r)
 static mf_status net_all_reduce(mf_group *group, const mf_reduce *r)
 {
     mf_net_group *g = begin_call(group);
-    const mf_algorithm *a = choose(g, r);
+    const mf_algorithm *a = mf_net_group_choose(g, r);
     const int64_t block = block_bytes() / (int64_t)mf_dtype_size(r->dtype);
     const void *data[MF_TREE_PARTS] = { 0 };
 

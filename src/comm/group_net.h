@@ -31,6 +31,10 @@ static inline uint32_t mf_group_part(uint32_t id, uint32_t part)
  */
 void *mf_net_group_alloc(mf_net_group *g, int64_t count, size_t size);
 
+/* The algorithm that adds r up: one of few messages while the sum is small, one of few bytes when
+ * it is not. */
+const mf_algorithm *mf_net_group_choose(const mf_net_group *g, const mf_reduce *r);
+
 /* ---- flows (flow.c) ---- */
 
 /* Bytes to or from another member. Between two members, flows of one direction are in the same

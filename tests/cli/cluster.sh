@@ -35,6 +35,9 @@ unset SLURM_PROCID SLURM_STEP_ID SLURM_NTASKS SLURM_JOB_ID SLURM_STEP_NODELIST
 wrong "env with a wrong number" "--ps expects a whole number" -- env --ps x
 
 # ---- threads
+core=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
+taskset -c "$core" "$program" env >out 2>err
+check "a process that is bound to one core has one thread" grep -qF "threads            1   (usable cores)" out
 export OMP_NUM_THREADS=3
 ok "threads of OpenMP" "threads            3   (OMP_NUM_THREADS)" -- env
 export MESHFLOW_THREADS=1

@@ -84,6 +84,14 @@ cmake_package()
 
 only_our_names() { ! nm -D --defined-only "$at/lib/libmeshflow.so.0" | grep -v ' mf_'; }
 
+# Nothing is linked to Python, and a training finds no program at all.
+no_python()
+{
+    ! ldd "$at/bin/meshflow" "$at/lib/libmeshflow.so.0" | grep -i python &&
+        env -i PATH=/nowhere "$at/bin/meshflow" train --model wide-deep --data synthetic-ctr --set count=64 \
+            --steps 2 --batch 16 --no-test --quiet
+}
+
 headers_stand_alone() # c or c++
 {
     local header
@@ -104,6 +112,7 @@ check "the shared library exports mf_ names only" only_our_names
 check "each header stands alone in C" headers_stand_alone c
 check "each header stands alone in C++" headers_stand_alone c++
 check "the installed program runs" "$at/bin/meshflow" --version
+check "the installed program needs no Python" no_python
 check "the installed program finds its plugins" "$at/bin/meshflow" cert --out "$work/tls"
 check "the installed Python package finds its library" env -u MESHFLOW_LIB \
     PYTHONPATH="$at/lib/python3/dist-packages" python3 -c 'import meshflow; meshflow.Server.create_local_server().stop()'

@@ -138,7 +138,8 @@ def errors_name_nodes_and_devices(tasks):
         yield from expect("no feed", code_of(lambda: s.run(["bad/one"])), "INVALID_ARGUMENT", "{{node x}}")
         yield from expect("no node", code_of(lambda: s.run(["nobody"])), "NOT_FOUND", "nobody")
     yield from expect("no device", code_of(lambda: mf.Session(graph(lost), target=target).run(["lost"])),
-                      "INVALID_ARGUMENT", "lost", "/job:nobody")
+                      "INVALID_ARGUMENT", "lost", "/job:nobody",
+                      "available devices are [ /job:worker/replica:0/task:0/device:CPU:0 ]")
     with mf.Session(graph(on_gpu), target=target, soft=True) as s:
         if s.run(["soft"])[0] != 2.5:
             yield "soft placement"

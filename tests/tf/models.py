@@ -109,6 +109,12 @@ layer("MultiHeadAttention with dropout", "MultiHeadAttention", "num_heads=2 key_
 LOSSES = {}
 
 
+def PAIRS(same, distance):
+    """The loss of pairs with a margin of 0.8, which Keras does not have."""
+    import tensorflow as tf
+    return tf.reduce_mean(same * distance ** 2 + (1 - same) * tf.nn.relu(0.8 - distance) ** 2)
+
+
 def loss(name, text, keras, output, label, kind="numbers"):
     """kind of the label (and the output): numbers, classes, zero_one, probabilities (both), positive (both)."""
     LOSSES[name] = dict(text=text, keras=keras, output=output, label=label, kind=kind)
@@ -133,6 +139,8 @@ loss("hinge", "hinge", "Hinge()", (8, 5), (8, 5), "zero_one")
 loss("kl_divergence", "kl_divergence", "KLDivergence()", (8, 5), (8, 5), "probabilities")
 loss("cosine_similarity", "cosine_similarity", "CosineSimilarity()", (8, 5), (8, 5))
 loss("poisson", "poisson", "Poisson()", (8, 5), (8, 5), "positive")
+
+loss("contrastive", "contrastive margin=0.8", "PAIRS", (8,), (8,), "zero_one")
 
 NAMES = list(CASES) + ["loss " + n for n in LOSSES]
 OUTPUT_TOLERANCE, GRADIENT_TOLERANCE = 1e-5, 1e-4
@@ -225,7 +233,8 @@ def check_loss(case, seed):
         x, label = softmax(x), softmax(label)
     elif kind == "positive":
         x, label = np.exp(x), np.floor(np.exp(label))
-    fn = eval("keras.losses." + case["keras"], {"keras": keras})  # pylint: disable=eval-used
+    fn = PAIRS if case["keras"] == "PAIRS" else \
+        eval("keras.losses." + case["keras"], {"keras": keras})  # pylint: disable=eval-used
     v = tf.Variable(x)
     with tf.GradientTape() as tape:
         y = fn(label, v)

@@ -382,6 +382,18 @@ def when_one_is_killed_the_others_end_and_say_who(b):
 
 
 @test
+def micro_batches_take_less_memory(b):
+    kind = dict(model="transformer layers=4", data="synthetic-language", steps=2, batch=32)
+    most = []
+    for turns in 1, 4:
+        end = result(b.run(b.train(*mesh("batch:all", "all:2"), "--threads", "1", "--micro-batches", str(turns),
+                                   **kind)).stdout)
+        most.append(max(p["step_bytes"] for p in end["processors"]))
+    print("# a batch at once: %d bytes, in four: %d" % tuple(most))
+    check(most[1] < 0.6 * most[0], "%d bytes at once, %d in four" % tuple(most))
+
+
+@test
 def a_table_tells_what_a_step_costs(b):
     r = b.run(b.train(*mesh("batch:rows;hidden:cols"), "--explain", steps=7, batch=24))
     table = {l.split()[0]: [float(x) for x in l.split()[1:]]

@@ -38,6 +38,15 @@ def every_strategy_gives_the_weights_of_one_process(b):
 
 
 @test
+def augmented_pictures_give_the_same_weights_with_any_number_of_workers(b):
+    more, kind = ("--augment", "crop=2 flip=true cutout=8"), dict(model="cnn-small", steps=4)
+    want = b.sha(*more, **kind)
+    check(want != b.sha(**kind), "nothing was augmented")
+    for workers in 2, 3:
+        check(b.sha(*more, workers=workers, **kind) == want, "%d workers: other weights" % workers)
+
+
+@test
 def pruned_weights_are_the_same_with_every_strategy(b):
     """Weights become zero on the way, and stay so whoever updates them."""
     prune = "--prune", "magnitude sparsity=0.8 begin=2 end=10 every=2"
@@ -84,6 +93,9 @@ def batches_that_are_not_full_or_smaller_than_shards_give_the_same_weights(b):
                 "central_storage replicas=3", 0), ("reduce_to_one", 3):
             got = b.sha(*more, strategy=strategy, workers=workers, **kind)
             check(got == want, "%s, batches of %d: %s, alone: %s" % (strategy, batch, got, want))
+        r = b.run(["launch", "--workers", "3", "--ps", "2", "--json", "--", *b.train(
+            *more, strategy="parameter_server", **kind)])
+        check(last_object(r.stdout)["weights_sha256"] == want, "servers, batches of %d: other weights" % batch)
 
 
 def last_object(text):

@@ -62,3 +62,23 @@ MF_TEST(comm_group_over_connections_chooses_an_algorithm_by_itself)
 {
     T_TRUE(works(NULL));
 }
+
+MF_TEST(comm_group_over_connections_chooses_by_size_and_members)
+{
+    static const struct {
+        int members;
+        int64_t bytes;
+        const mf_algorithm *want;
+    } cases[] = {
+        { 4, 16 << 10, &mf_algorithm_everyone }, { 5, 16 << 10, &mf_algorithm_tree },
+        { 4, 64 << 10, &mf_algorithm_tree },     { 16, 65 << 10, &mf_algorithm_direct },
+        { 17, 65 << 10, &mf_algorithm_ring },
+    };
+
+    for (int i = 0; i < MF_COUNT(cases); i++) {
+        const mf_net_group g = { .head.size = cases[i].members };
+        const mf_reduce r = { .count = cases[i].bytes / 4, .dtype = MF_DTYPE_F32 };
+
+        T_STREQ(mf_net_group_choose(&g, &r)->name, cases[i].want->name);
+    }
+}

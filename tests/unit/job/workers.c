@@ -8,15 +8,25 @@
 enum { STEPS = 12 };
 
 static float reached[JOB_MOST][TOY_INPUTS]; /* by rank: the weights in the end */
+static char after[JOB_MOST][STEPS][65]; /* by rank and step: the SHA-256 of all weights */
+
+static mf_status note_weights(void *ctx, mf_trainer *t, const mf_step_report *report)
+{
+    const job_worker *w = ctx;
+
+    return mf_trainer_sha256(t, after[w->rank][report->step - 1]);
+}
 
 static void fit(job_worker *w)
 {
     const char *optimizer = w->arg;
+    const mf_hook hook = { .ctx = w, .after_step = note_weights };
+    const mf_fit_options o = { .steps = STEPS, .batch = 13, .hooks = &hook, .n_hooks = 1 };
     toy p;
 
     toy_line(&p);
     toy_compile(&p, (mf_compile_options){ .optimizer = optimizer, .strategy = w->s });
-    job_note(w, mf_fit(p.trainer, p.data, NULL, &(mf_fit_options){ .steps = STEPS, .batch = 13 }));
+    job_note(w, mf_fit(p.trainer, p.data, NULL, &o));
     if (w->st == MF_OK)
         T_OK(mf_trainer_sha256(p.trainer, w->sha));
     for (int i = 0; i < TOY_INPUTS; i++)
@@ -38,8 +48,17 @@ static void train(const char *strategy, int n, const char *optimizer, char sha[6
     memcpy(sha, w[0].sha, sizeof w[0].sha);
 }
 
+static void expect_equal_after_every_step(int n)
+{
+    for (int rank = 1; rank < n; rank++) {
+        for (int step = 0; step < STEPS; step++)
+            T_STREQ(after[rank][step], after[0][step]);
+    }
+}
+
 MF_TEST(workers_give_the_same_weights_however_many_and_however_they_sum)
 {
+    static const int sizes[] = { 2, 3, 5, 7 };
     static const char *const kinds[] = { "multi_worker_mirrored", "reduce_to_one",
                                          "reduce_to_one collective=net",
                                          "multi_worker_mirrored collective=ring" };
@@ -47,9 +66,10 @@ MF_TEST(workers_give_the_same_weights_however_many_and_however_they_sum)
 
     train("multi_worker_mirrored", 1, "adam", first);
     for (int k = 0; k < MF_COUNT(kinds); k++) {
-        for (int n = 2; n <= 3; n++) {
-            train(kinds[k], n, "adam", sha);
+        for (int i = 0; i < MF_COUNT(sizes); i++) {
+            train(kinds[k], sizes[i], "adam", sha);
             T_STREQ(sha, first);
+            expect_equal_after_every_step(sizes[i]);
         }
     }
 }
