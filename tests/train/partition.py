@@ -391,7 +391,7 @@ def a_worker_that_hangs_is_left_out(b):
     b.env["MESHFLOW_LEASE_MS"] = "1000"
     for i in range(3):
         b.folders[i] = b.out("host%d" % i)
-        harness.write_images(os.path.join(b.folders[i], "images"), 24, 16)
+        harness.write_images(os.path.join(b.folders[i], "images"), 32, 16)
     b.begin(3)
     path = os.path.join(b.folders[2], "images/class1/7.png")
     os.rename(path, path + ".kept")
