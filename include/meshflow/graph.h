@@ -92,10 +92,10 @@ MF_API void mf_define(mf_graph *graph, const char *name, const mf_output *inputs
 MF_API mf_node *mf_graph_find(const mf_graph *graph, const char *name);
 MF_API const char *mf_node_name(const mf_node *node);
 
-/* d(sum of ys)/dx for each x, added to the graph. dys: gradients arriving at ys, or NULL for ones.
- * dxs[i].node is NULL where nothing reaches xs[i]. Calls of functions, branches and loops on the
- * way get more outputs, for what their gradients need.
- * Fails: UNIMPLEMENTED naming an op on the way that has no gradient. */
+/* d(sum of ys)/dx for each x, added to the graph. dys: gradients arriving at ys; NULL, or an empty
+ * output among them: ones. dxs[i].node is NULL where nothing reaches xs[i]. Calls of functions,
+ * branches and loops on the way get more outputs, for what their gradients need. Fails:
+ * UNIMPLEMENTED naming an op on the way that has no gradient. */
 MF_API MF_MUST mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys,
                                       const mf_output *xs, int n_xs, const mf_output *dys,
                                       mf_output *dxs);

@@ -218,7 +218,10 @@ mf_status mf_gradients(mf_graph *graph, const mf_output *ys, int n_ys, const mf_
     MF_TRY(mf_graph_status(graph));
     MF_TRY(mf_graph_owns_all(graph, ys, n_ys, "gradients of"));
     MF_TRY(mf_graph_owns_all(graph, xs, n_xs, "gradients with respect to"));
-    MF_TRY(mf_graph_owns_all(graph, dys, dys ? n_ys : 0, "gradients from"));
+    for (int i = 0; dys && i < n_ys; i++) {
+        if (dys[i].node)
+            MF_TRY(mf_graph_owns(graph, dys[i], "gradients from", i));
+    }
 
     backward b = { .g = graph, .n_nodes = graph->n_nodes };
     mf_node **order = mf_calloc(graph->n_nodes, sizeof *order);
