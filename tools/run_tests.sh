@@ -113,6 +113,7 @@ suite "build" one "gcc compiles without warnings" build release all bench || sum
 suite "test runner" tests/runner/selftest.sh build/release/meshflow-tests-red
 suite "unit tests" build/release/meshflow-tests
 suite "program" tests/cli/run.sh build/release/meshflow
+suite "mistakes" tests/cli/mistakes.py build/release/meshflow
 suite "host programs" tests/host/run.sh build/release
 suite "mission" tools/mission.py build/release/meshflow --test
 suite "floods" tests/server/floods.py build/release/meshflow garbage # the others: make soak

@@ -89,9 +89,10 @@ static mf_status sweep(const char *job, const char *task)
             (void)unlink(all[i].path);
         else if (all[i].alive && ours && p->keeper == 0 && p->pid != getpid() &&
                  strcmp(p->task, task) == 0)
-            st = MF_FAIL(MF_ALREADY_EXISTS,
-                         "process %lld is %s of a job named '%s' on this host; give another name",
-                         (long long)p->pid, task, job);
+            st = MF_FAIL(
+                MF_ALREADY_EXISTS,
+                "process %lld is %s of a job named '%s' on this host; give another name (--name)",
+                (long long)p->pid, task, job);
     }
     mf_boards_free(all, n);
     return st;

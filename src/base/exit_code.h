@@ -43,6 +43,7 @@ static inline int mf_exit_of_setup(mf_status st)
     case MF_UNIMPLEMENTED:
     case MF_NOT_FOUND:
     case MF_OUT_OF_RANGE:
+    case MF_DATA_LOSS: /* a file that is damaged stays so */
     case MF_FAILED_PRECONDITION:
     case MF_PERMISSION_DENIED:
     case MF_UNAUTHENTICATED:

@@ -129,14 +129,26 @@ static mf_status make_one(const request *r, const char *dir, const char *task)
     return st;
 }
 
+/* Before anything is made. */
+static mf_status check_tasks(mf_args *args)
+{
+    const char *task;
+    int64_t at = 0;
+
+    while ((task = mf_args_next(args, "task", &at)) != NULL) {
+        if (task[0] == '\0' || task[0] == '.' || strchr(task, '/'))
+            return mf_args_wrong(args, "'%s' cannot be the name of a task: --task 'worker 0'",
+                                 task);
+    }
+    return MF_OK;
+}
+
 /* A directory of its own, which holds all that the task needs and nothing more. */
 static mf_status make_for_task(const request *r, const char *task)
 {
     char dir[PATH_MAX];
 
     MF_TRY(join(r->dir, task, dir));
-    if (task[0] == '\0' || task[0] == '.' || strchr(task, '/'))
-        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' cannot be the name of a task", task);
     for (char *p = dir + strlen(r->dir); *p; p++)
         *p = *p == ' ' ? '-' : *p;
     if (exists(dir, "cert.pem"))
@@ -199,6 +211,7 @@ static mf_status cert_run(mf_args *args)
     if (!r.dir)
         return mf_args_wrong(args, "--out DIR says where the certificates go");
     MF_TRY(mf_args_int(args, "days", 1, 36500, &days));
+    MF_TRY(check_tasks(args));
     MF_TRY(take_hosts(args, &r, own));
     r.begin_s = mf_clock_wall_ns() / 1000000000 - 300; /* for clocks that are a little behind */
     r.end_s = r.begin_s + days * SECONDS_A_DAY;

@@ -71,7 +71,8 @@ static mf_status wait_for_layout(const mf_board_seen *t, int64_t until, mf_buf *
     if (st == MF_OK && state == MF_WISH_DONE)
         mf_buf_printf(out, "%s\n", words);
     else if (st == MF_OK && state == MF_WISH_REFUSED)
-        return MF_FAIL(MF_FAILED_PRECONDITION, "%s", words);
+        return MF_FAIL(MF_FAILED_PRECONDITION, "job '%s' cannot take --mesh: %s", t->page.job,
+                       words);
     else if (!mf_board_lives(t))
         return MF_FAIL(MF_UNAVAILABLE, "%s ended before it changed its layout", t->page.task);
     else if (st == MF_OK)

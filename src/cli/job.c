@@ -98,6 +98,11 @@ mf_status mf_job_open(mf_job *job, mf_args *args, const char *from)
         return MF_NOMEM("a job");
     if (from)
         MF_TRY(read_note(job, from));
+    if (!job->model_text && from && !mf_args_has(args, "resume"))
+        return mf_args_wrong(args,
+                             "there is no trained model at '%s': name the folder of a training, "
+                             "which has a " MF_NOTE_NAME ", or give --model",
+                             from);
     if (!job->model_text)
         return mf_args_wrong(args,
                              "--model is missing: `meshflow models` lists what there is to choose");

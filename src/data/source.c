@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 extern const mf_source mf_source_idx, mf_source_fashion_mnist, mf_source_cifar, mf_source_cifar10,
     mf_source_cifar100, mf_source_records, mf_source_npz, mf_source_npy, mf_source_csv,
@@ -200,6 +201,8 @@ static mf_status not_found(const char *data)
     mf_buf names = { 0 };
     mf_status st;
 
+    if (access(data, R_OK) != 0 && errno == EACCES)
+        return MF_FAIL(MF_PERMISSION_DENIED, "cannot read '%.200s': Permission denied", data);
     for (int i = 0; mf_sources[i]; i++) {
         if (!mf_sources[i]->is_name)
             continue;

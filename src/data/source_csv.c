@@ -69,6 +69,19 @@ static bool may_lack_label(const table *t, const mf_csv *c, bool header)
     return header || !t->known || (t->known->is.rank == 1 && c->n_cells == t->known->is.dims[0]);
 }
 
+static mf_status refuse_label(const mf_csv *c, bool header, const char *wanted)
+{
+    mf_buf names = { 0 };
+    mf_status st;
+
+    for (int64_t i = 0; header && i < c->n_cells; i++)
+        mf_buf_printf(&names, "%s%s", i > 0 ? ", " : "; its columns are ", c->cells[i].data);
+    st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no column '%s'%.300s", c->name, wanted,
+                 names.data ? names.data : "");
+    mf_buf_deinit(&names);
+    return st;
+}
+
 /* A name of the header, or a number, from the end where negative. */
 static mf_status find_label(const table *t, const mf_csv *c, bool header, int64_t *out)
 {
@@ -92,9 +105,7 @@ static mf_status find_label(const table *t, const mf_csv *c, bool header, int64_
             return MF_OK;
     }
     *out = -1;
-    return may_lack_label(t, c, header)
-               ? MF_OK
-               : MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no column '%s'", c->name, wanted);
+    return may_lack_label(t, c, header) ? MF_OK : refuse_label(c, header, wanted);
 }
 
 static mf_status keep_header(table *t, const mf_csv *c)

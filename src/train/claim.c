@@ -322,6 +322,7 @@ static mf_status find_run(mf_claim *c, const mf_claim_options *o)
 static mf_status take(mf_claim *c, const mf_claim_options *o)
 {
     mf_buf path = { 0 };
+    struct stat info;
 
     mf_buf_printf(&path, "%s/" MF_LOCK_FILE, o->dir);
     MF_TRY(mf_buf_finish(&path));
@@ -334,6 +335,8 @@ static mf_status take(mf_claim *c, const mf_claim_options *o)
                    ? mf_errno_status(errno, "create", c->dir)
                    : MF_FAIL(MF_INVALID_ARGUMENT, "cannot create '%s': %s", c->dir,
                              strerror(errno));
+    if (stat(c->dir, &info) == 0 && !S_ISDIR(info.st_mode))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is a file; --out needs a directory", c->dir);
     describe_self(o->job, &c->self);
     MF_TRY(lock(c, o));
     MF_TRY(find_run(c, o));

@@ -170,6 +170,17 @@ static void show_traffic(const mf_team *team)
     mf_board_traffic(traffic.pushed_bytes > 0 ? traffic.pushed_bytes : traffic.bytes);
 }
 
+/* `meshflow set --mesh` of a training that has no mesh. A mesh takes it itself. */
+static void refuse_layout(const mf_team *team)
+{
+    mf_board_layout wish;
+
+    if (!(team && team->in_slices) && mf_board_take_layout(&wish))
+        mf_board_answer_layout(MF_WISH_REFUSED,
+                               "it is not a training on a mesh, so there is no layout to change; "
+                               "start it with --mesh");
+}
+
 /* Between two steps is the time to change threads. */
 static mf_status next_batch(mf_fitting *f, const mf_batch **out)
 {
@@ -178,6 +189,7 @@ static mf_status next_batch(mf_fitting *f, const mf_batch **out)
 
     if (wish > 0)
         mf_feeding_fix(&f->feeding, f->t, wish);
+    refuse_layout(f->t->team);
     mf_board_phase(MF_PHASE_INPUT);
     begin = mf_clock_ns();
     MF_TRY(mf_iterator_next(f->it, out));

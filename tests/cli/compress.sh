@@ -38,7 +38,7 @@ ok "the note knows the data, too" "accuracy" -- eval --from small
 check "and eval says the same" cmp out eval.small
 wrong "pruning takes training" "leaves no time for it" -- compress big --data fashion-mnist --epochs 0 \
     --prune "magnitude sparsity=0.5"
-wrong "a checkpoint of no known model" "--model is missing" -- compress "$work/nowhere" --data fashion-mnist \
+wrong "a checkpoint of no known model" "there is no trained model at" -- compress "$work/nowhere" --data fashion-mnist \
     --quantize int8
 fails "no such checkpoint" "nowhere" -- compress "$work/nowhere" --model mlp --data fashion-mnist --quantize int8
 fails "no such way of pruning" "there is no way of pruning 'smallest'" -- compress big --data fashion-mnist \

@@ -23,6 +23,12 @@ static void take_log(gpr_log_func_args *a)
     const bool say =
         refused && now - last > QUIET_NS && atomic_compare_exchange_strong(&said, &last, now);
 
+    if (strstr(a->message, "certificate verify failed")) {
+        mf_log_write(say ? MF_LOG_WARNING : MF_LOG_DEBUG, a->file, a->line,
+                     "a connection was refused: the certificate of the other side is not of our "
+                     "authority, or has expired");
+        return;
+    }
     mf_log_write(say ? MF_LOG_WARNING : MF_LOG_DEBUG, a->file, a->line, "%s%s",
                  refused ? "a connection was refused: " : "gRPC: ", a->message);
 }

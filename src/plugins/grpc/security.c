@@ -85,6 +85,39 @@ static void name_in(const char *hello, char *out, size_t size)
     out[n] = '\0';
 }
 
+/* One more line: a URI's %20 is a space. What does not fit must not look like another name. */
+static void add_line(char *out, size_t size, const char *uri, size_t len)
+{
+    size_t n = strlen(out);
+
+    if (n + len + 2 > size) {
+        (void)snprintf(out, size, "?");
+        return;
+    }
+    if (n > 0)
+        out[n++] = '\n';
+    for (size_t i = 0; i < len; n++) {
+        const bool space = len - i >= 3 && strncmp(uri + i, "%20", 3) == 0;
+
+        out[n] = space ? ' ' : uri[i];
+        i += space ? 3 : 1;
+    }
+    out[n] = '\0';
+}
+
+/* Names as people write them. */
+static mf_status refuse_name(const char *name, const char *other)
+{
+    char says[256] = "", is[256] = "";
+
+    add_line(says, sizeof says, name, strlen(name));
+    add_line(is, sizeof is, other, strlen(other));
+    return MF_FAIL(MF_PERMISSION_DENIED,
+                   "it says that it is %s, but its certificate is that of %s; give it the one of "
+                   "`meshflow cert --task '%s'`",
+                   says, is, says);
+}
+
 /* A certificate that names tasks is good for these only. */
 static mf_status check_certificate(grpc_call *call, const char *hello)
 {
@@ -110,29 +143,8 @@ static mf_status check_certificate(grpc_call *call, const char *hello)
     }
     grpc_auth_context_release(who);
     if (named && !fits)
-        return MF_FAIL(MF_PERMISSION_DENIED,
-                       "it says that it is %s, but its certificate is that of %s", name, other);
+        return refuse_name(name, other);
     return MF_OK;
-}
-
-/* One more line: a URI's %20 is a space. What does not fit must not look like another name. */
-static void add_line(char *out, size_t size, const char *uri, size_t len)
-{
-    size_t n = strlen(out);
-
-    if (n + len + 2 > size) {
-        (void)snprintf(out, size, "?");
-        return;
-    }
-    if (n > 0)
-        out[n++] = '\n';
-    for (size_t i = 0; i < len; n++) {
-        const bool space = len - i >= 3 && strncmp(uri + i, "%20", 3) == 0;
-
-        out[n] = space ? ' ' : uri[i];
-        i += space ? 3 : 1;
-    }
-    out[n] = '\0';
 }
 
 void security_tasks(grpc_call *call, char *out, size_t size)

@@ -283,6 +283,11 @@ static mf_status no_answer(const stream *s)
 
     if (strstr(s->why, "not Meshflow"))
         return MF_FAIL(MF_FAILED_PRECONDITION, "%s", s->why);
+    if (strstr(s->why, "certificate verify failed"))
+        return MF_FAIL(MF_UNAUTHENTICATED,
+                       "its certificate is not of our authority '%s', or has expired; use "
+                       "certificates that `meshflow cert` has made in one directory",
+                       security->ca);
     if (strstr(s->why, "SSL") || strstr(s->why, "andshake"))
         return MF_FAIL(MF_UNAUTHENTICATED, "%s", s->why);
     if (strstr(s->why, "No route to host") || strstr(s->why, "timed out") ||

@@ -42,6 +42,25 @@ static mf_status check_key(const mf_security *s, X509 *cert, const char *key)
     return st;
 }
 
+static const char *reason_of(int error)
+{
+    switch (error) {
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+        return "it is of another authority";
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        return "it has expired";
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        return "it is not valid yet, or the clock of this host is wrong";
+    default:
+        return X509_verify_cert_error_string(error);
+    }
+}
+
 static mf_status check_chain(const mf_security *s, STACK_OF(X509) * authorities,
                              STACK_OF(X509) * chain)
 {
@@ -57,7 +76,7 @@ static mf_status check_chain(const mf_security *s, STACK_OF(X509) * authorities,
         st = MF_FAIL(MF_UNAUTHENTICATED,
                      "certificate '%s' is not good with authority '%s': %s (`meshflow cert` makes "
                      "new ones)",
-                     s->cert, s->ca, X509_verify_cert_error_string(X509_STORE_CTX_get_error(ctx)));
+                     s->cert, s->ca, reason_of(X509_STORE_CTX_get_error(ctx)));
     X509_STORE_CTX_free(ctx);
     X509_STORE_free(store);
     ERR_clear_error();
