@@ -114,7 +114,7 @@ mistake("a server of a cluster that it is not in", 2, ["server", "--cluster", '{
 mistake("a server at a port that is in use", 1, ["server", "--cluster", '{{"worker": ["localhost:{held}"]}}'], "{held}", "another task or program listens there")
 mistake("a target without grpc", 2, [*ALONE, "--target", "localhost:2222"], "grpc://")
 mistake("a store of no known kind", 2, [*ALONE, "--store", "ftp://x"], "ftp://x", env=tf_config(["localhost:{port}"]))
-mistake("a store that may not be written", 2, [*ALONE, "--store", "file:closed/store"], "closed/store", user=True, env=tf_config(["localhost:{port}"]))
+mistake("a store that may not be written", 1, [*ALONE, "--store", "file:closed/store"], "closed/store", user=True, env=tf_config(["localhost:{port}"]))
 
 # certificates
 TLS = "localhost:{port}", "localhost:1"
