@@ -109,7 +109,7 @@ MF_TEST(comm_grpc_a_task_of_another_authority_is_refused)
 
 MF_TEST(comm_grpc_a_server_of_another_authority_is_not_trusted)
 {
-    refuse_foreign(0, "certificate verify failed");
+    refuse_foreign(0, "its certificate is not of our authority");
 }
 
 MF_TEST(comm_grpc_a_certificate_that_has_expired_or_is_not_of_the_authority_is_not_used)
@@ -123,7 +123,7 @@ MF_TEST(comm_grpc_a_certificate_that_has_expired_or_is_not_of_the_authority_is_n
     refuse((mf_certificate_options){ .begin_s = now - 7200, .end_s = now - 3600 }, 1,
            "it has expired (`meshflow cert` makes new ones)");
     refuse((mf_certificate_options){ .begin_s = now + 3600, .end_s = now + 7200 }, 1,
-           "certificate is not yet valid");
+           "it is not valid yet");
     way_init_tls(&w, 2);
     key = w.security[0].key;
     w.security[0].key = w.security[1].key;
@@ -137,7 +137,7 @@ MF_TEST(comm_grpc_a_certificate_that_has_expired_or_is_not_of_the_authority_is_n
               &made);
     w.security[0].cert = made.cert;
     w.security[0].key = made.key;
-    T_FAILS(MF_UNAUTHENTICATED, "unable to get local issuer certificate", open_task(&t));
+    T_FAILS(MF_UNAUTHENTICATED, "it is of another authority", open_task(&t));
 }
 
 MF_TEST(comm_grpc_a_server_that_is_another_host_is_not_trusted)
