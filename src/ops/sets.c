@@ -196,8 +196,8 @@ static mf_status write_merged(mf_kernel *k, merge m)
     MF_TRY(mf_kernel_out(k, 0, &MF_SHAPE(n, rank), &index));
     MF_TRY(mf_kernel_out(k, 1, &MF_SHAPE(n), &values));
     MF_TRY(mf_kernel_out(k, 2, &MF_SHAPE(rank), &shape));
-    put_index(groups, 0, largest, shape->data);
     memcpy(shape->data, groups->dims, (size_t)groups->rank * sizeof(int64_t));
+    ((int64_t *)shape->data)[groups->rank] = largest;
     mf_cells_zero(values->dtype, values->data, 0, n);
     for (int64_t i = 0; (e = next(&m)) != NULL; i++) {
         const size_t cell = mf_dtype_cell(values->dtype);
