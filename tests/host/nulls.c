@@ -166,7 +166,6 @@ static void graphs(void)
     BAD(mf_gradients(g, &x, 1, &x, 1, NULL, NULL));
     BAD(mf_gradients(g, &x, -1, &x, 1, NULL, &dx));
     BAD(mf_gradients(g, &none, 1, &x, 1, NULL, &dx));
-    BAD(mf_gradients(g, &x, 1, &x, 1, &none, &dx));
     BAD(mf_graph_set_devices(NULL, &devices));
     BAD(mf_graph_set_devices(g, NULL));
     BAD(mf_graph_decode(NULL, "", 0));
