@@ -94,6 +94,7 @@ static mf_status regex_init(regex *r, const char *pattern, size_t len)
                                 PCRE2_NEVER_BACKSLASH_C,
                             &code, &offset, NULL);
     if (!r->code) {
+        regex_deinit(r);
         (void)pcre2_get_error_message(code, message, sizeof message);
         return MF_FAIL(MF_INVALID_ARGUMENT, "Invalid pattern: %.*s, error: %s",
                        len > 300 ? 300 : (int)len, pattern, (const char *)message);
