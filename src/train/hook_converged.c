@@ -3,8 +3,9 @@
  * the learning rate and what is to come of it, and now and then a look at the weights.
  *
  * Without a rule that goes by the clock all workers decide alike, for losses and weights are the
- * same bits on all of them; with one, the chief decides. A wish to stop travels with the next step, which is the last one; one
- * process alone does that step as well, so that many workers end with its weights. */
+ * same bits on all of them; with one, the chief decides. A wish to stop travels with the next step,
+ * which is the last one; one process alone does that step as well, so that many workers end with
+ * its weights. */
 #include "base/clock.h"
 #include "base/host.h"
 #include "base/log.h"
@@ -114,8 +115,8 @@ static bool can_look(const converged *h, const mf_trainer *t, const mf_observati
 
 /* ---- steps ---- */
 
-/* Workers that have seen the same decide alike. By the clock, and of a part of the curve, they would
- * not: then the chief decides, which is the one that reports why. */
+/* Workers that have seen the same decide alike. By the clock, and of a part of the curve, they
+ * would not: then the chief decides, which is the one that reports why. */
 static bool decides(const converged *h, const mf_trainer *t)
 {
     return mf_team_is_chief(t->team) || (!h->late && h->c.o.still_seconds == 0.0);
