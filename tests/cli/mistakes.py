@@ -297,17 +297,26 @@ class Bench(harness.Bench):
         return p.returncode, err
 
     @staticmethod
-    def end_session(session):
-        """End what is left of a session, and tell it."""
-        left = []
+    def session(number):
+        """The processes of a session."""
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open("/proc/%s/stat" % pid) as f:
                     fields = f.read().rsplit(")", 1)[1].split()
-                if int(fields[3]) == session and fields[0] != "Z":
-                    left.append(int(pid))
-                    os.kill(int(pid), signal.SIGKILL)
+                if int(fields[3]) == number and fields[0] not in "ZX":
+                    yield int(pid)
             except (FileNotFoundError, ProcessLookupError):
+                pass
+
+    def end_session(self, number):
+        """Tell what is left of a session, and end it. What is about to end by itself is not left."""
+        end = time.monotonic() + 5
+        while (left := list(self.session(number))) and time.monotonic() < end:
+            time.sleep(0.02)
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
                 pass
         return left
 
