@@ -356,6 +356,9 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
                   mf_strategy_size(m->job->strategy));
     mf_buf_json_number(&out, m->loss_known ? m->loss : NAN);
     put_end(m, &out);
+    if (m->job->trainer->standing.restarted > 0)
+        mf_buf_printf(&out, ",\"restarted_from_step\":%lld",
+                      (long long)m->job->trainer->standing.restarted - 1);
     mf_buf_printf(&out, ",\"skipped_steps\":%lld", (long long)mf_guard_skipped(m->job->trainer));
     mf_job_print_samples(m->job, &out);
     print_traffic(m->job->strategy, &out);
@@ -559,6 +562,17 @@ static mf_status plan_and_open(measured *m, mf_args *args, int64_t batch)
     return MF_OK;
 }
 
+/* The last words of a job that has lost progress on its way. */
+static void tell_restart(const mf_job *job)
+{
+    const int64_t from = job->trainer->standing.restarted - 1;
+
+    if (from >= 0 && mf_strategy_is_chief(job->strategy))
+        MF_WARN("training was restarted from step %lld after all tasks that had the weights were "
+                "lost: what came after it was computed again",
+                (long long)from);
+}
+
 static mf_status train(measured *m, mf_args *args)
 {
     mf_job *job = m->job;
@@ -587,6 +601,8 @@ static mf_status train(measured *m, mf_args *args)
     st = fitted == MF_OK || m->loss_known ? MF_OK : fitted;
     if (fitted == MF_OUT_OF_RANGE && mf_strategy_is_over(job->strategy)) {
         MF_WARN("%s", why.message); /* it came too late, which is no mistake */
+        if (job->trainer->team->stopped)
+            args->exit_code = MF_EXIT_STOPPED;
         mf_progress_deinit(&progress);
         return MF_OK;
     }
@@ -617,6 +633,7 @@ static mf_status train(measured *m, mf_args *args)
         st = explain(job->strategy);
     if (st == MF_OK)
         st = tell(m, mf_args_has(args, "json"), test, n_test);
+    tell_restart(job);
     state = decided(m, &ended);
     if (fitted != MF_OK)
         st = mf_error_restore(&why);

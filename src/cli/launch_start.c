@@ -99,10 +99,11 @@ static int64_t memory_percent(const mf_launch *l)
 /* Ours, or what would win over it. */
 static bool is_replaced(const mf_launch *l, const char *variable)
 {
-    static const char *const ours[] = {
-        "TF_CONFIG=",      "MESHFLOW_RENDEZVOUS=",   "MESHFLOW_RESTARTS=",   "MESHFLOW_LAUNCHER=",
-        "MESHFLOW_STORE=", "MESHFLOW_MAX_RESTARTS=", "MESHFLOW_LOG_PREFIX=", MEMORY "="
-    };
+    static const char *const ours[] = { "TF_CONFIG=",           "MESHFLOW_RENDEZVOUS=",
+                                        "MESHFLOW_RESTARTS=",   "MESHFLOW_LAUNCHER=",
+                                        "MESHFLOW_STORE=",      "MESHFLOW_MAX_RESTARTS=",
+                                        "MESHFLOW_LOG_PREFIX=", MEMORY "=",
+                                        "MESHFLOW_LOST_OUTPUT=" };
 
     for (int i = 0; i < MF_COUNT(ours); i++) {
         if (strncmp(variable, ours[i], strlen(ours[i])) == 0)
@@ -111,8 +112,20 @@ static bool is_replaced(const mf_launch *l, const char *variable)
     return l->threads > 0 && strncmp(variable, "MESHFLOW_THREADS=", 17) == 0;
 }
 
+/* Where a task that outlives us appends its output (job/lost_output.h): the log it has already, or
+ * a file beside the job's store, which `meshflow jobs --sweep` removes. */
+static mf_status put_lost_output(const mf_launch *l, const mf_launched *t, mf_buf *out)
+{
+    const char *dir = l->log_dir ? l->log_dir : l->store_dir;
+
+    if (!dir || l->by_masters)
+        return MF_OK;
+    mf_buf_printf(out, "MESHFLOW_LOST_OUTPUT=%s/%s-%d", dir, mf_role_name(t->role), t->index);
+    return mf_buf_finish(out);
+}
+
 typedef struct surroundings {
-    mf_buf config, store;
+    mf_buf config, store, lost;
     char threads[64], restarts[64], launcher[64], memory[64], budget[64], prefix[64];
 
     char **list;
@@ -124,9 +137,10 @@ static mf_status make_environment(const mf_launch *l, const mf_launched *t, surr
 
     while (environ[have])
         have++;
-    s->list = mf_calloc(have + 9, sizeof *s->list);
+    s->list = mf_calloc(have + 10, sizeof *s->list);
     mf_buf_printf(&s->store, "MESHFLOW_STORE=%s", l->store ? l->store : "");
     MF_TRY(put_tf_config(l, t, &s->config));
+    MF_TRY(put_lost_output(l, t, &s->lost));
     if (!s->list || s->store.failed)
         return MF_NOMEM("an environment");
     for (int64_t i = 0; i < have; i++) {
@@ -145,6 +159,8 @@ static mf_status make_environment(const mf_launch *l, const mf_launched *t, surr
     if (l->by_masters)
         s->list[n++] = s->prefix;
     s->list[n++] = s->store.data;
+    if (s->lost.len > 0)
+        s->list[n++] = s->lost.data;
     s->list[n++] = s->restarts;
     s->list[n++] = s->launcher;
     if (l->threads > 0)
@@ -272,6 +288,7 @@ mf_status mf_launch_start(mf_launch *l, mf_launched *t)
         st = start_with_pipes(l, t, s.list);
     mf_buf_deinit(&s.config);
     mf_buf_deinit(&s.store);
+    mf_buf_deinit(&s.lost);
     mf_free(s.list);
     return st;
 }

@@ -13,6 +13,8 @@
 
 static const int64_t USUAL_LEASE_NS = 3000000000, PAUSE_NS = 100000000;
 
+enum { GONE = 3 }; /* so many looks in a row find no store: it was removed */
+
 /* ---- looking ---- */
 
 /* With the lock held. */
@@ -29,6 +31,8 @@ static mf_status check(const mf_members *m)
 {
     const mf_view *v = &m->at_hand;
 
+    if (m->gone >= GONE)
+        return mf_error_restore(&m->why_gone);
     if (m->seen.view.epoch > v->epoch)
         return MF_FAIL(MF_ABORTED, "epoch %lld has begun", (long long)m->seen.view.epoch);
     for (int i = 0; i < v->n; i++) {
@@ -101,6 +105,22 @@ static int64_t revision(mf_members *m)
     return r;
 }
 
+/* A store that was removed does not come back, and without it nobody sees who is lost: all are to
+ * end, rather than to wait for each other. */
+static void note_gone(mf_members *m, mf_status st)
+{
+    bool news;
+
+    pthread_mutex_lock(&m->lock);
+    m->gone = st == MF_DATA_LOSS ? m->gone + 1 : 0;
+    news = m->gone == GONE;
+    if (news)
+        mf_error_save(st, &m->why_gone);
+    pthread_mutex_unlock(&m->lock);
+    if (news && m->o.news)
+        m->o.news(m->o.ctx);
+}
+
 /* A store that does not answer changes nothing for those who train. */
 static void *watch(void *arg)
 {
@@ -111,6 +131,7 @@ static void *watch(void *arg)
 
         mf_presence_keep(&m->presence);
         st = mf_members_look(m);
+        note_gone(m, st);
         if (st == MF_OK)
             st = mf_store_wait(m->store, "", revision(m), mf_clock_ns() + m->o.lease_ns / 6);
         if (st != MF_OK && st != MF_DEADLINE_EXCEEDED && st != MF_CANCELLED) {
@@ -174,6 +195,16 @@ bool mf_members_are_done(mf_members *m)
     return over;
 }
 
+bool mf_members_were_stopped(mf_members *m)
+{
+    bool stopped;
+
+    pthread_mutex_lock(&m->lock);
+    stopped = m->seen.stopped;
+    pthread_mutex_unlock(&m->lock);
+    return stopped;
+}
+
 /* ---- notes ---- */
 
 void mf_members_key(char key[MF_STORE_KEY_MAX], const char *what, const mf_member *a,
@@ -194,9 +225,11 @@ mf_status mf_members_leave(mf_members *m)
     return mf_store_put(m->store, key, m->self.id, strlen(m->self.id), MF_STORE_ANY, 0, NULL);
 }
 
-mf_status mf_members_end(mf_members *m)
+mf_status mf_members_end(mf_members *m, bool stopped)
 {
-    return mf_store_put(m->store, "over", "", 0, MF_STORE_ANY, 0, NULL);
+    const char *how = stopped ? MF_STOPPED : "";
+
+    return mf_store_put(m->store, "over", how, strlen(how), MF_STORE_ANY, 0, NULL);
 }
 
 mf_status mf_members_mark(mf_members *m, const char *what)

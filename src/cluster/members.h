@@ -48,6 +48,9 @@ typedef struct mf_members_options {
     /* Somebody of the view is not there any more, or a later view is: those who wait for others
      * shall ask mf_members_check(). Thread: any. */
     void (*news)(void *ctx);
+    /* Was this task told to end? Then it waits for one lease more to be let in. NULL: it never is.
+     * Thread: the caller's of mf_members_next(). */
+    bool (*stops)(void *ctx);
     void *ctx;
 } mf_members_options;
 
@@ -81,12 +84,14 @@ bool mf_members_wait_for_next(mf_members *m);
 
 /* Has somebody said that the job is over? Thread: any. */
 bool mf_members_are_done(mf_members *m);
+/* And that it was stopped before its end? Thread: any. */
+bool mf_members_were_stopped(mf_members *m);
 
 /* We want to leave: the next view is without us. */
 MF_MUST mf_status mf_members_leave(mf_members *m);
-/* The job is over: whoever comes now is sent home, and those who are there may go on until they
- * leave. */
-MF_MUST mf_status mf_members_end(mf_members *m);
+/* The job is over, or was stopped before its end: a task that comes now is sent home, and those
+ * that are there may continue until they leave. */
+MF_MUST mf_status mf_members_end(mf_members *m, bool stopped);
 /* Something that those who come later should know: "saved". Letters, digits and '-'. */
 MF_MUST mf_status mf_members_mark(mf_members *m, const char *what);
 MF_MUST mf_status mf_members_marked(mf_members *m, const char *what, bool *out);

@@ -210,9 +210,23 @@ static mf_status take_turn(mf_members *m, bool *done, entrance *e)
     if (st == MF_OK && (what == LEFT || (what == PROPOSE && next.n == 0)))
         st = MF_FAIL(MF_CANCELLED, "%s has left the job", m->self.name);
     if (st == MF_OK && what == OVER)
-        st = MF_FAIL(MF_OUT_OF_RANGE, "the job is over: %s is not needed any more", m->self.name);
+        st = MF_FAIL(MF_OUT_OF_RANGE, "the job %s: %s is not needed any more",
+                     mf_members_were_stopped(m) ? "was stopped" : "is over", m->self.name);
     mf_view_deinit(&next);
     return st;
+}
+
+/* A meeting that comes about soon is worth waiting for: then this task stops or leaves in order. */
+static mf_status check_stop(mf_members *m)
+{
+    const int64_t now = mf_clock_ns();
+
+    if (!m->o.stops || !m->o.stops(m->o.ctx))
+        return MF_OK;
+    m->stopped_at = m->stopped_at > 0 ? m->stopped_at : now;
+    if (now < m->stopped_at + m->o.lease_ns)
+        return MF_OK;
+    return MF_FAIL(MF_CANCELLED, "%s was told to end while it waited to be let in", m->self.name);
 }
 
 mf_status mf_members_next(mf_members *m, const mf_view **view)
@@ -224,6 +238,8 @@ mf_status mf_members_next(mf_members *m, const mf_view **view)
 
     while (st == MF_OK && !done) {
         st = take_turn(m, &done, &e);
+        if (st == MF_OK && !done)
+            st = check_stop(m);
         if (st == MF_OK && !done && mf_clock_ns() > deadline)
             st = MF_FAIL(m->at_hand.epoch == 0 ? MF_FAILED_PRECONDITION : MF_DEADLINE_EXCEEDED,
                          "%s waited %.0f s in vain for %s", m->self.name,

@@ -18,12 +18,15 @@ struct mf_members {
     int64_t adopted_at; /* the view at hand; 0: none */
     int64_t left_out_at; /* because of doubts; 0: we are not */
     int64_t left_out_ns; /* for how long, the last time */
+    int64_t stopped_at; /* when `stops` was first found to be true; 0: never */
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t changed; /* there is another sight */
     mf_sight seen;
     int64_t seen_at; /* when; 0: never */
     int64_t lost_from; /* nobody is taken for lost before */
     mf_view at_hand;
+    int gone; /* looks in a row that have found no store */
+    mf_error why_gone;
     bool closing;
     pthread_t thread;
     bool started;

@@ -94,7 +94,10 @@ static mf_status read_entry(const mf_store_entry *e, mf_sight *s)
         s->version = e->version;
         return mf_view_parse(e->value, e->size, &s->view);
     }
-    s->over |= strcmp(e->key, "over") == 0;
+    if (strcmp(e->key, "over") == 0) {
+        s->over = true;
+        s->stopped = strcmp(e->value, MF_STOPPED) == 0;
+    }
     return MF_OK;
 }
 

@@ -5,6 +5,9 @@
 
 #include "cluster/members.h"
 
+/* The value of "over", of a job that was stopped before its end. */
+#define MF_STOPPED "stopped"
+
 /* All that the store has, as it was at one moment. */
 typedef struct mf_sight {
     mf_view view; /* epoch 0: none */
@@ -14,7 +17,7 @@ typedef struct mf_sight {
     int n_here;
     struct mf_doubt *doubts; /* of those who are registered, in others who are */
     int n_doubts;
-    bool over;
+    bool over, stopped; /* stopped: before its end */
     int64_t revision;
 } mf_sight;
 

@@ -33,6 +33,7 @@ enum { MF_STORE_BOOT = 40 }; /* bytes of the kernel's name for a run of this mac
 
 typedef struct mf_store_folder {
     char *path, *state; /* DIR, DIR/state */
+    int host_fd; /* DIR/state/host, kept open: another one has another inode */
     char boot[MF_STORE_BOOT];
     uint64_t pid_space; /* processes of another one have other numbers (containers) */
 } mf_store_folder;

@@ -20,7 +20,9 @@ enum { READ_TRIES = 2000, PAUSE_NS = 100000, PATH_ROOM = 64, SMALL_FILE = 4096 }
 
 static mf_status gone(const mf_store_folder *f)
 {
-    return MF_FAIL(MF_DATA_LOSS, "the store in '%s' is gone or not whole: remove what is left",
+    return MF_FAIL(MF_DATA_LOSS,
+                   "the store in '%s' is gone or not whole: remove what is left, and start the job "
+                   "again",
                    f->path);
 }
 
@@ -115,12 +117,25 @@ static mf_status read_data(const mf_store_folder *f, const mf_store_token *t, mf
     return st;
 }
 
+/* Somebody has removed DIR, or a part of it, while it was in use; a new task may have made another
+ * store there since then. */
+static bool is_removed(const mf_store_folder *f)
+{
+    char *path = path_in(f->state, "host");
+    struct stat ours, there;
+    const bool same = path && fstat(f->host_fd, &ours) == 0 && stat(path, &there) == 0 &&
+                      ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+
+    mf_free(path);
+    return !same;
+}
+
 mf_status mf_store_folder_read(const mf_store_folder *f, mf_store_token *token,
                                mf_store_state *state)
 {
     *state = (mf_store_state){ 0 };
     for (int i = 0; i < READ_TRIES; i++) {
-        mf_status st = find_token(f, token);
+        mf_status st = is_removed(f) ? gone(f) : find_token(f, token);
 
         if (st == MF_OK)
             st = read_data(f, token, state);
@@ -298,6 +313,17 @@ static mf_status check_host(const mf_store_folder *f)
     return never_not_found(f, st);
 }
 
+static mf_status hold_host(mf_store_folder *f)
+{
+    char *path = path_in(f->state, "host");
+
+    if (!path)
+        return MF_NOMEM("a name");
+    f->host_fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    mf_free(path);
+    return f->host_fd >= 0 ? MF_OK : gone(f);
+}
+
 static mf_status look_around(mf_store_folder *f)
 {
     struct stat space;
@@ -315,7 +341,9 @@ static mf_status look_around(mf_store_folder *f)
 
 mf_status mf_store_folder_open(const char *path, mf_store_folder *out)
 {
-    *out = (mf_store_folder){ .path = mf_strdup(path), .state = path_in(path, "state") };
+    *out = (mf_store_folder){ .path = mf_strdup(path),
+                              .state = path_in(path, "state"),
+                              .host_fd = -1 };
     if (!out->path || !out->state)
         return MF_NOMEM("a store");
     MF_TRY(look_around(out));
@@ -323,6 +351,7 @@ mf_status mf_store_folder_open(const char *path, mf_store_folder *out)
     if (access(out->state, F_OK) != 0)
         MF_TRY(make_state(out));
     MF_TRY(check_host(out));
+    MF_TRY(hold_host(out));
     sweep_new(out);
     mf_store_leases_sweep(out);
     return MF_OK;
@@ -330,6 +359,8 @@ mf_status mf_store_folder_open(const char *path, mf_store_folder *out)
 
 void mf_store_folder_deinit(mf_store_folder *f)
 {
+    if (f->path && f->host_fd >= 0)
+        (void)close(f->host_fd);
     mf_free(f->path);
     mf_free(f->state);
     *f = (mf_store_folder){ 0 };

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/param.h"
+#include "job/lost_output.h"
 #include "job/strategies.h"
 #include "parallel/votes.h"
 
@@ -127,6 +128,15 @@ static void outlive_launcher(void)
     if (!launcher || atoi(launcher) != (int)getppid())
         return;
     (void)prctl(PR_SET_PDEATHSIG, 0);
+    mf_job_keep_output();
+}
+
+static bool is_told_to_end(void *ctx)
+{
+    const mf_job_members *j = ctx;
+
+    return (j->team && atomic_load(&j->team->leaves)) ||
+           (j->trainer && mf_trainer_wants_stop(j->trainer));
 }
 
 static mf_status come_in(mf_job_members *j)
@@ -141,6 +151,7 @@ static mf_status come_in(mf_job_members *j)
                                                   .lease_ns = MF_PARAM(lease_ms) * 1000000,
                                                   .timeout_ns = j->timeout_ns,
                                                   .news = take_news,
+                                                  .stops = is_told_to_end,
                                                   .ctx = j },
                            &j->members);
 }
@@ -370,6 +381,8 @@ mf_status mf_job_meet(mf_team *team, mf_trainer *t, const mf_job_meeting *m, mf_
     mf_error reason;
     mf_status st = why;
 
+    team->members->team = team;
+    team->members->trainer = t;
     mf_error_save(why, &reason);
     if (is_our_matter(team->members, why))
         return mf_error_restore(&reason);
@@ -378,6 +391,7 @@ mf_status mf_job_meet(mf_team *team, mf_trainer *t, const mf_job_meeting *m, mf_
         st = m->once(team, t);
     } while (mf_job_others_failed(st));
     team->over = st == MF_OUT_OF_RANGE;
+    team->stopped |= team->over && mf_members_were_stopped(team->members->members);
     team->left = st == MF_CANCELLED;
     if (st == MF_OK)
         say_met(team->members, &reason, since);
@@ -389,9 +403,16 @@ mf_status mf_job_note_saved(mf_team *team)
     return team->members ? mf_members_mark(team->members->members, "saved") : MF_OK;
 }
 
+/* The result is on disk by now, whether those who come later can be told or not. */
 mf_status mf_job_note_end(mf_team *team)
 {
-    return team->members ? mf_members_end(team->members->members) : MF_OK;
+    const mf_status st =
+        team->members ? mf_members_end(team->members->members, team->stopped) : MF_OK;
+
+    if (st != MF_DATA_LOSS)
+        return st;
+    MF_WARN("%s", mf_error_message());
+    return MF_OK;
 }
 
 mf_status mf_job_describe_view(mf_job_members *j, mf_team *team)

@@ -524,6 +524,7 @@ static mf_status serve_all(mf_team *team, mf_trainer *t)
     } while (mf_job_others_failed(st));
     mf_ps_server_free(kept);
     team->over = st == MF_OUT_OF_RANGE;
+    team->stopped |= team->over && mf_members_were_stopped(j->members.members);
     return st;
 }
 

@@ -104,6 +104,9 @@ typedef struct mf_job_members {
     int self; /* among its tasks, of which workers come first, in the order of the view */
     pthread_mutex_t lock; /* of net */
     mf_net *net; /* of the view at hand; NULL: not connected */
+    const mf_team
+        *team; /* that meets, with this trainer, which may be told to end; NULL: none yet */
+    const mf_trainer *trainer;
 } mf_job_members;
 
 /* Is there a store, and can this transport lose a task? Else nobody may be missing. */

@@ -106,13 +106,6 @@ static mf_status after_batch(mf_fitting *f, const mf_step_report *report)
     return MF_OK;
 }
 
-static bool wants_stop(const mf_fitting *f)
-{
-    const mf_strategy *s = f->t->options.strategy;
-
-    return atomic_load(&f->t->stop) || (s && atomic_load(&s->stop));
-}
-
 /* Each worker has batches of its own: go to the next one. */
 static mf_status take_lease(mf_fitting *f)
 {
@@ -241,7 +234,8 @@ static mf_status one_step(mf_fitting *f)
     if (t->team)
         mf_fit_note_rows(f, batch);
     if (t->team)
-        MF_TRY(t->team->kind->begin_step(t->team, t->step, batch->whole, wants_stop(f)));
+        MF_TRY(
+            t->team->kind->begin_step(t->team, t->step, batch->whole, mf_trainer_wants_stop(f->t)));
     learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
     MF_TRY(run_step(f, batch));
     note_step(f, batch, learning_rate);
@@ -344,7 +338,7 @@ static mf_status go_on_or_forgive(mf_fitting *f)
     const mf_status st = go_on(f);
 
     if (!f->t->team)
-        f->stop = wants_stop(f);
+        f->stop = mf_trainer_wants_stop(f->t);
     if (st == MF_OK)
         return MF_OK;
     f->followed = f->t->step;

@@ -59,12 +59,18 @@ static mf_status add_hooks(mf_fitting *f)
 
 /* ---- where to begin ---- */
 
-/* Has this job written there before, by this process or others? */
-static bool was_here(const mf_fitting *f)
+/* Was this process started again after another one of the same task? */
+static bool is_restarted(void)
 {
     const char *restarts = getenv("MESHFLOW_RESTARTS");
 
-    return mf_team_meets(f->t->team) || f->t->step > 0 || (restarts && atoi(restarts) > 0);
+    return restarts && atoi(restarts) > 0;
+}
+
+/* Has this job written there before, by this process or others? */
+static bool was_here(const mf_fitting *f)
+{
+    return mf_team_meets(f->t->team) || f->t->step > 0 || is_restarted();
 }
 
 mf_status mf_fit_claim(mf_fitting *f)
@@ -86,6 +92,23 @@ mf_status mf_fit_claim(mf_fitting *f)
     return MF_OK;
 }
 
+/* A job that has lost its progress says so at once, and in its result. */
+static void tell_where(mf_fitting *f, const char *prefix)
+{
+    const bool lost = is_restarted() || (f->t->team && f->t->team->lost);
+
+    if (lost)
+        f->t->standing.restarted = (prefix ? f->t->step : 0) + 1;
+    if (lost && !prefix)
+        MF_WARN("training restarts from step 0: no task is left that has the weights, and there is "
+                "no checkpoint yet; give --out and --save-steps to lose less");
+    else if (lost)
+        MF_WARN("no task is left that has the weights: training goes on from the checkpoint %s",
+                prefix);
+    else if (prefix)
+        MF_INFO("training goes on from the checkpoint %s", prefix);
+}
+
 static mf_status restore(mf_fitting *f)
 {
     char *prefix = NULL;
@@ -101,12 +124,7 @@ static mf_status restore(mf_fitting *f)
         return MF_FAIL(MF_DATA_LOSS,
                        "what training has come to is lost with those who had it, and there is no "
                        "checkpoint; give --out and --save-steps, or more parameter servers");
-    if (f->t->team && f->t->team->lost)
-        MF_WARN("nobody is left that has all of the weights: training goes on from %s%s",
-                prefix ? "the checkpoint " : "its beginning, for there is no checkpoint",
-                prefix ? prefix : "");
-    else if (prefix)
-        MF_INFO("training goes on from the checkpoint %s", prefix);
+    tell_where(f, prefix);
     f->restored = prefix ? f->t->step : -1;
     mf_free(prefix);
     return mf_input_check_order(f->t, f->train, &f->order);

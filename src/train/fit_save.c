@@ -103,24 +103,37 @@ static mf_status write_and_go_on(mf_fitting *f, bool last)
     return st;
 }
 
+/* Before its end, that is: the chief knows what has stopped it. */
+static bool was_stopped(const mf_fitting *f)
+{
+    const mf_trainer *t = f->t;
+
+    if (t->decided)
+        return false;
+    return is_leased(f) ? t->standing.stop != 0 : t->step < f->total;
+}
+
 mf_status mf_fit_confirm(mf_fitting *f)
 {
     mf_team *team = f->t->team;
     const mf_status st = f->dir.checkpoints && mf_team_is_chief(team)
                              ? mf_checkpoints_wait(f->dir.checkpoints)
                              : MF_OK;
-    int64_t failed = st != MF_OK;
+    int64_t end[] = { st != MF_OK, was_stopped(f) }; /* failed, stopped */
     mf_error why;
 
+    if (team)
+        team->stopped = end[1] != 0;
     if (!team || !team->group || team->size == 1)
         return st;
     mf_error_save(st, &why);
     const mf_collective c = mf_team_call(team, f->t->step, "the last checkpoint to be on disk");
 
-    MF_TRY(mf_broadcast(team->group, &c, 0, &failed, sizeof failed));
+    MF_TRY(mf_broadcast(team->group, &c, 0, end, sizeof end));
+    team->stopped = end[1] != 0;
     if (st != MF_OK)
         return mf_error_restore(&why);
-    return failed ? MF_FAIL(MF_RESOURCE_EXHAUSTED, "%s could not write the last checkpoint",
+    return end[0] ? MF_FAIL(MF_RESOURCE_EXHAUSTED, "%s could not write the last checkpoint",
                             team->group->names[0])
                   : MF_OK;
 }

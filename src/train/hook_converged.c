@@ -129,6 +129,7 @@ static void stop_if_decided(converged *h, mf_trainer *t)
     if (ends && (t->team || h->stops) && decides(h, t))
         mf_trainer_stop(t);
     h->stops = ends;
+    t->decided |= ends;
 }
 
 static mf_status say(converged *h)

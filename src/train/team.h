@@ -167,6 +167,7 @@ struct mf_team {
     bool lost; /* by meet(): others have trained before us; if nobody has the weights, they are lost
                 */
     bool saved; /* by meet(): and have written a checkpoint */
+    bool stopped; /* the job was stopped before its end */
     bool over; /* by meet(), which has failed: all has been done without us */
     bool anew; /* by mf_team_align(): nobody had anything, so training begins, or goes on from a
                   checkpoint */

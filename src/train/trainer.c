@@ -334,6 +334,13 @@ void mf_trainer_stop(mf_trainer *t)
     atomic_store(&t->stop, true);
 }
 
+bool mf_trainer_wants_stop(const mf_trainer *t)
+{
+    const mf_strategy *s = t->options.strategy;
+
+    return atomic_load(&t->stop) || (s && atomic_load(&s->stop));
+}
+
 /* ---- batches ---- */
 
 /* Labels may be stored as any integer type, and with dimensions of 1 that the loss does not have.

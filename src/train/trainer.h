@@ -47,6 +47,7 @@ typedef struct mf_standing {
     mf_sliced sliced;
     int64_t traced; /* the step whose trace is written; 0: none */
     int64_t stop; /* the last step was to be the last one */
+    int64_t restarted; /* the tasks were started again and training began at this step, plus 1 */
     int64_t step_epoch, samples; /* of the last step */
     double learning_rate, results[MF_MAX_RESULTS];
     double evaluation[MF_MAX_RESULTS]; /* results of the last one */
@@ -58,6 +59,9 @@ typedef struct mf_standing {
 mf_standing mf_trainer_standing(const mf_trainer *t);
 /* It is there again, or for the first time: its variables are those of then. */
 void mf_trainer_stand(mf_trainer *t, const mf_standing *s);
+
+/* Was it, or its strategy, told to stop? Thread: any. */
+bool mf_trainer_wants_stop(const mf_trainer *t);
 
 struct mf_trainer {
     mf_model *model;
@@ -80,6 +84,7 @@ struct mf_trainer {
         judged; /* of a checkpoint, by group: mf_convergence_encode(); empty: nothing is known */
     bool has_state; /* what is here is worth giving to others */
     char run[MF_RUN_ID]; /* that it writes; "": nothing was written yet */
+    bool decided; /* it was stopped because it has converged or diverged */
     bool lost; /* training cannot go on: its state is neither here nor in a checkpoint */
     atomic_bool stop;
     atomic_bool fitting; /* mf_fit() runs */

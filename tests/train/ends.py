@@ -11,6 +11,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -108,7 +109,7 @@ def wrong_settings_end_with_2_and_nothing_is_restarted(b):
             code, _, err = b.end([*LAUNCH, *masters, "--max-restarts", "1000", "--", *b.train(*wrong)])
             check(code == 2 and part in err and "restart 1" not in err and "starts it again" not in err,
                   "%s: %d: %s" % (masters, code, err))
-    for wrong in ["--model", "nlp"], ["--optimizer", "adum"], ["--data", "nowhere"], ["--lr", "high"], ["--no-option"]:
+    for wrong in ["--model", "nlp"], ["--optimizer", "adum"], ["--data", "nowhere"], ["--lr", "high"], ["--lr", "0"], ["--no-option"]:
         code, _, err = b.end([*b.train(steps=2), *wrong])
         check(code == 2, "%s: %d: %s" % (wrong, code, err))
     code, _, err = b.end(["server", "--cluster", "{"])
@@ -176,6 +177,45 @@ def state_that_is_lost_ends_with_3_and_is_not_restarted(b):
     for launch in [], ["launch", "--max-restarts", "5", "--"]:
         code, _, err = b.end([*launch, *b.train("--out", out, "--resume", steps=30)])
         check(code == 3 and "is whole" in err and "restart" not in err, "%s: %d: %s" % (launch, code, err))
+
+
+@test
+def a_job_that_restarts_from_step_0_says_so(b):
+    """All tasks are lost before there is a checkpoint."""
+    kind = dict(steps=3000)
+    for launch in ["launch", "--json"], LAUNCH:
+        p = b.begin(*launch, "--max-restarts", "3", "--", *b.train("--name", "r", **kind))
+        status = lambda: b.end(["status", "--json", "r"])[1]  # noqa: E731
+        end = time.monotonic() + 60
+        pids = []
+        while not pids:
+            check(time.monotonic() < end, "it does not begin")
+            tasks = json.loads(status() or '{"jobs":[]}')["jobs"]
+            pids = [t["pid"] for j in tasks for t in j["tasks"] if all(t["step"] > 0 for t in j["tasks"])]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP) # so that none sees another one die
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        text, err = p.communicate(timeout=60)
+        check(p.returncode == 0, "%d: %s" % (p.returncode, err))
+        check("training restarts from step 0" in err and "was restarted from step 0" in err, err)
+        result = results(text)[-1]
+        check(result["restarted_from_step"] == 0 and result["weights_sha256"] == b.sha(**kind), text)
+    check("restarted_from_step" not in b.run(b.train(steps=5)).stdout, "it was not restarted")
+
+
+@test
+def a_run_directory_that_is_removed_ends_the_job_with_an_error(b):
+    for what in ["store-*/state/host"], ["store-*"], ["*", ".*"]:
+        out = b.out("run" + str(len(what[0])))
+        p = b.begin("launch", "--workers", "3", "--", *b.forever(out))
+        harness.await_checkpoint(out)
+        for path in [f for w in what for f in glob.glob(os.path.join(b.out("boards"), w))]:
+            shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else os.remove(path)
+        _, err = p.communicate(timeout=60)
+        check(p.returncode == 1 and "is gone or not whole" in err and "has not ended after" not in err,
+              "%s: %d: %s" % (what, p.returncode, err))
+        b.run(["ckpt", "verify", out])
 
 
 @test

@@ -11,6 +11,7 @@ import os
 import random
 import re
 import signal
+import time
 import zipfile
 
 import harness
@@ -327,6 +328,31 @@ def three_asynchronous_workers_compute_batches_of_their_own_at_the_same_time(b):
     b.wait(lambda: states() == ["computes"] * 3, "all three compute at one moment")
     steps = {name: t["step"] for name, t in b.tasks("three").items()}
     b.wait(lambda: all(b.tasks("three")[w]["step"] > steps[w] for w in steps), "all three go on")
+
+
+def pace(b, name, workers, strategy):
+    """Steps of the job in a second, after it has begun."""
+    program = os.path.join(os.path.dirname(b.program), "meshflow-slow-input")
+    p = b.start("launch", "--workers", str(workers), "--ps", "1", "--", program, name, strategy)
+
+    def step():
+        return max(t["step"] for w, t in b.tasks(name).items() if w.startswith("worker"))
+
+    b.wait_step(name, 5, workers)
+    begin, first = time.monotonic(), step()
+    b.wait(lambda: step() >= first + 30, "30 steps of " + name)
+    got = (step() - first) / (time.monotonic() - begin)
+    harness.end(p)
+    return got
+
+
+@test
+def three_workers_have_a_higher_throughput_than_one(b):
+    """Reading a sample sleeps for 4 ms, so that the number of cores does not matter."""
+    for mode in "sync", "async":
+        one, three = (pace(b, mode + str(n), n, "parameter_server mode=" + mode) for n in (1, 3))
+        print("#   %s: one worker %.1f steps/s, three %.1f" % (mode, one, three))
+        check(three > 1.5 * one, "%s: one worker %.1f steps/s, three %.1f" % (mode, one, three))
 
 
 @host_test

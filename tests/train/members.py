@@ -322,6 +322,79 @@ def a_job_is_scaled_while_it_runs(b):
     b.audit(out)
 
 
+def pace(b, job):
+    """Steps of the job in a second."""
+    def step():
+        return max(b.steps().values())
+
+    begin, first = time.monotonic(), step()
+    end = begin + 60
+    while step() < first + 30:
+        check(time.monotonic() < end, "the job does not go on")
+        time.sleep(0.02)
+    return (step() - first) / (time.monotonic() - begin)
+
+
+@test
+def steps_take_less_time_after_a_join(b):
+    """Reading a sample sleeps for 4 ms, so that the number of cores does not matter."""
+    program = os.path.join(os.path.dirname(b.program), "meshflow-slow-input")
+    b.running.append(subprocess.Popen([b.program, "launch", "--workers", "1", "--", program, "slow"], env=b.env,
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+    b.await_launched("slow", 5)
+    before = pace(b, "slow")
+    for n in 2, 3:
+        b.running.append(subprocess.Popen([b.program, "join", "slow"], env=b.env, stdout=subprocess.DEVNULL,
+                                          stderr=subprocess.PIPE, text=True))
+        await_workers(b, "slow", n)
+    b.await_launched("slow", max(b.steps().values()) + 3)
+    after = pace(b, "slow")
+    print("#   %.1f steps/s before, %.1f after" % (before, after))
+    check(after > 1.5 * before, "%.1f steps/s before, %.1f after" % (before, after))
+
+
+def waits(b, job):
+    """What each task waits for, by name."""
+    r = subprocess.run([b.program, "status", "--json", job], capture_output=True, text=True, timeout=60, env=b.env)
+    tasks = json.loads(r.stdout)["jobs"][0]["tasks"] if r.stdout else []
+    return {t["task"]: t["waits"] for t in tasks}
+
+
+@test
+def a_worker_that_is_killed_inside_an_all_reduce_leaves_the_others_with_the_same_weights(b):
+    """Worker 2 is stopped, so worker 1 cannot leave the sum of gradients, in which it is killed."""
+    steps, out = 400, b.out("run")
+    kind = ["--out", out, "--save-steps", "1", "--keep", "1000", "--check-steps", "1"]
+    b.start_all(3, b.train("--name", "sum", *kind, steps=steps))
+    b.await_step(10)
+    pids = b.pids("sum")
+    inside = []
+    for _ in range(50):
+        os.kill(pids["worker 2"], signal.SIGSTOP)
+        end = time.monotonic() + 0.3 # a task that is stopped for longer is taken for lost
+        while not inside and time.monotonic() < end:
+            inside = [w for w in waits(b, "sum").get("worker 1", []) if "gradients" in w["what"]]
+        if inside:
+            break
+        os.kill(pids["worker 2"], signal.SIGCONT)
+        time.sleep(0.02)
+    check(inside, "worker 1 was never seen inside of a sum\n" + b.logs())
+    b.kill(1)
+    os.kill(pids["worker 2"], signal.SIGCONT)
+    sha = b.finish()
+    check("worker 1" in b.logs() and "differ" not in b.logs(), b.logs())
+    r = subprocess.run([b.program, *b.train("--out", b.out("alone"), *kind[2:], steps=steps)],
+                       capture_output=True, text=True, timeout=240, env=b.env)
+    check(r.returncode == 0 and b.sha(r.stdout, r.stderr) == sha, "other weights\n" + b.logs())
+    step = inside[0]["step"]
+    for n in step, step + 1, step + 2:
+        name = "model.ckpt-%d" % n
+        diff = subprocess.run([b.program, "ckpt", "diff", os.path.join(out, name),
+                               os.path.join(b.out("alone"), name)], capture_output=True, text=True)
+        check(diff.returncode == 0, "step %d: %s" % (n, diff.stdout + diff.stderr))
+    b.audit(out)
+
+
 def await_workers(b, job, n):
     end = time.monotonic() + 120
     while len([t for t in tasks(b, job).values() if t["step"] > 0]) != n or len(tasks(b, job)) != n:
@@ -418,6 +491,21 @@ def whoever_comes_too_late_is_sent_home(b):
     check(sha == b.alone(steps=30), "other weights")
 
 
+@test
+def whoever_comes_too_late_to_a_stopped_job_is_told_that_it_was_stopped(b):
+    command = b.train("--out", b.out("run"), "--save-steps", "50", steps=1000000)
+    b.start_all(2, command)
+    b.await_step(5)
+    for p in b.workers.values():
+        p.send_signal(signal.SIGINT)
+    for p in b.workers.values():
+        p.communicate(timeout=60)
+        check(p.returncode == harness.STOPPED, "%d\n%s" % (p.returncode, b.logs()))
+    late = b.start(1, command)
+    check(late.wait(60) == harness.STOPPED, "%d\n%s" % (late.returncode, b.logs()))
+    check("the job was stopped" in b.logs() and late.stdout.read() == "", b.logs())
+
+
 @host_test
 def a_launcher_starts_again_what_it_has_lost(b):
     p = subprocess.Popen([b.program, "launch", "--workers", "3", "--max-restarts", "3", "--json", "--",
@@ -434,9 +522,9 @@ def a_launcher_starts_again_what_it_has_lost(b):
 
 
 @test
-def a_launcher_that_is_killed_stops_nothing(b):
-    out = b.out("run")
-    p = subprocess.Popen([b.program, "launch", "--workers", "2", "--", *b.train(
+def a_launcher_that_is_killed_stops_nothing_and_no_output_is_lost(b):
+    out, logs = b.out("run"), b.out("logs")
+    p = subprocess.Popen([b.program, "launch", "--workers", "2", "--log-dir", logs, "--", *b.train(
         "--name", "orphans", "--out", out, steps=200)], env=b.env, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True)
     b.running.append(p)
@@ -450,6 +538,11 @@ def a_launcher_that_is_killed_stops_nothing(b):
     r = subprocess.run([b.program, "train", *b.train("--out", b.out("alone"), steps=200)[1:]],
                        capture_output=True, text=True, timeout=240, env=b.env)
     check(r.returncode == 0, r.stderr)
+    with open(os.path.join(logs, "worker-0.out")) as f:
+        check(b.sha(f.read(), "") == b.sha(r.stdout, r.stderr), "the result is not in the log")
+    check(b.steps() == {}, "tasks that have ended are shown: %s" % b.steps())
+    listed = subprocess.run([b.program, "jobs", "--json"], capture_output=True, text=True, env=b.env)
+    check(json.loads(listed.stdout)["jobs"] == [], listed.stdout)
     diff = subprocess.run([b.program, "ckpt", "diff", out, b.out("alone")], capture_output=True, text=True)
     check(diff.returncode == 0, diff.stdout + diff.stderr)
     b.audit(out)

@@ -188,7 +188,7 @@ MF_TEST(cluster_members_whoever_comes_when_all_is_over_is_sent_home)
     T_OK(mf_members_mark(a.members, "saved"));
     T_OK(mf_members_marked(b.members, "saved", &saved));
     T_TRUE(saved);
-    T_OK(mf_members_end(a.members));
+    T_OK(mf_members_end(a.members, false));
     come(&c, "memory:over", "extra 7");
     T_FAILS(MF_OUT_OF_RANGE, "", mf_members_next(c.members, &c.view));
     mf_members_close(c.members);

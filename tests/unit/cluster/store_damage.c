@@ -66,6 +66,8 @@ MF_TEST(cluster_store_file_that_is_removed_or_damaged_is_named)
         const char *what, *says;
     } cases[] = {
         { "rm -r state", "is gone or not whole" },
+        { "rm state/host", "is gone or not whole" },
+        { "rm -r state && mkdir state && touch state/host", "is gone or not whole" },
         { "rm state/now@*", "is gone or not whole" },
         { "rm state/data@*", "is gone or not whole" },
         { "truncate -s 0 state/data@*", "this is no state of a store" },
