@@ -492,6 +492,19 @@ def whoever_comes_too_late_is_sent_home(b):
 
 
 @test
+def a_worker_that_waits_to_be_let_in_ends_when_it_is_told_to(b):
+    b.new_address()
+    b.new_address()
+    p = b.start(0, b.train())
+    end = time.monotonic() + 60
+    while "to be let in" not in b.logs():
+        check(time.monotonic() < end, "it does not wait\n" + b.logs())
+        time.sleep(0.05)
+    p.terminate()
+    check(p.wait(30) == harness.STOPPED, "%d\n%s" % (p.returncode, b.logs()))
+
+
+@test
 def whoever_comes_too_late_to_a_stopped_job_is_told_that_it_was_stopped(b):
     command = b.train("--out", b.out("run"), "--save-steps", "50", steps=1000000)
     b.start_all(2, command)
