@@ -91,6 +91,7 @@ soak: ## hours instead of minutes: fuzzing, the sweep against TensorFlow, kills,
 	$(call build,release,meshflow-kills)
 	@build/release/meshflow-kills 500
 	@tests/server/floods.py build/meshflow --connections 100000
+	@tests/server/limits.py build/meshflow --hosts
 	@tests/train/accuracy.py build/meshflow
 	@tests/train/accuracy.py build/meshflow --strategies
 	@tests/train/accuracy.py build/meshflow --compress

@@ -562,7 +562,7 @@ static mf_status plan_and_open(measured *m, mf_args *args, int64_t batch)
     return MF_OK;
 }
 
-/* The last words of a job that has lost progress on its way. */
+/* Before the result of a job that has lost progress on its way. */
 static void tell_restart(const mf_job *job)
 {
     const int64_t from = job->trainer->standing.restarted - 1;
@@ -631,9 +631,9 @@ static mf_status train(measured *m, mf_args *args)
         st = mf_progress_end(&progress, test, n_test);
     if (st == MF_OK && mf_args_has(args, "explain") && mf_strategy_is_chief(job->strategy))
         st = explain(job->strategy);
-    if (st == MF_OK)
-        st = tell(m, mf_args_has(args, "json"), test, n_test);
     tell_restart(job);
+    if (st == MF_OK) /* last: programs read the last line */
+        st = tell(m, mf_args_has(args, "json"), test, n_test);
     state = decided(m, &ended);
     if (fitted != MF_OK)
         st = mf_error_restore(&why);

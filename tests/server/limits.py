@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "train"))
 import harness
-from harness import check, test
+from harness import check, host_test, test
 
 MIB = 1 << 20
 SLACK = 96  # MiB: the program itself, what gRPC and the allocator keep, and blocks that are freed at the moment
@@ -188,7 +188,7 @@ def pieces_of_strings_stay_within_the_memory_limit(b):
     b.stop()
 
 
-@test
+@host_test  # a minute: part of `make soak`
 def replaced_and_formatted_text_stays_within_the_memory_limit(b):
     b.serve("--memory", "128")
     graphs = {

@@ -395,9 +395,10 @@ MF_TEST(runtime_cancelling_a_session_ends_its_waiting_runs)
     pthread_t id;
 
     pthread_create(&id, NULL, take_one, &t);
-    usleep(50000);
-    mf_session_cancel(s);
-    pthread_join(id, NULL);
+    while (pthread_tryjoin_np(id, NULL) != 0) { /* its run may begin late */
+        mf_session_cancel(s);
+        usleep(2000);
+    }
     T_EQ(t.status, MF_CANCELLED);
     mf_session_free(s);
 }
