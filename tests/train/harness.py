@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import zlib
 
 HEALTH = (0, 4, 5)  # of `status` and `hang`: all is well, a job makes no progress, a task is dead
@@ -250,6 +251,10 @@ def main(bench, options=None):
             failed += 1
             print("not ok %d - %s" % (passed + failed + skipped, fn.__name__))
             print("#   " + str(e).replace("\n", "\n#   "), flush=True)
+        except Exception:  # a mistake of the test, or what it did not expect; the others run nevertheless
+            failed += 1
+            print("not ok %d - %s" % (passed + failed + skipped, fn.__name__))
+            print("#   " + traceback.format_exc().replace("\n", "\n#   "), flush=True)
         finally:
             b.close()
     if passed + failed + skipped == 0:
