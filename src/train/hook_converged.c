@@ -122,9 +122,14 @@ static bool decides(const converged *h, const mf_trainer *t)
     return mf_team_is_chief(t->team) || (!h->late && h->c.o.still_seconds == 0.0);
 }
 
+static bool is_decision(mf_progress_state state)
+{
+    return state == MF_STATE_CONVERGED || state == MF_STATE_DIVERGED;
+}
+
 static void stop_if_decided(converged *h, mf_trainer *t)
 {
-    const bool ends = h->c.state == MF_STATE_CONVERGED || h->c.state == MF_STATE_DIVERGED;
+    const bool ends = is_decision(h->c.state);
 
     if (ends && (t->team || h->stops) && decides(h, t))
         mf_trainer_stop(t);
@@ -171,6 +176,7 @@ static mf_status after_step_of_groups(converged *h, mf_trainer *t, const mf_step
 
     if (state != MF_STATE_IMPROVING) {
         h->c.state = h->said = state;
+        t->decided |= is_decision(state);
         mf_buf_clear(&h->why);
         mf_buf_str(&h->why, why);
         return mf_buf_finish(&h->why);
