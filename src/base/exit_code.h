@@ -28,7 +28,7 @@ static inline bool mf_exit_is_permanent(int code)
            code == MF_EXIT_NO_PROGRAM;
 }
 
-/* Shall whoever watches over a process start it again? */
+/* May a supervisor restart the process? */
 static inline bool mf_exit_may_restart(int code)
 {
     return code != MF_EXIT_DONE && code != MF_EXIT_STOPPED && !mf_exit_is_permanent(code);

@@ -131,7 +131,7 @@ static void bring_back_servers(watch *w, int64_t at_ns)
     }
 }
 
-/* Being killed by somebody else says nothing about how the task would do, so the pauses do not
+/* A kill from outside says nothing about the task itself, so the pauses do not
  * grow. A job whose tasks are killed again and again would wait more than it trains. */
 static bool try_again(watch *w, mf_launched *t, int code, const char *how)
 {

@@ -117,7 +117,7 @@ static mf_status read_data(const mf_store_folder *f, const mf_store_token *t, mf
     return st;
 }
 
-/* Somebody has removed DIR, or a part of it, while it was in use; a new task may have made another
+/* DIR, or a part of it, was removed while it was in use; a new task may have made another
  * store there since then. */
 static bool is_removed(const mf_store_folder *f)
 {

@@ -104,7 +104,7 @@ static mf_status balance(ps_job *j, int64_t step)
     return MF_OK;
 }
 
-/* Whoever begins later, and finds nothing of it, must know that it is lost. */
+/* A run that starts later and finds nothing of it must know that it is lost. */
 static mf_status note_step(ps_job *j)
 {
     if (j->marked || !j->team.members || j->mode.sync)

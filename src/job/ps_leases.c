@@ -241,7 +241,7 @@ static bool has_more(const mf_ps_leases *l, int worker)
     return next_block(l, worker) >= 0;
 }
 
-static bool somebody_has_more(const mf_ps_leases *l)
+static bool another_has_more(const mf_ps_leases *l)
 {
     for (int i = 0; i < l->n; i++) {
         if (has_more(l, i))
@@ -288,7 +288,7 @@ static int64_t lease(mf_ps_leases *l, int worker)
 /* What a worker without a batch that it may have is told; 0: nothing yet. */
 static int64_t refusal(mf_ps_leases *l, int worker)
 {
-    if (!has_block(l, worker) && (somebody_has_more(l) || limit(l) < l->total))
+    if (!has_block(l, worker) && (another_has_more(l) || limit(l) < l->total))
         return MF_PS_NO_BLOCK;
     if (limit(l) == l->total)
         return MF_PS_NONE_LEFT;

@@ -185,7 +185,7 @@ void mf_room_fetch(mf_room *room, const char *key, mf_cancel *cancel, mf_fetched
     fetch_unref(f);
 }
 
-/* Somebody waits for it already. */
+/* A thread waits for it already. */
 static void hand_over(fetch *f, const mf_tensor *sent, bool is_ref)
 {
     mf_tensor value = { 0 };

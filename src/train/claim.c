@@ -192,7 +192,7 @@ static mf_status refuse(const mf_claim *c, const holder *h, double age)
                    c->dir, h->pid, h->host[0] ? h->host : "an unknown host", age > 0 ? age : 0.0);
 }
 
-/* Somebody has the lock: it is refused, or put away. */
+/* Another run holds the lock: it is refused, or its stale lock is removed. */
 static mf_status look_at_lock(const mf_claim *c, const mf_claim_options *o)
 {
     const double age = age_of(c->lock, c->fd);

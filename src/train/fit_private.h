@@ -27,7 +27,7 @@ typedef struct mf_fitting {
     mf_hook_loop loop;
     mf_hook *hooks; /* the caller's, then ours */
     int64_t total; /* steps of the whole training */
-    int64_t restored; /* step of the checkpoint that training goes on from; -1: none */
+    int64_t restored; /* step of the checkpoint that training continues from; -1: none */
     int64_t saved; /* step of the last checkpoint, by whomever */
     int64_t written; /* of the last one that we have written or begun with; -1: none */
     bool saves; /* there are to be checkpoints, though perhaps not by us */

@@ -2,8 +2,8 @@
 /* nulls.c - every public function with each of its pointers NULL, and with counts that do not fit.
  *
  * The calls are a row that a child process goes through and counts in memory it shares with its
- * parent. Where it dies, that call is a failure, and another child goes on behind it. run.sh checks
- * that no function of the headers is missing here. */
+ * parent. Where it dies, that call is a failure, and another child continues after it. run.sh
+ * checks that no function of the headers is missing here. */
 #define _GNU_SOURCE
 #include "common.h"
 

@@ -460,7 +460,7 @@ static void forks(void)
     CHECK(pid >= 0);
     if (pid == 0)
         in_child();
-    fit(old_trainer, old_data, NULL); /* the parent goes on */
+    fit(old_trainer, old_data, NULL); /* the parent continues */
     CHECK(waitpid(pid, &status, 0) == pid);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     show_weights(old_trainer);

@@ -164,7 +164,7 @@ def every_shape(case):
             break
 
 
-# ---- values that are no numbers ----
+# ---- NaN and infinities ----
 
 SPECIAL = ((np.nan,), (np.inf, -np.inf), (np.nan, np.inf, -np.inf))
 
