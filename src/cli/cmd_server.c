@@ -260,8 +260,10 @@ const mf_command mf_command_server = {
                                        "meshflow server --cluster "
                                        "'{\"worker\": [\"localhost:2222\"]}' --job_name worker",
                                        NULL },
-    .exits = "  0   SIGINT or SIGTERM ended it, as intended\n"
-             "  1   it cannot serve now, as when its port is taken; another try may succeed\n"
-             "  2   invalid usage, cluster or certificates\n",
+    .exits =
+        "  0   SIGINT or SIGTERM ended it, as intended\n"
+        "  1   it cannot serve now, as when its port is taken; another try may succeed\n"
+        "  2   invalid usage, cluster or certificates\n"
+        "  75  the grace period was over, or a second signal came, before its steps had ended\n",
     .run = server_run,
 };
