@@ -28,7 +28,8 @@ static mf_status find_kind(const mf_options *o, mf_aggregate *how)
 }
 
 /* Without weights everybody counts by its samples, as in the mean. */
-static mf_status read_weights(const mf_options *o, int size, mf_aggregation *out, double **owned)
+static mf_status read_weights(const mf_options *o, const char *member, int size,
+                              mf_aggregation *out, double **owned)
 {
     const mf_attr *given = mf_options_get(o, "weights");
 
@@ -37,8 +38,9 @@ static mf_status read_weights(const mf_options *o, int size, mf_aggregation *out
         return MF_OK;
     }
     if (given->n != size)
-        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %lld weights for %d members", o->subject,
-                       (long long)given->n, size);
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "%s: there are %lld weights for %d members: give one for each %s",
+                       o->subject, (long long)given->n, size, member);
     *owned = mf_calloc(size, sizeof **owned);
     if (!*owned)
         return MF_NOMEM("weights");
@@ -52,7 +54,8 @@ static mf_status read_weights(const mf_options *o, int size, mf_aggregation *out
     return MF_OK;
 }
 
-mf_status mf_aggregation_read(const mf_options *o, int size, mf_aggregation *out, double **owned)
+mf_status mf_aggregation_read(const mf_options *o, const char *member, int size,
+                              mf_aggregation *out, double **owned)
 {
     *out = (mf_aggregation){ .trim = mf_options_float(o, "trim") };
     MF_TRY(find_kind(o, &out->how));
@@ -65,7 +68,7 @@ mf_status mf_aggregation_read(const mf_options *o, int size, mf_aggregation *out
     if (mf_options_given(o, "weights") && out->how != MF_AGGREGATE_WEIGHTED)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: weights belong to aggregation=weighted",
                        o->subject);
-    return out->how == MF_AGGREGATE_WEIGHTED ? read_weights(o, size, out, owned) : MF_OK;
+    return out->how == MF_AGGREGATE_WEIGHTED ? read_weights(o, member, size, out, owned) : MF_OK;
 }
 
 mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t)

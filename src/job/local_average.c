@@ -21,14 +21,17 @@ mf_status mf_local_init_average(mf_local_sgd *l)
 
     l->commit.step = -1;
     l->averaged = mf_calloc(t->n_trained, sizeof *l->averaged);
+    l->aggregated = mf_calloc(t->n_trained, sizeof *l->aggregated);
     l->initial = mf_calloc(t->n_trained, sizeof *l->initial);
-    if (!l->averaged || !l->initial)
+    if (!l->averaged || !l->aggregated || !l->initial)
         return MF_NOMEM("averages");
     for (int64_t i = 0; i < t->n_trained; i++) {
         const mf_trained *v = &t->trained[i];
         const bool slot = mf_trained_is_slot(v);
 
-        l->averaged[i] = is_float(v->variable) && (!slot || l->slots == MF_SLOTS_AVERAGE);
+        l->aggregated[i] = mf_local_aggregates(l, i);
+        l->averaged[i] =
+            is_float(v->variable) && (!slot || l->slots == MF_SLOTS_AVERAGE) && !l->aggregated[i];
         if (slot && l->slots == MF_SLOTS_RESET)
             MF_TRY(mf_variable_read(v->variable, &l->initial[i]));
     }
@@ -49,8 +52,9 @@ void mf_local_deinit_average(mf_local_sgd *l)
     for (int64_t i = 0; l->initial && i < l->trainer->n_trained; i++)
         mf_tensor_clear(&l->initial[i]);
     mf_free(l->averaged);
+    mf_free(l->aggregated);
     mf_free(l->initial);
-    l->averaged = NULL;
+    l->averaged = l->aggregated = NULL;
     l->initial = NULL;
 }
 
@@ -135,12 +139,14 @@ static void make_whole(const char *name, mf_tensor *mean)
         value[0] = floorf(value[0]);
 }
 
-static void give_to_others(mf_local_sgd *l, int64_t i, const mf_tensor *value)
+void mf_local_give(mf_local_sgd *l, int64_t variable, mf_tensor *value)
 {
     for (int64_t k = 1; k < l->n_own; k++) {
-        mf_tensor_clear(&l->own[k].state[i]);
-        mf_tensor_set(&l->own[k].state[i], value);
+        mf_tensor_clear(&l->own[k].state[variable]);
+        mf_tensor_set(&l->own[k].state[variable], value);
     }
+    mf_variable_exchange(l->trainer->trained[variable].variable, value);
+    mf_tensor_clear(value);
 }
 
 /* All groups have them from here on; and slots that begin anew. */
@@ -160,27 +166,22 @@ static void take_means(mf_local_sgd *l, means *m)
         } else {
             continue;
         }
-        give_to_others(l, i, &value);
-        mf_variable_exchange(t->trained[i].variable, &value);
-        mf_tensor_clear(&value);
+        mf_local_give(l, i, &value);
     }
 }
 
-static mf_status average(mf_local_sgd *l, const mf_collective *c, const int64_t *samples)
+static mf_status average_all(mf_local_sgd *l, const mf_collective *c, const int64_t *samples)
 {
+    double weights[MF_MOST_GROUPS];
     means m = { 0 };
-    int64_t total = 0;
-    mf_status st;
+    mf_status st = means_init(l, &m);
 
     for (int i = 0; i < l->groups.n_active; i++)
-        total += samples[i];
-    if (total == 0)
-        return MF_OK;
-    st = means_init(l, &m);
+        weights[i] = (double)samples[i];
     if (st == MF_OK)
         st = mf_average(l->team.group, c,
                         &(mf_average_of){ .leaves = l->groups.n_active,
-                                          .weights = samples,
+                                          .weights = weights,
                                           .of = m.of,
                                           .values = (const mf_tensor *const *)m.values,
                                           .n = m.n,
@@ -189,6 +190,18 @@ static mf_status average(mf_local_sgd *l, const mf_collective *c, const int64_t 
         take_means(l, &m);
     means_deinit(&m);
     return st;
+}
+
+static mf_status average(mf_local_sgd *l, const mf_collective *c, const int64_t *samples)
+{
+    int64_t total = 0;
+
+    for (int i = 0; i < l->groups.n_active; i++)
+        total += samples[i];
+    if (total == 0)
+        return MF_OK;
+    MF_TRY(average_all(l, c, samples));
+    return mf_local_aggregate(l, c, samples);
 }
 
 /* ---- the whole ---- */
@@ -235,7 +248,7 @@ mf_status mf_local_commit_now(mf_local_sgd *l)
     const mf_trainer *t = l->trainer;
 
     forget_commit(l);
-    if (l->team.members || l->verdict.on) {
+    if (l->team.members || l->verdict.on || l->aggregation.how != MF_AGGREGATE_MEAN) {
         l->commit.values = mf_calloc(t->n_trained, sizeof *l->commit.values);
         if (!l->commit.values)
             return MF_NOMEM("averages");

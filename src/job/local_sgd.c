@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 
+#include <limits.h>
 #include <string.h>
 
 enum { FIRST_GROUP_ID = 2 };
@@ -71,6 +72,10 @@ static mf_status local_aligned(mf_team *team, mf_trainer *t)
                        "weights; use the same, or begin in another folder",
                        (long long)t->standing.groups, (long long)l->wanted);
     MF_TRY(check_groups(l, t->standing.groups));
+    if (l->n_weights > 0 && l->n_weights != t->standing.groups)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "local_sgd: there are %lld weights for %lld groups: give one for each group",
+                       (long long)l->n_weights, (long long)t->standing.groups);
     MF_TRY(mf_local_deal(l));
     MF_TRY(mf_local_align_verdict(l));
     return mf_local_commit_now(l);
@@ -169,6 +174,7 @@ static void local_close(mf_strategy *s)
     if (l->team.members)
         mf_job_members_deinit(&l->members);
     mf_free(l->machines);
+    mf_free(l->weights);
     mf_free(l->collective);
     mf_free(l);
 }
@@ -188,10 +194,22 @@ static mf_status read_slots(const mf_options *o, mf_local_slots *out)
                    name);
 }
 
+/* Each group has a weight of its own. */
+static mf_status read_aggregation(mf_local_sgd *l, const mf_options *o)
+{
+    const int64_t groups = l->wanted > 0 ? l->wanted : l->first_size;
+
+    MF_TRY(mf_aggregation_read(o, "group", (int)(groups < INT_MAX ? groups : INT_MAX),
+                               &l->aggregation, &l->weights));
+    l->n_weights = l->weights ? groups : 0;
+    return MF_OK;
+}
+
 /* Slots that each group keeps for itself are lost with whoever has them: then nobody may be. */
 static mf_status open_all(mf_local_sgd *l, const mf_strategy_call *call)
 {
     MF_TRY(read_slots(call->settings, &l->slots));
+    MF_TRY(read_aggregation(l, call->settings));
     l->collective = mf_strdup(mf_options_string(call->settings, "collective"));
     if (!l->collective)
         return MF_NOMEM("workers");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* local_sgd.h - groups of workers that train apart and average their variables, inside: local_sgd.c
  * (the team), local_deal.c (which groups are ours), local_step.c (a step of each), local_average.c
- * (they become one again), local_notes.c (what is told then), local_judge.c (which have converged).
- */
+ * (they become one again), local_aggregate.c (weights that are aggregated in another way),
+ * local_notes.c (what is told then), local_judge.c (which have converged). */
 #ifndef MF_JOB_LOCAL_SGD_H
 #define MF_JOB_LOCAL_SGD_H
 
@@ -60,11 +60,15 @@ typedef struct mf_local_sgd {
     char *collective;
     int64_t period; /* steps */
     mf_local_slots slots;
+    mf_aggregation aggregation; /* of what groups have changed of the weights */
+    double *weights; /* of groups, for it */
+    int64_t n_weights;
     int64_t wanted; /* groups; 0: as many as there are workers at first */
     int first_size; /* workers at first */
     /* of the trainer */
     mf_trainer *trainer; /* NULL: none is here */
     bool *averaged; /* by variable */
+    bool *aggregated; /* by variable: weights, where aggregation is not the mean */
     mf_tensor *initial; /* by variable; empty: it is not reset */
     mf_local_commit commit;
     /* what is ours; see mf_local_deal() */
@@ -158,9 +162,21 @@ void mf_local_deinit_average(mf_local_sgd *l);
 /* All groups have the mean of their variables, unless they have it already. *stop: raised where
  * somebody wants to. Collective. */
 MF_MUST mf_status mf_local_average(mf_local_sgd *l, bool *stop);
+/* The variable has this value in all groups that are ours. The value moves. */
+void mf_local_give(mf_local_sgd *l, int64_t variable, mf_tensor *value);
 /* What there is now is what all have in common. */
 MF_MUST mf_status mf_local_commit_now(mf_local_sgd *l);
 /* Steps since the last average are undone. */
 void mf_local_go_back(mf_local_sgd *l);
+
+/* ---- local_aggregate.c ---- */
+
+/* Does the aggregation treat this variable? The others are averaged, if at all. */
+bool mf_local_aggregates(const mf_local_sgd *l, int64_t variable);
+/* Such weights become what they were after the last average, plus the aggregate of what each group
+ * has changed of them since. samples: by place. Groups without samples have no part in it.
+ * Collective. */
+MF_MUST mf_status mf_local_aggregate(mf_local_sgd *l, const mf_collective *c,
+                                     const int64_t *samples);
 
 #endif

@@ -116,7 +116,7 @@ static mf_status open_replicas(const mf_strategy_call *call, bool one_store, mf_
     m->one_store = one_store;
     m->strategy = (mf_strategy){ .team = &m->team, .close = mirrored_close };
     m->team = (mf_team){ .kind = &TEAM, .rank = 0, .size = 1, .timeout_ns = call->timeout_ns };
-    st = mf_aggregation_read(call->settings, m->n, &m->aggregation, &m->weights);
+    st = mf_aggregation_read(call->settings, "replica", m->n, &m->aggregation, &m->weights);
     if (st != MF_OK)
         mirrored_close(&m->strategy);
     else

@@ -34,6 +34,7 @@ typedef struct ps_job {
     bool balances; /* shards go to who is fast; synchronous workers' only */
     mf_balance balance;
     mf_ps_mode mode;
+    double *weights; /* of workers, for mode.aggregation */
     mf_ps_client *client;
     mf_ps_crew crew;
     int64_t sent; /* bytes to other hosts, by each worker on average */
@@ -61,6 +62,7 @@ static mf_status ps_join(mf_team *team, mf_trainer *t)
 {
     ps_job *j = of_team(team);
 
+    MF_TRY(mf_aggregation_join(&j->mode.aggregation, t));
     mf_team_deal_shards(team, t->options.shards);
     if (j->index >= 0 || !j->net) /* they meet when all is ready */
         return MF_OK;
@@ -87,7 +89,11 @@ static mf_status ps_begin_step(mf_team *team, int64_t step, int64_t samples, boo
     const int votes = j->team.members ? mf_job_members_votes(&j->members, team, wants_stop)
                       : wants_stop    ? MF_VOTE_STOP
                                       : 0;
+    float factor;
 
+    MF_TRY(mf_aggregate_step_factor(&j->mode.aggregation, j->balance.shares, team->size, team->rank,
+                                    team->shards, samples, &factor));
+    mf_ps_client_weigh(j->client, factor);
     return mf_rounds_begin_step(mf_ps_client_rounds(j->client), step, samples, votes);
 }
 
@@ -606,12 +612,16 @@ static void ps_close(mf_strategy *s)
         mf_net_close(j->net);
     mf_ps_copies_deinit(&j->copies);
     mf_balance_deinit(&j->balance);
+    mf_free(j->weights);
     mf_free(j);
 }
 
 static mf_status open_all(ps_job *j, const mf_strategy_call *call)
 {
-    MF_TRY(mf_ps_read_mode(call->settings, &j->mode));
+    MF_TRY(mf_ps_read_mode(call->settings, call->cluster->size, &j->mode, &j->weights));
+    /* The result depends on who has which shards, so nobody may be missing. */
+    const bool weighted = j->mode.aggregation.how == MF_AGGREGATE_WEIGHTED;
+
     if (j->index < 0 && !j->mode.sync)
         j->team.kind = &LEASING_WORKER;
     /* A push that waits for others must not wait for those who wait for a checkpoint. */
@@ -625,9 +635,10 @@ static mf_status open_all(ps_job *j, const mf_strategy_call *call)
     if (j->n_copies > MOST_COPIES)
         return MF_FAIL(MF_INVALID_ARGUMENT, "parameter_server: copies=%d, and %d is the most",
                        j->n_copies, MOST_COPIES);
-    j->balances = mf_options_bool(call->settings, "balance");
-    j->by_host = j->mode.sync && mf_options_bool(call->settings, "by_host");
-    if (mf_job_may_change(call->o, call->cluster)) {
+    j->balances = !weighted && mf_options_bool(call->settings, "balance");
+    j->by_host = j->mode.sync && !mf_aggregate_is_apart(j->mode.aggregation.how) &&
+                 mf_options_bool(call->settings, "by_host");
+    if (!weighted && mf_job_may_change(call->o, call->cluster)) {
         j->team.members = &j->members;
         return mf_job_members_init(call, &j->members);
     }
@@ -670,6 +681,19 @@ mf_status mf_ps_open(const mf_strategy_call *call, mf_strategy **out)
     return mf_error_restore(&why);
 }
 
+/* The settings of MF_AGGREGATION_SETTINGS, which both have. */
+static void take_aggregation(const mf_options *from, mf_options *to)
+{
+    for (int i = 0; i < to->n; i++) {
+        for (int k = 0; k < from->n; k++) {
+            if (strcmp(to->attrs[i].name, from->attrs[k].name) != 0)
+                continue;
+            to->attrs[i] = from->attrs[k];
+            to->given[i] = from->given[k];
+        }
+    }
+}
+
 /* The usual settings of parameter servers, of which there is one. */
 mf_status mf_ps_open_central(const mf_strategy_call *call, mf_strategy **out)
 {
@@ -685,14 +709,14 @@ mf_status mf_ps_open_central(const mf_strategy_call *call, mf_strategy **out)
                        "server, and this job has %d: start it with `meshflow launch --workers N "
                        "--ps 1`%s",
                        servers, servers > 1 ? ", or use the strategy parameter_server" : "");
-    if (mf_options_given(given, "replicas") || mf_options_given(given, "aggregation"))
+    if (mf_options_given(given, "replicas"))
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "central_storage: replicas and aggregation are for one process, and this "
-                       "job has %d workers",
+                       "central_storage: replicas are for one process, and this job has %d workers",
                        call->cluster->size);
     while (kind->open != mf_ps_open)
         kind++;
     MF_TRY(mf_options_parse(kind->name, kind->settings, "", call->arena, &settings));
+    take_aggregation(given, &settings);
     served.settings = &settings;
     return mf_ps_open(&served, out);
 }

@@ -4,7 +4,10 @@
  * A worker pushes what its shards have given, part by part, and gets back the new weights: one
  * message to each server and one back for every step. Requests carry a number that grows; one that
  * comes twice is answered twice and applied once. Numbers are in the order of the machine: tasks of
- * one numerics class have the same. */
+ * one numerics class have the same.
+ *
+ * A part of a push is a sum over neighbouring shards; where the server aggregates gradients of
+ * shards one by one (mf_aggregate_is_apart), a part is one shard. */
 #ifndef MF_JOB_PS_H
 #define MF_JOB_PS_H
 
@@ -98,9 +101,6 @@ typedef struct mf_ps_lease {
     uint8_t near[MF_TEAM_STREAMS];
 } mf_ps_lease;
 
-/* How weights are divided, the same on all tasks. */
-MF_MUST mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_partition *rule,
-                              mf_placement *out);
 /* For whoever wants to know: which server has which rows. */
 void mf_ps_say_placement(const mf_placement *place, const mf_partition *rule);
 
@@ -153,10 +153,17 @@ typedef struct mf_ps_mode {
     int64_t period; /* push and pull only every so many steps */
     int64_t blocks; /* of data, each for one worker: see ps_leases.h; 0: none */
     mf_partition partition; /* of weights */
+    mf_aggregation aggregation; /* sync; else the mean. Its weights must outlive all users */
 } mf_ps_mode;
 
-/* From the settings of the strategy. INVALID_ARGUMENT naming those that do not go together. */
-MF_MUST mf_status mf_ps_read_mode(const mf_options *o, mf_ps_mode *mode);
+/* From the settings of the strategy, for so many workers. Owns: mf_free(*weights), also after a
+ * failure. INVALID_ARGUMENT naming those that do not go together. */
+MF_MUST mf_status mf_ps_read_mode(const mf_options *o, int workers, mf_ps_mode *mode,
+                                  double **weights);
+
+/* How weights are divided, the same on all tasks. */
+MF_MUST mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_ps_mode *mode,
+                              mf_placement *out);
 
 typedef struct mf_ps_client mf_ps_client;
 struct mf_ps_crew;
@@ -169,6 +176,8 @@ void mf_ps_client_free(mf_ps_client *c);
 /* Workers of this host push together. */
 void mf_ps_client_join_crew(mf_ps_client *c, const struct mf_ps_crew *crew);
 mf_rounds *mf_ps_client_rounds(mf_ps_client *c);
+/* Between steps: our gradients are multiplied by this before they are pushed. */
+void mf_ps_client_weigh(mf_ps_client *c, float factor);
 mf_trainer *mf_ps_client_trainer(mf_ps_client *c);
 const mf_placement *mf_ps_client_placement(const mf_ps_client *c);
 /* Bytes of this worker's pushes and of what came back for them. */

@@ -260,6 +260,7 @@ mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trai
                            const mf_ps_mode *mode, int64_t first, int64_t count, int64_t timeout_ns,
                            mf_ps_client **out)
 {
+    const bool apart = mf_aggregate_is_apart(mode->aggregation.how);
     mf_ps_client *c = mf_calloc(1, sizeof *c);
     mf_status st;
 
@@ -273,16 +274,19 @@ mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trai
     c->timeout_ns = timeout_ns;
     c->mode = *mode;
     c->batches = 1;
+    c->factor = 1.0f;
     c->version = mf_calloc(n_servers, sizeof *c->version);
     c->lanes = mf_calloc(n_servers, sizeof *c->lanes);
     c->push = mf_calloc(n_servers, sizeof *c->push);
-    st = c->version && c->lanes && c->push ? mf_ps_place(t, n_servers, &mode->partition, &c->place)
+    st = c->version && c->lanes && c->push ? mf_ps_place(t, n_servers, mode, &c->place)
                                            : MF_NOMEM("parameter servers");
     if (st == MF_OK)
         st = mf_ps_held_init(&c->held, t->graph.n_results);
     if (st == MF_OK)
         st = mf_rounds_new(&(mf_rounds_options){ .first = first,
                                                  .count = count,
+                                                 .shards = t->options.shards,
+                                                 .grain = apart ? 1 : 0,
                                                  .bucket = t->graph.bucket,
                                                  .n_results = t->graph.n_results,
                                                  .n_buckets = t->graph.n_buckets,
@@ -297,6 +301,11 @@ mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trai
     else
         *out = c;
     return st;
+}
+
+void mf_ps_client_weigh(mf_ps_client *c, float factor)
+{
+    c->factor = factor;
 }
 
 void mf_ps_client_join_crew(mf_ps_client *c, const mf_ps_crew *crew)

@@ -30,6 +30,7 @@ struct mf_ps_client {
     int64_t batches; /* that the next push is of */
     mf_ps_held held;
     mf_ps_crew crew; /* the strategy's */
+    float factor; /* of our gradients, in this step */
     int votes; /* of the last round */
     int64_t pushed, pulled; /* bytes of pushes and of their answers, wherever these lay */
     mf_buf *push; /* by server: the last one's message, to be sent again if need be */

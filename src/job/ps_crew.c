@@ -213,9 +213,9 @@ static mf_status add_up(gathered *g, int64_t shards, const mf_round *mine, mf_ro
     for (int v = 0; v < all->n_values; v++) {
         mf_round_value *x = &all->values[v];
 
-        *x = (mf_round_value){ .concat = mine->values[v].concat,
-                               .dtype = mine->values[v].dtype,
-                               .shape = mine->values[v].shape };
+        x->concat = mine->values[v].concat;
+        x->dtype = mine->values[v].dtype;
+        x->shape = mine->values[v].shape;
         MF_TRY(x->concat ? join_value(g, x) : sum_value(g, leaves, all, x));
         x->shape = mine->values[v].shape;
     }
@@ -281,9 +281,9 @@ mf_status mf_ps_crew_gather(mf_ps_crew *crew, int64_t shards, const mf_round *mi
     if (st == MF_OK)
         st = exchange(crew, mine->step, &own, sizes, &pieces);
     if (st == MF_OK && crew->group->rank == 0) {
-        all->n_values = mine->n_values;
-        all->values = mf_calloc(all->n_values, sizeof *all->values);
-        st = all->values ? look_at_all(crew->group, &own, pieces, sizes, &g) : MF_NOMEM("a sum");
+        st = mf_round_init(all, mine->n_values, MF_TREE_PARTS);
+        if (st == MF_OK)
+            st = look_at_all(crew->group, &own, pieces, sizes, &g);
         if (st == MF_OK)
             st = add_up(&g, shards, mine, all);
     }
@@ -294,16 +294,6 @@ mf_status mf_ps_crew_gather(mf_ps_crew *crew, int64_t shards, const mf_round *mi
     mf_free(sizes);
     mf_buf_deinit(&own);
     return st;
-}
-
-void mf_ps_crew_round_deinit(mf_round *all)
-{
-    for (int v = 0; all->values && v < all->n_values; v++) {
-        for (int p = 0; p < MF_TREE_PARTS; p++)
-            mf_tensor_clear(&all->values[v].part[p]);
-        mf_tensor_clear(&all->values[v].result);
-    }
-    mf_free(all->values);
 }
 
 /* ---- sharing ---- */

@@ -25,10 +25,10 @@ static inline bool mf_ps_crew_is_first(const mf_ps_crew *crew)
     return !crew->group || crew->group->rank == 0;
 }
 
-/* Collective: everybody's round; the first gets one of all of them, which has no results yet. */
+/* Collective: everybody's round; the first gets one of all of them, which has no results yet. Owns:
+ * mf_round_deinit(all), also after a failure. */
 MF_MUST mf_status mf_ps_crew_gather(mf_ps_crew *crew, int64_t shards, const mf_round *mine,
                                     mf_round *all);
-void mf_ps_crew_round_deinit(mf_round *all);
 /* Collective: the first one's results, and what somebody has voted for. */
 MF_MUST mf_status mf_ps_crew_share(mf_ps_crew *crew, mf_round *r, int *votes);
 

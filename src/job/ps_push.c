@@ -141,8 +141,8 @@ bool mf_ps_take(void *ctx, int v, int part, int n_parts, const mf_tensor *x)
 {
     mf_ps_client *c = ctx;
 
-    if (c->mode.period > 1 || c->crew.group || c->gradient[v] < 0 || c->ids[c->gradient[v]] >= 0 ||
-        !fits(c, v, n_parts))
+    if (c->mode.period > 1 || c->crew.group || c->factor != 1.0f || c->gradient[v] < 0 ||
+        c->ids[c->gradient[v]] >= 0 || !fits(c, v, n_parts))
         return false;
     for (int s = 0; s < c->n_servers; s++) {
         if (c->lanes[s].memory)

@@ -87,7 +87,7 @@ static mf_status take_all(mf_ps_client *c, const offers *o, int64_t generation, 
 {
     mf_placement place;
 
-    MF_TRY(mf_ps_place(c->t, (int)slices, &c->mode.partition, &place));
+    MF_TRY(mf_ps_place(c->t, (int)slices, &c->mode, &place));
     for (int64_t slice = 0; slice < slices; slice++) {
         int64_t i = 0;
 

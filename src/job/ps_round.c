@@ -274,8 +274,27 @@ static mf_status ask_with_crew(mf_ps_client *c, mf_round *r)
         for (int v = 0; v < r->n_values && st == MF_OK; v++)
             mf_tensor_move(&r->values[v].result, &all.values[v].result);
     }
-    mf_ps_crew_round_deinit(&all);
+    mf_round_deinit(&all);
     return st == MF_OK ? mf_ps_crew_share(&c->crew, r, &c->votes) : st;
+}
+
+static void weigh_value(mf_round *r, int v, float factor)
+{
+    const int n_parts = r->values[v].concat && r->n_parts > 0 ? 1 : r->n_parts;
+
+    for (int p = 0; p < n_parts; p++) {
+        const mf_tensor *x = &r->values[v].part[p];
+
+        for (int64_t i = 0; i < x->count; i++)
+            ((float *)x->data)[i] *= factor;
+    }
+}
+
+/* As mf_sums_weigh() does, so the bits are the same. */
+static void weigh(const mf_ps_client *c, mf_round *r)
+{
+    for (int i = 0; i < c->t->graph.n_gradients && c->factor != 1.0f; i++)
+        weigh_value(r, c->at[i], c->factor);
 }
 
 static mf_status push_and_pull(mf_ps_client *c, mf_round *r)
@@ -301,6 +320,7 @@ mf_status mf_ps_round(void *ctx, mf_round *r)
 {
     mf_ps_client *c = ctx;
 
+    weigh(c, r);
     if (c->mode.period <= 1)
         return push_and_pull(c, r);
     MF_TRY(hold(c, r));

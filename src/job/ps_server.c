@@ -491,7 +491,7 @@ static void wake(void *ctx)
 /* What it holds. */
 static mf_status hold(server *s, mf_trainer *t)
 {
-    MF_TRY(mf_ps_place(t, s->o.n_servers, &s->o.mode.partition, &s->place));
+    MF_TRY(mf_ps_place(t, s->o.n_servers, &s->o.mode, &s->place));
     MF_TRY(mf_ps_store_init(&s->store, t, &s->place, s->o.index));
     for (int i = 0; i < s->store.n_slices; i++) {
         if (!s->store.slices[i].weight->lookups)

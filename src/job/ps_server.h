@@ -65,6 +65,27 @@ MF_MUST mf_status mf_ps_next_request(server *s, mf_mail **out);
 MF_MUST mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p);
 /* What all these pushes together come to: a new state. */
 MF_MUST mf_status mf_ps_apply(server *s, push *const *all, int n_all);
+/* Parts that a push may have. */
+int mf_ps_most_parts(const server *s);
+
+/* ---- pushes whose parts are single shards (ps_shards.c) ---- */
+
+typedef struct mf_ps_shards {
+    const mf_aggregation *aggregation;
+    int64_t n;
+    const float **dense; /* by shard: its dense floats */
+    double *factor; /* by shard: from a share of the batch's mean to the shard's mean */
+    const float **at; /* by shard: the gradient at hand */
+} mf_ps_shards;
+
+/* Owns: mf_ps_shards_deinit(), also after a failure. INVALID_ARGUMENT: these pushes are not all
+ * shards of a batch, each once. */
+MF_MUST mf_status mf_ps_shards_init(mf_ps_shards *x, const server *s, const push *const *all,
+                                    int n_all);
+void mf_ps_shards_deinit(mf_ps_shards *x);
+/* out[0..n) = what the aggregation makes of the floats [at, at + n) of all shards. */
+MF_MUST mf_status mf_ps_shards_aggregate(const mf_ps_shards *x, int64_t at, int64_t n, float *out);
+
 /* The sums of it that are no gradients. */
 MF_MUST mf_status mf_ps_sum_extra(const server *s, push *const *all, int n_all, float *out);
 /* Of a table: which slice it is, and the first row that this server has of it. */

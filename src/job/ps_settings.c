@@ -57,7 +57,20 @@ static mf_status read_partition(const mf_options *o, mf_partition *out)
 
 /* ---- who waits for whom ---- */
 
-mf_status mf_ps_read_mode(const mf_options *o, mf_ps_mode *mode)
+static mf_status read_aggregation(const mf_options *o, int workers, mf_ps_mode *mode,
+                                  double **weights)
+{
+    MF_TRY(mf_aggregation_read(o, "worker", workers, &mode->aggregation, weights));
+    if (mode->sync || mode->aggregation.how == MF_AGGREGATE_MEAN)
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "parameter_server: aggregation=%s is for mode=sync: with mode=%s servers update "
+                   "without waiting for all workers, so they never have the gradients of a whole "
+                   "batch; use mode=sync, or leave aggregation out",
+                   mf_options_string(o, "aggregation"), mf_options_string(o, "mode"));
+}
+
+mf_status mf_ps_read_mode(const mf_options *o, int workers, mf_ps_mode *mode, double **weights)
 {
     const char *name = mf_options_string(o, "mode");
     const bool semi = strcmp(name, "semi") == 0;
@@ -82,5 +95,6 @@ mf_status mf_ps_read_mode(const mf_options *o, mf_ps_mode *mode)
                        (long long)mode->period);
     if (mode->quorum > 0 && !mf_options_given(o, "staleness"))
         mode->staleness = -1; /* those that are late are not waited for, but left behind */
+    MF_TRY(read_aggregation(o, workers, mode, weights));
     return read_partition(o, &mode->partition);
 }

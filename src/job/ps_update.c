@@ -48,9 +48,9 @@ mf_status mf_ps_look_at(const server *s, mf_mail *r, push *p)
     *p = (push){ .of = r };
     if (head)
         memcpy(&p->head, head, sizeof p->head);
-    if (!head || p->head.n_parts < 0 || p->head.n_parts > MF_TREE_PARTS || p->head.n_extra < 0 ||
-        p->head.n_extra > 1 << 24 || p->head.leaves < 1 || p->head.leaves > MF_TREE_LEAVES ||
-        p->head.answer >= MF_PS_ANSWERS || p->head.workers < 1 ||
+    if (!head || p->head.n_parts < 0 || p->head.n_parts > mf_ps_most_parts(s) ||
+        p->head.n_extra < 0 || p->head.n_extra > 1 << 24 || p->head.leaves < 1 ||
+        p->head.leaves > MF_TREE_LEAVES || p->head.answer >= MF_PS_ANSWERS || p->head.workers < 1 ||
         p->head.workers > s->o.n_workers || p->head.batches < 1 || p->head.batches > 1 << 24)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s pushed what makes no sense",
                        mf_net_name(s->o.net, r->from));
@@ -161,30 +161,50 @@ static mf_status borrow(const float *from, const mf_shape *shape, mf_tensor *out
     return mf_buffer_wrap(out->data, (size_t)out->count * sizeof(float), NULL, NULL, &out->buffer);
 }
 
-static mf_status sum_dense(server *s, const push *const *all, int n_all)
+/* The gradients of one slice in all pushes become one; shards: NULL, or what they are one by one.
+ */
+static mf_status sum_slice(server *s, const push *const *all, int n_all, const part_of *part,
+                           const mf_ps_shards *shards, const mf_shape *shape, mf_tensor *out)
+{
+    mf_tensor_clear(out);
+    if (!shards && is_whole(all, n_all))
+        return borrow(floats_of(s, all[0], 0, part), shape, out);
+    MF_TRY(mf_tensor_alloc(out, MF_DTYPE_F32, shape));
+    return shards ? mf_ps_shards_aggregate(shards, part->at, part->n, out->data)
+                  : sum_of(s, all, n_all, part, out->data);
+}
+
+static mf_status sum_dense(server *s, const push *const *all, int n_all, const mf_ps_shards *shards)
 {
     part_of part = { 0 };
     int g = 0;
 
     for (int i = 0; i < s->store.n_slices; i++, part.at += part.n) {
         const mf_weight *w = s->store.model->weights[i];
-        mf_tensor *x;
 
         for (; g < s->store.graph.n_gradients && s->store.graph.gradients[g].weight != w; g++)
             ;
         part.n = w->lookups ? 0 : mf_shape_span(&w->shape, 0, w->shape.rank);
         if (w->lookups)
             continue;
-        x = mf_ps_store_gradient(&s->store, g);
-        mf_tensor_clear(x);
-        if (is_whole(all, n_all)) {
-            MF_TRY(borrow(floats_of(s, all[0], 0, &part), &w->shape, x));
-            continue;
-        }
-        MF_TRY(mf_tensor_alloc(x, MF_DTYPE_F32, &w->shape));
-        MF_TRY(sum_of(s, all, n_all, &part, x->data));
+        MF_TRY(
+            sum_slice(s, all, n_all, &part, shards, &w->shape, mf_ps_store_gradient(&s->store, g)));
     }
     return MF_OK;
+}
+
+static mf_status aggregate_dense(server *s, const push *const *all, int n_all)
+{
+    mf_ps_shards shards = { 0 };
+    mf_status st;
+
+    if (!mf_aggregate_is_apart(s->o.mode.aggregation.how))
+        return sum_dense(s, all, n_all, NULL);
+    st = mf_ps_shards_init(&shards, s, all, n_all);
+    if (st == MF_OK)
+        st = sum_dense(s, all, n_all, &shards);
+    mf_ps_shards_deinit(&shards);
+    return st;
 }
 
 /* ---- rows ---- */
@@ -283,7 +303,7 @@ mf_status mf_ps_apply(server *s, push *const *all, int n_all)
                            mf_net_name(s->o.net, all[i]->of->from),
                            mf_net_name(s->o.net, all[0]->of->from));
     }
-    MF_TRY(sum_dense(s, (const push *const *)all, n_all));
+    MF_TRY(aggregate_dense(s, (const push *const *)all, n_all));
     for (int g = 0; g < s->store.graph.n_gradients; g++) {
         const mf_weight *w = s->store.graph.gradients[g].weight;
 

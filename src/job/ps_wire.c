@@ -6,8 +6,9 @@
 
 #include <string.h>
 
-mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_partition *rule, mf_placement *out)
+mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_ps_mode *mode, mf_placement *out)
 {
+    const mf_partition *rule = &mode->partition;
     const char *clip = t->options.clip;
     bool global = false, whole;
 
@@ -21,8 +22,8 @@ mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_partition *rule
                        "no parameter server sees all gradients, so --clip %s needs one server "
                        "(--ps 1), or another strategy",
                        clip);
-    whole =
-        t->graph.updates.kind->whole || t->options.prune || (clip && strncmp(clip, "norm", 4) == 0);
+    whole = t->graph.updates.kind->whole || t->options.prune ||
+            mode->aggregation.how == MF_AGGREGATE_ADASUM || (clip && strncmp(clip, "norm", 4) == 0);
     return rule->kind == MF_PARTITION_EVEN
                ? mf_placement_make(t->model, servers, whole, t->arena, out)
                : mf_placement_deal(t->model, servers, whole, rule, t->arena, out);

@@ -47,9 +47,9 @@ MF_MUST mf_status mf_servers_open(const mf_strategy_call *call, mf_strategy **ou
 /* The settings of a strategy that say what becomes of gradients. */
 #define MF_AGGREGATION_SETTINGS                                                                    \
     "aggregation: string = 'mean', trim: float = 0.1, weights: list(float) = []"
-/* For `size` members. Owns: mf_free(*owned), also after a failure. */
-MF_MUST mf_status mf_aggregation_read(const mf_options *o, int size, mf_aggregation *out,
-                                      double **owned);
+/* For `size` members, each a "worker", say. Owns: mf_free(*owned), also after a failure. */
+MF_MUST mf_status mf_aggregation_read(const mf_options *o, const char *member, int size,
+                                      mf_aggregation *out, double **owned);
 /* INVALID_ARGUMENT: it is not for this model. */
 MF_MUST mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t);
 

@@ -24,7 +24,7 @@ const mf_strategy_kind mf_strategies[] = {
       mf_central_storage_open },
     { "local_sgd",
       "{groups: int >= 0 = 0, period: int >= 1 = 16, slots: string = 'average', "
-      "collective: string = 'auto'}",
+      "collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
       "groups of workers train apart; their weights are averaged every so many steps",
       mf_local_sgd_open },
     { "parameter_server",
@@ -32,7 +32,7 @@ const mf_strategy_kind mf_strategies[] = {
       "period: int >= 1 = 1, blocks: int >= 0 = 0, copies: int >= 0 = 1, by_host: bool = true, "
       "partition: string = 'even', shards: int >= 0 = 0, shard_bytes: int >= 1 = 262144, "
       "max_shards: int >= 0 = 0, place: string = 'round_robin', balance: bool = true, "
-      "collective: string = 'auto'}",
+      "collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
       "servers hold and update the weights; workers push gradients and pull weights", mf_ps_open },
     { "mesh",
       "{axes: string, layout: string = '', exact: bool = false, stages: string = '', "

@@ -317,7 +317,8 @@ static void workers_close(mf_strategy *s)
 
 static mf_status open_all(workers *w, const mf_strategy_call *call)
 {
-    MF_TRY(mf_aggregation_read(call->settings, w->team.size, &w->aggregation, &w->weights));
+    MF_TRY(
+        mf_aggregation_read(call->settings, "worker", w->team.size, &w->aggregation, &w->weights));
     w->balances = mf_options_bool(call->settings, "balance");
     if (call->o->codec)
         MF_TRY(mf_codecs_parse(call->o->codec, &w->codecs));

@@ -2,6 +2,7 @@
 #include "parallel/aggregate.h"
 
 #include "base/mem.h"
+#include "graph/shard.h"
 
 double mf_aggregate_factor(const mf_aggregation *a, const int64_t *n, int size, int rank)
 {
@@ -15,6 +16,25 @@ double mf_aggregate_factor(const mf_aggregation *a, const int64_t *n, int size, 
     if (n[rank] == 0 || weights == 0.0)
         return 0.0;
     return a->weights[rank] / weights * (double)samples / (double)n[rank];
+}
+
+mf_status mf_aggregate_step_factor(const mf_aggregation *a, const mf_share *of, int size, int rank,
+                                   int64_t shards, int64_t samples, float *out)
+{
+    int64_t *n;
+
+    *out = a->how == MF_AGGREGATE_SUM ? (float)shards : 1.0f;
+    if (a->how != MF_AGGREGATE_WEIGHTED)
+        return MF_OK;
+    n = mf_calloc(size, sizeof *n);
+    if (!n)
+        return MF_NOMEM("weights");
+    for (int r = 0; r < size; r++)
+        n[r] = mf_shard_begin(samples, shards, of[r].first + of[r].n) -
+               mf_shard_begin(samples, shards, of[r].first);
+    *out = (float)mf_aggregate_factor(a, n, size, rank);
+    mf_free(n);
+    return MF_OK;
 }
 
 enum { BLOCK = 64 }; /* elements sorted at a time, so that the processor can take several at once */

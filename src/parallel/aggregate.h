@@ -11,6 +11,7 @@
 #define MF_PARALLEL_AGGREGATE_H
 
 #include "base/status.h"
+#include "parallel/dealing.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,6 +42,11 @@ static inline bool mf_aggregate_is_apart(mf_aggregate how)
 
 /* By what a member multiplies its gradients: it has n[rank] of all samples of the batch. */
 double mf_aggregate_factor(const mf_aggregation *a, const int64_t *n, int size, int rank);
+
+/* The same for a step of so many samples, cut into so many shards; of: by rank, its shards. 1 where
+ * nothing is multiplied. Fails: RESOURCE_EXHAUSTED. */
+MF_MUST mf_status mf_aggregate_step_factor(const mf_aggregation *a, const mf_share *of, int size,
+                                           int rank, int64_t shards, int64_t samples, float *out);
 
 /* out[i] = of x[s][i] * factor[s] over all s below n: the trimmed mean or median. What is no number
  * counts as larger than all numbers. Fails: RESOURCE_EXHAUSTED. */

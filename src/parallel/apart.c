@@ -87,8 +87,7 @@ static mf_status work_init(work *w)
 
         w->shards[shard.lo] =
             (mf_tree_part){ shard, w->slice + (size_t)(s * (w->hi - w->lo)) * w->cell };
-        w->factor[s] =
-            (double)a->shares->samples / (double)n; /* from a share of the mean to a mean */
+        w->factor[s] = a->means ? 1.0 : (double)a->shares->samples / (double)n;
     }
     return MF_OK;
 }

@@ -22,6 +22,7 @@ typedef struct mf_apart {
     const mf_apart_item *gradients; /* floats; all else is summed in the tree */
     int n_gradients;
     const void *const *shards; /* ours */
+    bool means; /* gradients are means already; else a shard's share of the batch's mean */
     void *out; /* a vector */
 } mf_apart;
 

@@ -12,7 +12,7 @@ typedef struct averaging {
     const mf_average_of *a;
     mf_group *group;
     const mf_collective *call;
-    int64_t total; /* of the weights */
+    double total; /* of the weights */
     int64_t first, own; /* the leaves that we bring */
     double *sent, *got; /* a chunk of each of ours; of the mean */
     const void **parts; /* the chunks of ours */
@@ -84,7 +84,7 @@ static int64_t fill(const averaging *v, place *p)
         const int64_t m = left < CHUNK - n ? left : CHUNK - n;
 
         for (int64_t k = 0; k < v->own; k++)
-            take(&a->values[k][p->tensor], p->element, m, (double)a->weights[v->first + k],
+            take(&a->values[k][p->tensor], p->element, m, a->weights[v->first + k],
                  v->sent + k * CHUNK + n);
         n += m;
         p->element += m;
@@ -102,7 +102,7 @@ static void empty(const averaging *v, place *p, int64_t n)
         mf_tensor *t = &v->a->means[p->tensor];
         const int64_t left = t->count - p->element, m = left < n - done ? left : n - done;
 
-        put(t, p->element, m, (double)v->total, v->got + done);
+        put(t, p->element, m, v->total, v->got + done);
         done += m;
         p->element += m;
         if (p->element == t->count)
@@ -128,7 +128,7 @@ mf_status mf_average(mf_group *group, const mf_collective *call, const mf_averag
     averaging v = { .a = a, .group = group, .call = call };
     mf_status st = averaging_init(&v);
 
-    if (st == MF_OK && v.total > 0)
+    if (st == MF_OK && v.total > 0.0)
         st = sum_up(&v);
     averaging_deinit(&v);
     return st;

@@ -10,7 +10,7 @@
 /* Whose mean: so many, the leaves of the tree in which they are added. */
 typedef struct mf_average_of {
     int64_t leaves;
-    const int64_t *weights; /* by leaf: counts */
+    const double *weights; /* by leaf: counts, say */
     const mf_share *of; /* by rank: the leaves whose values it brings, in the order of the ranks;
                            each is brought by one */
     const mf_tensor *const *values; /* by leaf that we bring: n tensors */

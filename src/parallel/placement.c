@@ -136,8 +136,9 @@ mf_status mf_placement_deal(const mf_model *m, int servers, bool whole, const mf
             continue;
         if (whole && !w->lookups && mf_partition_shards(rule, &w->shape) > 1)
             return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "%s would be cut into %lld shards, and this optimizer, --clip or "
-                           "--prune looks at whole weights: use partition=whole",
+                           "%s would be cut into %lld shards, and this optimizer, --clip, "
+                           "--prune or aggregation=adasum looks at whole weights: use "
+                           "partition=whole",
                            w->name, (long long)mf_partition_shards(rule, &w->shape));
         deal(out, w, rule, load, &turn);
     }

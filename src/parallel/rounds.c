@@ -96,7 +96,7 @@ static mf_status rounds_begin(mf_exchange *exchange, const mf_exchange_bucket *b
     mf_rounds *x = (mf_rounds *)exchange;
     mf_round *r = &x->round;
 
-    if (b->id < 0 || b->id >= x->o.n_buckets || b->n_parts > MF_TREE_PARTS ||
+    if (b->id < 0 || b->id >= x->o.n_buckets || b->n_parts > r->room ||
         x->first_value[b->id] + b->n_items > x->first_value[b->id + 1])
         return MF_FAIL(MF_INVALID_ARGUMENT, "bucket %lld is not what was announced",
                        (long long)b->id);
@@ -189,6 +189,36 @@ static void *do_rounds(void *arg)
 
 /* ---- making and freeing ---- */
 
+mf_status mf_round_init(mf_round *r, int n_values, int64_t room)
+{
+    r->n_values = n_values;
+    r->room = room;
+    r->parts = mf_calloc(room, sizeof *r->parts);
+    r->values = mf_calloc(n_values, sizeof *r->values);
+    if (!r->parts || !r->values)
+        return MF_NOMEM("an exchange");
+    for (int v = 0; v < n_values; v++) {
+        r->values[v].part = mf_calloc(room, sizeof *r->values[v].part);
+        if (!r->values[v].part)
+            return MF_NOMEM("an exchange");
+    }
+    return MF_OK;
+}
+
+void mf_round_deinit(mf_round *r)
+{
+    for (int v = 0; r->values && v < r->n_values; v++) {
+        for (int64_t p = 0; r->values[v].part && p < r->room; p++)
+            mf_tensor_clear(&r->values[v].part[p]);
+        mf_free(r->values[v].part);
+        mf_tensor_clear(&r->values[v].result);
+    }
+    mf_free(r->values);
+    mf_free(r->parts);
+    r->values = NULL;
+    r->parts = NULL;
+}
+
 static const mf_exchange_kind ROUNDS = { .begin = rounds_begin, .end = rounds_end };
 
 mf_exchange *mf_rounds_exchange(mf_rounds *x)
@@ -225,12 +255,7 @@ void mf_rounds_free(mf_rounds *x)
     pthread_mutex_unlock(&x->lock);
     if (x->started)
         pthread_join(x->thread, NULL);
-    for (int i = 0; x->round.values && i < x->round.n_values; i++) {
-        for (int p = 0; p < MF_TREE_PARTS; p++)
-            mf_tensor_clear(&x->round.values[i].part[p]);
-        mf_tensor_clear(&x->round.values[i].result);
-    }
-    mf_free(x->round.values);
+    mf_round_deinit(&x->round);
     mf_free(x->bucket);
     mf_free(x->first_value);
     pthread_cond_destroy(&x->changed);
@@ -254,15 +279,15 @@ mf_status mf_rounds_new(const mf_rounds_options *o, mf_rounds **out)
     *out = NULL;
     if (!x)
         return MF_NOMEM("an exchange");
-    x->base = (mf_exchange){ .kind = &ROUNDS, .first = o->first, .count = o->count };
+    x->base =
+        (mf_exchange){ .kind = &ROUNDS, .first = o->first, .count = o->count, .grain = o->grain };
     x->o = *o;
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->changed, NULL);
     x->bucket = mf_calloc(o->n_results, sizeof *x->bucket);
     x->first_value = mf_calloc(o->n_buckets + 1, sizeof *x->first_value);
-    x->round.values = mf_calloc(o->n_results, sizeof *x->round.values);
-    x->round.n_values = o->n_results;
-    if (!x->bucket || !x->first_value || !x->round.values) {
+    if (mf_round_init(&x->round, o->n_results, mf_tree_room(o->shards, o->grain)) != MF_OK ||
+        !x->bucket || !x->first_value) {
         mf_rounds_free(x);
         return MF_NOMEM("an exchange");
     }

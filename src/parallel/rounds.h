@@ -12,7 +12,7 @@ typedef struct mf_round_value {
     bool concat; /* rows, of which there is one part */
     mf_dtype dtype;
     mf_shape shape; /* of rows the first dimension is not known */
-    mf_tensor part[MF_TREE_PARTS]; /* ours */
+    mf_tensor *part; /* ours */
     mf_tensor result; /* the round's to fill, with anything of the type */
 } mf_round_value;
 
@@ -20,10 +20,15 @@ typedef struct mf_round {
     int64_t step, samples; /* of all workers together */
     int votes; /* ours: parallel/votes.h */
     int n_parts;
-    mf_tree_node parts[MF_TREE_PARTS];
+    int64_t room; /* for so many parts */
+    mf_tree_node *parts;
     mf_round_value *values; /* bucket by bucket */
     int n_values;
 } mf_round;
+
+/* A round without parts, with room for so many. Owns: mf_round_deinit(), also after a failure. */
+MF_MUST mf_status mf_round_init(mf_round *r, int n_values, int64_t room);
+void mf_round_deinit(mf_round *r);
 
 typedef mf_status mf_round_fn(void *ctx, mf_round *round);
 
@@ -35,6 +40,7 @@ typedef struct mf_rounds mf_rounds;
 
 typedef struct mf_rounds_options {
     int64_t first, count; /* the shards computed here */
+    int64_t shards, grain; /* of a batch; see mf_exchange */
     const int64_t *bucket; /* by result of the map: its bucket */
     int n_results, n_buckets;
     mf_round_fn *round;

@@ -10,26 +10,6 @@
 
 #include <stdio.h>
 
-/* By what our gradients are multiplied: members may have other weights than their samples. */
-static mf_status find_factor(mf_sums *x)
-{
-    const mf_shares *s = &x->shares;
-    int64_t *n;
-
-    x->factor = x->o.aggregation.how == MF_AGGREGATE_SUM ? (float)s->shards : 1.0f;
-    if (x->o.aggregation.how != MF_AGGREGATE_WEIGHTED)
-        return MF_OK;
-    n = mf_calloc(s->ranks, sizeof *n);
-    if (!n)
-        return MF_NOMEM("weights");
-    for (int r = 0; r < s->ranks; r++)
-        n[r] = mf_shard_begin(s->samples, s->shards, s->of[r].first + s->of[r].n) -
-               mf_shard_begin(s->samples, s->shards, s->of[r].first);
-    x->factor = (float)mf_aggregate_factor(&x->o.aggregation, n, s->ranks, x->o.group->rank);
-    mf_free(n);
-    return MF_OK;
-}
-
 mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, int votes)
 {
     mf_status st;
@@ -43,7 +23,8 @@ mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, int vote
     x->votes = votes;
     mf_shares_set(&x->shares, samples);
     if (st == MF_OK)
-        st = find_factor(x);
+        st = mf_aggregate_step_factor(&x->o.aggregation, x->shares.of, x->shares.ranks,
+                                      x->o.group->rank, x->shares.shards, samples, &x->factor);
     pthread_mutex_unlock(&x->lock);
     return st;
 }

@@ -19,9 +19,11 @@ SHARDS = 4
 
 
 class Bench(harness.Trainings):
-    def weights(self, strategy, *more, workers=0, rate=1.0):
+    shards = None # the gradients, when they have been found
+
+    def weights(self, strategy, *more, workers=0, servers=0, rate=1.0):
         out = self.out("run-%d" % len(os.listdir(self.dir)))
-        launch = ["launch", "--workers", str(workers), "--"] if workers else []
+        launch = ["launch", "--workers", str(workers), "--ps", str(servers), "--"] if workers else []
         self.run([*launch, *self.train("--out", out, "--shards", str(SHARDS), *more, model="mlp units=[]", steps=1,
                                        optimizer="sgd", rate=rate, strategy=strategy)])
         self.run(["ckpt", "convert", out, out + ".npz"])
@@ -29,8 +31,15 @@ class Bench(harness.Trainings):
             return {name: f[name].astype(np.float64) for name in ("dense/kernel", "dense/bias")}
 
 
-def gradients(b, before):
-    """Of each shard: the mean over its samples."""
+def gradients(b):
+    """Of each shard: the mean over its samples. Where training begins, and these."""
+    if not b.shards:
+        before = b.weights(None, rate=1e-7) # a rate of 0 is the usual one
+        b.shards = before, find_gradients(b, before)
+    return b.shards
+
+
+def find_gradients(b, before):
     weights = np.ones((SHARDS, SHARDS)) + 2 * np.eye(SHARDS)
     moved = [b.weights("mirrored replicas=%d aggregation=weighted weights=[%s]" %
                        (SHARDS, ",".join("%g" % x for x in w))) for w in weights]
@@ -57,18 +66,76 @@ WAYS = {
 }
 
 
+def compare(b, way, of, strategy, *more, **kind):
+    before, shards = gradients(b)
+    after = b.weights("%s aggregation=%s" % (strategy, way), *more, **kind)
+    for name, g in shards.items():
+        got, want = (before[name] - after[name]).ravel(), of(g)
+        off = np.abs(got - want).max() / np.abs(want).max()
+        check(off < 1e-4, "%s of %s, %s: %g off" % (way, name, strategy, off))
+
+
 @test
 def every_aggregation_is_what_numpy_makes_of_the_shards_gradients(b):
-    before = b.weights(None, rate=1e-7) # a rate of 0 is the usual one
-    shards = gradients(b, before)
     for way, of in WAYS.items():
-        for strategy, workers in (("mirrored replicas=2", 0), ("central_storage replicas=2", 0),
-                                  ("multi_worker_mirrored", 2), ("reduce_to_one", 2)):
-            after = b.weights("%s aggregation=%s" % (strategy, way), workers=workers)
-            for name, g in shards.items():
-                got, want = (before[name] - after[name]).ravel(), of(g)
-                off = np.abs(got - want).max() / np.abs(want).max()
-                check(off < 1e-4, "%s of %s, %s: %g off" % (way, name, strategy, off))
+        for strategy, workers, servers in (("mirrored replicas=2", 0, 0), ("central_storage replicas=2", 0, 0),
+                                           ("central_storage", 2, 1), ("multi_worker_mirrored", 2, 0),
+                                           ("reduce_to_one", 2, 0), ("parameter_server", 2, 2)):
+            compare(b, way, of, strategy, workers=workers, servers=servers)
+
+
+@test
+def every_aggregation_of_local_sgd_is_what_numpy_makes_of_the_groups_changes(b):
+    """After one step a group has changed its weights by the gradient of its shard."""
+    of_groups = {**WAYS, "weighted weights=[1,3,2,2]": lambda g: (g[0] + 3 * g[1] + 2 * g[2] + 2 * g[3]) / 8}
+    del of_groups["weighted weights=[1,3]"]
+    for way, of in of_groups.items():
+        compare(b, way, of, "local_sgd groups=4 period=1", workers=2)
+
+
+# Where a member is a worker, its weights depend on the workers.
+ALIKE = [way for way in WAYS if not way.startswith("weighted")]
+
+
+@test
+def servers_give_the_same_bits_for_1_2_and_4_workers_and_as_an_all_reduce(b):
+    """With 7 shards for 30 samples, and momentum; the weights of mlp are cut between servers."""
+    kind = dict(steps=3, batch=30)
+    for way in ALIKE:
+        more = ["--shards", "8" if way == "sum" else "7"]
+        want = b.sha(*more, strategy="mirrored replicas=2 aggregation=" + way, **kind)
+        for workers, servers in (1, 1), (2, 2), (4, 3):
+            got = b.sha(*more, strategy="parameter_server aggregation=" + way, workers=workers, servers=servers, **kind)
+            check(got == want, "%s, %d workers, %d servers: other weights" % (way, workers, servers))
+    way = "weighted weights=[1,3]"
+    want = b.sha(strategy="multi_worker_mirrored aggregation=" + way, workers=2, **kind)
+    got = b.sha(strategy="parameter_server aggregation=" + way, workers=2, servers=2, **kind)
+    check(got == want, "weighted: other weights")
+
+
+@test
+def local_sgd_gives_the_same_bits_for_1_2_and_4_workers(b):
+    """The last steps of 5 are in a round of their own; with 6 workers some do a group together."""
+    for way in (*ALIKE, "weighted weights=[1,3,2,2]"):
+        strategy = "local_sgd groups=4 period=2 aggregation=" + way
+        want = b.sha(strategy=strategy, steps=5)
+        for workers in (2, 4, 6) if way == "adasum" else (2, 4):
+            check(b.sha(strategy=strategy, workers=workers, steps=5) == want, "%s, %d workers: other weights" % (way, workers))
+
+
+@test
+def what_cannot_be_aggregated_is_refused_and_the_reason_is_said(b):
+    tables = dict(model="wide-deep", data="synthetic-ctr")
+    for strategy, servers, kind, said in (
+            ("parameter_server mode=async aggregation=median", 1, {}, "aggregation=median is for mode=sync"),
+            ("parameter_server mode=semi aggregation=sum", 1, {}, "aggregation=sum is for mode=sync"),
+            ("parameter_server aggregation=weighted weights=[1]", 1, {}, "give one for each worker"),
+            ("parameter_server aggregation=median", 1, tables, "use aggregation=mean"),
+            ("parameter_server aggregation=adasum partition=fixed shards=2", 2, {}, "use partition=whole"),
+            ("local_sgd groups=3 aggregation=weighted weights=[1,2]", 0, {}, "2 weights for 3 members: give one for each group"),
+            ("local_sgd aggregation=mode", 0, {}, "there is no aggregation 'mode'")):
+        r = b.run(["launch", "--workers", "2", "--ps", str(servers), "--", *b.train(strategy=strategy, **kind)], code=2)
+        check(said in r.stderr, "%s: %s" % (strategy, r.stderr))
 
 
 @test

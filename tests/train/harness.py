@@ -109,9 +109,9 @@ class Trainings(Bench):
               (" ".join(command), r.returncode, code, r.stderr))
         return r
 
-    def sha(self, *more, workers=0, **kind):
+    def sha(self, *more, workers=0, servers=0, **kind):
         """Of the weights in the end; workers 0: one process that nobody has launched."""
-        launch = ["launch", "--workers", str(workers), "--"] if workers else []
+        launch = ["launch", "--workers", str(workers), "--ps", str(servers), "--"] if workers else []
         r = self.run([*launch, *self.train(*more, **kind)])
         line = [l for l in r.stdout.splitlines() if "weights_sha256" in l]
         check(len(line) == 1, "%d workers told the result: %s" % (len(line), r.stdout))

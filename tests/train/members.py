@@ -223,6 +223,32 @@ def any_worker_or_server_may_be_killed_and_comes_back(b):
 
 
 @test
+def a_killed_server_and_a_killed_worker_do_not_show_in_the_median_of_all_shards(b):
+    steps, strategy = 80, "parameter_server aggregation=median"
+    command = b.train("--strategy", strategy, steps=steps)
+    b.start_all(2, command, servers=2)
+    for victim, step in (2, 15), (1, 35): # the first server, the second worker
+        b.await_step(step)
+        b.kill(victim)
+        b.start(victim, command)
+    got = b.finish()
+    check(len(b.recoveries()) > 1, "nothing was lost\n" + b.logs())
+    check(got == b.alone("--strategy", "mirrored replicas=1 aggregation=median", steps=steps), "other weights\n" + b.logs())
+
+
+@test
+def a_killed_worker_does_not_show_in_the_median_of_all_groups(b):
+    command = b.train("--strategy", "local_sgd groups=4 period=5 aggregation=median", steps=80)
+    b.start_all(3, command)
+    b.await_step(15)
+    b.kill(1)
+    got = b.finish()
+    check(len(b.recoveries()) > 0, "nothing was lost\n" + b.logs())
+    check(got == b.alone("--strategy", "local_sgd groups=4 period=5 aggregation=median", steps=80),
+          "other weights\n" + b.logs())
+
+
+@test
 def servers_that_are_all_lost_are_made_from_a_checkpoint(b):
     out = b.out("run")
     command = b.train("--out", out, "--save-steps", "20", steps=200)

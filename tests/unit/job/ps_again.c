@@ -78,7 +78,7 @@ static void note_weights(const mf_ps_client *c, const mf_round *r, outcome *o)
 static void be_a_worker(mf_net *net, outcome *o)
 {
     const mf_ps_mode mode = { .sync = true, .staleness = -1, .period = 1 };
-    mf_round r = { .samples = 1, .n_parts = 1, .parts = { { 0, 1 } } };
+    mf_round r = { .samples = 1, .n_parts = 1 };
     int64_t staleness;
     mf_ps_client *c;
     toy p;
@@ -89,19 +89,14 @@ static void be_a_worker(mf_net *net, outcome *o)
                           TIMEOUT_S * INT64_C(1000000000), &c));
     c->lanes[0].refused = !o->in_memory;
     T_OK(mf_ps_client_set(c));
-    r.n_values = c->t->graph.n_results;
-    r.values = mf_calloc(r.n_values, sizeof *r.values);
-    T_TRUE(r.values);
+    T_OK(mf_round_init(&r, c->t->graph.n_results, 1));
+    r.parts[0] = (mf_tree_node){ 0, 1 };
     for (int64_t step = 0; step < ROUNDS; step++)
         push_numbers(c, &r, step);
     note_weights(c, &r, o);
     o->version = c->version[0];
     o->again = c->again;
-    for (int v = 0; v < r.n_values; v++) {
-        mf_tensor_clear(&r.values[v].part[0]);
-        mf_tensor_clear(&r.values[v].result);
-    }
-    mf_free(r.values);
+    mf_round_deinit(&r);
     T_OK(mf_ps_client_end(c, &staleness));
     mf_ps_client_free(c);
     toy_end(&p);

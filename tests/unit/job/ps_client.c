@@ -76,7 +76,7 @@ static void fill(mf_ps_client *c, mf_round *r)
         const int g = c->gradient[v];
         mf_round_value *x = &r->values[v];
 
-        *x = (mf_round_value){ .dtype = MF_DTYPE_F32 };
+        x->dtype = MF_DTYPE_F32;
         if (g >= 0)
             x->shape = c->t->graph.gradients[g].weight->shape;
         T_OK(mf_tensor_alloc(&x->part[0], MF_DTYPE_F32, &x->shape));
@@ -87,14 +87,13 @@ static void fill(mf_ps_client *c, mf_round *r)
 
 static void push_through_a_message(mf_ps_client *c)
 {
-    mf_round r = { .samples = 1, .n_parts = 1, .parts = { { 0, 1 } } };
+    mf_round r = { .samples = 1, .n_parts = 1 };
     const size_t head = sizeof(mf_ps_push);
     mf_buf want = { 0 }, got = { 0 };
     mf_ps_push sent;
 
-    r.n_values = c->t->graph.n_results;
-    r.values = mf_calloc(r.n_values, sizeof *r.values);
-    T_TRUE(r.values);
+    T_OK(mf_round_init(&r, c->t->graph.n_results, 1));
+    r.parts[0] = (mf_tree_node){ 0, 1 };
     fill(c, &r);
     T_OK(mf_ps_write_push(c, &r, 0, &want));
     T_OK(mf_ps_lane_make(&c->lanes[0], c->dense[0] * (int64_t)sizeof(float)));
@@ -109,9 +108,7 @@ static void push_through_a_message(mf_ps_client *c)
     T_TRUE(sent.in_lane == -1 && sent.answer == -1);
     T_EQ(got.len, want.len);
     T_EQ(memcmp(got.data + head, want.data + head, want.len - head), 0);
-    for (int v = 0; v < r.n_values; v++)
-        mf_tensor_clear(&r.values[v].part[0]);
-    mf_free(r.values);
+    mf_round_deinit(&r);
     mf_buf_deinit(&want);
     mf_buf_deinit(&got);
 }

@@ -16,14 +16,15 @@ static bool gather(mf_net *net, void *arg)
 {
     const trick *x = arg;
     const int self = mf_net_self(net);
-    mf_round_value value = { .dtype = MF_DTYPE_F32, .shape = { .rank = 0 } };
-    mf_round mine = { .samples = SHARDS, .n_parts = 1, .values = &value, .n_values = 1 }, all;
+    mf_round mine = { .samples = SHARDS, .n_parts = 1 }, all;
     mf_ps_crew crew = { .timeout_ns = 20000000000 };
     mf_status st;
 
+    T_OK(mf_round_init(&mine, 1, 1));
     mine.parts[0] = self == 0 ? (mf_tree_node){ 0, 2 } : x->second;
-    T_OK(mf_tensor_alloc(&value.part[0], MF_DTYPE_F32, &value.shape));
-    *(float *)value.part[0].data = (float)(self + 1);
+    mine.values[0].dtype = MF_DTYPE_F32;
+    T_OK(mf_tensor_alloc(&mine.values[0].part[0], MF_DTYPE_F32, &MF_SCALAR));
+    *(float *)mine.values[0].part[0].data = (float)(self + 1);
     T_OK(mf_group_net(net, (const int[]){ 0, 1 }, 2, 1, NULL, &crew.group));
     st = mf_ps_crew_gather(&crew, SHARDS, &mine, &all);
     if (self == 0 && x->said)
@@ -34,8 +35,8 @@ static bool gather(mf_net *net, void *arg)
         T_EQ(all.n_parts, 1);
         T_EQ_F(*(const float *)all.values[0].part[0].data, 3);
     }
-    mf_ps_crew_round_deinit(&all);
-    mf_tensor_clear(&value.part[0]);
+    mf_round_deinit(&all);
+    mf_round_deinit(&mine);
     mf_ps_crew_close(&crew);
     return true;
 }

@@ -16,7 +16,7 @@ static mf_tensor leaves[LEAVES][TENSORS];
 
 typedef struct member {
     mf_group *group;
-    const int64_t *weights;
+    const double *weights;
     const mf_share *of;
     mf_tensor means[TENSORS];
     mf_status st;
@@ -61,7 +61,7 @@ static void make_leaves(void)
 }
 
 /* So many members; who has which leaves. */
-static void average_all(member *members, int n, const mf_share *of, const int64_t *weights)
+static void average_all(member *members, int n, const mf_share *of, const double *weights)
 {
     mf_segment *segment;
     pthread_t threads[MEMBERS];
@@ -95,7 +95,7 @@ static void unmake(member *members, int n)
 
 MF_TEST(average_is_weighted_and_the_same_for_all)
 {
-    const int64_t weights[] = { 10, 0, 30, 0, 0 };
+    const double weights[] = { 10, 0, 30, 0, 0 };
     const mf_share of[] = { { 0, 2 }, { 2, 3 }, { 5, 0 } };
     member m[MEMBERS];
 
@@ -115,7 +115,7 @@ MF_TEST(average_is_weighted_and_the_same_for_all)
 /* Values that round otherwise in another order of addition. */
 MF_TEST(average_does_not_depend_on_who_brings_what)
 {
-    const int64_t weights[] = { 7, 11, 13, 2999, 1 };
+    const double weights[] = { 7, 11, 13, 2999, 1 };
     const mf_share alone[] = { { 0, 5 } };
     const mf_share some[][MEMBERS] = { { { 0, 2 }, { 2, 2 }, { 4, 1 } },
                                        { { 0, 1 }, { 1, 4 }, { 5, 0 } },
@@ -142,7 +142,7 @@ MF_TEST(average_does_not_depend_on_who_brings_what)
 /* Whatever the weights are: no rounding may creep in. */
 MF_TEST(average_of_equal_values_is_that_value)
 {
-    const int64_t weights[] = { 7, 11, 2999, 0, 64 };
+    const double weights[] = { 7, 11, 2999, 0, 64 };
     const mf_share of[] = { { 0, 1 }, { 1, 3 }, { 4, 1 } };
     member m[MEMBERS];
 
@@ -161,7 +161,7 @@ MF_TEST(average_of_equal_values_is_that_value)
 
 MF_TEST(average_without_samples_changes_nothing)
 {
-    const int64_t weights[LEAVES] = { 0 };
+    const double weights[LEAVES] = { 0 };
     const mf_share of[] = { { 0, 2 }, { 2, 2 }, { 4, 1 } };
     member m[MEMBERS];
 
