@@ -112,7 +112,7 @@ static mf_status join_turns(mf_shard_map *m, mf_output *a, const mf_output *b)
             m->c->graph->mark.turn =
                 m->c->settles_turns && m->c->graph->mark.gradient ? 0 : mark.turn;
         }
-        st = mf_shard_join(m, i, &a[i], b[i]);
+        st = mf_shard_is_apart(m, i) ? MF_OK : mf_shard_join(m, i, &a[i], b[i]);
     }
     m->c->graph->mark = mark;
     return st;
@@ -136,10 +136,11 @@ static mf_status map_turns(const mf_shard_map *all, int64_t size, mf_output *out
     const int64_t turns = (all->wanted + size - 1) / size;
     const mf_output *before = NULL;
     mf_output **result = MF_ARENA_ARRAY(all->arena, mf_output *, turns);
+    int64_t *samples = MF_ARENA_ARRAY(all->arena, int64_t, turns);
     mf_shard_map m = *all;
-    int64_t n = 0;
+    int n = 0;
 
-    if (!result)
+    if (!result || !samples)
         return MF_NOMEM("shards");
     for (int64_t t = 0; t < turns; t++) {
         const int64_t from = t * size, to = from + size < all->wanted ? from + size : all->wanted;
@@ -160,14 +161,16 @@ static mf_status map_turns(const mf_shard_map *all, int64_t size, mf_output *out
         if (m.c->settles_turns)
             MF_TRY(settle(&m, result[t]));
         before = result[t];
-        n++;
+        samples[n++] = m.samples;
     }
+    MF_TRY(mf_shard_weigh(&m, result, samples, n));
     for (int64_t stride = 1; stride < n; stride *= 2) {
         for (int64_t i = 0; i + stride < n; i += 2 * stride) {
             mark_turn(all, i + 2 * stride < n ? i + 2 * stride - 1 : n - 1);
             MF_TRY(join_turns(&m, result[i], result[i + stride]));
         }
     }
+    MF_TRY(mf_shard_aggregate(&m, result, samples, n));
     all->c->graph->mark.turn = 0;
     memcpy(outs, result[0], (size_t)all->node->n_outputs * sizeof *outs);
     return MF_OK;
@@ -217,6 +220,7 @@ mf_status mf_lower_shard_map(mf_compile *c, mf_node *n, mf_output *outs, mf_node
                        (long long)m.join->n, n->n_outputs);
     MF_TRY(mf_inline_find(c, n, mf_node_attr(n, "f")->func, &m.function));
     MF_TRY(mf_infer_more(c));
+    MF_TRY(mf_shard_aggregation_read(&m));
     MF_TRY(count_samples(&m));
     MF_TRY(make_pivot(&m));
     if (c->exchange)

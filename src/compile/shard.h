@@ -4,6 +4,7 @@
 #ifndef MF_COMPILE_SHARD_H
 #define MF_COMPILE_SHARD_H
 
+#include "comm/aggregate.h"
 #include "compile/inline.h"
 #include "graph/shard.h"
 
@@ -52,6 +53,7 @@ typedef struct mf_shard_map {
     const mf_inline_place *whole_place, **part_place;
     mf_node *pivot; /* what the node had to wait for; NULL: nothing */
     bool clever; /* the pass is on */
+    mf_aggregation aggregation; /* of turns */
 } mf_shard_map;
 
 /* Put the function's body into the graph, for the samples of this turn, and join the results
@@ -69,6 +71,20 @@ MF_MUST mf_status mf_shard_exchange(mf_shard_map *m, mf_output *outs);
 /* A new node named after the _ShardMap. */
 MF_MUST mf_status mf_shard_node(mf_shard_map *m, const char *op, const mf_output *in, int n_in,
                                 const mf_named_attr *attrs, int n_attrs, mf_output *out);
+
+/* ---- shard_aggregate.c: n turns with so many samples ---- */
+
+/* m->aggregation, from the node's attributes. INVALID_ARGUMENT. */
+MF_MUST mf_status mf_shard_aggregation_read(mf_shard_map *m);
+/* Is this result a gradient that is not just added up? And one whose turns are not added at all? */
+bool mf_shard_is_aggregated(const mf_shard_map *m, int port);
+bool mf_shard_is_apart(const mf_shard_map *m, int port);
+/* Before the results of all turns are joined: gradients are multiplied, if need be. */
+MF_MUST mf_status mf_shard_weigh(mf_shard_map *m, mf_output *const *results, const int64_t *samples,
+                                 int n);
+/* After that: results[0] has what becomes of all gradients. */
+MF_MUST mf_status mf_shard_aggregate(mf_shard_map *m, mf_output *const *results,
+                                     const int64_t *samples, int n);
 
 static inline int64_t mf_shard_map_begin(const mf_shard_map *m, int64_t s)
 {

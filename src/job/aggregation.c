@@ -2,25 +2,12 @@
 /* aggregation.c - the settings of a strategy that say what becomes of the gradients. */
 #include "job/strategies.h"
 
-#include <string.h>
-
-static const char *const NAMES[] = {
-    "sum", "mean", "weighted", "trimmed_mean", "median", "adasum"
-};
-static const mf_aggregate KINDS[] = { MF_AGGREGATE_SUM,      MF_AGGREGATE_MEAN,
-                                      MF_AGGREGATE_WEIGHTED, MF_AGGREGATE_TRIMMED_MEAN,
-                                      MF_AGGREGATE_MEDIAN,   MF_AGGREGATE_ADASUM };
-
 static mf_status find_kind(const mf_options *o, mf_aggregate *how)
 {
     const char *name = mf_options_string(o, "aggregation");
 
-    for (int i = 0; i < MF_COUNT(NAMES); i++) {
-        if (strcmp(name, NAMES[i]) == 0) {
-            *how = KINDS[i];
-            return MF_OK;
-        }
-    }
+    if (mf_aggregate_find(name, how))
+        return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
                    "%s: there is no aggregation '%s'; there are sum, mean, weighted, trimmed_mean, "
                    "median and adasum",
@@ -71,6 +58,19 @@ mf_status mf_aggregation_read(const mf_options *o, const char *member, int size,
     return out->how == MF_AGGREGATE_WEIGHTED ? read_weights(o, member, size, out, owned) : MF_OK;
 }
 
+/* Only gradients of whole weights can be compared shard by shard. */
+mf_status mf_aggregation_check(const mf_aggregation *a, const mf_trainer *t)
+{
+    for (int i = 0; i < t->graph.n_weights && mf_aggregate_is_apart(a->how); i++) {
+        if (t->graph.weights[i].ids.node)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "aggregation=%s needs whole gradients, but '%s' is updated by the rows "
+                           "that were looked up; use aggregation=mean",
+                           mf_aggregate_name(a->how), t->graph.weights[i].weight->name);
+    }
+    return MF_OK;
+}
+
 mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t)
 {
     const int64_t shards = t->options.shards;
@@ -80,12 +80,5 @@ mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t)
                        "aggregation=sum takes a number of shards that is a power of two, so that "
                        "the result does not depend on the workers; --shards is %lld",
                        (long long)shards);
-    for (int i = 0; i < t->graph.n_weights && mf_aggregate_is_apart(a->how); i++) {
-        if (t->graph.weights[i].ids.node)
-            return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "trimmed mean, median and adasum need whole gradients, but '%s' is "
-                           "updated by the rows that were looked up; use aggregation=mean",
-                           t->graph.weights[i].weight->name);
-    }
-    return MF_OK;
+    return mf_aggregation_check(a, t);
 }

@@ -110,6 +110,25 @@ static mf_status check_pipeline(const mf_job_mesh *m, const mf_trainer *t)
                    t->graph.whole.loss);
 }
 
+/* What a shard is elsewhere is a micro-batch here: so it is where the layout does not show. */
+static mf_status check_aggregation(const mf_job_mesh *m, const mf_trainer *t)
+{
+    const char *name = mf_aggregate_name(m->aggregation.how);
+
+    if (m->aggregation.how == MF_AGGREGATE_MEAN)
+        return MF_OK;
+    if (t->options.micro_batches < 2)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "mesh: aggregation=%s is of the gradients of micro-batches, and there is "
+                       "one; give --micro-batches N",
+                       name);
+    if (m->n_weights > 0 && m->n_weights != t->options.micro_batches)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "mesh: there are %lld weights for %d micro-batches: give one for each",
+                       (long long)m->n_weights, t->options.micro_batches);
+    return mf_aggregation_check(&m->aggregation, t);
+}
+
 static mf_status mesh_join(mf_team *team, mf_trainer *t)
 {
     mf_job_mesh *m = mf_job_mesh_of(team);
@@ -117,6 +136,7 @@ static mf_status mesh_join(mf_team *team, mf_trainer *t)
     if (m->trainer)
         return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
     MF_TRY(check_pipeline(m, t));
+    MF_TRY(check_aggregation(m, t));
     m->trainer = t;
     m->kept.steps = -1;
     m->joined = true;
@@ -454,6 +474,7 @@ static void mesh_close(mf_strategy *s)
     mf_mesh_balance_deinit(&m->balance);
     mf_free(m->counts);
     mf_free(m->workers);
+    mf_free(m->weights);
     mf_group_free(m->team.group);
     if (m->net)
         mf_net_close(m->net);
@@ -472,9 +493,20 @@ static mf_status connect(mf_job_mesh *m, const mf_strategy_call *call)
     return mf_job_group(call, m->net, 1, &m->team.group);
 }
 
+/* How many micro-batches there are is not known yet. */
+static mf_status read_aggregation(mf_job_mesh *m, const mf_options *o)
+{
+    m->n_weights = mf_options_get(o, "weights")->n;
+    MF_TRY(mf_aggregation_read(o, "micro-batch", (int)m->n_weights, &m->aggregation, &m->weights));
+    if (m->aggregation.how != MF_AGGREGATE_MEAN)
+        m->setup.aggregation = &m->aggregation;
+    return MF_OK;
+}
+
 static mf_status open_mesh(mf_job_mesh *m, const mf_strategy_call *call)
 {
     MF_TRY(mf_mesh_setup_read(call->settings, &m->setup));
+    MF_TRY(read_aggregation(m, call->settings));
     m->balances = mf_options_bool(call->settings, "balance");
     (void)snprintf(m->now.mesh, sizeof m->now.mesh, "%s",
                    mf_options_string(call->settings, "axes"));

@@ -34,6 +34,9 @@ typedef struct mf_job_mesh {
     mf_job_members members; /* where workers come and go: team.members */
     int64_t keep_steps; /* mesh_keep_steps of worker 0 */
     mf_standing kept; /* what the trainer's variables are of; steps -1: of nothing */
+    mf_aggregation aggregation; /* of micro-batches */
+    double *weights; /* for it */
+    int64_t n_weights;
     bool balances; /* slow workers get less */
     mf_mesh_balance balance;
     mf_board_layout now; /* as it was said last, */

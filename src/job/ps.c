@@ -9,6 +9,7 @@
 #include "job/balance.h"
 #include "job/ps_copies.h"
 #include "job/ps_crew.h"
+#include "parallel/shares.h"
 #include "parallel/votes.h"
 #include "train/checkpoint.h"
 #include "train/inquiry.h"
@@ -91,8 +92,8 @@ static mf_status ps_begin_step(mf_team *team, int64_t step, int64_t samples, boo
                                       : 0;
     float factor;
 
-    MF_TRY(mf_aggregate_step_factor(&j->mode.aggregation, j->balance.shares, team->size, team->rank,
-                                    team->shards, samples, &factor));
+    MF_TRY(mf_shares_factor(&j->mode.aggregation, j->balance.shares, team->size, team->rank,
+                            team->shards, samples, &factor));
     mf_ps_client_weigh(j->client, factor);
     return mf_rounds_begin_step(mf_ps_client_rounds(j->client), step, samples, votes);
 }

@@ -5,9 +5,9 @@
 
 #include "cluster/members.h"
 #include "cluster/resolve.h"
+#include "comm/aggregate.h"
 #include "comm/net.h"
 #include "graph/options.h"
-#include "parallel/aggregate.h"
 #include "train/team.h"
 #include "train/trainer.h"
 
@@ -50,7 +50,8 @@ MF_MUST mf_status mf_servers_open(const mf_strategy_call *call, mf_strategy **ou
 /* For `size` members, each a "worker", say. Owns: mf_free(*owned), also after a failure. */
 MF_MUST mf_status mf_aggregation_read(const mf_options *o, const char *member, int size,
                                       mf_aggregation *out, double **owned);
-/* INVALID_ARGUMENT: it is not for this model. */
+/* INVALID_ARGUMENT: it is not for this model; or for its number of shards. */
+MF_MUST mf_status mf_aggregation_check(const mf_aggregation *a, const mf_trainer *t);
 MF_MUST mf_status mf_aggregation_join(const mf_aggregation *a, const mf_trainer *t);
 
 /* Which tasks there are, by what the options and the environment say. Owns: mf_cluster_free(). */

@@ -37,7 +37,7 @@ const mf_strategy_kind mf_strategies[] = {
     { "mesh",
       "{axes: string, layout: string = '', exact: bool = false, stages: string = '', "
       "pipeline: string = '1f1b', chunks: int >= 1 = 2, balance: bool = false, "
-      "collective: string = 'auto'}",
+      "collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
       "processors hold slices of the weights and compute pieces, as a layout of named dimensions "
       "says; --mesh and --layout are short for it",
       mf_mesh_open },

@@ -140,16 +140,38 @@ mf_status mf_mesh_variables_add(mf_mesh_variables *v, const mf_mesh_setup *setup
 
 /* ---- runs ---- */
 
-/* A micro-batch is one shard: how it is cut is the layout's business. */
-static mf_status join_shards(mf_graph *g, int micro_batches)
+static mf_status set_aggregation(mf_graph *g, mf_node *map, const mf_aggregation *a, int turns)
 {
-    const mf_attr n = { .kind = MF_ATTR_INT, .n = 1, .i = micro_batches > 1 ? micro_batches : 1 };
+    const char *name = mf_aggregate_name(a->how);
+    const mf_attr how = { .kind = MF_ATTR_STRING, .n = 1, .s = { name, strlen(name) } };
+    const mf_attr trim = { .kind = MF_ATTR_FLOAT, .n = 1, .f = (float)a->trim };
+    mf_attr weights = { .kind = MF_ATTR_FLOAT, .is_list = true, .n = turns };
+
+    MF_TRY(mf_node_set_attr(g, map, "aggregation", &how));
+    MF_TRY(mf_node_set_attr(g, map, "trim", &trim));
+    if (a->how != MF_AGGREGATE_WEIGHTED)
+        return MF_OK;
+    weights.floats = MF_ARENA_ARRAY(g->arena, float, turns);
+    if (!weights.floats)
+        return MF_NOMEM("weights");
+    for (int i = 0; i < turns; i++)
+        weights.floats[i] = (float)a->weights[i];
+    return mf_node_set_attr(g, map, "weights", &weights);
+}
+
+/* A micro-batch is one shard: how it is cut is the layout's business. */
+static mf_status join_shards(mf_graph *g, const mf_mesh_setup *setup)
+{
+    const int turns = setup->micro_batches > 1 ? setup->micro_batches : 1;
+    const mf_attr n = { .kind = MF_ATTR_INT, .n = 1, .i = turns };
 
     for (int64_t i = 0; i < g->n_nodes; i++) {
-        if (strcmp(g->nodes[i]->op_name, "_ShardMap") == 0) {
-            MF_TRY(mf_node_set_attr(g, g->nodes[i], "shards", &n));
-            MF_TRY(mf_node_set_attr(g, g->nodes[i], "turns", &n));
-        }
+        if (strcmp(g->nodes[i]->op_name, "_ShardMap") != 0)
+            continue;
+        MF_TRY(mf_node_set_attr(g, g->nodes[i], "shards", &n));
+        MF_TRY(mf_node_set_attr(g, g->nodes[i], "turns", &n));
+        if (setup->aggregation)
+            MF_TRY(set_aggregation(g, g->nodes[i], setup->aggregation, turns));
     }
     return MF_OK;
 }
@@ -369,7 +391,7 @@ mf_status mf_mesh_compile(const mf_graph *graph, const mf_signature *sig,
     memset(graphs, 0, (size_t)setup->n * sizeof *graphs);
     MF_TRY(mf_passes_parse(LATER, &c.disabled));
     MF_TRY_TO(done, mf_compile_begin(&c, graph, sig));
-    MF_TRY_TO(done, join_shards(c.graph, setup->micro_batches));
+    MF_TRY_TO(done, join_shards(c.graph, setup));
     MF_TRY_TO(done, mf_compile_late_reads(&c));
     MF_TRY_TO(done, mf_compile_passes(&c));
     MF_TRY_TO(done, give_seeds(c.graph, setup->seed));

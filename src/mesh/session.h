@@ -6,6 +6,7 @@
 #define MF_MESH_SESSION_H
 
 #include "base/ranges.h"
+#include "comm/aggregate.h"
 #include "compile/compile.h"
 #include "mesh/layout.h"
 #include "runtime/room.h"
@@ -52,6 +53,7 @@ typedef struct mf_mesh_setup {
                                    that each has about as much work */
     int chunks; /* of layers that each mesh has, dealt out in turn; 0: one */
     int micro_batches; /* parts of a batch that are done one after the other; 0: one */
+    const mf_aggregation *aggregation; /* of the gradients of micro-batches; NULL: their mean */
     mf_pipeline pipeline;
     int first, n; /* the processors here */
     mf_mesh_wire *wire; /* to the others; NULL: there are none. Must outlive the session */

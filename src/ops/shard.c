@@ -220,12 +220,14 @@ const mf_op mf_ops_shard[] = {
      * over the shard numbers, 'concat' along the first dimension. turns: how many groups of shards
      * come one after the other. buckets: for each result, with which others it travels when shards
      * are exchanged with other workers; none: all sums in one, all else in another. names: the
-     * weight whose gradient a result is, or ''. */
+     * weight whose gradient a result is, or ''. aggregation, trim, weights: what becomes of the
+     * gradients of all turns (comm/aggregate.h); not where shards are exchanged. */
     { .name = "_ShardMap",
       .def = "(batched:*Tbatched, shared:*Tshared) -> (output:*Tout) {Tbatched:list(type)>=1, "
              "Tshared:list(type)>=0, Tout:list(type)>=1, f:func, shards:int>=1, "
              "turns:int=1, join:list(string)>=1, buckets:list(int)>=0=[], "
-             "names:list(string)>=0=[]} is_stateful",
+             "names:list(string)>=0=[], aggregation:string='mean', trim:float=0, "
+             "weights:list(float)>=0=[]} is_stateful",
       .control = MF_CONTROL_CALL,
       .infer = mf_infer_unknown,
       .grad = mf_grad_missing },

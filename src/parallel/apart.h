@@ -5,7 +5,7 @@
 #ifndef MF_PARALLEL_APART_H
 #define MF_PARALLEL_APART_H
 
-#include "parallel/aggregate.h"
+#include "comm/aggregate.h"
 #include "parallel/shares.h"
 
 typedef struct mf_apart_item {

@@ -156,3 +156,22 @@ mf_status mf_shares_sum(const mf_shares *s, mf_group *group, const mf_collective
         MF_TRY(add_branches(&o, scratch, data));
     return to_first ? reduce_to_first(group, &r) : mf_all_reduce(group, &r);
 }
+
+mf_status mf_shares_factor(const mf_aggregation *a, const mf_share *of, int size, int rank,
+                           int64_t shards, int64_t samples, float *out)
+{
+    int64_t *n;
+
+    *out = a->how == MF_AGGREGATE_SUM ? (float)shards : 1.0f;
+    if (a->how != MF_AGGREGATE_WEIGHTED)
+        return MF_OK;
+    n = mf_calloc(size, sizeof *n);
+    if (!n)
+        return MF_NOMEM("weights");
+    for (int r = 0; r < size; r++)
+        n[r] = mf_shard_begin(samples, shards, of[r].first + of[r].n) -
+               mf_shard_begin(samples, shards, of[r].first);
+    *out = (float)mf_aggregate_factor(a, n, size, rank);
+    mf_free(n);
+    return MF_OK;
+}

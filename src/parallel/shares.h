@@ -3,6 +3,7 @@
 #ifndef MF_PARALLEL_SHARES_H
 #define MF_PARALLEL_SHARES_H
 
+#include "comm/aggregate.h"
 #include "comm/group.h"
 #include "parallel/dealing.h"
 #include "tensor/tensor.h"
@@ -38,6 +39,11 @@ static inline int mf_shares_all_grains(const mf_shares *s)
 {
     return s->first_grain[s->ranks];
 }
+
+/* By what member `rank` multiplies its gradients in a step of so many samples, cut into so many
+ * shards; of: by rank, its shards. 1: nothing is multiplied. Fails: RESOURCE_EXHAUSTED. */
+MF_MUST mf_status mf_shares_factor(const mf_aggregation *a, const mf_share *of, int size, int rank,
+                                   int64_t shards, int64_t samples, float *out);
 
 /* out[0..count) = the sum over all grains of all members of the group; grains: ours. What can be
  * added here is added before anything is sent. scratch: memory to be used again. to_first: the

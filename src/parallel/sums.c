@@ -23,8 +23,8 @@ mf_status mf_sums_begin_step(mf_sums *x, int64_t step, int64_t samples, int vote
     x->votes = votes;
     mf_shares_set(&x->shares, samples);
     if (st == MF_OK)
-        st = mf_aggregate_step_factor(&x->o.aggregation, x->shares.of, x->shares.ranks,
-                                      x->o.group->rank, x->shares.shards, samples, &x->factor);
+        st = mf_shares_factor(&x->o.aggregation, x->shares.of, x->shares.ranks, x->o.group->rank,
+                              x->shares.shards, samples, &x->factor);
     pthread_mutex_unlock(&x->lock);
     return st;
 }

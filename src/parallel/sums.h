@@ -7,9 +7,9 @@
 #ifndef MF_PARALLEL_SUMS_H
 #define MF_PARALLEL_SUMS_H
 
+#include "comm/aggregate.h"
 #include "comm/group.h"
 #include "graph/exchange.h"
-#include "parallel/aggregate.h"
 #include "parallel/codec.h"
 #include "parallel/dealing.h"
 #include "parallel/votes.h"

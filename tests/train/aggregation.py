@@ -66,6 +66,11 @@ WAYS = {
 }
 
 
+# Where each group, or micro-batch, is one shard and one member.
+WAYS_OF_4 = {way: of for way, of in WAYS.items() if not way.startswith("weighted")}
+WAYS_OF_4["weighted weights=[1,3,2,2]"] = lambda g: (g[0] + 3 * g[1] + 2 * g[2] + 2 * g[3]) / 8
+
+
 def compare(b, way, of, strategy, *more, **kind):
     before, shards = gradients(b)
     after = b.weights("%s aggregation=%s" % (strategy, way), *more, **kind)
@@ -79,18 +84,24 @@ def compare(b, way, of, strategy, *more, **kind):
 def every_aggregation_is_what_numpy_makes_of_the_shards_gradients(b):
     for way, of in WAYS.items():
         for strategy, workers, servers in (("mirrored replicas=2", 0, 0), ("central_storage replicas=2", 0, 0),
-                                           ("central_storage", 2, 1), ("multi_worker_mirrored", 2, 0),
-                                           ("reduce_to_one", 2, 0), ("parameter_server", 2, 2)):
+                                           ("multi_worker_mirrored", 2, 0), ("reduce_to_one", 2, 0),
+                                           ("parameter_server", 2, 2)):
             compare(b, way, of, strategy, workers=workers, servers=servers)
 
 
 @test
 def every_aggregation_of_local_sgd_is_what_numpy_makes_of_the_groups_changes(b):
     """After one step a group has changed its weights by the gradient of its shard."""
-    of_groups = {**WAYS, "weighted weights=[1,3,2,2]": lambda g: (g[0] + 3 * g[1] + 2 * g[2] + 2 * g[3]) / 8}
-    del of_groups["weighted weights=[1,3]"]
-    for way, of in of_groups.items():
+    for way, of in WAYS_OF_4.items():
         compare(b, way, of, "local_sgd groups=4 period=1", workers=2)
+
+
+@test
+def every_aggregation_of_a_mesh_is_what_numpy_makes_of_the_micro_batches_gradients(b):
+    """A micro-batch is one shard."""
+    for way, of in WAYS_OF_4.items():
+        compare(b, way, of, "mesh axes='all:4' layout='batch:all'", "--micro-batches", "4",
+                workers=2 if way in ("median", "adasum") else 0)
 
 
 # Where a member is a worker, its weights depend on the workers.
@@ -104,8 +115,8 @@ def servers_give_the_same_bits_for_1_2_and_4_workers_and_as_an_all_reduce(b):
     for way in ALIKE:
         more = ["--shards", "8" if way == "sum" else "7"]
         want = b.sha(*more, strategy="mirrored replicas=2 aggregation=" + way, **kind)
-        for workers, servers in (1, 1), (2, 2), (4, 3):
-            got = b.sha(*more, strategy="parameter_server aggregation=" + way, workers=workers, servers=servers, **kind)
+        for workers, servers, name in (1, 3, "parameter_server"), (2, 1, "central_storage"), (4, 2, "parameter_server"):
+            got = b.sha(*more, strategy="%s aggregation=%s" % (name, way), workers=workers, servers=servers, **kind)
             check(got == want, "%s, %d workers, %d servers: other weights" % (way, workers, servers))
     way = "weighted weights=[1,3]"
     want = b.sha(strategy="multi_worker_mirrored aggregation=" + way, workers=2, **kind)
@@ -116,11 +127,25 @@ def servers_give_the_same_bits_for_1_2_and_4_workers_and_as_an_all_reduce(b):
 @test
 def local_sgd_gives_the_same_bits_for_1_2_and_4_workers(b):
     """The last steps of 5 are in a round of their own; with 6 workers some do a group together."""
-    for way in (*ALIKE, "weighted weights=[1,3,2,2]"):
+    for way in WAYS_OF_4:
         strategy = "local_sgd groups=4 period=2 aggregation=" + way
         want = b.sha(strategy=strategy, steps=5)
         for workers in (2, 4, 6) if way == "adasum" else (2, 4):
             check(b.sha(strategy=strategy, workers=workers, steps=5) == want, "%s, %d workers: other weights" % (way, workers))
+
+
+@test
+def an_exact_mesh_gives_the_bits_of_one_process_under_any_layout(b):
+    """Data parallelism, two axes, slices of weights, slices of gradients, and stages of a pipeline."""
+    layouts = ("axes='all:2' layout='batch:all'", "axes='rows:2;cols:2' layout='batch:rows;hidden:cols'",
+               "axes='all:2' layout='batch:all;weights:all'", "axes='all:2' layout='batch:all;slots:all;gradients:all'",
+               "axes='devices:2' layout='layers:devices'")
+    kind = dict(steps=3, batch=30)
+    for i, way in enumerate(WAYS_OF_4):
+        want = b.sha("--shards", "4", strategy="mirrored replicas=4 aggregation=" + way, **kind)
+        for layout in (layouts[i % 2], *layouts[2:]):
+            got = b.sha("--micro-batches", "4", strategy="mesh %s exact=true aggregation=%s" % (layout, way), **kind)
+            check(got == want, "%s, %s: other weights" % (way, layout))
 
 
 @test
@@ -133,8 +158,14 @@ def what_cannot_be_aggregated_is_refused_and_the_reason_is_said(b):
             ("parameter_server aggregation=median", 1, tables, "use aggregation=mean"),
             ("parameter_server aggregation=adasum partition=fixed shards=2", 2, {}, "use partition=whole"),
             ("local_sgd groups=3 aggregation=weighted weights=[1,2]", 0, {}, "2 weights for 3 members: give one for each group"),
+            ("mesh axes='all:2' layout='batch:all' aggregation=median", 0, {}, "give --micro-batches N"),
+            ("mesh axes='all:2' layout='batch:all' aggregation=weighted weights=[1,2]", 0, {"micro": 3},
+             "2 weights for 3 micro-batches: give one for each"),
+            ("mesh axes='all:2' layout='batch:all' aggregation=adasum", 0, {"micro": 2, **tables}, "use aggregation=mean"),
             ("local_sgd aggregation=mode", 0, {}, "there is no aggregation 'mode'")):
-        r = b.run(["launch", "--workers", "2", "--ps", str(servers), "--", *b.train(strategy=strategy, **kind)], code=2)
+        kind = dict(kind)
+        more = ["--micro-batches", str(kind.pop("micro"))] if "micro" in kind else []
+        r = b.run(["launch", "--workers", "2", "--ps", str(servers), "--", *b.train(*more, strategy=strategy, **kind)], code=2)
         check(said in r.stderr, "%s: %s" % (strategy, r.stderr))
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Aggregation against the formulas, written out. */
-#include "parallel/aggregate.h"
+#include "comm/aggregate.h"
 
 #include "mf_test.h"
 

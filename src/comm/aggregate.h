@@ -7,11 +7,10 @@
  * showing in the result. Adasum looks at the directions of these means, gradient by gradient. The
  * unit is the shard and not the worker: what comes out depends on how many shards there are, not on
  * how many workers. */
-#ifndef MF_PARALLEL_AGGREGATE_H
-#define MF_PARALLEL_AGGREGATE_H
+#ifndef MF_COMM_AGGREGATE_H
+#define MF_COMM_AGGREGATE_H
 
 #include "base/status.h"
-#include "parallel/dealing.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,6 +32,10 @@ typedef struct mf_aggregation {
     const double *weights; /* by rank */
 } mf_aggregation;
 
+/* "median"; and back. False: there is no such name. */
+const char *mf_aggregate_name(mf_aggregate how);
+bool mf_aggregate_find(const char *name, mf_aggregate *out);
+
 /* Does it need the gradients of all shards one by one? */
 static inline bool mf_aggregate_is_apart(mf_aggregate how)
 {
@@ -42,11 +45,6 @@ static inline bool mf_aggregate_is_apart(mf_aggregate how)
 
 /* By what a member multiplies its gradients: it has n[rank] of all samples of the batch. */
 double mf_aggregate_factor(const mf_aggregation *a, const int64_t *n, int size, int rank);
-
-/* The same for a step of so many samples, cut into so many shards; of: by rank, its shards. 1 where
- * nothing is multiplied. Fails: RESOURCE_EXHAUSTED. */
-MF_MUST mf_status mf_aggregate_step_factor(const mf_aggregation *a, const mf_share *of, int size,
-                                           int rank, int64_t shards, int64_t samples, float *out);
 
 /* out[i] = of x[s][i] * factor[s] over all s below n: the trimmed mean or median. What is no number
  * counts as larger than all numbers. Fails: RESOURCE_EXHAUSTED. */

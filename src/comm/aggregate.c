@@ -1,8 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "parallel/aggregate.h"
+#include "comm/aggregate.h"
 
 #include "base/mem.h"
-#include "graph/shard.h"
+
+#include <string.h>
+
+static const char *const NAMES[] = {
+    [MF_AGGREGATE_MEAN] = "mean",         [MF_AGGREGATE_SUM] = "sum",
+    [MF_AGGREGATE_WEIGHTED] = "weighted", [MF_AGGREGATE_TRIMMED_MEAN] = "trimmed_mean",
+    [MF_AGGREGATE_MEDIAN] = "median",     [MF_AGGREGATE_ADASUM] = "adasum"
+};
+
+const char *mf_aggregate_name(mf_aggregate how)
+{
+    return NAMES[how];
+}
+
+bool mf_aggregate_find(const char *name, mf_aggregate *out)
+{
+    for (int i = 0; i < MF_COUNT(NAMES); i++) {
+        if (strcmp(name, NAMES[i]) == 0) {
+            *out = (mf_aggregate)i;
+            return true;
+        }
+    }
+    return false;
+}
 
 double mf_aggregate_factor(const mf_aggregation *a, const int64_t *n, int size, int rank)
 {
@@ -16,25 +39,6 @@ double mf_aggregate_factor(const mf_aggregation *a, const int64_t *n, int size, 
     if (n[rank] == 0 || weights == 0.0)
         return 0.0;
     return a->weights[rank] / weights * (double)samples / (double)n[rank];
-}
-
-mf_status mf_aggregate_step_factor(const mf_aggregation *a, const mf_share *of, int size, int rank,
-                                   int64_t shards, int64_t samples, float *out)
-{
-    int64_t *n;
-
-    *out = a->how == MF_AGGREGATE_SUM ? (float)shards : 1.0f;
-    if (a->how != MF_AGGREGATE_WEIGHTED)
-        return MF_OK;
-    n = mf_calloc(size, sizeof *n);
-    if (!n)
-        return MF_NOMEM("weights");
-    for (int r = 0; r < size; r++)
-        n[r] = mf_shard_begin(samples, shards, of[r].first + of[r].n) -
-               mf_shard_begin(samples, shards, of[r].first);
-    *out = (float)mf_aggregate_factor(a, n, size, rank);
-    mf_free(n);
-    return MF_OK;
 }
 
 enum { BLOCK = 64 }; /* elements sorted at a time, so that the processor can take several at once */
