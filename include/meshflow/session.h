@@ -26,7 +26,8 @@ typedef struct mf_session_options {
     int n_allow_dirs;
     const char *target; /* "grpc://host:port": on the server there, and all above is its own
                            affair; NULL or "": here */
-    int64_t connect_ms; /* how long to wait for a server that is not there yet; 0: a minute */
+    int64_t connect_ms; /* how long to wait for a server that is not there yet (default: 60000); a
+                           line on stderr says so after about two seconds */
     const char *const *device_filters; /* the only tasks that it shall know; NULL: all */
     int n_device_filters;
     bool allow_soft_placement; /* what cannot be on the device it asks for goes to another */

@@ -4,7 +4,9 @@
 #include "base/clock.h"
 #include "cli/critical_path.h"
 #include "cli/fetches.h"
+#include "cli/job.h"
 #include "cli/restore.h"
+#include "comm/waiting.h"
 #include "runtime/session.h"
 
 #include <meshflow/session.h>
@@ -26,6 +28,7 @@ typedef struct job {
     mf_trace *trace; /* of the last run; NULL: nobody wants to know */
     mf_critical_path path;
     int64_t repeat, timeout_ms, threads;
+    double wait_s; /* for a server that is not there yet */
 } job;
 
 /* ---- arguments ---- */
@@ -77,6 +80,8 @@ static mf_status read_args(job *j)
     j->repeat = 1;
     MF_TRY(mf_args_int(j->args, "repeat", 1, 1000000000, &j->repeat));
     MF_TRY(mf_args_int(j->args, "timeout", 1, INT32_MAX, &j->timeout_ms));
+    j->wait_s = 60;
+    MF_TRY(mf_args_double(j->args, "wait", 0.001, 1e6, &j->wait_s));
     MF_TRY(mf_args_int(j->args, "threads", 0, 4096, &j->threads));
     MF_TRY(mf_cli_load_graph(j->args, j->args->words[0], &j->graph));
     MF_TRY(mf_fetches_read(j->args, j->graph, &j->fetches));
@@ -159,6 +164,7 @@ static mf_status run_session(job *j)
         .allow_dirs = (const char *const *)j->dirs.s,
         .n_allow_dirs = (int)j->dirs.n,
         .target = next_target(j, &(int64_t){ 0 }, true),
+        .connect_ms = (int64_t)(j->wait_s * 1000),
         .device_filters = (const char *const *)j->filters.s,
         .n_device_filters = (int)j->filters.n,
         .tls_dir = mf_args_value(j->args, "tls-dir"),
@@ -169,7 +175,11 @@ static mf_status run_session(job *j)
 
     if (checkpoint)
         MF_TRY(mf_restore_add(j->args, j->graph, checkpoint, &j->restore));
-    MF_TRY(mf_session_new(j->graph, &options, &j->session));
+    mf_waiting_name_option("--wait");
+    st = mf_session_new(j->graph, &options, &j->session);
+    if (st == MF_UNAVAILABLE)
+        mf_args_hint(j->args, "start the server there, or wait longer for it with --wait SECONDS");
+    MF_TRY(st);
     st = checkpoint ? mf_restore_run(&j->restore, j->session) : MF_OK;
     if (st != MF_OK)
         return mf_cli_name_file(st, checkpoint);
@@ -302,6 +312,8 @@ static const mf_option options[] = {
     { "disable", "PASS,...", "leave out passes; `meshflow graph optimize --list` names them", 0,
       false },
     { "timeout", "MS", "milliseconds that each run may take", 0, false },
+    { "wait", "SECONDS", "how long to wait for a server that is not there yet (default: 60)", 0,
+      false },
     { "trace", "FILE", "write when each node of the last run ran, for chrome://tracing", 0, false },
     { "critical-path", NULL,
       "tell which chain of nodes, each needing the one before, took longest in the last run", 0,

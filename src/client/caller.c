@@ -2,12 +2,15 @@
 /* caller.c - see caller.h. */
 #include "client/caller.h"
 
+#include "base/clock.h"
 #include "base/cond.h"
 #include "base/pending.h"
 #include "proto/wire.h"
 
 #include <stdio.h>
 #include <string.h>
+
+static const int64_t LOOK_NS = 200000000;
 
 struct mf_caller {
     const mf_rpc_kind *rpc;
@@ -263,6 +266,20 @@ static void has_come(void *ctx, mf_status status, ProtobufCMessage *reply)
     pthread_mutex_unlock(&c->lock);
 }
 
+/* With the lock held. */
+static void wait_for_answer(mf_caller *c, const mf_question *q)
+{
+    if (!q->look) {
+        pthread_cond_wait(&c->changed, &c->lock);
+        return;
+    }
+    if (mf_cond_wait_until(&c->changed, &c->lock, mf_clock_ns() + LOOK_NS))
+        return;
+    pthread_mutex_unlock(&c->lock);
+    q->look(q->ctx);
+    pthread_mutex_lock(&c->lock);
+}
+
 mf_status mf_caller_ask(mf_caller *c, const mf_question *q, mf_arena *arena, ProtobufCMessage **out)
 {
     awaited a = { .caller = c };
@@ -271,7 +288,7 @@ mf_status mf_caller_ask(mf_caller *c, const mf_question *q, mf_arena *arena, Pro
     mf_caller_start(c, q, arena, has_come, &a);
     pthread_mutex_lock(&c->lock);
     while (!a.done)
-        pthread_cond_wait(&c->changed, &c->lock);
+        wait_for_answer(c, q);
     pthread_mutex_unlock(&c->lock);
     if (a.why.status != MF_OK)
         return mf_error_restore(&a.why);

@@ -19,6 +19,9 @@ typedef struct mf_question {
     int64_t deadline_ns; /* 0: none */
     bool waits; /* until somebody listens there; else that is UNAVAILABLE at once */
     mf_cancel *cancel; /* ends it, with CANCELLED; NULL: nothing does */
+    /* mf_caller_ask() calls it several times a second while it waits; NULL: nobody looks. */
+    void (*look)(void *ctx);
+    void *ctx;
 } mf_question;
 
 /* address: "host:port". Connects when there is something to ask. */

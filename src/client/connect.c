@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* connect.c - the way to a server, which may not be there yet. */
 #include "base/clock.h"
-#include "base/log.h"
 #include "client/remote.h"
 #include "comm/inside_rpc.h"
 #include "comm/transports.h"
+#include "comm/waiting.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-enum { CONNECT_MS = 60000, PAUSE_MS = 100, COMPLAIN_S = 5 };
+enum { CONNECT_MS = 60000, PAUSE_MS = 100 };
 
 static const char scheme[] = "grpc://";
 
@@ -39,29 +40,89 @@ mf_status mf_remote_connect(const mf_session_options *options, mf_caller **out)
     return st;
 }
 
+/* ---- a server that is not there yet ---- */
+
+typedef struct first {
+    mf_caller *caller;
+    mf_cancel too_late; /* nobody has listened there in time */
+    mf_waiting waiting;
+    char why[300]; /* nobody is there */
+} first;
+
+/* Looks while the server is called. One that is there may take as long as it likes: TensorFlow's
+ * answers when all tasks of its cluster are there. */
+static void look(void *ctx)
+{
+    first *f = ctx;
+
+    if (mf_caller_reaches(f->caller)) {
+        f->waiting.until_ns = 0;
+        f->waiting.why = "it is there and does not answer yet; a server of TensorFlow answers "
+                         "when all tasks of its cluster, or of the device filters, are there";
+    } else if (mf_clock_ns() > f->waiting.until_ns) {
+        mf_cancel_raise(&f->too_late);
+    }
+    mf_waiting_look(&f->waiting);
+}
+
+/* Without the beginning that says who was asked. */
+static void note_why(first *f, const char *message)
+{
+    const char *who = strstr(message, mf_caller_address(f->caller));
+
+    if (who && strncmp(message, "asking ", strlen("asking ")) == 0) {
+        message = who + strlen(mf_caller_address(f->caller));
+        message += strspn(message, ": ");
+    }
+    (void)snprintf(f->why, sizeof f->why, "%s", message);
+}
+
+static mf_status ask_until(first *f, const mf_question *q, mf_arena *arena, ProtobufCMessage **out)
+{
+    const int64_t start = mf_clock_ns(), until = f->waiting.until_ns;
+    mf_question asked = *q;
+
+    asked.cancel = &f->too_late;
+    asked.look = look;
+    asked.ctx = f;
+    for (;;) {
+        const mf_status st = mf_caller_ask(f->caller, &asked, arena, out);
+
+        if (mf_cancel_is_raised(&f->too_late) ? st != MF_CANCELLED : st != MF_UNAVAILABLE)
+            return st;
+        if (st == MF_UNAVAILABLE)
+            note_why(f, mf_error_message());
+        f->waiting.why = f->why;
+        f->waiting.until_ns = until;
+        if (mf_clock_ns() + PAUSE_MS * INT64_C(1000000) > until)
+            return MF_FAIL(MF_UNAVAILABLE, "asking the server at %s: %s (tried for %.1f s)",
+                           mf_caller_address(f->caller), f->why,
+                           (double)(mf_clock_ns() - start) / 1e9);
+        mf_waiting_look(&f->waiting);
+        (void)nanosleep(&(struct timespec){ .tv_nsec = PAUSE_MS * 1000000L }, NULL);
+    }
+}
+
 mf_status mf_remote_ask_first(mf_caller *c, const mf_question *q, const mf_session_options *options,
                               mf_arena *arena, ProtobufCMessage **out)
 {
-    const int64_t start = mf_clock_ns();
-    const int64_t patience = options->connect_ms > 0 ? options->connect_ms : CONNECT_MS;
-    int64_t waited, said = 0;
-    mf_error why;
+    const int64_t patience_ms = options->connect_ms > 0 ? options->connect_ms : CONNECT_MS;
+    first f = { .caller = c };
     mf_status st;
 
-    for (;;) {
-        st = mf_caller_ask(c, q, arena, out);
-        waited = (mf_clock_ns() - start) / 1000000;
-        if (st != MF_UNAVAILABLE)
-            return st;
-        mf_error_save(st, &why);
-        if (waited + PAUSE_MS > patience)
-            return MF_FAIL(MF_UNAVAILABLE, "%s (tried for %.1f s)", why.message,
-                           (double)waited / 1e3);
-        if (waited / 1000 >= said + COMPLAIN_S) {
-            said = waited / 1000;
-            MF_INFO("waiting for the server at %s since %lld s: %s", mf_caller_address(c),
-                    (long long)said, why.message);
-        }
-        (void)nanosleep(&(struct timespec){ .tv_nsec = PAUSE_MS * 1000000L }, NULL);
-    }
+    note_why(&f, "no answer and no refusal has come: the host or its name server is off, cannot be "
+                 "reached or is behind a firewall, or what listens there is no server");
+    f.waiting = (mf_waiting){ .who = "this client",
+                              .whom = "the server",
+                              .where = mf_caller_address(c),
+                              .what = "a session",
+                              .step = -1,
+                              .why = f.why,
+                              .until_ns = mf_clock_ns() + patience_ms * 1000000 };
+    mf_cancel_init(&f.too_late);
+    mf_waiting_begin(&f.waiting);
+    st = ask_until(&f, q, arena, out);
+    mf_waiting_end(&f.waiting, st == MF_OK);
+    mf_cancel_deinit(&f.too_late);
+    return st;
 }

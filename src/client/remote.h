@@ -19,7 +19,9 @@ MF_MUST mf_status mf_remote_reset(const mf_session_options *options, const char 
 
 /* A connection to the server of options->target (connect.c). INVALID_ARGUMENT: no such target. */
 MF_MUST mf_status mf_remote_connect(const mf_session_options *options, mf_caller **out);
-/* mf_caller_ask() that tries again, for as long as the options say, while nobody listens there. */
+/* mf_caller_ask() that tries again while nobody listens there, for as long as the options say, and
+ * says on standard error what it waits for. Then it fails with UNAVAILABLE. q->cancel and q->look
+ * are not used. */
 MF_MUST mf_status mf_remote_ask_first(mf_caller *c, const mf_question *q,
                                       const mf_session_options *options, mf_arena *arena,
                                       ProtobufCMessage **out);

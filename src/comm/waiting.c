@@ -7,6 +7,27 @@
 
 #include <stdio.h>
 
+static const char *the_option;
+
+void mf_waiting_name_option(const char *option)
+{
+    the_option = option;
+}
+
+/* Why it waits, and when it gives up. */
+static void put_reason(const mf_waiting *w, char *text, size_t size)
+{
+    const int64_t left = w->until_ns - mf_clock_ns();
+    int n = snprintf(text, size, "%s", w->why ? w->why : "");
+
+    if (w->until_ns == 0 || left <= 0 || n < 0 || (size_t)n >= size)
+        return;
+    n += snprintf(text + n, size - (size_t)n, "%sit fails in %.0f s", n > 0 ? "; " : "",
+                  (double)left * 1e-9);
+    if (the_option && (size_t)n < size)
+        (void)snprintf(text + n, size - (size_t)n, " (%s changes this)", the_option);
+}
+
 void mf_waiting_begin(mf_waiting *w)
 {
     mf_stall_begin(&w->stall);
@@ -14,7 +35,7 @@ void mf_waiting_begin(mf_waiting *w)
 }
 
 /* Where nobody has a board. */
-static void say(mf_waiting *w)
+static void say(mf_waiting *w, const char *why)
 {
     const int64_t now = mf_clock_ns(), time = now - w->stall.since;
     char step[40] = "";
@@ -23,18 +44,17 @@ static void say(mf_waiting *w)
     if (w->step >= 0)
         (void)snprintf(step, sizeof step, " of step %lld", (long long)w->step);
     MF_WARN("%s waits for %s%s%s: %s%s, since %.1f s%s%s", w->who, w->whom, w->where ? " at " : "",
-            w->where ? w->where : "", w->what, step, (double)time * 1e-9, w->why ? ": " : "",
-            w->why ? w->why : "");
+            w->where ? w->where : "", w->what, step, (double)time * 1e-9, *why ? ": " : "", why);
 }
 
 void mf_waiting_look(mf_waiting *w)
 {
-    char why[256]; /* what was an error may be overwritten meanwhile */
+    char why[400]; /* what was an error may be overwritten meanwhile */
 
-    (void)snprintf(why, sizeof why, "%s", w->why ? w->why : "");
-    w->stall.why = w->why ? why : NULL;
+    put_reason(w, why, sizeof why);
+    w->stall.why = *why ? why : NULL;
     if (mf_stall_look(&w->stall) == MF_STALL_UNSEEN)
-        say(w);
+        say(w, why);
 }
 
 void mf_waiting_end(mf_waiting *w, bool well)

@@ -12,9 +12,15 @@ typedef struct mf_waiting {
     const char *what; /* "the gradients" */
     int64_t step; /* -1: of none */
     const char *why; /* if it is known; NULL */
+    int64_t until_ns; /* the wait fails then, by mf_clock_ns(); 0: not known */
     mf_stall stall;
     int board;
 } mf_waiting;
+
+/* The option of this program that changes how long it waits for others ("--timeout"), for the
+ * sentences of waits that have an end. NULL, at first: there is none. Not copied. Thread: before
+ * any wait. */
+void mf_waiting_name_option(const char *option);
 
 /* The others are set. */
 void mf_waiting_begin(mf_waiting *w);

@@ -90,11 +90,32 @@ static const char *hopeless(mf_status st, const char *message)
     return NULL;
 }
 
+/* What gRPC says when it cannot connect, shorter: its last words are the system's. */
+static const char *plain(mf_status st, const char *message, char *text, size_t size)
+{
+    static const char no_name[] = "DNS resolution failed for ", no_way[] = "failed to connect to ";
+    const char *last = strrchr(message, ':');
+
+    if (st != MF_UNAVAILABLE)
+        return message;
+    if (strncmp(message, no_name, strlen(no_name)) == 0) {
+        message += strlen(no_name);
+        (void)snprintf(text, size, "the name '%.*s' does not resolve", (int)strcspn(message, ":"),
+                       message);
+        return text;
+    }
+    if (strncmp(message, no_way, strlen(no_way)) != 0 || !last)
+        return message;
+    return last + strspn(last, ": ");
+}
+
 static void hand_over(asked *a)
 {
+    char text[300];
     char *details = grpc_slice_to_c_string(a->details);
     mf_status st = status_of(a->status);
-    const char *why = hopeless(st, details), *message = why ? why : details;
+    const char *why = hopeless(st, details);
+    const char *message = why ? why : plain(st, details, text, sizeof text);
     mf_part *parts = NULL;
     int n = 0;
 
@@ -191,6 +212,11 @@ static void *rpc_ask(mf_rpc_channel *c, const mf_rpc_question *q)
     free_asked(a);
     q->done(q->ctx, MF_RESOURCE_EXHAUSTED, "there is no memory for a call", NULL, 0);
     return NULL;
+}
+
+static bool rpc_reaches(mf_rpc_channel *c)
+{
+    return grpc_channel_check_connectivity_state(c->channel, 0) == GRPC_CHANNEL_READY;
 }
 
 static void rpc_cancel(mf_rpc_channel *c, void *which)
@@ -315,6 +341,7 @@ const mf_rpc_kind mf_rpc_grpc = {
     .answer = rpc_answer,
     .stop = rpc_stop,
     .connect = rpc_connect,
+    .reaches = rpc_reaches,
     .ask = rpc_ask,
     .cancel = rpc_cancel,
     .disconnect = rpc_disconnect,

@@ -6,8 +6,11 @@
 #include <meshflow/server.h>
 #include <meshflow/session.h>
 
+#include <arpa/inet.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static mf_server *serve(void)
@@ -252,6 +255,27 @@ MF_TEST(remote_session_waits_for_a_server_and_says_for_how_long)
             mf_session_new(g, &(mf_session_options){ .target = target, .connect_ms = 400 }, &s));
     T_TRUE(!s);
     mf_graph_free(g);
+}
+
+/* A socket that nobody accepts from: the connection is made, and no word comes. */
+MF_TEST(remote_session_does_not_wait_longer_for_a_silent_host_than_it_may)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    socklen_t size = sizeof here;
+    char target[64];
+    mf_graph *g = small_graph();
+    mf_session *s;
+
+    T_EQ(bind(fd, (struct sockaddr *)&here, size), 0);
+    T_EQ(listen(fd, 4), 0);
+    T_EQ(getsockname(fd, (struct sockaddr *)&here, &size), 0);
+    (void)snprintf(target, sizeof target, "grpc://127.0.0.1:%d", ntohs(here.sin_port));
+    T_FAILS(MF_UNAVAILABLE, "no answer and no refusal has come",
+            mf_session_new(g, &(mf_session_options){ .target = target, .connect_ms = 300 }, &s));
+    T_TRUE(!s);
+    mf_graph_free(g);
+    (void)close(fd);
 }
 
 MF_TEST(remote_session_says_what_is_no_target)
