@@ -22,8 +22,8 @@
 
 /* The same, and how its tasks talk. */
 #define MF_CONNECT_OPTIONS                                                                         \
-    { "timeout", "SECONDS", "nobody is waited for longer than this; a minute unless told", 0,      \
-      false },                                                                                     \
+    { "timeout", "SECONDS",                                                                        \
+      "how long to wait for another task, a store or a server (default: 60)", 0, false },          \
         MF_CLUSTER_OPTIONS,                                                                        \
         { "transport", "T",                                                                        \
           "between tasks: local, grpc, ucx or mpi; by their addresses unless told", 0, false },    \

@@ -671,15 +671,18 @@ static mf_status open_shown(mf_job *job, mf_args *args)
 static mf_status watch_over(mf_args *args, const mf_cluster *c)
 {
     mf_buf name = { 0 };
+    mf_strategy_options o = { 0 };
     mf_job job;
     mf_status st = mf_resume_open(&job, args);
 
+    if (st == MF_OK)
+        st = mf_connect_options_read(args, &o);
     if (st == MF_OK)
         mf_job_name(&job, args, &name);
     if (st == MF_OK)
         st = mf_buf_finish(&name);
     if (st == MF_OK)
-        st = mf_master_run(c, name.data, &args->exit_code);
+        st = mf_master_run(c, name.data, mf_job_timeout_ns(&o), &args->exit_code);
     mf_buf_deinit(&name);
     mf_job_deinit(&job);
     return st;

@@ -420,8 +420,15 @@ bool mf_master_is_one(const mf_cluster *c)
     return self && self->role == MF_ROLE_MASTER && store && store[0] != '\0' && c->addresses;
 }
 
-mf_status mf_master_run(const mf_cluster *c, const char *job, int *exit_code)
+static bool is_told(void *ctx)
 {
+    (void)ctx;
+    return told != 0;
+}
+
+mf_status mf_master_run(const mf_cluster *c, const char *job, int64_t timeout_ns, int *exit_code)
+{
+    const char *store = getenv("MESHFLOW_STORE");
     master m = { .cluster = c, .max_restarts = budget() };
     const struct sigaction action = { .sa_handler = on_signal };
     bool shown = false;
@@ -438,7 +445,9 @@ mf_status mf_master_run(const mf_cluster *c, const char *job, int *exit_code)
     MF_TRY_TO(done, mf_board_open(job, m.name, m.n));
     shown = true;
     mf_board_phase(MF_PHASE_WATCH);
-    MF_TRY_TO(done, mf_store_open(getenv("MESHFLOW_STORE"), NULL, &m.store));
+    MF_TRY_TO(done, mf_store_await(&(mf_store_wanted){
+                        .url = store, .who = m.name, .timeout_ns = timeout_ns, .stops = is_told }));
+    MF_TRY_TO(done, mf_store_open(store, NULL, &m.store));
     MF_TRY_TO(done, be_there(&m));
     st = watch(&m, exit_code);
 done:

@@ -9,9 +9,11 @@
 
 /* Is this process a master, with a store to work with? */
 bool mf_master_is_one(const mf_cluster *c);
-/* Until the job is over, shown as a task of the job of that name. *exit_code: the job's, see
- * base/exit_code.h; it stays as it is where the master itself fails. */
-MF_MUST mf_status mf_master_run(const mf_cluster *c, const char *job, int *exit_code);
+/* Until the job is over, shown as a task of the job of that name. It waits so long for a store that
+ * does not answer at the start. *exit_code: the job's, see base/exit_code.h; it stays as it is
+ * where the master itself fails. */
+MF_MUST mf_status mf_master_run(const mf_cluster *c, const char *job, int64_t timeout_ns,
+                                int *exit_code);
 
 /* Kill all processes of a job's tasks, as its masters have noted them in the store. */
 void mf_master_kill_wards(const char *store);

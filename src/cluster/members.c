@@ -281,9 +281,24 @@ static mf_status name_self(mf_members *m)
     return MF_OK;
 }
 
+/* With UNAVAILABLE the caller would try again without end. */
+static mf_status await_store(mf_members *m)
+{
+    const mf_members_options *o = &m->o;
+    const mf_status st = mf_store_await(&(mf_store_wanted){ .url = o->store,
+                                                            .security = o->security,
+                                                            .who = m->self.name,
+                                                            .timeout_ns = o->timeout_ns,
+                                                            .stops = o->stops,
+                                                            .ctx = o->ctx });
+
+    return st == MF_UNAVAILABLE ? mf_error_wrap(MF_FAILED_PRECONDITION, "", "") : st;
+}
+
 static mf_status open_all(mf_members *m)
 {
     MF_TRY(name_self(m));
+    MF_TRY(await_store(m));
     MF_TRY(mf_store_open(m->o.store, &(mf_store_options){ .security = m->o.security }, &m->store));
     MF_TRY(mf_presence_begin(&m->presence, m->store, &m->self, m->o.lease_ns));
     MF_TRY(mf_members_look(m));

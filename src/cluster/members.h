@@ -56,8 +56,9 @@ typedef struct mf_members_options {
 
 typedef struct mf_members mf_members;
 
-/* Registers this task. Fails: ALREADY_EXISTS (another process is this task, and alive),
- * as mf_store_open(). */
+/* Registers this task. Waits for a store that does not answer yet. Fails: ALREADY_EXISTS (another
+ * process is this task, and alive), FAILED_PRECONDITION (the store has not answered in time),
+ * CANCELLED, as mf_store_open(). */
 MF_MUST mf_status mf_members_open(const mf_members_options *o, mf_members **out);
 /* We are not there any more. */
 void mf_members_close(mf_members *m);

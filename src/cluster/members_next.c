@@ -92,6 +92,7 @@ typedef struct entrance {
 static void wait_for(mf_members *m, entrance *e, const char *whom, const char *why)
 {
     (void)snprintf(e->whom, sizeof e->whom, "%s", whom ? whom : "the store");
+    e->waiting.where = whom ? NULL : m->o.store;
     e->waiting.whom = e->whom;
     e->waiting.why = why;
     if (e->waiting.stall.since == 0)
@@ -233,6 +234,7 @@ mf_status mf_members_next(mf_members *m, const mf_view **view)
 {
     const int64_t deadline = mf_clock_ns() + m->o.timeout_ns;
     entrance e = { .waiting = { .who = m->self.name, .what = "to be let in", .step = -1 } };
+    const char *where;
     bool done = false;
     mf_status st = MF_OK;
 
@@ -240,10 +242,12 @@ mf_status mf_members_next(mf_members *m, const mf_view **view)
         st = take_turn(m, &done, &e);
         if (st == MF_OK && !done)
             st = check_stop(m);
+        where = e.waiting.where;
         if (st == MF_OK && !done && mf_clock_ns() > deadline)
             st = MF_FAIL(m->at_hand.epoch == 0 ? MF_FAILED_PRECONDITION : MF_DEADLINE_EXCEEDED,
-                         "%s waited %.0f s in vain for %s", m->self.name,
-                         (double)m->o.timeout_ns * 1e-9, e.whom[0] ? e.whom : "a view of the job");
+                         "%s waited %.0f s in vain for %s%s%s", m->self.name,
+                         (double)m->o.timeout_ns * 1e-9, e.whom[0] ? e.whom : "a view of the job",
+                         where ? " " : "", where ? where : "");
     }
     mf_waiting_end(&e.waiting, st == MF_OK);
     *view = &m->at_hand;

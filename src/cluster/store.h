@@ -83,6 +83,20 @@ MF_MUST mf_status mf_store_open(const char *url, const mf_store_options *options
 /* Leases stay until they run out. */
 void mf_store_close(mf_store *s);
 
+typedef struct mf_store_wanted {
+    const char *url; /* mf_store_open() */
+    mf_security security;
+    const char *who; /* waits for it: "worker 0" */
+    int64_t timeout_ns;
+    bool (*stops)(void *ctx); /* was it told to end? NULL: it never is */
+    void *ctx;
+} mf_store_wanted;
+
+/* Waits until the store answers, and says on standard error that it does. Fails:
+ * UNAVAILABLE naming the store (it has not answered in time), CANCELLED (told to end), as
+ * mf_store_open() and mf_store_get(). */
+MF_MUST mf_status mf_store_await(const mf_store_wanted *w);
+
 /* A key is 1 to 200 of a-z, 0-9, '/', '.', '_' and '-'. INVALID_ARGUMENT says so. */
 MF_MUST mf_status mf_store_check_key(const char *key);
 static inline bool mf_store_is_key(const char *key)

@@ -6,6 +6,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "comm/name.h"
 #include "comm/net_private.h"
 #include "comm/transports.h"
 
@@ -373,6 +374,7 @@ static mf_status connect_to(mf_net *n, int task, int64_t deadline_ns)
     mf_waiting waiting = arrival(n, task);
     mf_status st;
 
+    waiting.until_ns = deadline_ns;
     mf_waiting_begin(&waiting);
     st = connect_until(n, task, deadline_ns, &waiting);
     mf_waiting_end(&waiting, st == MF_OK);
@@ -392,6 +394,49 @@ static mf_status look_around(mf_net *n)
     return st;
 }
 
+/* A task that has not connected. */
+typedef struct absent {
+    int task;
+    int64_t since, ask_at; /* when its name is looked up: 0: it was */
+    mf_waiting waiting;
+    char why[300]; /* its name does not resolve here; "": it does, or that is not known */
+} absent;
+
+/* With the lock held, which is let go: name servers may be slow. */
+static void look_up(mf_net *n, absent *a)
+{
+    const char *address = n->peers[a->task].address;
+
+    a->ask_at = 0;
+    if (!address)
+        return;
+    pthread_mutex_unlock(&n->lock);
+    if (mf_name_is_unknown(address, a->why, sizeof a->why))
+        a->waiting.why = a->why;
+    pthread_mutex_lock(&n->lock);
+}
+
+/* With the lock held. */
+static mf_status await_once(mf_net *n, absent *a, int64_t deadline_ns)
+{
+    const int64_t now = mf_clock_ns();
+    const bool late = now >= deadline_ns;
+    mf_status st = look_around(n);
+
+    if (a->ask_at > 0 && (late || now >= a->ask_at))
+        look_up(n, a);
+    if (n->trouble.status != MF_OK)
+        st = mf_error_restore(&n->trouble);
+    else if (n->told_mismatch && !n->check)
+        st = mf_error_restore(&n->mismatch);
+    else if (late && !n->peers[a->task].here)
+        st = too_late(n, a->task, a->since, *a->why ? a->why : "it has not connected");
+    mf_waiting_look(&a->waiting);
+    if (st == MF_OK)
+        (void)mf_cond_wait_until(&n->changed, &n->lock, now + (n->check ? CHECK_NS : 500000000));
+    return st;
+}
+
 /* Those behind us connect by themselves. */
 static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
 {
@@ -400,27 +445,16 @@ static mf_status await_peers(mf_net *n, int from, int64_t deadline_ns)
 
     pthread_mutex_lock(&n->lock);
     for (int i = from; i < n->n_tasks && st == MF_OK; i++) {
-        mf_waiting waiting = arrival(n, i);
-        const bool awaited = mf_net_meets(n, i);
+        absent a = { .task = i, .since = since, .waiting = arrival(n, i) };
 
-        if (!n->peers[i].here && awaited)
-            mf_waiting_begin(&waiting);
-        while (!n->peers[i].here && awaited && st == MF_OK) {
-            const int64_t now = mf_clock_ns();
-
-            st = look_around(n);
-            if (n->trouble.status != MF_OK)
-                st = mf_error_restore(&n->trouble);
-            else if (n->told_mismatch && !n->check)
-                st = mf_error_restore(&n->mismatch);
-            else if (now >= deadline_ns)
-                st = too_late(n, i, since, "it has not connected");
-            mf_waiting_look(&waiting);
-            if (st == MF_OK)
-                (void)mf_cond_wait_until(&n->changed, &n->lock,
-                                         now + (n->check ? CHECK_NS : 500000000));
-        }
-        mf_waiting_end(&waiting, st == MF_OK);
+        if (n->peers[i].here || !mf_net_meets(n, i))
+            continue;
+        a.ask_at = mf_clock_ns() + mf_stall_patience_ns() / 2;
+        a.waiting.until_ns = deadline_ns;
+        mf_waiting_begin(&a.waiting);
+        while (!n->peers[i].here && st == MF_OK)
+            st = await_once(n, &a, deadline_ns);
+        mf_waiting_end(&a.waiting, st == MF_OK);
     }
     pthread_mutex_unlock(&n->lock);
     return st;

@@ -157,6 +157,37 @@ signalled KILL
 gone() { for _ in $(seq 100); do kill -0 "$(cat pid-0)" || kill -0 "$(cat pid-1)" || return 0; sleep 0.02; done; return 1; }
 check "tasks do not outlive a launcher that is killed" gone
 
+# ---- a store that is not there, or does not answer
+python3 -c '
+import socket, time
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+time.sleep(600)' >silent &
+silent=$!
+for _ in $(seq 100); do [ -s silent ] && break; sleep 0.05; done
+stored() # NAME STORE PATTERN...
+{
+    name="$1" store=$2
+    shift 2
+    fails "$name" "waits for it since" "worker 0 waited 2 s in vain for the store $store: " "it fails in" \
+        "(--timeout changes this)" "$@" -- train --model wide-deep --data synthetic-ctr --steps 3 --quiet \
+        --cluster '{"worker":["127.0.0.1:1"]}' --store "$store" --timeout 2 --param say_stall_ms=100
+}
+stored "a store that is not there" etcd://127.0.0.1:1/a "Couldn't connect to server"
+stored "a store that does not answer" "etcd://127.0.0.1:$(cat silent)/a" "no answer in time"
+kill $silent
+MESHFLOW_STORE=etcd://127.0.0.1:1/a launch 1 "a master without its store fails in time" \
+    "master 0 waited 1 s in vain for the store etcd://127.0.0.1:1/a: " -- \
+    --workers 1 --masters 1 -- "$program" train --model wide-deep --data synthetic-ctr --steps 3 --quiet --timeout 1
+
+# ---- a host whose name is not known
+for places in '"127.0.0.1:1025","nobody.invalid:1026"/0' '"nobody.invalid:1026","127.0.0.1:1025"/1'; do
+    fails "a host name that does not resolve, worker ${places##*/}" "waits for it since" \
+        "at nobody.invalid:1026: the name 'nobody.invalid' does not resolve: " "it fails in" -- train \
+        --model wide-deep --data synthetic-ctr --steps 3 --quiet --cluster "{\"worker\":[${places%/*}]}" \
+        --job-name worker --task-index "${places##*/}" --insecure-any-peer --timeout 2 --param say_stall_ms=100
+done
+
 # ---- scale
 wrong "scale without a number" "say how many: --workers, or --hosts" -- scale nobody
 wrong "scale with two ways to say it" "say how many: --workers, or --hosts" -- scale nobody --workers 2 --hosts key:hosts

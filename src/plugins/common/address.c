@@ -30,7 +30,8 @@ static mf_status parse(const char *address, int flags, mf_endpoint *out)
     }
     why = getaddrinfo(host, colon + 1, &want, &found);
     if (why != 0)
-        return MF_FAIL(MF_UNAVAILABLE, "host '%s' is not known: %s", host, gai_strerror(why));
+        return MF_FAIL(MF_UNAVAILABLE, "the name '%s' does not resolve: %s", host,
+                       gai_strerror(why));
     memcpy(&out->at, found->ai_addr, found->ai_addrlen);
     out->size = found->ai_addrlen;
     freeaddrinfo(found);
