@@ -503,10 +503,9 @@ static mf_status local_run(mf_session *session, const mf_run_options *options,
         if (!values)
             return MF_NOMEM("results");
     }
+    mf_runs_begin(&s->runs, with->until, &run); /* one that compiles is in progress, too */
     pthread_mutex_lock(&s->lock);
     st = get_compiled(s, &n, feeds, &c); /* which may let go of the lock */
-    if (st == MF_OK)
-        mf_runs_begin(&s->runs, with->until, &run);
     pthread_mutex_unlock(&s->lock);
     if (st == MF_OK) {
         st = run_compiled(s, c, run.cancel, options, with, feeds, values);
@@ -514,8 +513,8 @@ static mf_status local_run(mf_session *session, const mf_run_options *options,
         c->users--;
         cache_evict(s, cache_max());
         pthread_mutex_unlock(&s->lock);
-        mf_runs_end(&s->runs, &run);
     }
+    mf_runs_end(&s->runs, &run); /* the session may be freed from now on */
     if (st == MF_OK)
         st = hand_over(values, results, n_fetches);
     for (int i = 0; i < n_fetches; i++)

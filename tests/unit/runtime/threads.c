@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 enum { THREADS = 4, WRITERS = THREADS / 2, TURNS = 60, WIDTH = 300 };
+/* Threads of a session in which each of THREADS runs may keep one busy: others are left. */
+enum { LOOPERS = THREADS + 2 };
 
 typedef struct crew {
     mf_session *session;
@@ -290,14 +292,22 @@ MF_TEST(runtime_closing_a_queue_may_end_all_who_wait_for_room)
 
 /* ---- cancelling ---- */
 
-/* A loop without end, and something short. */
+/* A loop without end, and something short. Each run of the loop first puts an element into a queue;
+ * "begun" takes those of THREADS runs, so it waits until all of them are in progress. */
 static mf_graph *endless_graph(void)
 {
     mf_graph *g;
-    mf_output enter, merge, yes, more;
+    mf_output enter, merge, yes, more, q, put, zero, first;
 
     T_OK(mf_graph_new(&g));
-    enter = mf_applyf(g, "Enter", MF_IN(mf_scalar(g, MF_DTYPE_F32, 0)), "frame_name='f'");
+    q = mf_applyf(g, "FIFOQueueV2", MF_NO_IN, "component_types=[float] shapes=[shape[]]");
+    zero = mf_scalar(g, MF_DTYPE_F32, 0);
+    put = mf_apply(g, "QueueEnqueueV2", MF_IN(q, zero));
+    (void)mf_applyf(g, "QueueDequeueManyV2", MF_IN(q, mf_scalar(g, MF_DTYPE_I32, THREADS)),
+                    "component_types=[float] name='begun'");
+    first = mf_apply(g, "Identity", MF_IN(zero));
+    mf_control(g, first.node, put.node);
+    enter = mf_applyf(g, "Enter", MF_IN(first), "frame_name='f'");
     merge = mf_apply(g, "Merge", MF_IN(enter, enter));
     yes = mf_apply(g, "LoopCond",
                    MF_IN(mf_apply(g, "Less", MF_IN(merge, mf_scalar(g, MF_DTYPE_F32, 1)))));
@@ -311,6 +321,14 @@ static mf_graph *endless_graph(void)
     return g;
 }
 
+static void await_all(mf_session *s)
+{
+    mf_tensor *begun = NULL;
+
+    T_OK(fetch(s, "begun:0", &begun));
+    mf_tensor_free(begun);
+}
+
 static void run_for_ever(crew *c, int me)
 {
     mf_tensor *y = NULL;
@@ -321,14 +339,12 @@ static void run_for_ever(crew *c, int me)
 
 MF_TEST(runtime_cancelling_ends_runs_that_compute)
 {
-    crew c = { .session = session_of(endless_graph(), 2), .work = run_for_ever };
+    crew c = { .session = session_of(endless_graph(), LOOPERS), .work = run_for_ever };
     pthread_t ids[THREADS];
     mf_tensor *y = NULL;
 
     start_crew(&c, THREADS, ids);
-    usleep(50000);
-    mf_session_cancel(c.session);
-    usleep(50000); /* those that began only now need it as well */
+    await_all(c.session);
     mf_session_cancel(c.session);
     join_crew(ids, THREADS);
     T_OK(fetch(c.session, "short:0", &y));
@@ -408,11 +424,11 @@ static void run_until_the_end(crew *c, int me)
 
 MF_TEST(runtime_freeing_a_session_ends_its_runs_first)
 {
-    crew c = { .session = session_of(endless_graph(), 2), .work = run_until_the_end };
+    crew c = { .session = session_of(endless_graph(), LOOPERS), .work = run_until_the_end };
     pthread_t ids[THREADS];
 
     start_crew(&c, THREADS, ids);
-    usleep(100000);
+    await_all(c.session);
     mf_session_free(c.session);
     join_crew(ids, THREADS);
     T_EQ(atomic_load(&c.counts[0]), THREADS);
