@@ -801,7 +801,7 @@ static const mf_option options[] = {
       false },
     { "overwrite", NULL, "remove the training in --out, and begin anew there", 0, false },
     { "strategy", "S",
-      "how to train with others: 'multi_worker_mirrored', 'local_sgd groups=4'; "
+      "how to train with others: 'multi_worker_mirrored aggregation=median', 'local_sgd groups=4'; "
       "docs/strategies.md",
       0, false },
     { "target", "grpc://HOST:PORT",

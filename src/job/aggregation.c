@@ -2,6 +2,8 @@
 /* aggregation.c - the settings of a strategy that say what becomes of the gradients. */
 #include "job/strategies.h"
 
+#include <math.h>
+
 static mf_status find_kind(const mf_options *o, mf_aggregate *how)
 {
     const char *name = mf_options_string(o, "aggregation");
@@ -33,9 +35,10 @@ static mf_status read_weights(const mf_options *o, const char *member, int size,
         return MF_NOMEM("weights");
     for (int i = 0; i < size; i++) {
         (*owned)[i] = (double)given->floats[i];
-        if (!((*owned)[i] > 0.0))
-            return MF_FAIL(MF_INVALID_ARGUMENT, "%s: weight %d is %g; they are above 0", o->subject,
-                           i, (*owned)[i]);
+        if (!((*owned)[i] > 0.0) || isinf((*owned)[i]))
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "%s: weight %d is %g; weights must be finite and above 0", o->subject, i,
+                           (*owned)[i]);
     }
     out->weights = *owned;
     return MF_OK;

@@ -110,7 +110,7 @@ static mf_status check_pipeline(const mf_job_mesh *m, const mf_trainer *t)
                    t->graph.whole.loss);
 }
 
-/* What a shard is elsewhere is a micro-batch here: so it is where the layout does not show. */
+/* On a mesh the unit is the micro-batch: slices of a batch would let the layout show. */
 static mf_status check_aggregation(const mf_job_mesh *m, const mf_trainer *t)
 {
     const char *name = mf_aggregate_name(m->aggregation.how);
@@ -119,8 +119,8 @@ static mf_status check_aggregation(const mf_job_mesh *m, const mf_trainer *t)
         return MF_OK;
     if (t->options.micro_batches < 2)
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "mesh: aggregation=%s is of the gradients of micro-batches, and there is "
-                       "one; give --micro-batches N",
+                       "mesh: aggregation=%s combines the gradients of micro-batches, and there "
+                       "is only one; give --micro-batches N, or leave aggregation out",
                        name);
     if (m->n_weights > 0 && m->n_weights != t->options.micro_batches)
         return MF_FAIL(MF_INVALID_ARGUMENT,

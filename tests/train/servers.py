@@ -250,6 +250,10 @@ def workers_of_a_host_push_together(b):
             sent[by_host] = got["sent_bytes"]
         if kind["model"] == "mlp":  # with the first weights, which the chief sets
             check(sent["true"] < 0.6 * sent["false"], "bytes do not drop by half: %s" % sent)
+    weighted = " aggregation=weighted weights=[1,2,3,4]"
+    want = b.served(4, 0, "--strategy", "multi_worker_mirrored" + weighted, steps=5)["weights_sha256"]
+    got = on_hosts(b, hosts, 4, 2, b.train("--strategy", "parameter_server" + weighted, steps=5))
+    check(got["weights_sha256"] == want, "each worker's gradients are not weighted before they are added up")
 
 
 def victims(pid):
