@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "cli/job_data.h"
+#include "train/claim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,10 +202,11 @@ mf_status mf_resume_check(const mf_job *job, mf_args *args)
 mf_status mf_resume_open(mf_job *job, mf_args *args)
 {
     const char *out = mf_args_value(args, "out");
+    const bool continues = mf_args_has(args, "resume") || (out && mf_claim_is_restart(out));
 
     if (mf_args_has(args, "allow-changes") && !mf_args_has(args, "resume"))
         return mf_args_wrong(args, "--allow-changes needs --resume");
-    MF_TRY(mf_job_open(job, args, mf_args_has(args, "resume") ? out : NULL));
+    MF_TRY(mf_job_open(job, args, continues ? out : NULL));
     if (!job->note.model || strcmp(job->note.model, job->model_text) == 0)
         return MF_OK;
     return mf_args_wrong(args,

@@ -9,7 +9,8 @@
 
 #include "cli/job.h"
 
-/* mf_job_open(), with the run of --out where --resume is given. Fails as a wrong call. */
+/* mf_job_open(), with the run of --out where --resume is given, or where this process was started
+ * again and continues the run of its own job. Fails as a wrong call. */
 MF_MUST mf_status mf_resume_open(mf_job *job, mf_args *args);
 /* After mf_job_load(): do the settings fit the run? Fails as a wrong call. */
 MF_MUST mf_status mf_resume_check(const mf_job *job, mf_args *args);

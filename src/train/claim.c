@@ -271,19 +271,37 @@ static mf_status write_run(const mf_claim *c)
 }
 
 /* *run stays as it is where there is none. */
-static void read_run(const mf_claim *c, char run[MF_RUN_ID], char job[MF_JOB_ID])
+static void read_run(const char *dir, char run[MF_RUN_ID], char job[MF_JOB_ID])
 {
     mf_buf path = { 0 };
     char *text = NULL;
     size_t len = 0;
 
     job[0] = '\0';
-    mf_buf_printf(&path, "%s/" MF_RUN_FILE, c->dir);
+    mf_buf_printf(&path, "%s/" MF_RUN_FILE, dir);
     if (path.data && mf_file_read(path.data, MOST, &text, &len) == MF_OK &&
         sscanf(text, "run %16[0-9a-f]\njob %95s", run, job) < 1)
         MF_WARN("'%s' is damaged", path.data);
     mf_free(text);
     mf_buf_deinit(&path);
+}
+
+bool mf_job_is_restarted(void)
+{
+    const char *restarts = getenv("MESHFLOW_RESTARTS");
+
+    return restarts && atoi(restarts) > 0;
+}
+
+bool mf_claim_is_restart(const char *dir)
+{
+    char run[MF_RUN_ID], job[MF_JOB_ID], own[MF_JOB_ID];
+
+    if (!mf_job_is_restarted())
+        return false;
+    mf_job_id(own);
+    read_run(dir, run, job);
+    return strcmp(job, own) == 0;
 }
 
 static mf_status refuse_used(const mf_claim *c, const mf_run_files *files)
@@ -305,7 +323,7 @@ static mf_status find_run(mf_claim *c, const mf_claim_options *o)
     char job[MF_JOB_ID];
     mf_run_files files;
 
-    read_run(c, c->run, job);
+    read_run(c->dir, c->run, job);
     c->continues = o->resume || (o->again && strcmp(job, o->job) == 0);
     MF_TRY(mf_run_files_look(c->dir, &files));
     if (!c->continues && !o->overwrite && (files.checkpoints > 0 || files.others))

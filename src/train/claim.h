@@ -47,6 +47,10 @@ const char *mf_claim_run(const mf_claim *c);
 
 /* Of this process's job: MESHFLOW_JOB_ID, which launchers and daemons set, else one of its own. */
 void mf_job_id(char out[MF_JOB_ID]);
+/* Was this process started again after another one of the same task? (MESHFLOW_RESTARTS) */
+bool mf_job_is_restarted(void);
+/* This process was, and its job has written the run that is in `dir`: it continues that. */
+bool mf_claim_is_restart(const char *dir);
 
 /* ---- the files of a run (claim_files.c) ---- */
 

@@ -5,7 +5,6 @@
 #include "train/input.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TRACED = 10 }; /* the step whose trace is written, unless told: by then all is warm */
@@ -59,18 +58,10 @@ static mf_status add_hooks(mf_fitting *f)
 
 /* ---- where to begin ---- */
 
-/* Was this process started again after another one of the same task? */
-static bool is_restarted(void)
-{
-    const char *restarts = getenv("MESHFLOW_RESTARTS");
-
-    return restarts && atoi(restarts) > 0;
-}
-
 /* Has this job written there before, by this process or others? */
 static bool was_here(const mf_fitting *f)
 {
-    return mf_team_meets(f->t->team) || f->t->step > 0 || is_restarted();
+    return mf_team_meets(f->t->team) || f->t->step > 0 || mf_job_is_restarted();
 }
 
 mf_status mf_fit_claim(mf_fitting *f)
@@ -95,7 +86,7 @@ mf_status mf_fit_claim(mf_fitting *f)
 /* A job that has lost its progress says so at once, and in its result. */
 static void tell_where(mf_fitting *f, const char *prefix)
 {
-    const bool lost = is_restarted() || (f->t->team && f->t->team->lost);
+    const bool lost = mf_job_is_restarted() || (f->t->team && f->t->team->lost);
 
     if (lost)
         f->t->standing.restarted = (prefix ? f->t->step : 0) + 1;

@@ -180,6 +180,37 @@ def state_that_is_lost_ends_with_3_and_is_not_restarted(b):
 
 
 @test
+def a_restarted_task_keeps_the_classes_of_its_run(b):
+    """Meanwhile a class has gone from the file; the others would get other numbers."""
+    data, out = b.out("classes.csv"), b.out("classes")
+
+    def write(names):
+        with open(data + ".new", "w") as f:
+            f.write("x,kind\n" + "".join("%g,%s\n" % (i % 7, names[i % 3]) for i in range(90)))
+        os.rename(data + ".new", data)
+
+    def classes():
+        with open(os.path.join(out, "schema.json")) as f:
+            return [c["classes"] for c in json.load(f)["columns"] if "classes" in c]
+
+    write("abc")
+    p = b.begin("launch", "--workers", "1", "--max-restarts", "1", "--", b.program, "train", "--model", "mlp", "--data",
+                data, "--set", "label=kind", "--steps", "3000", "--save-steps", "100", "--out", out, "--quiet",
+                "--json", "--name", "c")
+    end = time.monotonic() + 60
+    while not (os.path.isdir(out) and checkpoints(out)):
+        check(time.monotonic() < end and p.poll() is None, "there is no checkpoint")
+        time.sleep(0.01)
+    tasks = json.loads(b.end(["status", "--json", "c"])[1])["jobs"][0]["tasks"]
+    write("cbb")
+    os.kill(tasks[0]["pid"], signal.SIGKILL)
+    text, err = p.communicate(timeout=60)
+    check(p.returncode == 0, "%d: %s" % (p.returncode, err))
+    check("restart 1 of 1" in err, err)
+    check(classes() == [["a", "b", "c"]], classes())
+
+
+@test
 def a_job_that_restarts_from_step_0_says_so(b):
     """All tasks are lost before there is a checkpoint."""
     kind = dict(steps=3000)
