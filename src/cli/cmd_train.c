@@ -128,19 +128,40 @@ static void stop_on_signals(mf_trainer *t, mf_strategy *strategy)
 
 /* ---- settings ---- */
 
+/* Only training images are augmented. Normalised ones would be floats of another range than those
+ * of the test, of predict and of serve. */
+static mf_status check_types_are_kept(const mf_dataset *before, const mf_dataset *after)
+{
+    const mf_column *from, *to;
+    const int n = mf_dataset_columns(before, &from);
+
+    (void)mf_dataset_columns(after, &to);
+    for (int i = 0; i < n; i++) {
+        if (from[i].dtype != to[i].dtype)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "--augment: mean and std would change '%s' of the training data from %s "
+                           "to %s, and the test data would stay as it is; leave them out: the "
+                           "models scale bytes themselves",
+                           from[i].name, mf_dtype_name(from[i].dtype), mf_dtype_name(to[i].dtype));
+    }
+    return MF_OK;
+}
+
 static mf_status change_data(mf_job *job, mf_args *args)
 {
     const char *augment = mf_args_value(args, "augment");
     mf_dataset *part;
+    mf_status st;
 
     MF_TRY(mf_job_cache(job, args));
     MF_TRY(mf_job_split_validation(job, args));
-    if (augment) {
-        MF_TRY(mf_dataset_augment(job->train, augment, job->compile.seed, &part));
-        mf_dataset_unref(job->train);
-        job->train = part;
-    }
-    return MF_OK;
+    if (!augment)
+        return MF_OK;
+    MF_TRY(mf_dataset_augment(job->train, augment, job->compile.seed, &part));
+    st = check_types_are_kept(job->train, part);
+    mf_dataset_unref(job->train);
+    job->train = part;
+    return st;
 }
 
 static mf_status change_weights(mf_job *job, mf_args *args)
