@@ -759,8 +759,12 @@ static mf_status train_run(mf_args *args)
     st = be_master(&m, args, &done);
     if (st == MF_OK && !done)
         st = be_worker(&m, args);
-    if (st != MF_OK && args->exit_code == 0 && !args->usage)
+    if (st != MF_OK && args->exit_code == 0 && !args->usage) {
+        /* Peers that lose us end, too, and their launcher then stops this task: the reason and its
+         * code must come out all the same. */
+        (void)signal(SIGTERM, SIG_IGN);
         args->exit_code = exit_code_of(&m, st);
+    }
     mf_job_deinit(&job);
     mf_hook_free(&m.converged);
     mf_chosen_deinit(&m.chosen);

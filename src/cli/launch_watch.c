@@ -173,10 +173,20 @@ static int code_of(const watch *w, const siginfo_t *info)
     return w->asked && w->l->trains ? MF_EXIT_STOPPED : MF_EXIT_SIGNAL + info->si_status;
 }
 
-/* The first failure counts; that a task was stopped counts less. */
+/* How much a code says of the job: a permanent failure is the reason for those of its peers, and a
+ * task that was stopped did not fail. */
+static int weight_of(int code)
+{
+    return code == MF_EXIT_DONE         ? 0
+           : code == MF_EXIT_STOPPED    ? 1
+           : mf_exit_is_permanent(code) ? 3
+                                        : 2;
+}
+
+/* The first of those that say most. */
 static void note_failure(watch *w, const mf_launched *t, int code, const char *how)
 {
-    if (w->code != MF_EXIT_DONE && (w->code != MF_EXIT_STOPPED || code == MF_EXIT_STOPPED))
+    if (weight_of(code) <= weight_of(w->code))
         return;
     w->code = code;
     (void)snprintf(w->why, sizeof w->why, "%s %s", t->name, how);

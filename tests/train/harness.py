@@ -105,7 +105,7 @@ class Trainings(Bench):
 
     def run(self, command, code=0):
         r = subprocess.run([self.program, *command], capture_output=True, text=True, timeout=120)
-        check(r.returncode in (code if isinstance(code, tuple) else (code,)), "%s: exit code %d, not %s: %s" %
+        check(r.returncode == code, "%s: exit code %d, not %d: %s" %
               (" ".join(command), r.returncode, code, r.stderr))
         return r
 
