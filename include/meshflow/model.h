@@ -23,6 +23,7 @@ extern "C" {
 typedef struct mf_model mf_model;
 
 MF_API MF_MUST mf_status mf_model_new(mf_model **out);
+/* A trainer keeps its model: this may be called before mf_trainer_free(). */
 MF_API void mf_model_free(mf_model *model);
 
 /* An input: the column of that name of the data set. Its first dimension, the samples of a batch,

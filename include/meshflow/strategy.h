@@ -54,7 +54,7 @@ typedef struct mf_strategy_options {
  * with the cluster's description), DEADLINE_EXCEEDED (naming who did not come). */
 MF_API MF_MUST mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
                                           mf_strategy **out);
-/* After the trainers that use it. */
+/* A trainer keeps its strategy: it is closed when the last trainer that uses it is freed, too. */
 MF_API void mf_strategy_close(mf_strategy *strategy);
 
 /* This process among those that train together. */

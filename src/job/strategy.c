@@ -171,9 +171,10 @@ mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *opti
     shown = o->job && st == MF_OK;
     if (st == MF_OK)
         st = open_for(strategy, o, cluster, out);
-    if (st == MF_OK)
+    if (st == MF_OK) {
+        atomic_init(&(*out)->refs, 1);
         (*out)->shown = shown;
-    else if (shown)
+    } else if (shown)
         mf_board_close();
     mf_cluster_free(cluster);
     return st;
@@ -183,15 +184,8 @@ void mf_strategy_close(mf_strategy *strategy)
 {
     MF_ENTRY_OR();
 
-    const bool shown = strategy && strategy->shown;
-    mf_error before; /* the caller may be about to tell it */
-
-    mf_error_save(MF_UNKNOWN, &before);
     if (strategy)
-        strategy->close(strategy);
-    (void)mf_error_restore(&before);
-    if (shown)
-        mf_board_close();
+        mf_strategy_unref(strategy);
 }
 
 int mf_strategy_rank(const mf_strategy *strategy)

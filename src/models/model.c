@@ -26,6 +26,7 @@ mf_status mf_model_new(mf_model **out)
         mf_free(m);
         return st;
     }
+    atomic_init(&m->refs, 1);
     m->shapes.graph = m->graph;
     m->seed = mf_applyf(m->graph, "Placeholder", MF_NO_IN, "dtype=int64 shape=shape[] name='seed'");
     m->clock =
@@ -38,11 +39,16 @@ mf_status mf_model_new(mf_model **out)
     return st;
 }
 
+void mf_model_ref(mf_model *model)
+{
+    atomic_fetch_add(&model->refs, 1);
+}
+
 void mf_model_free(mf_model *model)
 {
     MF_ENTRY_OR();
 
-    if (!model)
+    if (!model || atomic_fetch_sub(&model->refs, 1) > 1)
         return;
     mf_map_deinit(&model->layers);
     mf_free(model->weights);

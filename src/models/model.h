@@ -8,6 +8,8 @@
 
 #include <meshflow/model.h>
 
+#include <stdatomic.h>
+
 /* A place where rows of a table are looked up: its gradient concerns these rows alone. */
 typedef struct mf_lookup {
     mf_output ids; /* integers of any shape */
@@ -57,6 +59,7 @@ typedef struct mf_left {
 } mf_left;
 
 struct mf_model {
+    atomic_int refs; /* the caller's, and one for each trainer */
     mf_graph *graph;
     mf_compile shapes; /* of the graph so far, see mf_model_shape() */
     mf_weight **weights; /* in the order they were made */
@@ -84,6 +87,9 @@ struct mf_model {
     const char *changes; /* of settings of layers, see changes.h; NULL: none */
     mf_map layers; /* kind in lower case -> int64_t: how many there are, for names */
 };
+
+/* A trainer keeps its model: mf_model_free() releases the caller's reference only. */
+void mf_model_ref(mf_model *model);
 
 /* As mf_graph_refuses(), of the model's graph; also FAILED_PRECONDITION where the model has been
  * compiled. model may be NULL if status is a failure. */

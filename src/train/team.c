@@ -2,12 +2,32 @@
 /* team.c - what all workers do together besides steps. */
 #include "train/team.h"
 
+#include "base/board.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
+
+void mf_strategy_ref(mf_strategy *strategy)
+{
+    atomic_fetch_add(&strategy->refs, 1);
+}
+
+void mf_strategy_unref(mf_strategy *strategy)
+{
+    const bool shown = strategy->shown;
+    mf_error before; /* the caller may be about to tell it */
+
+    if (atomic_fetch_sub(&strategy->refs, 1) > 1)
+        return;
+    mf_error_save(MF_UNKNOWN, &before);
+    strategy->close(strategy);
+    (void)mf_error_restore(&before);
+    if (shown)
+        mf_board_close();
+}
 
 mf_collective mf_team_call(const mf_team *team, int64_t step, const char *what)
 {

@@ -33,9 +33,15 @@ typedef struct mf_team mf_team;
 struct mf_strategy {
     mf_team *team; /* NULL: nobody else */
     atomic_bool stop; /* mf_strategy_stop() */
+    atomic_int refs; /* the caller's, and one for each trainer */
     bool shown; /* there is a board, to be closed with it */
     void (*close)(mf_strategy *strategy);
 };
+
+/* A trainer keeps its strategy: mf_strategy_close() releases the caller's reference only. The last
+ * one closes it. */
+void mf_strategy_ref(mf_strategy *strategy);
+void mf_strategy_unref(mf_strategy *strategy);
 
 typedef struct mf_team_lease {
     int64_t total; /* batches of the training */

@@ -245,6 +245,8 @@ static mf_status keep_options(mf_trainer *t, const mf_compile_options *options)
                              &o->disable,   &o->prune, &o->guard };
 
     *o = *options;
+    if (o->strategy)
+        mf_strategy_ref(o->strategy);
     for (int i = 0; i < MF_COUNT(texts); i++) {
         if (!*texts[i])
             continue;
@@ -269,6 +271,7 @@ mf_status mf_model_compile(mf_model *model, const mf_compile_options *options, m
         return MF_NOMEM("a trainer");
     mf_turns_init(&t->turns);
     t->model = model;
+    mf_model_ref(model);
     t->arena = model->graph->arena;
     st = check_model(model);
     if (st == MF_OK && options)
@@ -305,6 +308,9 @@ void mf_trainer_free(mf_trainer *t)
     mf_resources_free(t->resources);
     mf_step_graph_deinit(&t->graph);
     mf_turns_deinit(&t->turns);
+    if (t->options.strategy)
+        mf_strategy_unref(t->options.strategy);
+    mf_model_free(t->model);
     mf_free(t);
 }
 

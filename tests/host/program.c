@@ -92,6 +92,24 @@ static void plain(void)
     train_and_show(NULL);
 }
 
+/* What a trainer uses may be freed before it. */
+static void freed_in_any_order(void)
+{
+    mf_dataset *data = make_data();
+    mf_model *m = make_model();
+    mf_strategy *s;
+    mf_trainer *t;
+
+    OK(mf_strategy_open("mirrored replicas=2", NULL, &s));
+    t = make_trainer(m, s);
+    mf_strategy_close(s);
+    mf_model_free(m);
+    fit(t, data, NULL);
+    mf_dataset_unref(data);
+    show_weights(t);
+    mf_trainer_free(t);
+}
+
 /* ---- locale ---- */
 
 static void print_half(void)
@@ -633,6 +651,7 @@ int main(int argc, char **argv)
         void (*run)(void);
     } cases[] = {
         { "plain", plain },
+        { "freed_in_any_order", freed_in_any_order },
         { "comma", comma },
         { "comma_of_a_thread", comma_of_a_thread },
         { "strange", strange },

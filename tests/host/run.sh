@@ -82,6 +82,7 @@ check "signal handlers stay, and run in no thread of the library" same "$work/pr
 check "every call in a forked child fails with FAILED_PRECONDITION" same "$work/program" forks
 check "a child forked before the first call can train" same "$work/program" forks_first
 check "two workers with all of that get the same weights" same "$build/meshflow" launch --workers 2 -- "$work/program" worker
+check "model, strategy and data may be freed before the trainer that uses them" same "$work/program" freed_in_any_order
 check "mistakes with graphs, models and labels are refused by name" same "$work/program" mistakes
 check "every public function is called with NULL" nothing_is_left_out
 check "no call with NULL crashes or succeeds" timeout 300 "$work/nulls"
