@@ -190,6 +190,21 @@ class Jobs(Bench):
                   "%d tasks of %s at step %d" % (n, job, step))
 
 
+def steps_meanwhile(step, reference, steps=15):
+    """The steps that one job does while another does `steps` of its own: a rate that no load of the machine changes."""
+    begin, begin_reference = step(), reference()
+    end = time.monotonic() + 240
+    while reference() < begin_reference + steps:
+        check(time.monotonic() < end, "the job to compare with has stopped")
+        time.sleep(0.02)
+    return (step() - begin) / (reference() - begin_reference)
+
+
+SAMPLE_MS = 4, 20, 80
+"""What reading a sample takes, for jobs that are compared. Where other programs keep the processors from a job, its
+steps take longer than its samples; with samples that take long they do not."""
+
+
 def move_threads(pid, cores):
     """All threads that the process has now."""
     for tid in os.listdir("/proc/%d/task" % pid):

@@ -3,18 +3,20 @@
  * sleeps for a fixed time, in one thread. How fast it is depends on the number of workers and not
  * on that of cores. For tests/train/jobs.py and tests/train/members.py.
  *
- * Usage: meshflow-slow-input JOB [STRATEGY], with the cluster in TF_CONFIG; runs until it is
- * stopped. */
+ * Usage: meshflow-slow-input JOB [STRATEGY [MS]], with the cluster in TF_CONFIG; reading a sample
+ * takes MS milliseconds (default: 4). Runs until it is stopped. */
 #include <meshflow/meshflow.h>
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { BATCH = 24, SAMPLES = 240, SAMPLE_NS = 4000000, STEPS = 100000 };
+enum { BATCH = 24, SAMPLES = 240, SAMPLE_MS = 4, STEPS = 100000 };
 
 static mf_trainer *trainer;
+static long sample_ms = SAMPLE_MS;
 
 static void stop(int signal_number)
 {
@@ -26,7 +28,7 @@ static mf_status sleep_over(void *ctx, uint64_t epoch, int64_t id, const void *c
                             void *const *out)
 {
     (void)ctx, (void)epoch, (void)id;
-    (void)nanosleep(&(struct timespec){ 0, SAMPLE_NS }, NULL);
+    (void)nanosleep(&(struct timespec){ sample_ms / 1000, sample_ms % 1000 * 1000000 }, NULL);
     memcpy(out[0], in[0], sizeof(float));
     memcpy(out[1], in[1], sizeof(int32_t));
     return MF_OK;
@@ -79,6 +81,8 @@ int main(int argc, char **argv)
     mf_model *model = NULL;
     mf_status st = make_data(&data);
 
+    if (argc > 3)
+        sample_ms = strtol(argv[3], NULL, 10);
     if (st == MF_OK)
         st = make_model(&model);
     if (st == MF_OK)
