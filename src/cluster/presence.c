@@ -10,6 +10,8 @@
 
 static const int64_t PAUSE_NS = 20000000;
 
+enum { RENEWALS = 10 }; /* of a lease that ends before the entry is written */
+
 /* ---- the entry ---- */
 
 /* The text of a view of one. */
@@ -87,10 +89,27 @@ static mf_status wait_for_other(mf_presence *p, int64_t since)
     return mf_store_lease_keep(p->store, p->lease);
 }
 
+/* The machine was too busy to use the lease in time: the next one is longer. */
+static void drop_ended_lease(mf_presence *p)
+{
+    mf_patience_ended(&p->patience, p->length_ns, mf_clock_ns());
+    p->lease = 0;
+}
+
+static mf_status enter_again(mf_presence *p, mf_status why, int64_t since)
+{
+    if (why == MF_ABORTED)
+        MF_TRY(wait_for_other(p, since));
+    else
+        drop_ended_lease(p);
+    return enter(p);
+}
+
 mf_status mf_presence_begin(mf_presence *p, mf_store *store, const mf_member *self,
                             int64_t usual_ns)
 {
     const int64_t since = mf_clock_ns();
+    int renewals = 0;
     mf_status st;
 
     *p = (mf_presence){ .store = store, .self = self };
@@ -99,11 +118,8 @@ mf_status mf_presence_begin(mf_presence *p, mf_store *store, const mf_member *se
     for (char *c = p->key; *c; c++)
         *c = *c == ' ' ? '-' : *c;
     st = enter(p);
-    while (st == MF_ABORTED) {
-        st = wait_for_other(p, since);
-        if (st == MF_OK)
-            st = enter(p);
-    }
+    while (st == MF_ABORTED || (st == MF_FAILED_PRECONDITION && renewals++ < RENEWALS))
+        st = enter_again(p, st, since);
     if (st == MF_OK)
         return MF_OK;
     mf_error why;

@@ -143,6 +143,40 @@ MF_TEST(cluster_presence_moves_to_a_longer_lease_without_being_missed)
     mf_store_close(s);
 }
 
+typedef struct slow_start {
+    int64_t now;
+    int calls; /* that still take longer than the first lease */
+} slow_start;
+
+static int64_t slow_now(void *arg)
+{
+    slow_start *s = arg;
+
+    if (s->calls > 0) {
+        s->calls--;
+        s->now += 50 * MS;
+    }
+    return s->now;
+}
+
+/* As on a machine that is so busy that a lease ends before it is used. */
+MF_TEST(cluster_presence_takes_another_lease_when_the_first_ends_before_it_is_used)
+{
+    slow_start start = { S, 6 };
+    int64_t version;
+    mf_presence p;
+    mf_member m;
+    mf_store *s;
+
+    T_OK(mf_store_open("memory:slow", &(mf_store_options){ .now = slow_now, .now_arg = &start },
+                       &s));
+    start.calls = 6;
+    T_OK(mf_presence_begin(&p, s, &SELF, 30 * MS));
+    T_TRUE(find_entry(s, &m, &version) && m.lease_ns > 30 * MS);
+    mf_presence_end(&p);
+    mf_store_close(s);
+}
+
 /* A put that the store did not answer may have been done, or not. */
 MF_TEST(cluster_presence_makes_sure_of_what_is_there)
 {
