@@ -192,7 +192,9 @@ const mf_command mf_command_launch = {
         "started again; when the masters have ended, all others are told to.\n\n"
         "Every task gets its part of the cores (MESHFLOW_THREADS), unless MESHFLOW_THREADS or "
         "OMP_NUM_THREADS is set. MESHFLOW_RESTARTS counts its restarts.\n\n"
-        "The exit code is that of the first task that failed, 128 and the number of the signal if "
+        "The exit code is that of the task that failed (when several failed: of the first "
+        "permanent error, 2, 3, 126 or 127, "
+        "else of the first failure), 128 and the number of the signal if "
         "one killed it; 0 when all tasks ended well, or those did that continued without a lost "
         "one. A training that the launcher was told to end has 75. Tasks that end with 2, 3, 75, "
         "126 or 127 are not restarted.",

@@ -704,6 +704,8 @@ static mf_status watch_over(mf_args *args, const mf_cluster *c)
         st = mf_buf_finish(&name);
     if (st == MF_OK)
         st = mf_master_run(c, name.data, mf_job_timeout_ns(&o), &args->exit_code);
+    if (st == MF_CANCELLED && args->exit_code == 0) /* told to end while it waited for its store */
+        args->exit_code = MF_EXIT_STOPPED;
     mf_buf_deinit(&name);
     mf_job_deinit(&job);
     return st;

@@ -30,7 +30,7 @@ typedef struct watch {
     bool asked; /* a signal to us began it */
     bool done_well; /* some task that leads has ended well */
     bool without; /* tasks have gone on without one that was lost */
-    int code; /* of the first that failed; 0 */
+    int code; /* of the first permanent error, else of the first failure; 0 */
     char why[128]; /* and how */
     int signals; /* signalfd */
     struct pollfd *polls; /* signals, then out and err of each task */

@@ -204,6 +204,7 @@ mf_status mf_resume_open(mf_job *job, mf_args *args)
     const char *out = mf_args_value(args, "out");
     const bool continues = mf_args_has(args, "resume") || (out && mf_claim_is_restart(out));
 
+    *job = (mf_job){ 0 };
     if (mf_args_has(args, "allow-changes") && !mf_args_has(args, "resume"))
         return mf_args_wrong(args, "--allow-changes needs --resume");
     MF_TRY(mf_job_open(job, args, continues ? out : NULL));

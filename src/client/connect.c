@@ -44,7 +44,8 @@ mf_status mf_remote_connect(const mf_session_options *options, mf_caller **out)
 
 typedef struct first {
     mf_caller *caller;
-    mf_cancel too_late; /* nobody has listened there in time */
+    mf_cancel too_late; /* no server has listened there in time */
+    bool reached; /* by the question at hand: gRPC ends it if the connection breaks */
     mf_waiting waiting;
     char why[300]; /* nobody is there */
 } first;
@@ -56,10 +57,11 @@ static void look(void *ctx)
     first *f = ctx;
 
     if (mf_caller_reaches(f->caller)) {
+        f->reached = true;
         f->waiting.until_ns = 0;
         f->waiting.why = "it is there and does not answer yet; a server of TensorFlow answers "
                          "when all tasks of its cluster, or of the device filters, are there";
-    } else if (mf_clock_ns() > f->waiting.until_ns) {
+    } else if (!f->reached && mf_clock_ns() > f->waiting.until_ns) {
         mf_cancel_raise(&f->too_late);
     }
     mf_waiting_look(&f->waiting);
@@ -86,8 +88,10 @@ static mf_status ask_until(first *f, const mf_question *q, mf_arena *arena, Prot
     asked.look = look;
     asked.ctx = f;
     for (;;) {
-        const mf_status st = mf_caller_ask(f->caller, &asked, arena, out);
+        mf_status st;
 
+        f->reached = false;
+        st = mf_caller_ask(f->caller, &asked, arena, out);
         if (mf_cancel_is_raised(&f->too_late) ? st != MF_CANCELLED : st != MF_UNAVAILABLE)
             return st;
         if (st == MF_UNAVAILABLE)

@@ -183,10 +183,14 @@ MESHFLOW_STORE=etcd://127.0.0.1:1/a launch 1 "a master without its store fails i
 # ---- a host whose name is not known
 for places in '"127.0.0.1:1025","nobody.invalid:1026"/0' '"nobody.invalid:1026","127.0.0.1:1025"/1'; do
     fails "a host name that does not resolve, worker ${places##*/}" "waits for it since" \
-        "at nobody.invalid:1026: the name 'nobody.invalid' does not resolve: " "it fails in" -- train \
+        "at nobody.invalid:1026: the name 'nobody.invalid' does not resolve: " -- train \
         --model wide-deep --data synthetic-ctr --steps 3 --quiet --cluster "{\"worker\":[${places%/*}]}" \
         --job-name worker --task-index "${places##*/}" --insecure-any-peer --timeout 2 --param say_stall_ms=100
 done
+
+fails "addresses of the local transport are no host names" "in vain for worker 1 at 127.0.0.1:1026: it has not connected" \
+    -- train --model wide-deep --data synthetic-ctr --steps 3 --quiet --timeout 1 --param say_stall_ms=100 --job-name worker \
+    --cluster '{"worker":["127.0.0.1:1025","127.0.0.1:1026"]}' --task-index 0 --transport local
 
 # ---- scale
 wrong "scale without a number" "say how many: --workers, or --hosts" -- scale nobody

@@ -88,6 +88,9 @@ mistake("resume without an output", 2, [*ALONE, "--resume"], "--resume needs --o
 mistake("overwrite without an output", 2, [*ALONE, "--overwrite"], "--overwrite needs --out")
 mistake("resume with another model", 2, ["train", "--model", "mlp units=7", *ALONE[3:], "--out", "used", "--resume"], "'mlp'", "'mlp units=7'", "--model")
 mistake("resume with another batch and rate", 2, [*ALONE[:7], "--batch", "16", *ALONE[9:], "--lr", "0.5", "--out", "used", "--resume"], "--batch was 8 and is 16", "--lr was not given and is 0.5", "--allow-changes")
+mistake("changes allowed without resume", 2, [*ALONE, "--allow-changes"], "--allow-changes needs --resume")
+mistake("changes allowed without resume, of a master", 2, [*ALONE, "--allow-changes", "--store", "folder:store"], "--allow-changes needs --resume",
+        env=tf_config(["localhost:1"], kind="master", master=["localhost:2"]))
 mistake("resume with another seed", 2, [*ALONE, "--seed", "9", "--out", "used", "--resume"], "--seed was 0 and is 9")
 mistake("a lock of another host", 1, [*ALONE, "--out", "locked", "--resume"], "process 77 on elsewhere", "--out")
 mistake("a checkpoint that is not there", 2, [*ALONE, "--init", "absent"], "absent")

@@ -73,6 +73,24 @@ def a_training_that_is_stopped_ends_with_75_and_says_how_to_continue(b):
 
 
 @test
+def a_task_that_is_stopped_while_it_waits_for_its_store_ends_with_75(b):
+    cluster = {"worker": ["localhost:1"], "master": ["localhost:2"]}
+    b.env["MESHFLOW_STORE"] = "etcd://127.0.0.1:1/a"
+    for kind in "worker", "master":
+        b.env["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": kind, "index": 0}})
+        p = b.begin(*b.train(), "--timeout", "60", "--param", "say_stall_ms=100")
+        said = ""
+        while "waits for" not in said:  # an end of the output is a failure, too
+            line = p.stderr.readline()
+            check(line, "the %s has ended: %s" % (kind, said))
+            said += line
+        p.send_signal(signal.SIGTERM)
+        _, err = p.communicate(timeout=60)
+        check(p.returncode == STOPPED, "%s: %d: %s" % (kind, p.returncode, said + err))
+    del b.env["TF_CONFIG"], b.env["MESHFLOW_STORE"]
+
+
+@test
 def a_job_of_the_daemon_that_is_stopped_is_shown_as_stopped_and_not_done(b):
     daemon = b.begin("daemon", "--slots", "1")
     out = b.out("run")
