@@ -408,8 +408,8 @@ static void look_up(mf_net *n, absent *a)
     const char *address = n->peers[a->task].address;
 
     a->ask_at = 0;
-    if (!address)
-        return;
+    if (!address || n->transport->kind == &mf_transport_local || n->transport->kind->knows_peers)
+        return; /* addresses of these transports are no host names */
     pthread_mutex_unlock(&n->lock);
     if (mf_name_is_unknown(address, a->why, sizeof a->why))
         a->waiting.why = a->why;

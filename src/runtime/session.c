@@ -505,7 +505,10 @@ static mf_status local_run(mf_session *session, const mf_run_options *options,
     }
     mf_runs_begin(&s->runs, with->until, &run); /* one that compiles is in progress, too */
     pthread_mutex_lock(&s->lock);
-    st = get_compiled(s, &n, feeds, &c); /* which may let go of the lock */
+    st =
+        mf_cancel_is_raised(run.cancel)
+            ? MF_FAIL(MF_CANCELLED, "Step was cancelled by an explicit call to `Session::Close()`.")
+            : get_compiled(s, &n, feeds, &c);
     pthread_mutex_unlock(&s->lock);
     if (st == MF_OK) {
         st = run_compiled(s, c, run.cancel, options, with, feeds, values);

@@ -353,22 +353,25 @@ def slow_input(b, name, ms):
     program = os.path.join(os.path.dirname(b.program), "meshflow-slow-input")
     b.running.append(subprocess.Popen(
         [b.program, "launch", "--workers", "1", "--", program, name, "multi_worker_mirrored", str(ms)], env=b.env,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     await_launched(b, name, 3)
     return lambda: max(t["step"] for t in tasks(b, name).values())
 
 
 def three_beside_one(b, ms):
     """Steps of a job that two workers have joined for each step of one that none has."""
+    first = len(b.running)
     alone, joined = (slow_input(b, "%s-%d" % (name, ms), ms) for name in ("alone", "joined"))
     before = harness.steps_meanwhile(joined, alone)
     for n in 2, 3:
         b.running.append(subprocess.Popen([b.program, "join", "joined-%d" % ms], env=b.env,
-                                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         await_workers(b, "joined-%d" % ms, n)
     await_launched(b, "joined-%d" % ms, joined() + 3)
     after = harness.steps_meanwhile(joined, alone)
     print("#   %d ms for a sample: %.1f steps before the join, %.1f after it" % (ms, before, after))
+    for p in b.running[first:]:  # the next jobs have the machine for themselves
+        harness.end(p)
     return after / before
 
 

@@ -89,6 +89,23 @@ MF_TEST(aggregate_trimmed_mean_is_that_of_the_formula)
     }
 }
 
+/* Settings are floats: 0.35 of 20 is 6.9999999. */
+MF_TEST(aggregate_trim_is_what_was_written)
+{
+    const mf_aggregation a = { MF_AGGREGATE_TRIMMED_MEAN, (double)0.35f, NULL };
+    double ones[20];
+    float x[20], out;
+    const float *at[20];
+
+    for (int s = 0; s < 20; s++) {
+        at[s] = &x[s];
+        x[s] = (float)(s * s);
+        ones[s] = 1.0;
+    }
+    T_OK(mf_aggregate_robust(&a, at, ones, 20, 1, &out));
+    T_NEAR(out, (49 + 64 + 81 + 100 + 121 + 144) / 6.0, 1e-5); /* of 7 to 12 */
+}
+
 MF_TEST(aggregate_some_shards_far_out_do_not_show)
 {
     static const mf_aggregation kinds[] = { { .how = MF_AGGREGATE_MEDIAN },
