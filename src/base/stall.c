@@ -175,6 +175,19 @@ static void look(mf_stall *s, const mf_running_job *job, int self, int64_t now)
     say(s, job, root, note, now);
 }
 
+/* Pages that cannot be read are left out, and their errors are no matter of the caller, which may
+ * be about to report its own. */
+static mf_status read_job(mf_running *out)
+{
+    mf_error before;
+    mf_status st;
+
+    mf_error_save(MF_UNKNOWN, &before);
+    st = mf_running_read(mf_board_job(), out);
+    (void)mf_error_restore(&before);
+    return st;
+}
+
 mf_stall_seen mf_stall_look(mf_stall *s)
 {
     const int64_t now = mf_clock_ns();
@@ -190,7 +203,7 @@ mf_stall_seen mf_stall_look(mf_stall *s)
         s->look_at = now + AGAIN_NS;
         return MF_STALL_SEEN;
     }
-    if (mf_running_read(mf_board_job(), &r) == MF_OK && r.n_jobs > 0) {
+    if (read_job(&r) == MF_OK && r.n_jobs > 0) {
         const int self = mf_running_find(&r.jobs[0], task);
 
         if (self >= 0) {

@@ -5,6 +5,7 @@
 #include "base/board_file.h"
 #include "base/clock.h"
 #include "base/pool.h"
+#include "base/stall.h"
 #include "mf_test.h"
 
 #include <fcntl.h>
@@ -49,6 +50,37 @@ static mf_board_page read_one(bool *alive)
     }
     mf_boards_free(all, n);
     return page;
+}
+
+/* As that of a task which is being made. */
+static void make_empty_page(void)
+{
+    char path[128];
+    FILE *f;
+
+    (void)snprintf(path, sizeof path, "%s/empty", dir);
+    f = fopen(path, "w");
+    T_TRUE(f != NULL);
+    if (f)
+        T_EQ(fclose(f), 0);
+}
+
+MF_TEST(board_a_stall_report_leaves_the_error_of_its_caller)
+{
+    mf_stall s;
+    mf_status st;
+
+    begin();
+    T_OK(mf_board_open("waits", "worker 0", 2));
+    make_empty_page();
+    mf_stall_begin(&s);
+    s.look_at = 0;
+    st = MF_FAIL(MF_DEADLINE_EXCEEDED, "worker 1 has not connected");
+    T_EQ(mf_stall_look(&s), MF_STALL_SEEN);
+    T_EQ(st, MF_DEADLINE_EXCEEDED);
+    T_STREQ(mf_error_message(), "worker 1 has not connected");
+    mf_board_close();
+    finish();
 }
 
 MF_TEST(board_shows_what_a_task_does_and_goes_with_it)
