@@ -330,9 +330,10 @@ def a_slow_worker_is_named_once_with_the_cause(b):
     b.wait_step("j", 20, 2)
     core = max(os.sched_getaffinity(0))
     b.keep_busy(core, 3)
+    nice = min(19, os.getpriority(os.PRIO_PROCESS, 0) + 8)  # than the loops, whatever runs this test
     for tid in threads_of(both[1].pid):
         os.sched_setaffinity(tid, {core})
-        os.setpriority(os.PRIO_PROCESS, tid, 8)
+        os.setpriority(os.PRIO_PROCESS, tid, nice)
     line = b.hears(r"worker 1 is slow: [\d.]+ times the others by shard", time.monotonic(),
                    "slow worker")
     check(re.search(r"its processor time is \d+ % of what it wants \(others run on its cores\)",
