@@ -241,6 +241,23 @@ static mf_status find_items(items *s)
     return MF_OK;
 }
 
+/* A node that no item needs, such as a count of fed labels, runs at any time: it is no part of its
+ * micro-batch's turn, and the meter does not record it as such. */
+static mf_status unmark_free(items *s)
+{
+    static const mf_attr none = { .kind = MF_ATTR_INT, .n = 1 };
+
+    for (int64_t i = 0; i < s->n; i++) {
+        mf_node *n = s->graph->nodes[i];
+
+        if (!s->marked[n->id] || s->at[n->id] != INT_MAX)
+            continue;
+        s->marked[n->id] = false;
+        MF_TRY(mf_node_set_attr(s->graph, n, "_turn", &none));
+    }
+    return MF_OK;
+}
+
 static bool are_together(const items *s, const mf_node *a, const mf_node *b)
 {
     return s->marked[a->id] && s->marked[b->id] && s->at[a->id] == s->at[b->id];
@@ -300,6 +317,7 @@ mf_status mf_mesh_schedule(mf_graph *graph, const mf_pipeline_plan *plan, int st
     MF_TRY(read_turns(&s));
     MF_TRY(find_places(&s, stage));
     MF_TRY(find_items(&s));
+    MF_TRY(unmark_free(&s));
     find_leads(&s);
     for (int i = 0; i + 1 < mf_pipeline_items(&s.plan); i++)
         MF_TRY(put_behind(&s, i, &turn));
