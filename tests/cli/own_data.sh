@@ -20,6 +20,14 @@ def says(p):
     return "yes" if p[0] + p[1] > 0 else "no"
 
 names = ["a", "b", "c", "answer"]
+rows = [p + [says(p)] for p in points(90)]
+table("bare.csv", list(map(str, rows[0])), rows[1:])
+table("twice.csv", ["a", "a", "c", "answer"], rows)
+table("ecivt.csv", ["c", "a", "a", "answer"], [[r[2], r[0], r[1], r[3]] for r in rows])
+table("semicolons.csv", names, rows, ";")
+table("spaced.csv", names, rows, ", ")
+with open("latin.csv", "w", encoding="latin-1") as f:
+    f.write("a,answer\n" + "1,Z\xfcrich\n2,Bern\n" * 20)
 table("own.csv", names, [p + [says(p)] for p in points(300)])
 table("own.tsv", names, [p + [says(p)] for p in points(40)], "\t")
 table("yes.csv", names, [p + [says(p)] for p in points(80) if says(p) == "yes"])
@@ -32,6 +40,8 @@ table("nan.csv", names, [p[:2] + ["NaN" if i == 2 else p[2]] + [says(p)] for i, 
 table("blank.csv", names, [p + ["" if i == 1 else says(p)] for i, p in enumerate(points(6))])
 table("price.csv", ["a", "b", "c", "price"], [p + [round(0.5 + 0.3 * p[0] - 0.1 * p[1], 5)] for p in points(300)])
 table("whole.csv", ["a", "b", "c", "price"], [p + [i % 2] for i, p in enumerate(points(8))])
+table("mistake.csv", ["a", "price"], [[p[0], "n/a" if i == 7 else round(0.5 + p[0], 3)] for i, p in enumerate(points(60))])
+table("degrees.csv", ["a", "price"], [[p[0], i - 30] for i, p in enumerate(points(60))])
 table("dollars.csv", ["a", "price"], [[i, 100000 + 317 * i] for i in range(50)])
 
 def png(path, shade):
@@ -90,6 +100,22 @@ fails "a table that has grown since" "'own.csv' had 300 samples when the model w
     eval --from tables
 mv was.csv own.csv
 
+# ---- tables as others write them
+wrong "a table without a header" "'bare.csv': the first row has numbers" "say header=false" -- \
+    train --model mlp --data bare.csv --set label=-1
+ok "its first row is a sample" "90 samples" -- data show bare.csv --set 'label=-1 header=false'
+wrong "a table without a header, by the name of its label" "if the first row is no header, say header=false" -- \
+    train --model mlp --data bare.csv --set label=answer
+wrong "semicolons" "if ';' separates its columns, say delimiter=;" -- train --model mlp --data semicolons.csv --set label=answer
+wrong "a table in Latin-1" "'latin.csv', line 2: this is no UTF-8" -- train --model mlp --data latin.csv --set label=answer
+ok "spaces behind commas" "2 classes" "yes" -- data show spaced.csv --set label=answer
+# shellcheck disable=SC2086
+ok "two columns of one name" -- train $own --data twice.csv --epochs 15 --out twice
+ok "eval of them in their order" -- eval --from twice --test twice.csv
+cp out in_order
+ok "eval of them in another order" -- eval --from twice --test ecivt.csv
+check "finds them by their names, too" test "$(head -2 out)" = "$(head -2 in_order)"
+
 # ---- predict
 ok "predict without labels" "3 " -- predict --from tables --test nolabel.csv
 check "one line for each sample" test "$(grep -c . out)" = 4
@@ -132,6 +158,10 @@ ok "eval of a regression" "mean_absolute_error" "30 of 10 %" -- eval --from pric
 ok "eval where all numbers are whole" "loss" "8 of whole.csv" -- eval --from prices --test whole.csv
 ok "predict of a regression" -- predict --from prices --test nolabel.csv --json
 check "one number each" json "all(len(p['values']) == 1 for p in d['predictions'])"
+wrong "a number with a mistake makes no classes of the others" "'mistake.csv', line 9: the label is no number: 'n/a'" -- \
+    train --model mlp --data mistake.csv --set label=price
+wrong "negative whole numbers that are no classes" "60 samples are 60 different numbers: say target=number" -- \
+    train --model mlp --data degrees.csv --set label=price
 wrong "whole numbers that are no classes" "say target=number" -- train --model mlp --data dollars.csv --set label=price
 ok "unless they are said to be" -- train --model mlp --data dollars.csv --set 'label=price target=number' \
     --steps 1 --lr 1e-9 --quiet --json

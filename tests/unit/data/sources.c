@@ -75,6 +75,75 @@ MF_TEST(data_csv_with_text_labels)
     done();
 }
 
+/* The first sample would be taken for a header, without a word. */
+MF_TEST(data_csv_without_a_header_is_asked_about)
+{
+    const char *path = write_text("a.csv", "1.5,2,rose\n3,4,daisy\n");
+    mf_dataset *set;
+
+    T_FAILS(MF_INVALID_ARGUMENT, "the first row has numbers: '1.5' ...; say header=false",
+            mf_dataset_open(path, "label=-1", &set));
+    T_FAILS(MF_INVALID_ARGUMENT, "if the first row is no header, say header=false",
+            mf_dataset_open(path, "label=species", &set));
+    T_OK(mf_dataset_open(path, "label=-1 header=false", &set));
+    T_EQ(mf_dataset_count(set), 2);
+    mf_dataset_unref(set);
+    T_OK(mf_dataset_open(path, "label=-1 header=true", &set));
+    T_EQ(mf_dataset_count(set), 1);
+    mf_dataset_unref(set);
+    (void)write_text("a.csv", "400.5,410,class\n3,4,daisy\n"); /* wavelengths, and a label's name */
+    T_OK(mf_dataset_open(path, NULL, &set));
+    mf_dataset_unref(set);
+    (void)write_text("a.csv", "0,1,2\n3,4,daisy\n"); /* as programs number columns */
+    T_OK(mf_dataset_open(path, "label=-1", &set));
+    mf_dataset_unref(set);
+    done();
+}
+
+MF_TEST(data_csv_says_which_delimiter_and_encoding_it_needs)
+{
+    const char *path = write_text("a.csv", "a;b;class\n1;2;x\n");
+    const mf_buf nul = { .data = (char[]){ "a,class\n1,\0\n" }, .len = 12 };
+    mf_dataset *set;
+
+    T_FAILS(MF_INVALID_ARGUMENT, "a.csv' has one column, 'a;b;class'; if ';' separates",
+            mf_dataset_open(path, NULL, &set));
+    T_FAILS(MF_INVALID_ARGUMENT, "its columns are a;b;class; if ';' separates its columns, say",
+            mf_dataset_open(path, "label=class", &set));
+    T_OK(mf_dataset_open(path, "delimiter=;", &set));
+    mf_dataset_unref(set);
+    (void)write_text("a.csv", "a\tclass\n1\tx\n");
+    T_FAILS(MF_INVALID_ARGUMENT, "say delimiter=tab", mf_dataset_open(path, NULL, &set));
+    (void)write_text("a.csv", "\xff\xfe"
+                              "a");
+    T_FAILS(MF_INVALID_ARGUMENT, "a.csv' is UTF-16: save it as UTF-8",
+            mf_dataset_open(path, NULL, &set));
+    (void)write_text("a.csv", "a,class\n1,x\n2,Z\xfcrich\n");
+    T_FAILS(MF_INVALID_ARGUMENT, "a.csv', line 3: this is no UTF-8: save the file as UTF-8",
+            mf_dataset_open(path, NULL, &set));
+    T_OK(mf_file_write(path, nul.data, nul.len));
+    T_FAILS(MF_INVALID_ARGUMENT, "line 2: there is a NUL byte", mf_dataset_open(path, NULL, &set));
+    done();
+}
+
+MF_TEST(data_csv_knows_how_programs_write_missing_numbers)
+{
+    const char *path = write_text("a.csv", "a,b,class\n1,NA,x\nnull,2,y\n");
+    mf_dataset *set;
+    float x[2];
+    int32_t label;
+
+    T_FAILS(MF_DATA_LOSS, "line 2, column 2 ('b'): the number is missing: NA; missing=0",
+            mf_dataset_open(path, NULL, &set));
+    T_OK(mf_dataset_open(path, "missing=-3", &set));
+    T_OK(mf_dataset_read(set, 0, 1, (void *[]){ x, &label }));
+    T_TRUE(x[0] == -3 && x[1] == 2);
+    mf_dataset_unref(set);
+    (void)write_text("a.csv", "a,b,class\n1,nancy,x\n");
+    T_FAILS(MF_DATA_LOSS, "no number: 'nancy'", mf_dataset_open(path, "missing=0", &set));
+    done();
+}
+
 MF_TEST(data_csv_with_numbers_gaps_and_several_files)
 {
     const char *pattern = in_dir("part-*.csv");
