@@ -145,6 +145,9 @@ mf_output mf_zoo_scores(mf_zoo_call *z, mf_output x, bool alone)
 {
     const mf_column *label = mf_zoo_column(z, "label");
 
+    /* One score is always the largest, and losses and accuracies of it mean nothing. */
+    if (z->classes == 1 && label && mf_dtype_is_int(label->dtype))
+        return mf_zoo_fail(z, "at least two classes, but the labels have one");
     if (z->classes > 0 && (!label || label->rank == 0 || label->dims[0] == z->classes))
         return class_scores(z, x); /* one class, or a row of their probabilities */
     if (label && mf_dtype_is_float(label->dtype))

@@ -30,6 +30,7 @@ with open("latin.csv", "w", encoding="latin-1") as f:
     f.write("a,answer\n" + "1,Z\xfcrich\n2,Bern\n" * 20)
 table("own.csv", names, [p + [says(p)] for p in points(300)])
 table("own.tsv", names, [p + [says(p)] for p in points(40)], "\t")
+table("three.csv", names, [p + [i % 3] for i, p in enumerate(points(30))])
 table("yes.csv", names, [p + [says(p)] for p in points(80) if says(p) == "yes"])
 table("order.csv", ["answer", "c", "a", "b"], [[says(p), p[2], p[0], p[1]] for p in points(80)])
 table("nolabel.csv", ["a", "b", "c"], points(4))
@@ -188,8 +189,14 @@ check "and are tested on a tenth" json "d['samples']['test'] == 30 and d['accura
 ok "eval of records" "30 of 10 % of own.tfrecord" -- eval --from recs
 ok "records without labels" -- data convert nolabel.csv nolabel.tfrecord
 ok "are predicted" "3 " -- predict --from recs --test nolabel.tfrecord
-wrong "a label beyond classes=" "own.tfrecord', record" "classes=1: the classes are 0 to 0" -- \
-    train --model mlp --data own.tfrecord --set classes=1 --no-test
+ok "records of three classes" -- data convert three.csv three.tfrecord --set label=answer
+wrong "a label beyond classes=" "three.tfrecord', record" "the label is 2, but classes=2: the classes are 0 to 1" -- \
+    train --model mlp --data three.tfrecord --set classes=2 --no-test
+ok "records of numbers" -- data convert price.csv price.tfrecord --set label=price
+wrong "fractions that are said to be classes" "price.tfrecord', record" "classes=2: the classes are 0 to 1" -- \
+    train --model mlp --data price.tfrecord --set classes=2 --no-test
+wrong "one class only" "mlp needs at least two classes, but the labels have one" -- \
+    train --model mlp --data yes.csv --set label=answer
 
 # ---- pictures
 ok "pictures in folders" -- train --model mlp --data shapes --epochs 30 --batch 8 --lr 0.05 --quiet --out pics --json

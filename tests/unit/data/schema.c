@@ -135,6 +135,34 @@ MF_TEST(schema_fields_are_found_by_their_names)
     done();
 }
 
+/* Cut to integers, 0.5 and 1.5 would be classes. */
+MF_TEST(schema_labels_that_are_fractions_are_no_classes)
+{
+    mf_arena *arena = mf_arena_new();
+    mf_schema schema;
+    mf_dataset *train = learn("a.csv", "x,label\n1,0\n2,1\n", arena, &schema), *test;
+    mf_tensor *x, *label;
+
+    T_OK(mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ 2, 1 }, 2, &x));
+    T_OK(mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ 2 }, 1, &label));
+    ((float *)mf_tensor_data(label))[1] = 1;
+    T_OK(mf_dataset_of((const char *const[]){ "x", "label" },
+                       (const mf_tensor *const[]){ x, label }, 2, &test));
+    T_OK(mf_schema_check(&schema, test, "b.npz"));
+    mf_dataset_unref(test);
+    ((float *)mf_tensor_data(label))[1] = 0.5f;
+    T_OK(mf_dataset_of((const char *const[]){ "x", "label" },
+                       (const mf_tensor *const[]){ x, label }, 2, &test));
+    T_FAILS(MF_INVALID_ARGUMENT, "'b.npz', sample 1: the model does not know the class 0.5",
+            mf_schema_check(&schema, test, "b.npz"));
+    mf_dataset_unref(test);
+    mf_tensor_free(x);
+    mf_tensor_free(label);
+    mf_dataset_unref(train);
+    mf_arena_free(arena);
+    done();
+}
+
 /* Of two columns with one name the first is the first. */
 MF_TEST(schema_fields_of_one_name_keep_their_order)
 {

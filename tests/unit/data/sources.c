@@ -280,6 +280,66 @@ MF_TEST(data_npz_arrays_are_columns)
     done();
 }
 
+/* x and the label as they are; both are freed. */
+static const char *write_npz(const char *name, mf_tensor *x, mf_tensor *label)
+{
+    static const char *const names[] = { "x", "label" };
+    const char *path = in_dir(name);
+
+    T_OK(mf_npz_write(path, names, (const mf_tensor *const[]){ x, label }, 2, true));
+    mf_tensor_free(x);
+    mf_tensor_free(label);
+    return path;
+}
+
+static mf_tensor *new_tensor(mf_dtype dtype, int64_t n, int64_t columns)
+{
+    mf_tensor *t;
+
+    T_OK(mf_tensor_new(dtype, (int64_t[]){ n, columns }, columns > 0 ? 2 : 1, &t));
+    return t;
+}
+
+MF_TEST(data_npz_labels_may_be_a_column_or_truths)
+{
+    mf_tensor *column = new_tensor(MF_DTYPE_I64, 3, 1), *truths = new_tensor(MF_DTYPE_BOOL, 3, 0);
+    const mf_column *columns;
+    const char *path;
+    mf_dataset *set;
+    int32_t label;
+
+    ((int64_t *)mf_tensor_data(column))[1] = 2;
+    ((bool *)mf_tensor_data(truths))[1] = true;
+    path = write_npz("a.npz", new_tensor(MF_DTYPE_F32, 3, 2), column); /* as Keras's CIFAR is */
+    T_OK(mf_dataset_open(path, NULL, &set));
+    (void)mf_dataset_columns(set, &columns);
+    T_EQ(columns[1].rank, 0);
+    T_EQ(mf_dataset_classes(set, NULL), 3);
+    mf_dataset_unref(set);
+    path = write_npz("a.npz", new_tensor(MF_DTYPE_F32, 3, 2), truths);
+    T_OK(mf_dataset_open(path, NULL, &set));
+    T_EQ(mf_dataset_classes(set, NULL), 2);
+    T_OK(mf_dataset_read(set, 0, 1, (void *[]){ NULL, &label }));
+    T_EQ(label, 1);
+    mf_dataset_unref(set);
+    done();
+}
+
+MF_TEST(data_npz_errors_name_the_file)
+{
+    mf_tensor *label = new_tensor(MF_DTYPE_I64, 3, 0);
+    mf_dataset *set;
+
+    ((int64_t *)mf_tensor_data(label))[1] = -1;
+    T_FAILS(MF_INVALID_ARGUMENT, "a.npz': sample 1 has the label -1; labels count from 0",
+            mf_dataset_open(write_npz("a.npz", new_tensor(MF_DTYPE_F32, 3, 2), label), NULL, &set));
+    label = new_tensor(MF_DTYPE_I64, 3, 0);
+    ((int64_t *)mf_tensor_data(label))[1] = 250000;
+    T_FAILS(MF_INVALID_ARGUMENT, "whole numbers up to 250000, which would be as many classes",
+            mf_dataset_open(write_npz("a.npz", new_tensor(MF_DTYPE_F32, 3, 2), label), NULL, &set));
+    done();
+}
+
 /* ---- records ---- */
 
 static void write_examples(const char *path, mf_compression c, int n)
