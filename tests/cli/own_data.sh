@@ -45,17 +45,18 @@ table("mistake.csv", ["a", "price"], [[p[0], "n/a" if i == 7 else round(0.5 + p[
 table("degrees.csv", ["a", "price"], [[p[0], i - 30] for i, p in enumerate(points(60))])
 table("dollars.csv", ["a", "price"], [[i, 100000 + 317 * i] for i in range(50)])
 
-def png(path, shade):
-    raw = b"".join(b"\0" + bytes([(shade + x + y) % 256 for x in range(8)]) for y in range(8))
+def png(path, shade, side=8):
+    raw = b"".join(b"\0" + bytes([(shade + x + y) % 256 for x in range(side)]) for y in range(side))
     part = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as f:
-        f.write(b"\x89PNG\r\n\x1a\n" + part(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)) +
+        f.write(b"\x89PNG\r\n\x1a\n" + part(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)) +
                 part(b"IDAT", zlib.compress(raw)) + part(b"IEND", b""))
 
 for i in range(12):
     for c, shade in ("bars", 20), ("circle", 120), ("dots", 220):
         png("shapes/train/%s/%d.png" % (c, i), shade + i)
+    png("large/%d.png" % i, 20, 12)
     for c, shade in ("circle", 120), ("dots", 220):
         png("shapes/test/%s/%d.png" % (c, i), shade + i)
     png("flat/%02d.png" % i, 220 if i % 2 else 20)
@@ -208,6 +209,12 @@ fails "a folder that is no class" "'strange/stars': the model does not know the 
 ok "predict of pictures without folders" -- predict --from pics --test flat --json
 check "with the file of each" json "len(d['predictions']) == 12 and d['predictions'][0]['file'] == 'flat/00.png' and \
 d['predictions'][1]['name'] == 'dots'"
+fails "pictures of another size" "'large/0.png' is 12 x 12, the model was trained on 8 x 8: say size=[8,8]" -- \
+    predict --from pics --test large
+ok "with that size" -- predict --from pics --test large --set 'size=[8,8]'
+cp -r shapes/train broken && head -c 60 shapes/train/dots/0.png >broken/dots/0.png
+wrong "a picture that is cut" "'broken/dots/0.png': a PNG file is damaged: the file is cut" -- \
+    train --model mlp --data broken --no-test --batch 36 --quiet
 fails "a part that is not there" "'shapes' has no folder 'holdout'" -- eval --from pics --set part=holdout
 
 # ---- serve reads the same notes

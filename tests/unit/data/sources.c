@@ -492,7 +492,7 @@ MF_TEST(data_images_by_class_folder)
     T_OK(mf_dataset_read(set, 0, 2, (void *[]){ image, &label }));
     T_TRUE(image[143] == 10 && label == 1);
     write_png("dogs/a.png", 4, 4, 11);
-    T_FAILS(MF_INVALID_ARGUMENT, "dogs/a.png' is 4 x 4, others are 8 x 6",
+    T_FAILS(MF_INVALID_ARGUMENT, "dogs/a.png' is 4 x 4, others are 8 x 6: say size=[HEIGHT,WIDTH]",
             mf_dataset_read(set, 0, 2, (void *[]){ image, &label }));
     mf_dataset_unref(set);
     T_OK(mf_dataset_open(dir, "size=[2,3] channels=1", &set));
@@ -501,6 +501,92 @@ MF_TEST(data_images_by_class_folder)
     (void)write_text("dogs/a.png", "\x89PNG\r\n\x1a\nrubbish");
     T_FAILS(MF_DATA_LOSS, "dogs/a.png': a PNG file is damaged",
             mf_dataset_read(set, 0, 2, (void *[]){ image, &label }));
+    mf_dataset_unref(set);
+    done();
+}
+
+static void write_grey(const char *name, int value)
+{
+    unsigned char pixels[8 * 6];
+    png_image i = {
+        .version = PNG_IMAGE_VERSION, .width = 6, .height = 8, .format = PNG_FORMAT_GRAY
+    };
+
+    memset(pixels, value, sizeof pixels);
+    T_TRUE(png_image_write_to_file(&i, in_dir(name), 0, pixels, 0, NULL) != 0);
+}
+
+static void make_two_classes(void)
+{
+    T_EQ(mkdir(in_dir("cats"), 0777), 0);
+    T_EQ(mkdir(in_dir("dogs"), 0777), 0);
+    write_png("cats/b.png", 8, 6, 30);
+    write_png("dogs/a.png", 8, 6, 10);
+}
+
+/* A grey picture that is the first one by its name would turn all others grey. */
+MF_TEST(data_images_keep_their_colours_whichever_is_first)
+{
+    const mf_column *columns;
+    unsigned char image[8 * 6 * 3];
+    mf_dataset *set;
+
+    make_two_classes();
+    write_grey("cats/a.png", 7);
+    T_OK(mf_dataset_open(dir, NULL, &set));
+    T_OK(mf_dataset_read(set, 0, 0, (void *[]){ image, NULL }));
+    T_FAILS(MF_INVALID_ARGUMENT,
+            "cats/b.png' has colours, the first picture has none: say channels=1 to leave them out",
+            mf_dataset_read(set, 0, 1, (void *[]){ image, NULL }));
+    mf_dataset_unref(set);
+    T_OK(mf_dataset_open(dir, "channels=1", &set));
+    T_OK(mf_dataset_read(set, 0, 1, (void *[]){ image, NULL }));
+    mf_dataset_unref(set);
+    T_OK(mf_dataset_open(dir, "channels=3", &set));
+    (void)mf_dataset_columns(set, &columns);
+    T_EQ(columns[0].dims[2], 3);
+    T_OK(mf_dataset_read(set, 0, 0, (void *[]){ image, NULL }));
+    T_TRUE(image[0] == 7 && image[1] == 7 && image[143] == 7);
+    mf_dataset_unref(set);
+    done();
+}
+
+MF_TEST(data_images_that_would_be_left_out_are_named)
+{
+    mf_dataset *set;
+
+    make_two_classes();
+    (void)write_text("dogs/b.bmp", "BM");
+    T_FAILS(MF_INVALID_ARGUMENT, "dogs/b.bmp' is neither PNG nor JPEG: convert it",
+            mf_dataset_open(dir, NULL, &set));
+    T_EQ(unlink(in_dir("dogs/b.bmp")), 0);
+    T_EQ(mkdir(in_dir("dogs/small"), 0777), 0);
+    T_OK(mf_dataset_open(dir, NULL, &set)); /* which holds no pictures */
+    mf_dataset_unref(set);
+    write_png("dogs/small/a.png", 8, 6, 10);
+    T_FAILS(MF_INVALID_ARGUMENT, "dogs/small' holds pictures, but folders within a class",
+            mf_dataset_open(dir, NULL, &set));
+    T_EQ(rename(in_dir("dogs/small"), in_dir("owls")), 0);
+    T_EQ(unlink(in_dir("owls/a.png")), 0);
+    T_FAILS(MF_INVALID_ARGUMENT, "owls' holds no PNG or JPEG files, so there is no such class",
+            mf_dataset_open(dir, NULL, &set));
+    done();
+}
+
+MF_TEST(data_images_may_have_a_class_called_train)
+{
+    const char *const *names;
+    mf_dataset *set;
+
+    make_two_classes();
+    T_EQ(mkdir(in_dir("train"), 0777), 0);
+    write_png("train/a.png", 8, 6, 10);
+    T_OK(mf_dataset_open(dir, NULL, &set));
+    T_EQ(mf_dataset_classes(set, &names), 3);
+    T_STREQ(names[2], "train");
+    mf_dataset_unref(set);
+    T_OK(mf_dataset_open(dir, "part=train", &set)); /* which is said to be a part */
+    T_EQ(mf_dataset_count(set), 1);
     mf_dataset_unref(set);
     done();
 }
