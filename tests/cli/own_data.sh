@@ -118,6 +118,13 @@ cp out in_order
 ok "eval of them in another order" -- eval --from twice --test ecivt.csv
 check "finds them by their names, too" test "$(head -2 out)" = "$(head -2 in_order)"
 
+# ---- weights of another training
+# shellcheck disable=SC2086
+"$program" train $own --data own.csv --steps 1 --init tables >out 2>err
+check "--init of the same model says nothing" test ! -s err
+"$program" train --model 'mlp units=[9]' --data own.csv --set label=answer --steps 1 --quiet --init tables >out 2>err
+check "--init of another model says how much of it is used" grep -q "has 1 of the model's 4 weights" err
+
 # ---- predict
 ok "predict without labels" "3 " -- predict --from tables --test nolabel.csv
 check "one line for each sample" test "$(grep -c . out)" = 4
