@@ -43,6 +43,7 @@ table("price.csv", ["a", "b", "c", "price"], [p + [round(0.5 + 0.3 * p[0] - 0.1 
 table("whole.csv", ["a", "b", "c", "price"], [p + [i % 2] for i, p in enumerate(points(8))])
 table("mistake.csv", ["a", "price"], [[p[0], "n/a" if i == 7 else round(0.5 + p[0], 3)] for i, p in enumerate(points(60))])
 table("degrees.csv", ["a", "price"], [[p[0], i - 30] for i, p in enumerate(points(60))])
+table("huge.csv", ["a", "price"], [["1e30", 0.5]] * 40)
 table("dollars.csv", ["a", "price"], [[i, 100000 + 317 * i] for i in range(50)])
 
 def png(path, shade, side=8):
@@ -188,6 +189,9 @@ ok "a number for missing cells" -- train --model mlp --data hole.csv --set 'labe
 ok "a NaN that is asked for" -- data convert nan.csv nan.tfrecord --set 'label=answer missing=nan'
 wrong "stops the training with its place" "sample 2 of the data has nan in column 'x', element 2" -- \
     train --model mlp --data nan.tfrecord --set classes=2 --no-test --epochs 1
+
+wrong "a training that diverges" "so training diverges: a smaller learning rate" -- \
+    train --model mlp --data huge.csv --set label=price --quiet
 
 # ---- records
 ok "records of a table" -- data convert own.csv own.tfrecord --set label=answer
