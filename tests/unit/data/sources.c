@@ -591,6 +591,49 @@ MF_TEST(data_images_may_have_a_class_called_train)
     done();
 }
 
+/* Records of pictures as they are; the first one is grey. */
+static const char *write_picture_records(void)
+{
+    static const char *const files[] = { "cats/a.png", "cats/b.png" };
+    mf_writer *w;
+
+    make_two_classes();
+    write_grey(files[0], 7);
+    T_OK(mf_writer_open(in_dir("a.tfrecord"), MF_PLAIN, false, &w));
+    for (int i = 0; i < 2; i++) {
+        mf_buf bytes = { 0 };
+        mf_string picture;
+        char *file;
+        mf_feature f = { .name = "image", .type = MF_DTYPE_STRING, .n = 1, .strings = &picture };
+
+        T_OK(mf_file_read(in_dir(files[i]), 1 << 20, &file, &picture.len));
+        picture.data = file;
+        T_OK(mf_example_encode(&(mf_example){ &f, 1 }, &bytes));
+        T_OK(mf_record_write(w, bytes.data, bytes.len));
+        mf_buf_deinit(&bytes);
+        free(file);
+    }
+    T_OK(mf_writer_close(w));
+    return in_dir("a.tfrecord");
+}
+
+MF_TEST(data_records_of_pictures_keep_their_colours)
+{
+    const char *path = write_picture_records();
+    unsigned char image[8 * 6 * 3];
+    mf_dataset *set;
+
+    T_OK(mf_dataset_open(path, NULL, &set));
+    T_OK(mf_dataset_read(set, 0, 0, (void *[]){ image }));
+    T_FAILS(MF_INVALID_ARGUMENT, "record 1: the picture has colours, that of the first record has",
+            mf_dataset_read(set, 0, 1, (void *[]){ image }));
+    mf_dataset_unref(set);
+    T_OK(mf_dataset_open(path, "columns='image:image[8,6,1]'", &set));
+    T_OK(mf_dataset_read(set, 0, 1, (void *[]){ image }));
+    mf_dataset_unref(set);
+    done();
+}
+
 /* ---- IDX ---- */
 
 /* Damage anywhere: refused, or the image that was changed and no other. */
