@@ -172,6 +172,8 @@ wrong "a number with a mistake makes no classes of the others" "'mistake.csv', l
     train --model mlp --data mistake.csv --set label=price
 wrong "negative whole numbers that are no classes" "60 samples are 60 different numbers: say target=number" -- \
     train --model mlp --data degrees.csv --set label=price
+wrong "a loss of classes for numbers" "the output has one score, and two classes are needed" -- \
+    train --model mlp --data price.csv --set label=price --loss categorical_crossentropy --steps 1
 wrong "whole numbers that are no classes" "say target=number" -- train --model mlp --data dollars.csv --set label=price
 ok "unless they are said to be" -- train --model mlp --data dollars.csv --set 'label=price target=number' \
     --steps 1 --lr 1e-9 --quiet --json
