@@ -242,8 +242,10 @@ static void put_label(const mf_job *job, mf_buf *out)
         mf_buf_str(out, "a number to predict\n");
     else
         mf_buf_printf(out, "%lld classes", (long long)label->classes);
-    for (int64_t i = 0; label->class_names && i < label->classes && i < SHOWN; i++)
-        mf_buf_printf(out, "%s%.40s", i > 0 ? ", " : ": ", label->class_names[i]);
+    for (int64_t i = 0; label->class_names && i < label->classes && i < SHOWN; i++) {
+        mf_buf_str(out, i > 0 ? ", " : ": ");
+        mf_cli_put_name(out, label->class_names[i], 40);
+    }
     if (label->classes > 0)
         mf_buf_str(out, label->class_names && label->classes > SHOWN ? " ...\n" : "\n");
 }

@@ -30,6 +30,8 @@ with open("latin.csv", "w", encoding="latin-1") as f:
     f.write("a,answer\n" + "1,Z\xfcrich\n2,Bern\n" * 20)
 table("own.csv", names, [p + [says(p)] for p in points(300)])
 table("own.tsv", names, [p + [says(p)] for p in points(40)], "\t")
+with open("lines.csv", "w") as f:
+    f.write("a,answer\n" + '1,"two\nlines"\n2,one\n' * 20)
 table("three.csv", names, [p + [i % 3] for i, p in enumerate(points(30))])
 table("yes.csv", names, [p + [says(p)] for p in points(80) if says(p) == "yes"])
 table("order.csv", ["answer", "c", "a", "b"], [[says(p), p[2], p[0], p[1]] for p in points(80)])
@@ -127,6 +129,11 @@ check "--init of the same model says nothing" test ! -s err
 check "--init of another model says how much of it is used" grep -q "has 1 of the model's 4 weights" err
 
 # ---- predict
+"$program" train --model mlp --data lines.csv --set label=answer --steps 3 --out lines >out 2>err
+check "a class of two lines takes one line" grep -qF 'classes: one, two\nlines' out err
+ok "of data show, too" "two\\nlines           20" -- data show lines.csv --set label=answer
+ok "and one line for each sample" -- predict --from lines --test lines.csv
+check "of predict" test "$(wc -l <out)" = 40
 ok "predict without labels" "3 " -- predict --from tables --test nolabel.csv
 check "one line for each sample" test "$(grep -c . out)" = 4
 ok "predict as json" -- predict --from tables --test nolabel.csv --json
