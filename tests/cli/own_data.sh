@@ -32,6 +32,8 @@ table("own.csv", names, [p + [says(p)] for p in points(300)])
 table("own.tsv", names, [p + [says(p)] for p in points(40)], "\t")
 with open("lines.csv", "w") as f:
     f.write("a,answer\n" + '1,"two\nlines"\n2,one\n' * 20)
+with open("sparse.svm", "w") as f:
+    f.write("".join("%d 1:0.5 %d:2\n" % (i % 2, 2 + i % 5) for i in range(60)))
 table("three.csv", names, [p + [i % 3] for i, p in enumerate(points(30))])
 table("yes.csv", names, [p + [says(p)] for p in points(80) if says(p) == "yes"])
 table("order.csv", ["answer", "c", "a", "b"], [[says(p), p[2], p[0], p[1]] for p in points(80)])
@@ -127,6 +129,10 @@ check "finds them by their names, too" test "$(head -2 out)" = "$(head -2 in_ord
 check "--init of the same model says nothing" test ! -s err
 "$program" train --model 'mlp units=[9]' --data own.csv --set label=answer --steps 1 --quiet --init tables >out 2>err
 check "--init of another model says how much of it is used" grep -q "has 1 of the model's 4 weights" err
+
+# ---- what a model does not look at
+"$program" train --model wide-deep --data sparse.svm --steps 3 >out 2>err
+check "a column that the model does not use is named" grep -q '^not used    values$' out err
 
 # ---- predict
 "$program" train --model mlp --data lines.csv --set label=answer --steps 3 --out lines >out 2>err
