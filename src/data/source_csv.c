@@ -456,11 +456,15 @@ static mf_status make_set(const table *t, mf_dataset **out)
               mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ t->rows, t->features }, 2, &rows[0].tensor));
     memcpy(mf_tensor_data(rows[0].tensor), t->x.data, t->x.len);
     if (t->label >= 0) {
-        MF_TRY_TO(done, make_labels(t, &labels));
+        st = make_labels(t, &labels);
+        if (st == MF_INVALID_ARGUMENT && t->expected->label_optional)
+            mf_labels_deinit(&labels); /* an empty column, perhaps: nobody looks at labels here */
+        else if (st != MF_OK)
+            goto done;
         rows[1].tensor = labels.tensor;
         labels.tensor = NULL;
     }
-    MF_TRY_TO(done, mf_arrays_new(rows, t->label >= 0 ? 2 : 1, out));
+    MF_TRY_TO(done, mf_arrays_new(rows, rows[1].tensor ? 2 : 1, out));
     MF_TRY_TO(done, mf_labels_apply(&labels, *out));
     if (t->names)
         MF_TRY_TO(done, mf_dataset_set_fields(*out, (const char *const *)t->names, t->features));

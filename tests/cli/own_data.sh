@@ -38,6 +38,7 @@ table("three.csv", names, [p + [i % 3] for i, p in enumerate(points(30))])
 table("yes.csv", names, [p + [says(p)] for p in points(80) if says(p) == "yes"])
 table("order.csv", ["answer", "c", "a", "b"], [[says(p), p[2], p[0], p[1]] for p in points(80)])
 table("nolabel.csv", ["a", "b", "c"], points(4))
+table("unfilled.csv", names, [p + [""] for p in points(4)])
 table("maybe.csv", names, [p + ["maybe" if i == 3 else says(p)] for i, p in enumerate(points(6))])
 table("lacks.csv", ["a", "c", "answer"], [[p[0], p[2], says(p)] for p in points(6)])
 table("hole.csv", names, [(["" if i == 4 else p[0]]) + p[1:] + [says(p)] for i, p in enumerate(points(6))])
@@ -142,6 +143,8 @@ ok "and one line for each sample" -- predict --from lines --test lines.csv
 check "of predict" test "$(wc -l <out)" = 40
 ok "predict without labels" "3 " -- predict --from tables --test nolabel.csv
 check "one line for each sample" test "$(grep -c . out)" = 4
+ok "predict where the column of the label is empty" "3 " -- predict --from tables --test unfilled.csv
+ok "predict where it has other classes" "5 " -- predict --from tables --test maybe.csv
 ok "predict as json" -- predict --from tables --test nolabel.csv --json
 check "which is json" json "len(d['predictions']) == 4 and d['predictions'][0]['name'] in ('no', 'yes') and \
 len(d['predictions'][0]['scores']) == 2"
