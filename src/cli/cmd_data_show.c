@@ -3,8 +3,10 @@
 #include "cli/data_options.h"
 #include "cli/picture.h"
 #include "cli/show.h"
+#include "cli/text.h"
 #include "data/dataset.h"
 
+#include <limits.h>
 #include <string.h>
 
 enum { MOST_COUNTED = 200000, MOST_CLASSES = 1000, BAR = 40 };
@@ -62,6 +64,19 @@ static void print_columns(const mf_dataset *set, mf_buf *out)
     }
 }
 
+/* Names in a column, whatever characters they have. */
+static void print_class(const char *name, mf_buf *out)
+{
+    enum { COLUMN = 14 };
+    mf_buf text = { 0 };
+
+    mf_cli_put_name(&text, name, INT_MAX);
+    mf_buf_str(out, text.data ? text.data : "");
+    for (int n = mf_cli_width(text.data ? text.data : ""); n < COLUMN; n++)
+        mf_buf_str(out, " ");
+    mf_buf_deinit(&text);
+}
+
 static void print_histogram(const mf_dataset *set, const histogram *h, mf_buf *out)
 {
     int64_t most = 1;
@@ -73,8 +88,9 @@ static void print_histogram(const mf_dataset *set, const histogram *h, mf_buf *o
     for (int64_t c = 0; h->column >= 0 && c < set->classes; c++)
         most = h->counts[c] > most ? h->counts[c] : most;
     for (int64_t c = 0; h->column >= 0 && c < set->classes; c++) {
-        mf_buf_printf(out, "  %3lld %-14s %8lld ", (long long)c,
-                      set->class_names ? set->class_names[c] : "", (long long)h->counts[c]);
+        mf_buf_printf(out, "  %3lld ", (long long)c);
+        print_class(set->class_names ? set->class_names[c] : "", out);
+        mf_buf_printf(out, " %8lld ", (long long)h->counts[c]);
         for (int64_t b = 0; b < h->counts[c] * BAR / most; b++)
             mf_buf_str(out, "█");
         mf_buf_str(out, "\n");
@@ -140,8 +156,11 @@ static void print_value(const mf_dataset *set, int i, const mf_tensor *t, mf_buf
         return;
     mf_show_text(t, out);
     if (strcmp(c->name, "label") == 0 && c->rank == 0 && set->class_names &&
-        *(const int32_t *)t->data >= 0 && *(const int32_t *)t->data < set->classes)
-        mf_buf_printf(out, " (%s)", set->class_names[*(const int32_t *)t->data]);
+        *(const int32_t *)t->data >= 0 && *(const int32_t *)t->data < set->classes) {
+        mf_buf_str(out, " (");
+        mf_cli_put_name(out, set->class_names[*(const int32_t *)t->data], INT_MAX);
+        mf_buf_str(out, ")");
+    }
     mf_buf_str(out, "\n");
 }
 

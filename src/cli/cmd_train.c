@@ -169,7 +169,14 @@ static mf_status change_weights(mf_job *job, mf_args *args)
     const char *from = mf_args_value(args, "init");
     int64_t loaded;
 
-    return from ? mf_trainer_load_weights(job->trainer, from, &loaded) : MF_OK;
+    if (!from)
+        return MF_OK;
+    MF_TRY(mf_trainer_load_weights(job->trainer, from, &loaded));
+    if (loaded < job->model->n_weights) /* as fine-tuning wants it; or a checkpoint by mistake */
+        MF_WARN("--init %s has %lld of the model's %lld weights under the same name and shape; the "
+                "others begin anew",
+                from, (long long)loaded, (long long)job->model->n_weights);
+    return MF_OK;
 }
 
 /* ---- the end ---- */

@@ -46,7 +46,8 @@ typedef struct mf_job {
           "fp32, bf16 or fp16; 'bf16 stored=bf16': 16 bits of each weight in checkpoints, too", 0, \
           false },                                                                                 \
         { "loss", "LOSS", "what is made small; the model's own unless told", 0, false },           \
-        { "metrics", "NAMES", "what is measured; the model's own unless told", 0, false },         \
+        { "metrics", "NAMES",                                                                      \
+          "what is measured, with commas: 'accuracy,f1'; the model's own unless told", 0, false }, \
         { "disable", "PASSES", "passes to leave out", 0, false },                                  \
     {                                                                                              \
         "json", NULL, "one line of JSON at the end", 0, false                                      \

@@ -58,6 +58,14 @@ static mf_status say_from(mf_job *job, const char *before, const char *data, con
 
 /* ---- the test ---- */
 
+/* Then the same data may be other samples. */
+static bool names_part(const mf_args *args)
+{
+    const char *set = mf_args_value(args, "set");
+
+    return set && strstr(set, "part=");
+}
+
 static mf_status open_named_test(mf_job *job, const mf_args *args, const char *data)
 {
     mf_opened o;
@@ -66,9 +74,10 @@ static mf_status open_named_test(mf_job *job, const mf_args *args, const char *d
     job->test = o.set;
     if (o.has_test)
         return say_from(job, "the test part of ", data, "");
-    if (mf_job_is_same_data(data, job->data_text))
+    if (mf_job_is_same_data(data, job->data_text) && !names_part(args))
         return say_from(job, "", data, ", which is the training data itself");
-    return say_from(job, "", data, "");
+    return names_part(args) ? say_from(job, data, ", ", mf_args_value(args, "set"))
+                            : say_from(job, "", data, "");
 }
 
 /* first: NULL: only the test is wanted. */
@@ -150,9 +159,8 @@ static mf_status take_unseen(mf_job *job, mf_dataset *all)
 static mf_status open_trained(mf_job *job, mf_args *args)
 {
     const mf_model_note *n = &job->note;
-    const char *test = mf_args_value(args, "test"), *set = mf_args_value(args, "set");
-    const bool known =
-        mf_job_is_same_data(job->data_text, n->data) && !(set && strstr(set, "part="));
+    const char *test = mf_args_value(args, "test");
+    const bool known = mf_job_is_same_data(job->data_text, n->data) && !names_part(args);
     mf_opened o;
     mf_status st;
 

@@ -2,9 +2,11 @@
 #include "cli/predictions.h"
 
 #include "cli/detections.h"
+#include "cli/text.h"
 #include "data/dataset.h"
 #include "tensor/tensor.h"
 
+#include <limits.h>
 #include <string.h>
 
 typedef struct classes {
@@ -39,8 +41,9 @@ static void print_line(const classes *c, const float *row, int64_t width, mf_buf
     const int64_t best = highest(row, width);
 
     if (c->n > 0)
-        mf_buf_printf(out, " %lld%s%s", (long long)best, c->names ? " " : "",
-                      c->names ? c->names[best] : "");
+        mf_buf_printf(out, " %lld%s", (long long)best, c->names ? " " : "");
+    if (c->n > 0 && c->names)
+        mf_cli_put_name(out, c->names[best], INT_MAX);
     for (int64_t k = 0; c->n == 0 && k < width; k++)
         mf_buf_printf(out, " %.6g", (double)row[k]);
     mf_buf_str(out, "\n");

@@ -242,10 +242,41 @@ static void put_label(const mf_job *job, mf_buf *out)
         mf_buf_str(out, "a number to predict\n");
     else
         mf_buf_printf(out, "%lld classes", (long long)label->classes);
-    for (int64_t i = 0; label->class_names && i < label->classes && i < SHOWN; i++)
-        mf_buf_printf(out, "%s%.40s", i > 0 ? ", " : ": ", label->class_names[i]);
+    for (int64_t i = 0; label->class_names && i < label->classes && i < SHOWN; i++) {
+        mf_buf_str(out, i > 0 ? ", " : ": ");
+        mf_cli_put_name(out, label->class_names[i], 40);
+    }
     if (label->classes > 0)
         mf_buf_str(out, label->class_names && label->classes > SHOWN ? " ...\n" : "\n");
+}
+
+static bool is_used(const mf_model *model, const char *column)
+{
+    for (int64_t i = 0; i < model->n_inputs; i++) {
+        if (strcmp(mf_node_name(model->inputs[i].node), column) == 0)
+            return true;
+    }
+    return strcmp(column, "label") == 0;
+}
+
+/* Columns that the model learns nothing from. */
+static void put_unused(const mf_job *job, mf_buf *out)
+{
+    const mf_column *columns;
+    const int n = mf_dataset_columns(job->train, &columns);
+    bool any = false;
+
+    for (int i = 0; i < n; i++) {
+        if (is_used(job->model, columns[i].name))
+            continue;
+        if (any)
+            mf_buf_printf(out, ", %s", columns[i].name);
+        else
+            mf_buf_printf(out, "%-12s%s", "not used", columns[i].name);
+        any = true;
+    }
+    if (any)
+        mf_buf_str(out, "\n");
 }
 
 void mf_progress_table(const mf_progress *p, const mf_result *test, int n_test, mf_buf *out)
@@ -267,6 +298,7 @@ void mf_progress_table(const mf_progress *p, const mf_result *test, int n_test, 
     if (n_test > 0)
         mf_buf_printf(out, ", %s for the test", mf_cli_count(mf_dataset_count(job->test), b));
     mf_buf_str(out, "\n");
+    put_unused(job, out);
     put_label(job, out);
     if (n_test > 0 && job->test_from)
         mf_buf_printf(out, "%-12s%s\n", "tested on", job->test_from);

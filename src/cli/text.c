@@ -78,6 +78,24 @@ int mf_cli_width(const char *text)
     return n;
 }
 
+/* What would begin another line or column, as C writes it. */
+static const char *written(char c)
+{
+    return c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : "?";
+}
+
+void mf_cli_put_name(mf_buf *out, const char *name, int most)
+{
+    for (; *name; name++) {
+        if (((unsigned char)*name & 0xc0) != 0x80 && most-- == 0)
+            return;
+        if ((unsigned char)*name < ' ')
+            mf_buf_str(out, written(*name));
+        else
+            mf_buf_bytes(out, name, 1);
+    }
+}
+
 void mf_cli_put_bytes(mf_buf *out, int64_t bytes)
 {
     static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };

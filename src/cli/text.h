@@ -13,6 +13,8 @@ const char *mf_cli_count(int64_t n, char text[MF_TEXT]);
 const char *mf_cli_time(double seconds, char text[MF_TEXT]);
 /* "1.5 GiB" */
 void mf_cli_put_bytes(mf_buf *out, int64_t bytes);
+/* A name that data has given, on one line: "two\nlines". At most so many characters of it. */
+void mf_cli_put_name(mf_buf *out, const char *name, int most);
 /* About four digits: "0.8607", "12.34", "1.23e-05". */
 const char *mf_cli_number(double v, char text[MF_TEXT]);
 

@@ -96,7 +96,7 @@ static mf_status guess_bytes(const mf_example *e, const mf_feature *f, mf_arena 
     out->dtype = MF_DTYPE_U8;
     if (mf_image_is(f->strings[0].data, f->strings[0].len)) {
         MF_TRY(mf_image_info(f->strings[0].data, f->strings[0].len, &i));
-        out->image = true;
+        out->image = out->guessed = true;
         out->shape = MF_SHAPE(i.height, i.width, i.channels < 3 ? 1 : 3);
     } else if (shape && shape->type == MF_DTYPE_I64) {
         MF_TRY(mf_shape_from_dims(shape->ints, shape->n, &out->shape));
@@ -155,12 +155,29 @@ static mf_status does_not_fit(const mf_field *f, const mf_feature *v)
                    mf_dtype_name(f->dtype), mf_shape_text(&f->shape, text));
 }
 
+/* Nobody has said that a grey first record makes all others grey. */
+static mf_status check_colours(const mf_field *f, const mf_string *s)
+{
+    mf_image own;
+
+    if (!f->guessed || f->shape.dims[2] != 1 || mf_image_info(s->data, s->len, &own) != MF_OK ||
+        own.channels < 3)
+        return MF_OK; /* what is damaged is found by decoding it */
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "the picture has colours, that of the first record has none: say "
+                   "columns='%s:image[%lld,%lld,1] ...' to leave them out, or ,3]",
+                   f->feature, (long long)f->shape.dims[0], (long long)f->shape.dims[1]);
+}
+
 static mf_status read_image(const mf_field *f, const mf_string *s, void *to)
 {
     const mf_image want = { f->shape.dims[0], f->shape.dims[1], f->shape.dims[2] };
     mf_buf pixels = { 0 };
     mf_image got;
-    mf_status st = mf_image_decode(s->data, s->len, (int)want.channels, &pixels, &got);
+    mf_status st;
+
+    MF_TRY(check_colours(f, s));
+    st = mf_image_decode(s->data, s->len, (int)want.channels, &pixels, &got);
 
     if (st != MF_OK) {
         (void)mf_error_wrap(st, ": ", "");

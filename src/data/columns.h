@@ -18,6 +18,7 @@ typedef struct mf_field {
     mf_dtype dtype;
     mf_shape shape;
     bool image; /* to be decoded; the shape is [height,width,channels] */
+    bool guessed; /* the picture of the first record tells the shape */
 } mf_field;
 
 /* Owns: names live in the arena. INVALID_ARGUMENT quoting the place. */

@@ -13,6 +13,7 @@ enum {
     MAX_PLAIN = 1000000,
     MAX_NAMES = 1 << 20,
     MANY = 1000, /* classes that a table may have without so many rows */
+    FEW = 20, /* rows that may each have a class of their own */
 };
 
 void mf_labels_deinit(mf_labels *l)
@@ -55,18 +56,35 @@ static mf_status check_present(const char *const *texts, int64_t n, mf_labels *o
     return MF_OK;
 }
 
-/* All are numbers, and one is written as more than a whole one. */
-static bool are_fractions(const char *const *texts, int64_t n)
+/* Written as more than a whole number. */
+static bool is_fraction(const char *text)
 {
-    bool found = false;
+    float value;
+
+    return is_finite(text, &value) && strpbrk(text, ".eE") != NULL;
+}
+
+/* Numbers to predict, if all are numbers and one is a fraction. More fractions than other texts are
+ * numbers with mistakes: as classes they would be learned without a word. */
+static mf_status look_for_fractions(const char *const *texts, int64_t n, bool *found,
+                                    mf_labels *out)
+{
+    int64_t fractions = 0, others = 0, first = 0;
     float value;
 
     for (int64_t i = 0; i < n; i++) {
-        if (!is_finite(texts[i], &value))
-            return false;
-        found |= strpbrk(texts[i], ".eE") != NULL;
+        fractions += is_fraction(texts[i]);
+        if (!is_finite(texts[i], &value) && others++ == 0)
+            first = i;
     }
-    return found;
+    *found = fractions > 0 && others == 0;
+    if (others == 0 || fractions <= others)
+        return MF_OK;
+    out->wrong = first;
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "the label is no number: '%.60s', but %lld others have a decimal point: correct "
+                   "it, or say target=class if these are classes",
+                   texts[first], (long long)fractions);
 }
 
 static mf_status as_floats(const char *const *texts, int64_t n, mf_labels *out)
@@ -107,6 +125,33 @@ static int by_value(const void *a, const void *b)
     if (p && x != y)
         return x < y ? -1 : 1;
     return strcmp(s, t);
+}
+
+static bool are_numbers(char *const *texts, int64_t n)
+{
+    float value;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (!is_finite(texts[i], &value))
+            return false;
+    }
+    return true;
+}
+
+static int by_class(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Numbers of which most rows have one of their own are no classes. */
+static mf_status refuse_numbers(int64_t n, int64_t different)
+{
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "the labels of %lld samples are %lld different numbers: say target=number to "
+                   "predict numbers, or target=class if these are classes",
+                   (long long)n, (long long)different);
 }
 
 /* The different texts, sorted. */
@@ -167,14 +212,34 @@ static mf_status as_known(const char *const *texts, int64_t n, const mf_schema_c
     return out->names ? MF_OK : MF_NOMEM("labels");
 }
 
-/* Whole numbers of which nearly each is another one are no classes. */
+static mf_status count_different(const int32_t *classes, int64_t n, int64_t *out)
+{
+    int32_t *sorted = mf_calloc(n, sizeof *sorted);
+
+    if (!sorted)
+        return MF_NOMEM("labels");
+    memcpy(sorted, classes, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_class);
+    *out = n > 0;
+    for (int64_t i = 1; i < n; i++)
+        *out += sorted[i] != sorted[i - 1];
+    mf_free(sorted);
+    return MF_OK;
+}
+
 static mf_status check_plain(int64_t n, mf_target target, mf_labels *out)
 {
     const int32_t *classes = out->tensor->data;
+    int64_t different;
 
     for (int64_t i = 0; i < n; i++)
         out->classes = classes[i] >= out->classes ? classes[i] + 1 : out->classes;
-    if (target == MF_TARGET_AUTO && out->classes > MANY && out->classes > 2 * n)
+    if (target != MF_TARGET_AUTO)
+        return MF_OK;
+    MF_TRY(count_different(classes, n, &different));
+    if (n > FEW && different > n / 2)
+        return refuse_numbers(n, different);
+    if (out->classes > MANY && out->classes > 2 * n)
         return MF_FAIL(MF_INVALID_ARGUMENT,
                        "the labels of %lld samples are whole numbers up to %lld: say target=number "
                        "to predict numbers, or target=class if these are classes",
@@ -189,6 +254,9 @@ static mf_status as_classes(const char *const *texts, int64_t n, mf_target targe
     if (are_plain(texts, n, classes))
         return check_plain(n, target, out);
     MF_TRY(find_names(texts, n, out));
+    if (target == MF_TARGET_AUTO && n > FEW && out->classes > n / 2 &&
+        are_numbers(out->names, out->classes))
+        return refuse_numbers(n, out->classes);
     for (int64_t i = 0; i < n; i++) {
         char *const *found =
             bsearch(&texts[i], out->names, (size_t)out->classes, sizeof *out->names, by_value);
@@ -201,9 +269,13 @@ static mf_status as_classes(const char *const *texts, int64_t n, mf_target targe
 mf_status mf_labels_of_texts(const char *const *texts, int64_t n, mf_target target,
                              const mf_schema_column *known, mf_labels *out)
 {
+    bool fractions = false;
+
     *out = (mf_labels){ .wrong = -1 };
     MF_TRY(check_present(texts, n, out));
-    if (target == MF_TARGET_NUMBER || (target == MF_TARGET_AUTO && are_fractions(texts, n)))
+    if (target == MF_TARGET_AUTO)
+        MF_TRY(look_for_fractions(texts, n, &fractions, out));
+    if (target == MF_TARGET_NUMBER || fractions)
         return as_floats(texts, n, out);
     MF_TRY(mf_tensor_new(MF_DTYPE_I32, &n, 1, &out->tensor));
     return known ? as_known(texts, n, known, out) : as_classes(texts, n, target, out);

@@ -5,6 +5,7 @@
 #include "data/source.h"
 #include "formats/number.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { SHOWN = 20 }; /* classes in a message */
@@ -137,25 +138,41 @@ static mf_status check_column(const mf_column *want, const mf_dataset *set, cons
     return other_column(want, is, data);
 }
 
-/* The first sample whose class number is too large. */
+bool mf_schema_is_class_number(const mf_column *c)
+{
+    return c->rank == 0 && (c->dtype == MF_DTYPE_I32 || c->dtype == MF_DTYPE_F32);
+}
+
+double mf_schema_class_number(const mf_column *c, const void *value)
+{
+    return c->dtype == MF_DTYPE_I32 ? *(const int32_t *)value : (double)*(const float *)value;
+}
+
+/* The first sample whose label is no class of the model: a number beyond, or a fraction. */
 static mf_status find_unknown(const mf_schema_column *label, const mf_dataset *set,
                               const char *data)
 {
     const int at = mf_dataset_find_column(set, "label");
     void *columns[MF_DATASET_COLUMNS] = { NULL };
-    int32_t value = 0;
+    union {
+        int32_t i;
+        float f;
+    } value;
 
-    if (set->columns[at].dtype != MF_DTYPE_I32 || set->columns[at].rank != 0)
+    if (!mf_schema_is_class_number(&set->columns[at]))
         return MF_OK; /* found when the samples are used */
     columns[at] = &value;
     for (int64_t i = 0; i < set->count; i++) {
+        double class;
+
         MF_TRY(set->ops->read(set, 0, i, columns));
-        if (value >= 0 && value < label->classes)
+        class = mf_schema_class_number(&set->columns[at], &value);
+        if (class >= 0 && class < (double)label->classes && class == floor(class))
             continue;
         return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "'%.200s', sample %lld: the model does not know the class %d; it knows 0 to "
-                       "%lld",
-                       data, (long long)i, value, (long long)label->classes - 1);
+                       "'%.200s', sample %lld: the model does not know the class %.9g; it knows 0 "
+                       "to %lld",
+                       data, (long long)i, class, (long long)label->classes - 1);
     }
     return MF_OK;
 }
@@ -164,7 +181,13 @@ static mf_status find_unknown(const mf_schema_column *label, const mf_dataset *s
 static mf_status check_classes(const mf_schema_column *label, const mf_dataset *set,
                                const char *data)
 {
-    if (label->classes == 0 || set->classes == 0)
+    const mf_column *is = &set->columns[mf_dataset_find_column(set, "label")];
+
+    if (label->classes == 0)
+        return MF_OK;
+    if (is->dtype == MF_DTYPE_F32)
+        return find_unknown(label, set, data);
+    if (set->classes == 0)
         return MF_OK;
     for (int64_t i = 0; label->class_names && set->class_names && i < set->classes; i++) {
         const char *name = set->class_names[i];

@@ -37,6 +37,9 @@ MF_MUST mf_status mf_schema_of(const mf_dataset *set, mf_arena *arena, mf_schema
 /* The class that a text means, by its name or, where names are numbers, by its value. Fails:
  * INVALID_ARGUMENT naming the text and the known classes. */
 MF_MUST mf_status mf_schema_class(const mf_schema_column *label, const char *text, int32_t *out);
+/* Is the column one number for each sample, which may say a class? And which one, of a value. */
+bool mf_schema_is_class_number(const mf_column *c);
+double mf_schema_class_number(const mf_column *c, const void *value);
 /* Do the columns and classes of a data set fit? A label may be absent. Fails: INVALID_ARGUMENT
  * naming what differs; `data` is what the user calls the data. */
 MF_MUST mf_status mf_schema_check(const mf_schema *schema, const mf_dataset *set, const char *data);

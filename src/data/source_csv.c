@@ -2,20 +2,19 @@
 /* source_csv.c - tables as text: all columns but the label become one vector of floats, x. */
 #include "data/arrays.h"
 #include "data/labels.h"
+#include "data/match.h"
 #include "data/source.h"
 #include "formats/csv.h"
 #include "formats/number.h"
 #include "formats/stream.h"
+#include "proto/wire.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-enum {
-    IGNORED = -1,
-    MOST_NAMED = 4096, /* fields whose names are kept */
-};
+enum { IGNORED = -1 };
 
 typedef struct table {
     const mf_options *o;
@@ -69,6 +68,40 @@ static bool may_lack_label(const table *t, const mf_csv *c, bool header)
     return header || !t->known || (t->known->is.rank == 1 && c->n_cells == t->known->is.dims[0]);
 }
 
+/* Cells of the first row that are numbers, the label aside. */
+static int64_t count_numbers(const mf_csv *c, int64_t label)
+{
+    int64_t n = 0;
+    float value;
+
+    for (int64_t i = 0; i < c->n_cells; i++)
+        n += i != label && mf_number_float(c->cells[i].data, c->cells[i].len, &value);
+    return n;
+}
+
+/* A first row of numbers and perhaps a class is hardly a header. */
+static const char *without_header(const mf_csv *c, bool header)
+{
+    return header && c->n_cells > 1 && count_numbers(c, -1) >= c->n_cells - 1
+               ? "; if the first row is no header, say header=false and the label by its number"
+               : "";
+}
+
+/* Of a row in one cell, in which other characters stand between the columns. */
+static const char *other_delimiter(const mf_csv *c)
+{
+    static const char *const fixes[] = { "; if ';' separates its columns, say delimiter=;",
+                                         "; if a tab separates its columns, say delimiter=tab",
+                                         "; if '|' separates its columns, say delimiter=|" };
+    static const char others[] = ";\t|";
+
+    for (int i = 0; i < MF_COUNT(fixes) && c->n_cells == 1; i++) {
+        if (strchr(c->cells[0].data, others[i]))
+            return fixes[i];
+    }
+    return "";
+}
+
 static mf_status refuse_label(const mf_csv *c, bool header, const char *wanted)
 {
     mf_buf names = { 0 };
@@ -76,8 +109,8 @@ static mf_status refuse_label(const mf_csv *c, bool header, const char *wanted)
 
     for (int64_t i = 0; header && i < c->n_cells; i++)
         mf_buf_printf(&names, "%s%s", i > 0 ? ", " : "; its columns are ", c->cells[i].data);
-    st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no column '%s'%.300s", c->name, wanted,
-                 names.data ? names.data : "");
+    st = MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has no column '%s'%.300s%s%s", c->name, wanted,
+                 names.data ? names.data : "", without_header(c, header), other_delimiter(c));
     mf_buf_deinit(&names);
     return st;
 }
@@ -124,33 +157,83 @@ static mf_status keep_header(table *t, const mf_csv *c)
     return MF_OK;
 }
 
+static mf_status refuse_field(const mf_csv *c, const char *lacks, const char *more)
+{
+    if (lacks)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "'%s' has no column '%.100s', which the model was trained on%s", c->name,
+                       lacks, without_header(c, true));
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "'%s' has a column '%.100s', which the model was not trained on; if it "
+                   "is the label, say label=%.100s",
+                   c->name, more, more);
+}
+
 /* The model's fields, wherever they stand; and no others. */
 static mf_status find_places(table *t, const mf_csv *c)
 {
     const mf_schema_column *x = t->known;
+    mf_match_name *wanted = mf_calloc(x->n_fields + 1, sizeof *wanted);
+    mf_match_name *given = mf_calloc(c->n_cells, sizeof *given);
+    int64_t n = 0, lacks, more;
+    mf_status st = wanted && given ? MF_OK : MF_NOMEM("a table");
 
-    for (int64_t i = 0; i < c->n_cells; i++)
-        t->places[i] = IGNORED;
-    for (int64_t f = 0; f < x->n_fields; f++) {
-        int64_t at = 0;
+    if (st == MF_OK) {
+        for (int64_t f = 0; f < x->n_fields; f++)
+            wanted[f] = (mf_match_name){ x->fields[f], f };
+        for (int64_t i = 0; i < c->n_cells; i++) {
+            if (i != t->label)
+                given[n++] = (mf_match_name){ c->cells[i].data, i };
+        }
+        mf_match(wanted, x->n_fields, given, n, t->places, &lacks, &more);
+        if (lacks >= 0 || more >= 0)
+            st = refuse_field(c, lacks >= 0 ? x->fields[lacks] : NULL,
+                              more >= 0 ? c->cells[more].data : NULL);
+    }
+    mf_free(wanted);
+    mf_free(given);
+    return st;
+}
 
-        while (at < c->n_cells && (at == t->label || t->places[at] != IGNORED ||
-                                   strcmp(c->cells[at].data, x->fields[f]) != 0))
-            at++;
-        if (at == c->n_cells)
-            return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "'%s' has no column '%.100s', which the model was trained on", c->name,
-                           x->fields[f]);
-        t->places[at] = f;
+/* 0, 1, 2 or 1, 2, 3: what programs call columns that have no names. */
+static bool names_count(const mf_csv *c)
+{
+    int64_t first, v;
+
+    if (!mf_number_int(c->cells[0].data, c->cells[0].len, &first) || first < 0 || first > 1)
+        return false;
+    for (int64_t i = 1; i < c->n_cells; i++) {
+        if (mf_number_int(c->cells[i].data, c->cells[i].len, &v) && v != first + i)
+            return false;
     }
-    for (int64_t i = 0; i < c->n_cells; i++) {
-        if (i != t->label && t->places[i] == IGNORED)
-            return MF_FAIL(MF_INVALID_ARGUMENT,
-                           "'%s' has a column '%.100s', which the model was not trained on; if it "
-                           "is the label, say label=%.100s",
-                           c->name, c->cells[i].data, c->cells[i].data);
-    }
-    return MF_OK;
+    return true;
+}
+
+/* The first sample would be lost as a header. A label that is found by its name shows that there is
+ * one. */
+static mf_status check_is_header(const table *t, const mf_csv *c)
+{
+    const char *wanted = mf_options_string(t->o, "label");
+    const bool by_number = t->label < 0 || (mf_options_given(t->o, "label") &&
+                                            strcmp(c->cells[t->label].data, wanted) != 0);
+
+    if (!by_number || mf_options_given(t->o, "header") || t->features < 1 || names_count(c) ||
+        count_numbers(c, t->label) < t->features)
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "'%s': the first row has numbers: '%.40s' ...; say header=false if it is a "
+                   "sample, or header=true if these are names",
+                   c->name, c->cells[t->label == 0].data);
+}
+
+/* A whole row in one cell: nothing but a label, or no number. */
+static mf_status check_delimiter(const mf_csv *c)
+{
+    const char *fix = other_delimiter(c);
+
+    return fix[0] ? MF_FAIL(MF_INVALID_ARGUMENT, "'%s' has one column, '%.100s'%s", c->name,
+                            c->cells[0].data, fix)
+                  : MF_OK;
 }
 
 static mf_status begin(table *t, const mf_csv *c, bool header)
@@ -159,7 +242,10 @@ static mf_status begin(table *t, const mf_csv *c, bool header)
 
     t->width = c->n_cells;
     MF_TRY(find_label(t, c, header, &t->label));
+    MF_TRY(check_delimiter(c));
     t->features = t->width - (t->label >= 0);
+    if (header)
+        MF_TRY(check_is_header(t, c));
     t->places = mf_calloc(t->width, sizeof *t->places);
     if (!t->places)
         return MF_NOMEM("a table");
@@ -184,10 +270,31 @@ static mf_status check_header(const table *t, const mf_csv *c)
 
 /* ---- rows ---- */
 
+/* As programs write a number that they do not have. */
+static bool is_missing(const mf_csv_cell *cell)
+{
+    static const char *const texts[] = { "", "nan", "na", "n/a", "null", "none" };
+
+    for (int i = 0; i < MF_COUNT(texts); i++) {
+        if (strcasecmp(cell->data, texts[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const char *hint_of_cell(const table *t, const mf_csv *c, bool missing)
+{
+    if (missing)
+        return "; missing=0 in the settings puts 0 in such places";
+    if (!mf_options_bool(t->o, "header") && c->line - 1 == 1)
+        return "'; if the first row is a header, say header=true";
+    return "'";
+}
+
 static mf_status wrong_cell(const table *t, const mf_csv *c, int64_t i)
 {
     const mf_csv_cell *cell = &c->cells[i];
-    const bool missing = cell->len == 0 || strncasecmp(cell->data, "nan", 3) == 0;
+    const bool missing = is_missing(cell);
 
     return MF_FAIL(MF_DATA_LOSS, "'%s', line %lld, column %lld%s%.60s%s: %s%.60s%s", c->name,
                    (long long)c->line - 1, (long long)i + 1, t->cell_names ? " ('" : "",
@@ -195,7 +302,7 @@ static mf_status wrong_cell(const table *t, const mf_csv *c, int64_t i)
                    cell->len == 0 ? "the cell is empty"
                    : missing      ? "the number is missing: "
                                   : "no number: '",
-                   cell->data, missing ? "; missing=0 in the settings puts 0 in such places" : "'");
+                   cell->data, hint_of_cell(t, c, missing));
 }
 
 static mf_status read_number(const table *t, const mf_csv *c, int64_t i, float *out)
@@ -205,7 +312,7 @@ static mf_status read_number(const table *t, const mf_csv *c, int64_t i, float *
 
     if (is_number && isfinite(*out))
         return MF_OK;
-    if (mf_options_given(t->o, "missing") && (cell->len == 0 || (is_number && isnan(*out)))) {
+    if (mf_options_given(t->o, "missing") && (is_number ? isnan(*out) : is_missing(cell))) {
         *out = (float)mf_options_float(t->o, "missing");
         return MF_OK;
     }
@@ -234,6 +341,29 @@ static mf_status add_row(table *t, const mf_csv *c)
     return t->labels.failed || t->lines.failed ? MF_NOMEM("a table") : MF_OK;
 }
 
+static bool begins_with(const mf_buf *text, const char *bytes)
+{
+    return text->len >= 2 && memcmp(text->data, bytes, 2) == 0;
+}
+
+/* Names of classes and columns go into JSON files, which are UTF-8. */
+static mf_status check_encoding(const char *path, const mf_buf *text)
+{
+    const char *nul = text->len > 0 ? memchr(text->data, 0, text->len) : NULL;
+    const size_t good = text->len > 0 ? mf_utf8_span(text->data, text->len) : 0;
+    const size_t end = nul ? (size_t)(nul - text->data) : good;
+    int64_t line = 1;
+
+    if (begins_with(text, "\xff\xfe") || begins_with(text, "\xfe\xff"))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is UTF-16: save it as UTF-8", path);
+    if (!nul && good == text->len)
+        return MF_OK;
+    for (size_t i = 0; i < end; i++)
+        line += text->data[i] == '\n';
+    return MF_FAIL(MF_INVALID_ARGUMENT, "'%s', line %lld: %s: save the file as UTF-8", path,
+                   (long long)line, nul ? "there is a NUL byte" : "this is no UTF-8");
+}
+
 static mf_status add_file(table *t, const char *path, const mf_buf *text)
 {
     const bool header = mf_options_bool(t->o, "header");
@@ -241,6 +371,7 @@ static mf_status add_file(table *t, const char *path, const mf_buf *text)
     mf_csv c;
     mf_status st;
 
+    MF_TRY(check_encoding(path, text));
     mf_buf_bytes(&t->starts, &t->rows, sizeof t->rows);
     mf_csv_init(&c, path, text->data, text->len, t->delimiter);
     while ((st = mf_csv_next(&c)) == MF_OK) {
@@ -308,19 +439,9 @@ static mf_status make_labels(const table *t, mf_labels *out)
     st = mf_labels_of_texts(texts, t->rows, mf_target_of(mf_options_string(t->o, "target"), known),
                             known, out);
     mf_free(texts);
-    return st == MF_INVALID_ARGUMENT && out->wrong >= 0 ? wrong_row(t, out->wrong, st) : st;
-}
-
-/* Two fields of one name could not be told apart later. */
-static bool names_differ(const table *t)
-{
-    for (int64_t i = 0; i < t->features && t->features <= MOST_NAMED; i++) {
-        for (int64_t k = 0; k < i; k++) {
-            if (strcmp(t->names[i], t->names[k]) == 0)
-                return false;
-        }
-    }
-    return t->features <= MOST_NAMED;
+    if (st != MF_INVALID_ARGUMENT)
+        return st;
+    return out->wrong >= 0 ? wrong_row(t, out->wrong, st) : mf_path_wrong(st, t->files.paths[0]);
 }
 
 static mf_status make_set(const table *t, mf_dataset **out)
@@ -335,13 +456,17 @@ static mf_status make_set(const table *t, mf_dataset **out)
               mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ t->rows, t->features }, 2, &rows[0].tensor));
     memcpy(mf_tensor_data(rows[0].tensor), t->x.data, t->x.len);
     if (t->label >= 0) {
-        MF_TRY_TO(done, make_labels(t, &labels));
+        st = make_labels(t, &labels);
+        if (st == MF_INVALID_ARGUMENT && t->expected->label_optional)
+            mf_labels_deinit(&labels); /* an empty column, perhaps: nobody looks at labels here */
+        else if (st != MF_OK)
+            goto done;
         rows[1].tensor = labels.tensor;
         labels.tensor = NULL;
     }
-    MF_TRY_TO(done, mf_arrays_new(rows, t->label >= 0 ? 2 : 1, out));
+    MF_TRY_TO(done, mf_arrays_new(rows, rows[1].tensor ? 2 : 1, out));
     MF_TRY_TO(done, mf_labels_apply(&labels, *out));
-    if (t->names && names_differ(t))
+    if (t->names)
         MF_TRY_TO(done, mf_dataset_set_fields(*out, (const char *const *)t->names, t->features));
 done:
     mf_labels_deinit(&labels);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MAX_FILE = 1 << 28 };
@@ -19,15 +20,35 @@ typedef struct images {
     int64_t cap_labels;
     mf_image size;
     bool resize;
+    bool any_colours; /* channels= is given: pictures are converted */
+    bool of_model; /* the size is that of the pictures that a model was trained on */
 } images;
 
-static bool is_image_name(const char *name, bool is_dir)
+static bool ends_with_one_of(const char *name, const char *const *endings)
 {
     const char *dot = strrchr(name, '.');
 
-    return !is_dir && dot &&
-           (strcasecmp(dot, ".png") == 0 || strcasecmp(dot, ".jpg") == 0 ||
-            strcasecmp(dot, ".jpeg") == 0);
+    for (int i = 0; dot && endings[i]; i++) {
+        if (strcasecmp(dot, endings[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_image_name(const char *name, bool is_dir)
+{
+    static const char *const endings[] = { ".png", ".jpg", ".jpeg", NULL };
+
+    return !is_dir && ends_with_one_of(name, endings);
+}
+
+/* What would be left out without a word: pictures of other formats, and folders. */
+static bool is_strange(const char *name, bool is_dir)
+{
+    static const char *const endings[] = { ".bmp",  ".gif",  ".tif", ".tiff", ".webp", ".heic",
+                                           ".avif", ".jfif", ".pgm", ".ppm",  NULL };
+
+    return is_dir || ends_with_one_of(name, endings);
 }
 
 static bool is_folder(const char *name, bool is_dir)
@@ -41,16 +62,40 @@ static bool is_class_or_image(const char *name, bool is_dir)
     return is_dir || is_image_name(name, is_dir);
 }
 
+static mf_status other_size(const images *s, const char *path, const mf_image *size)
+{
+    char fix[64] = "[HEIGHT,WIDTH]";
+
+    if (s->of_model)
+        (void)snprintf(fix, sizeof fix, "[%lld,%lld]", (long long)s->size.height,
+                       (long long)s->size.width);
+    return MF_FAIL(MF_INVALID_ARGUMENT, "'%s' is %lld x %lld, %s %lld x %lld: say size=%s", path,
+                   (long long)size->height, (long long)size->width,
+                   s->of_model ? "the model was trained on" : "others are",
+                   (long long)s->size.height, (long long)s->size.width, fix);
+}
+
+/* Whether colours are kept must not depend on which picture is the first. */
+static mf_status check_colours(const images *s, const char *path, const char *file, size_t len)
+{
+    mf_image own;
+
+    if (s->any_colours || s->size.channels != 1 || mf_image_info(file, len, &own) != MF_OK ||
+        own.channels < 3)
+        return MF_OK; /* what is damaged is found by decoding it */
+    return MF_FAIL(
+        MF_INVALID_ARGUMENT, "'%s' has colours, %s none: say channels=1 to leave them out%s", path,
+        s->of_model ? "the pictures that the model was trained on have" : "the first picture has",
+        s->of_model ? "" : ", or channels=3");
+}
+
 static mf_status fit(const images *s, const char *path, const mf_buf *pixels, const mf_image *size,
                      void *to)
 {
     const bool same = size->height == s->size.height && size->width == s->size.width;
 
     if (!same && !s->resize)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "'%s' is %lld x %lld, others are %lld x %lld: say size=[HEIGHT,WIDTH]", path,
-                       (long long)size->height, (long long)size->width, (long long)s->size.height,
-                       (long long)s->size.width);
+        return other_size(s, path, size);
     if (same)
         memcpy(to, pixels->data, pixels->len);
     else
@@ -75,6 +120,7 @@ static mf_status images_read(const mf_dataset *set, uint64_t epoch, int64_t inde
     if (!columns[0])
         return MF_OK;
     MF_TRY_TO(done, mf_file_read(path, MAX_FILE, &file, &len));
+    MF_TRY_TO(done, check_colours(s, path, file, len));
     st = mf_image_decode(file, len, (int)s->size.channels, &pixels, &size);
     if (st != MF_OK) {
         (void)mf_path_wrong(st, path);
@@ -105,11 +151,45 @@ static const mf_dataset_ops images_ops = { .read = images_read,
                                            .file = images_file,
                                            .deinit = images_deinit };
 
-static mf_status add_class(images *s, const char *folder, int32_t label)
+/* A folder within a class is wrong if pictures are in it. */
+static mf_status check_inner_folder(const char *folder)
 {
     mf_paths files;
+    mf_status st = mf_paths_list(folder, is_image_name, &files);
+
+    if (st == MF_OK && files.n > 0)
+        st = MF_FAIL(MF_INVALID_ARGUMENT,
+                     "'%s' holds pictures, but folders within a class are not read: move them into "
+                     "the folder of the class",
+                     folder);
+    mf_paths_deinit(&files);
+    return st;
+}
+
+static mf_status check_all_are_read(const char *folder)
+{
+    mf_paths strange;
+    struct stat is;
+    mf_status st = mf_paths_list(folder, is_strange, &strange);
+
+    for (int64_t i = 0; i < strange.n && st == MF_OK; i++) {
+        if (stat(strange.paths[i], &is) == 0 && S_ISDIR(is.st_mode))
+            st = check_inner_folder(strange.paths[i]);
+        else
+            st = MF_FAIL(MF_INVALID_ARGUMENT,
+                         "'%s' is neither PNG nor JPEG: convert it, or move it away",
+                         strange.paths[i]);
+    }
+    mf_paths_deinit(&strange);
+    return st;
+}
+
+static mf_status add_class(images *s, const char *folder, int32_t label)
+{
+    mf_paths files = { 0 };
     mf_status st;
 
+    MF_TRY_TO(done, check_all_are_read(folder));
     MF_TRY_TO(done, mf_paths_list(folder, is_image_name, &files));
     for (int64_t i = 0; i < files.n; i++) {
         MF_TRY_TO(done, mf_grow(&s->files.paths, &s->files.cap, s->files.n + 1, sizeof(char *)));
@@ -148,6 +228,23 @@ static mf_status list_known(images *s, const mf_paths *classes, const mf_schema_
                               : MF_OK;
 }
 
+/* A class that nothing can be learned of, where others have pictures. */
+static mf_status check_all_have_pictures(const images *s, const mf_paths *classes)
+{
+    int64_t at = 0;
+
+    for (int64_t i = 0; s->files.n > 0 && i < classes->n; i++) {
+        if (at == s->files.n || s->labels[at] != i)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "the folder '%s' holds no PNG or JPEG files, so there is no such class: "
+                           "remove it, or put pictures in",
+                           classes->paths[i]);
+        while (at < s->files.n && s->labels[at] == i)
+            at++;
+    }
+    return MF_OK;
+}
+
 static mf_status list_own(images *s, const mf_paths *classes)
 {
     const char **names = mf_calloc(classes->n, sizeof *names);
@@ -157,6 +254,8 @@ static mf_status list_own(images *s, const mf_paths *classes)
         names[i] = mf_path_base(classes->paths[i]);
         st = add_class(s, classes->paths[i], (int32_t)i);
     }
+    if (st == MF_OK)
+        st = check_all_have_pictures(s, classes);
     if (st == MF_OK)
         st = mf_dataset_set_classes(&s->base, names, classes->n);
     mf_free(names);
@@ -185,21 +284,32 @@ done:
     return st;
 }
 
-/* As the settings say, or as the first picture is. */
-static mf_status find_size(images *s, const mf_options *o)
+/* As the pictures of the model are; else as the first one is. */
+static mf_status find_usual_size(images *s, const mf_schema_column *known)
 {
     const char *path = s->files.paths[0];
-    const int64_t *wanted, channels = mf_options_int(o, "channels");
     char *file;
     size_t len;
-    int64_t n;
     mf_status st;
 
+    s->of_model = known && known->is.rank == 3;
+    if (s->of_model) {
+        s->size = (mf_image){ known->is.dims[0], known->is.dims[1], known->is.dims[2] };
+        return MF_OK;
+    }
     MF_TRY(mf_file_read(path, MAX_FILE, &file, &len));
     st = mf_image_info(file, len, &s->size);
     mf_free(file);
-    if (st != MF_OK)
-        return mf_path_wrong(st, path);
+    return st == MF_OK ? MF_OK : mf_path_wrong(st, path);
+}
+
+/* What the settings say wins. */
+static mf_status find_size(images *s, const mf_options *o, const mf_expected *e)
+{
+    const int64_t *wanted, channels = mf_options_int(o, "channels");
+    int64_t n;
+
+    MF_TRY(find_usual_size(s, mf_schema_find(e->schema, "image")));
     wanted = mf_options_ints(o, "size", &n);
     if (n != 0 && n != 2)
         return MF_FAIL(MF_INVALID_ARGUMENT, "images: size is [HEIGHT,WIDTH]");
@@ -210,14 +320,15 @@ static mf_status find_size(images *s, const mf_options *o)
         MF_TRY(mf_image_check(&s->size));
     }
     /* opacity is left out: pictures with and without it shall go together */
-    s->size.channels = channels == 1 || channels == 3 ? channels : s->size.channels < 3 ? 1 : 3;
+    s->any_colours = channels == 1 || channels == 3;
+    s->size.channels = s->any_colours ? channels : s->size.channels < 3 ? 1 : 3;
     return MF_OK;
 }
 
 static mf_status fill(images *s, const char *folder, const mf_options *o, const mf_expected *e)
 {
     MF_TRY(list_files(s, folder, e));
-    MF_TRY(find_size(s, o));
+    MF_TRY(find_size(s, o, e));
     s->base.count = s->base.id_count = s->base.n_files = s->files.n;
     s->base.files = (const char *const *)s->files.paths;
     MF_TRY(mf_dataset_set_column(&s->base, 0, "image", MF_DTYPE_U8,
@@ -234,13 +345,39 @@ static bool part_folder(const char *data, const char *part, char *out, size_t si
     return snprintf(out, size, "%s/%s", data, part) < (int)size && access(out, F_OK) == 0;
 }
 
+static bool is_other_folder(const char *name, bool is_dir)
+{
+    static const char *const parts[] = { "train", "test", "val", "valid", "validation", NULL };
+
+    for (int i = 0; parts[i]; i++) {
+        if (strcmp(name, parts[i]) == 0)
+            return false;
+    }
+    return is_dir;
+}
+
+static bool has_any(const char *folder, bool (*wanted)(const char *, bool is_dir))
+{
+    mf_paths found;
+    const bool any = mf_paths_list(folder, wanted, &found) == MF_OK && found.n > 0;
+
+    mf_paths_deinit(&found);
+    return any;
+}
+
+/* DATA/train has classes, and is no class itself: beside cars and ships, pictures of trains. */
+static bool has_parts(const char *data, char *train, size_t size)
+{
+    return part_folder(data, "train", train, size) &&
+           (has_any(train, is_folder) || !has_any(data, is_other_folder));
+}
+
 static bool images_have_test(const char *data, const mf_options *o)
 {
     char part[4096];
 
     (void)o;
-    return part_folder(data, "train", part, sizeof part) &&
-           part_folder(data, "test", part, sizeof part);
+    return has_parts(data, part, sizeof part) && part_folder(data, "test", part, sizeof part);
 }
 
 static mf_status images_open(const char *data, const mf_options *o, const mf_expected *e,
@@ -251,11 +388,11 @@ static mf_status images_open(const char *data, const mf_options *o, const mf_exp
     images *s;
     mf_status st;
 
-    if (part_folder(data, name, part, sizeof part))
-        data = part; /* train/CLASS/..., test/CLASS/... */
-    else if (mf_options_given(o, "part"))
+    if (mf_options_given(o, "part") && !part_folder(data, name, part, sizeof part))
         return MF_FAIL(MF_NOT_FOUND, "'%s' has no folder '%s', which part=%s asks for", data, name,
                        name);
+    if (mf_options_given(o, "part") || has_parts(data, part, sizeof part))
+        data = part; /* train/CLASS/..., test/CLASS/... */
     MF_TRY(mf_dataset_new(&images_ops, sizeof *s, 2, &s));
     st = fill(s, data, o, e);
     if (st != MF_OK) {

@@ -75,12 +75,13 @@ static mf_status make_labels(const char *data, const mf_libsvm *s, const mf_opti
     const mf_status st = mf_labels_of_numbers(s->labels, s->rows, target, known, out);
     char place[64];
 
-    if (st != MF_INVALID_ARGUMENT || out->wrong < 0)
+    if (st != MF_INVALID_ARGUMENT)
         return st;
-    (void)snprintf(place, sizeof place, ", sample %lld: ", (long long)out->wrong);
-    (void)mf_error_wrap(st, place, "");
-    (void)mf_error_wrap(st, data, "");
-    return st;
+    if (out->wrong >= 0) {
+        (void)snprintf(place, sizeof place, "sample %lld: ", (long long)out->wrong);
+        (void)mf_error_wrap(st, place, "");
+    }
+    return mf_path_wrong(st, data);
 }
 
 static mf_status libsvm_open(const char *data, const mf_options *o, const mf_expected *e,
@@ -99,7 +100,11 @@ static mf_status libsvm_open(const char *data, const mf_options *o, const mf_exp
                      data, (long long)s.most, (long long)width);
         goto done;
     }
-    MF_TRY_TO(done, pad(&s, width, mf_options_int(o, "base"), rows));
+    st = pad(&s, width, mf_options_int(o, "base"), rows);
+    if (st != MF_OK) {
+        (void)mf_path_wrong(st, data);
+        goto done;
+    }
     MF_TRY_TO(done, make_labels(data, &s, o, e, &labels));
     rows[LABEL].tensor = labels.tensor;
     labels.tensor = NULL;

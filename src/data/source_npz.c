@@ -9,13 +9,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A column called label becomes int32, pictures get a channel dimension. Takes `t`'s storage. */
+/* A column called label becomes int32, and a row of one class a class, as Keras has them in a
+ * column; pictures get a channel dimension. Takes `t`'s storage. */
 static mf_status to_column(const char *name, mf_tensor *t, mf_tensor **out)
 {
     const bool label = strcmp(name, "label") == 0;
 
-    if (label && mf_dtype_is_int(t->dtype))
+    if (label && (mf_dtype_is_int(t->dtype) || t->dtype == MF_DTYPE_BOOL)) {
+        if (t->shape.rank == 2 && t->shape.dims[1] == 1)
+            t->shape.rank = 1;
         return mf_arrays_to_int32(t, out);
+    }
     if (strcmp(name, "image") == 0 && t->dtype == MF_DTYPE_U8 && t->shape.rank == 3) {
         t->shape.dims[3] = 1;
         t->shape.rank = 4;
@@ -99,6 +103,37 @@ static mf_status collect(mf_npz *npz, const mf_options *o, const mf_expected *e,
     return MF_OK;
 }
 
+/* Prices that are stored as integers would make a class of every price up to the highest. */
+static mf_status check_are_classes(const mf_dataset *set)
+{
+    enum { MANY = 1000 };
+
+    if (set->classes <= MANY || set->classes <= 2 * set->count)
+        return MF_OK;
+    return MF_FAIL(
+        MF_INVALID_ARGUMENT,
+        "the labels of %lld samples are whole numbers up to %lld, which would be as many "
+        "classes; numbers to predict must be floats",
+        (long long)set->count, (long long)set->classes - 1);
+}
+
+static mf_status make_set(mf_npz *npz, const mf_options *o, const mf_expected *e, mf_arena *arena,
+                          mf_rows *rows, int *n, mf_dataset **out)
+{
+    mf_status st;
+
+    MF_TRY(collect(npz, o, e, arena, rows, n));
+    MF_TRY(mf_arrays_new(rows, *n, out));
+    st = mf_arrays_count_classes(*out, "label");
+    if (st == MF_OK)
+        st = check_are_classes(*out);
+    if (st != MF_OK) {
+        mf_dataset_unref(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
 static mf_status npz_open(const char *data, const mf_options *o, const mf_expected *e,
                           mf_dataset **out)
 {
@@ -110,13 +145,9 @@ static mf_status npz_open(const char *data, const mf_options *o, const mf_expect
 
     MF_TRY_TO(done, st);
     MF_TRY_TO(done, mf_npz_open(data, &npz));
-    MF_TRY_TO(done, collect(npz, o, e, arena, rows, &n));
-    MF_TRY_TO(done, mf_arrays_new(rows, n, out));
-    st = mf_arrays_count_classes(*out, "label");
-    if (st != MF_OK) {
-        mf_dataset_unref(*out);
-        *out = NULL;
-    }
+    st = make_set(npz, o, e, arena, rows, &n, out);
+    if (st != MF_OK)
+        (void)mf_path_wrong(st, data);
 done:
     for (int i = 0; i < n; i++)
         mf_tensor_free(rows[i].tensor);

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -152,17 +153,19 @@ static mf_status open_and_look(records *r, int32_t file, const mf_options *o)
 
 /* ---- samples ---- */
 
-/* A class that there is not: a number beyond what classes= says. */
+/* A class that there is not: a number beyond what classes= says, or a fraction. */
 static mf_status check_label(const mf_dataset *set, int i, const void *value)
 {
     const mf_column *c = &set->columns[i];
-    const int32_t class = c->dtype == MF_DTYPE_I32 ? *(const int32_t *)value : 0;
+    double class;
 
-    if (set->classes == 0 || c->dtype != MF_DTYPE_I32 || c->rank != 0 ||
-        strcmp(c->name, "label") != 0 || (class >= 0 && class < set->classes))
+    if (set->classes == 0 || !mf_schema_is_class_number(c) || strcmp(c->name, "label") != 0)
+        return MF_OK;
+    class = mf_schema_class_number(c, value);
+    if (class >= 0 && class < (double)set->classes && class == floor(class))
         return MF_OK;
     return MF_FAIL(MF_INVALID_ARGUMENT,
-                   "the label is %d, but classes=%lld: the classes are 0 to %lld", class,
+                   "the label is %.9g, but classes=%lld: the classes are 0 to %lld", class,
                    (long long)set->classes, (long long)set->classes - 1);
 }
 

@@ -51,6 +51,18 @@ static bool at_line_end(const mf_csv *c)
            (*c->at == '\r' && (c->at + 1 == c->end || c->at[1] == '\n'));
 }
 
+/* What stands around a cell for the eye: spaces, and tabs where they do not separate cells. */
+static bool is_blank(const mf_csv *c, char x)
+{
+    return (x == ' ' || x == '\t') && x != c->delimiter;
+}
+
+static void skip_blanks(mf_csv *c)
+{
+    while (c->at < c->end && is_blank(c, *c->at))
+        c->at++;
+}
+
 /* Cells are noted by their place in the text, which may move while it grows. */
 static mf_status one_cell(mf_csv *c, int64_t *lines)
 {
@@ -59,17 +71,21 @@ static mf_status one_cell(mf_csv *c, int64_t *lines)
     if (c->n_cells == MF_CSV_CELLS)
         return wrong(c, "there are too many cells");
     MF_TRY(mf_grow(&c->cells, &c->cap_cells, c->n_cells + 1, sizeof *c->cells));
+    skip_blanks(c);
     if (c->at < c->end && *c->at == '"') {
         c->at++;
         MF_TRY(quoted(c, lines));
+        skip_blanks(c);
         if (!at_line_end(c) && *c->at != c->delimiter)
             return wrong(c, "something follows a closing quote");
     } else {
-        const char *p = c->at;
+        const char *p = c->at, *end;
 
         while (!at_line_end(c) && *c->at != c->delimiter)
             c->at++;
-        mf_buf_bytes(&c->text, p, (size_t)(c->at - p));
+        for (end = c->at; end > p && is_blank(c, end[-1]);)
+            end--;
+        mf_buf_bytes(&c->text, p, (size_t)(end - p));
     }
     c->cells[c->n_cells++].len = c->text.len - from;
     mf_buf_bytes(&c->text, "", 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* csv.h - tables as text (RFC 4180): cells between delimiters, quoted where they hold one, lines
- * that end in \n or \r\n. */
+ * that end in \n or \r\n. Spaces around cells and their quotes belong to no cell. */
 #ifndef MF_FORMATS_CSV_H
 #define MF_FORMATS_CSV_H
 

@@ -15,6 +15,7 @@ typedef struct png_job {
     png_structp png;
     png_infop info;
     png_bytep *rows;
+    bool to_grey; /* three channels are read, and become one */
     mf_status st; /* of what we refused ourselves */
     char why[200]; /* the library's words */
 } png_job;
@@ -85,9 +86,21 @@ static void set_usual(png_job *j, int channels)
         png_set_strip_alpha(j->png);
     if (channels == 3 && !(type & PNG_COLOR_MASK_COLOR))
         png_set_gray_to_rgb(j->png);
-    if (channels == 1 && (type & PNG_COLOR_MASK_COLOR))
-        png_set_rgb_to_gray(j->png, PNG_ERROR_ACTION_NONE, PNG_RGB_TO_GRAY_DEFAULT,
-                            PNG_RGB_TO_GRAY_DEFAULT);
+    j->to_grey = channels == 1 && (type & PNG_COLOR_MASK_COLOR);
+}
+
+/* As JPEG, PIL and Keras weigh colours. libpng has other weights, and others again where the file
+ * tells its gamma: the same picture would be another one as PNG than as JPEG. */
+static void turn_grey(mf_buf *pixels, mf_image *size)
+{
+    unsigned char *to = (unsigned char *)pixels->data;
+    const unsigned char *from = to;
+    const size_t n = pixels->len / 3;
+
+    for (size_t i = 0; i < n; i++, from += 3)
+        to[i] = (unsigned char)((299 * from[0] + 587 * from[1] + 114 * from[2] + 500) / 1000);
+    pixels->len = n;
+    size->channels = 1;
 }
 
 /* Everything to 8 bits (or 16), and to the channels that are wanted. */
@@ -122,7 +135,7 @@ static mf_status read_pixels(png_job *j, const mf_image_how *how, mf_buf *pixels
     const int channels = how->channels;
     unsigned char *to;
 
-    if ((channels && out->channels != channels) ||
+    if ((channels && out->channels != (j->to_grey ? 3 : channels)) ||
         row != (size_t)(out->width * out->channels * (how->wide ? 2 : 1)))
         return MF_FAIL(MF_UNIMPLEMENTED,
                        "a PNG file with %lld channels does not become one with %d",
@@ -174,5 +187,7 @@ mf_status mf_png_decode(const void *data, size_t len, const mf_image_how *how, m
         j.st = MF_NOMEM("a picture");
     png_destroy_read_struct(&j.png, &j.info, NULL);
     mf_free(j.rows);
+    if (j.st == MF_OK && j.to_grey && pixels)
+        turn_grey(pixels, out);
     return j.st;
 }

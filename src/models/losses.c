@@ -49,18 +49,36 @@ static mf_output cross_entropy(mf_layer_call *l, const char *op, mf_output label
     return l->shape.rank > 2 ? mf_layer_reshape(l, x, back.dims, back.rank - 1) : x;
 }
 
+/* The softmax of one score is 1: the loss would be 0, whatever the model says. */
+static mf_output refuse_score(mf_layer_call *l)
+{
+    return mf_layer_fail(l, "%s",
+                         l->shape.rank < 2
+                             ? "the output must be scores of classes, [n,classes]"
+                             : "the output has one score, and two classes are needed; "
+                               "binary_crossentropy takes one score");
+}
+
+static bool has_scores(const mf_layer_call *l)
+{
+    return l->shape.rank >= 2 && l->shape.dims[l->shape.rank - 1] != 1;
+}
+
 static mf_output sparse_categorical_build(mf_layer_call *l)
 {
-    if (l->shape.rank < 2)
-        return mf_layer_fail(l, "the output must be scores of classes, [n,classes]");
+    if (!has_scores(l))
+        return refuse_score(l);
     return cross_entropy(l, "SparseSoftmaxCrossEntropyWithLogits", mf_label_classes(l), true);
 }
 
 static mf_output categorical_build(mf_layer_call *l)
 {
     const double smoothing = mf_options_float(&l->o, "label_smoothing");
-    mf_output y = mf_label_like_output(l);
+    mf_output y;
 
+    if (!has_scores(l))
+        return refuse_score(l);
+    y = mf_label_like_output(l);
     if (smoothing != 0.0)
         y = plus(l, times(l, y, 1.0 - smoothing),
                  smoothing / (double)l->shape.dims[l->shape.rank - 1]);

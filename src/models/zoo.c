@@ -131,26 +131,28 @@ static mf_output class_scores(mf_zoo_call *z, mf_output x)
     return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld dim=classes", (long long)z->classes);
 }
 
+/* label: NULL: there is none, and one number is put out. */
 static mf_output numbers(mf_zoo_call *z, mf_output x, const mf_column *label)
 {
-    if (label->rank > 1)
+    if (label && label->rank > 1)
         return mf_zoo_fail(z, "a label of one number, or of a row of numbers");
     z->model->loss = "mean_squared_error";
     z->model->metrics = "mean_absolute_error";
     return mf_layer(z->model, "Dense", MF_IN(x), "units=%lld",
-                    (long long)(label->rank == 1 ? label->dims[0] : 1));
+                    (long long)(label && label->rank == 1 ? label->dims[0] : 1));
 }
 
 mf_output mf_zoo_scores(mf_zoo_call *z, mf_output x, bool alone)
 {
     const mf_column *label = mf_zoo_column(z, "label");
 
+    /* One score is always the largest, and losses and accuracies of it mean nothing. */
+    if (z->classes == 1 && label && mf_dtype_is_int(label->dtype))
+        return mf_zoo_fail(z, "at least two classes, but the labels have one");
     if (z->classes > 0 && (!label || label->rank == 0 || label->dims[0] == z->classes))
         return class_scores(z, x); /* one class, or a row of their probabilities */
-    if (label && mf_dtype_is_float(label->dtype))
+    if (label ? mf_dtype_is_float(label->dtype) : alone)
         return numbers(z, x, label);
-    if (!label && alone)
-        return mf_layer(z->model, "Dense", MF_IN(x), "units=1");
     if (label && z->classes > 0)
         return mf_zoo_fail(z, "one class for each sample, not a row of classes");
     return mf_zoo_fail(z, label ? "to know how many classes the label has (--set classes=N for "

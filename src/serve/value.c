@@ -3,6 +3,8 @@
 
 #include "formats/image.h"
 
+#include <float.h>
+#include <math.h>
 #include <nettle/base64.h>
 #include <stdio.h>
 #include <string.h>
@@ -106,6 +108,8 @@ static mf_status decode_element(cursor *c, const json_t *v)
         return put_string(c, json_string_value(v), json_string_length(v));
     if (dtype == MF_DTYPE_BOOL && json_is_boolean(v))
         return put_number(c, json_is_true(v));
+    if (dtype == MF_DTYPE_F32 && json_is_number(v) && fabs(json_number_value(v)) > FLT_MAX)
+        return wrong(c, "%g is no float", json_number_value(v)); /* it would be infinite */
     if (mf_dtype_is_float(dtype) && json_is_number(v))
         return put_number(c, json_number_value(v));
     if (mf_dtype_is_int(dtype) && json_is_integer(v))

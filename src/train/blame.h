@@ -5,8 +5,8 @@
 
 #include "data/dataset.h"
 
-/* Adds to the message of `st` the first sample of the batch that has a NaN or an infinity. Nothing
- * is added when there is none. Returns st. */
+/* Adds to the message of `st` the first sample of the batch that has a NaN or an infinity; where
+ * there is none and the loss is no number, what may help. Returns st. */
 mf_status mf_batch_blame(const mf_dataset *set, const mf_batch *batch, mf_status st);
 
 #endif

@@ -31,6 +31,18 @@ static mf_status run_batch(mf_trainer *t, const mf_names *names)
                           names->fetches, names->n_fetches, NULL, 0, names->results);
 }
 
+mf_status mf_trainer_next(mf_iterator *it, const mf_batch **out)
+{
+    const mf_status st = mf_iterator_next(it, out);
+    mf_error why;
+
+    if (st != MF_DATA_LOSS)
+        return st;
+    mf_error_save(st, &why);
+    why.status = MF_INVALID_ARGUMENT;
+    return mf_error_restore(&why);
+}
+
 /* Run `names` on every batch of the span, in order. */
 static mf_status run_all(mf_trainer *t, mf_names *names, mf_dataset *data, span of, bool with_label,
                          visit_fn *visit, void *ctx)
@@ -45,7 +57,7 @@ static mf_status run_all(mf_trainer *t, mf_names *names, mf_dataset *data, span 
     for (int64_t b = of.from; b < of.to && st == MF_OK; b++) {
         mf_tensor *converted = NULL;
 
-        st = mf_iterator_next(it, &batch);
+        st = mf_trainer_next(it, &batch);
         if (st == MF_OK)
             st = mf_trainer_feed(t, names, data, batch, with_label, &converted);
         if (st == MF_OK)

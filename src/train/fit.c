@@ -185,7 +185,7 @@ static mf_status next_batch(mf_fitting *f, const mf_batch **out)
     refuse_layout(f->t->team);
     mf_board_phase(MF_PHASE_INPUT);
     begin = mf_clock_ns();
-    MF_TRY(mf_iterator_next(f->it, out));
+    MF_TRY(mf_trainer_next(f->it, out));
     f->waited_ns = mf_clock_ns() - begin;
     mf_board_phase(MF_PHASE_STEP);
     return MF_OK;

@@ -41,8 +41,8 @@ static mf_status describe_feeds(const mf_fitting *f, int64_t samples, mf_tensor 
         const mf_column *c = at < 0 ? NULL : &f->train->columns[at];
 
         if (!c)
-            return MF_FAIL(MF_NOT_FOUND, "the model wants a column '%s', which the data lacks",
-                           in->name);
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "the model wants a column '%s', which the data lacks", in->name);
         feeds[i].dtype = in->out_types[0];
         feeds[i].shape = (mf_shape){ .rank = c->rank + 1, .dims = { samples } };
         memcpy(feeds[i].shape.dims + 1, c->dims, (size_t)c->rank * sizeof c->dims[0]);

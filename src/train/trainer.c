@@ -384,7 +384,7 @@ static mf_status no_column(const mf_dataset *set, const char *name)
 
     for (int i = 0; i < n; i++)
         mf_buf_printf(&known, "%s%s", i ? ", " : "", columns[i].name);
-    st = MF_FAIL(MF_NOT_FOUND, "the model wants a column '%s', the data has %s%s", name,
+    st = MF_FAIL(MF_INVALID_ARGUMENT, "the model wants a column '%s', the data has %s%s", name,
                  known.data ? known.data : "none",
                  strcmp(name, "label") == 0 ? "; of a table, label=COLUMN says which one it is"
                                             : "");

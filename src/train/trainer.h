@@ -117,8 +117,11 @@ MF_MUST mf_status mf_trainer_call(mf_trainer *t, const mf_run_options *options,
 /* The same on another session, with the trace that `options` ask for and no more time than this. */
 MF_MUST mf_status mf_trainer_call_at(mf_trainer *t, struct mf_session *session, int64_t timeout_ms,
                                      const mf_run_options *options, const struct mf_call *call);
+/* The next batch. Samples that are damaged are INVALID_ARGUMENT here: another try would find them
+ * so again, while DATA_LOSS of a training may be a peer's. */
+MF_MUST mf_status mf_trainer_next(mf_iterator *it, const mf_batch **out);
 /* Fill names->values with the columns the model wants, and the label. *converted: to be freed after
- * the run (NULL mostly). Fails: NOT_FOUND, INVALID_ARGUMENT naming the column. */
+ * the run (NULL mostly). Fails: INVALID_ARGUMENT naming the column. */
 MF_MUST mf_status mf_trainer_feed(mf_trainer *t, mf_names *names, const mf_dataset *set,
                                   const mf_batch *batch, bool with_label, mf_tensor **converted);
 /* Arrays of the caller's own for a call that others make at the same time; the names are shared. */

@@ -20,11 +20,25 @@ def says(p):
     return "yes" if p[0] + p[1] > 0 else "no"
 
 names = ["a", "b", "c", "answer"]
+rows = [p + [says(p)] for p in points(90)]
+table("bare.csv", list(map(str, rows[0])), rows[1:])
+table("twice.csv", ["a", "a", "c", "answer"], rows)
+table("ecivt.csv", ["c", "a", "a", "answer"], [[r[2], r[0], r[1], r[3]] for r in rows])
+table("semicolons.csv", names, rows, ";")
+table("spaced.csv", names, rows, ", ")
+with open("latin.csv", "w", encoding="latin-1") as f:
+    f.write("a,answer\n" + "1,Z\xfcrich\n2,Bern\n" * 20)
 table("own.csv", names, [p + [says(p)] for p in points(300)])
 table("own.tsv", names, [p + [says(p)] for p in points(40)], "\t")
+with open("lines.csv", "w") as f:
+    f.write("a,answer\n" + '1,"two\nlines"\n2,one\n' * 20)
+with open("sparse.svm", "w") as f:
+    f.write("".join("%d 1:0.5 %d:2\n" % (i % 2, 2 + i % 5) for i in range(60)))
+table("three.csv", names, [p + [i % 3] for i, p in enumerate(points(30))])
 table("yes.csv", names, [p + [says(p)] for p in points(80) if says(p) == "yes"])
 table("order.csv", ["answer", "c", "a", "b"], [[says(p), p[2], p[0], p[1]] for p in points(80)])
 table("nolabel.csv", ["a", "b", "c"], points(4))
+table("unfilled.csv", names, [p + [""] for p in points(4)])
 table("maybe.csv", names, [p + ["maybe" if i == 3 else says(p)] for i, p in enumerate(points(6))])
 table("lacks.csv", ["a", "c", "answer"], [[p[0], p[2], says(p)] for p in points(6)])
 table("hole.csv", names, [(["" if i == 4 else p[0]]) + p[1:] + [says(p)] for i, p in enumerate(points(6))])
@@ -32,19 +46,23 @@ table("nan.csv", names, [p[:2] + ["NaN" if i == 2 else p[2]] + [says(p)] for i, 
 table("blank.csv", names, [p + ["" if i == 1 else says(p)] for i, p in enumerate(points(6))])
 table("price.csv", ["a", "b", "c", "price"], [p + [round(0.5 + 0.3 * p[0] - 0.1 * p[1], 5)] for p in points(300)])
 table("whole.csv", ["a", "b", "c", "price"], [p + [i % 2] for i, p in enumerate(points(8))])
+table("mistake.csv", ["a", "price"], [[p[0], "n/a" if i == 7 else round(0.5 + p[0], 3)] for i, p in enumerate(points(60))])
+table("degrees.csv", ["a", "price"], [[p[0], i - 30] for i, p in enumerate(points(60))])
+table("huge.csv", ["a", "price"], [["1e30", 0.5]] * 40)
 table("dollars.csv", ["a", "price"], [[i, 100000 + 317 * i] for i in range(50)])
 
-def png(path, shade):
-    raw = b"".join(b"\0" + bytes([(shade + x + y) % 256 for x in range(8)]) for y in range(8))
+def png(path, shade, side=8):
+    raw = b"".join(b"\0" + bytes([(shade + x + y) % 256 for x in range(side)]) for y in range(side))
     part = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as f:
-        f.write(b"\x89PNG\r\n\x1a\n" + part(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)) +
+        f.write(b"\x89PNG\r\n\x1a\n" + part(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)) +
                 part(b"IDAT", zlib.compress(raw)) + part(b"IEND", b""))
 
 for i in range(12):
     for c, shade in ("bars", 20), ("circle", 120), ("dots", 220):
         png("shapes/train/%s/%d.png" % (c, i), shade + i)
+    png("large/%d.png" % i, 20, 12)
     for c, shade in ("circle", 120), ("dots", 220):
         png("shapes/test/%s/%d.png" % (c, i), shade + i)
     png("flat/%02d.png" % i, 220 if i % 2 else 20)
@@ -90,9 +108,43 @@ fails "a table that has grown since" "'own.csv' had 300 samples when the model w
     eval --from tables
 mv was.csv own.csv
 
+# ---- tables as others write them
+wrong "a table without a header" "'bare.csv': the first row has numbers" "say header=false" -- \
+    train --model mlp --data bare.csv --set label=-1
+ok "its first row is a sample" "90 samples" -- data show bare.csv --set 'label=-1 header=false'
+wrong "a table without a header, by the name of its label" "if the first row is no header, say header=false" -- \
+    train --model mlp --data bare.csv --set label=answer
+wrong "semicolons" "if ';' separates its columns, say delimiter=;" -- train --model mlp --data semicolons.csv --set label=answer
+wrong "a table in Latin-1" "'latin.csv', line 2: this is no UTF-8" -- train --model mlp --data latin.csv --set label=answer
+ok "spaces behind commas" "2 classes" "yes" -- data show spaced.csv --set label=answer
+# shellcheck disable=SC2086
+ok "two columns of one name" -- train $own --data twice.csv --epochs 15 --out twice
+ok "eval of them in their order" -- eval --from twice --test twice.csv
+cp out in_order
+ok "eval of them in another order" -- eval --from twice --test ecivt.csv
+check "finds them by their names, too" test "$(head -2 out)" = "$(head -2 in_order)"
+
+# ---- weights of another training
+# shellcheck disable=SC2086
+"$program" train $own --data own.csv --steps 1 --init tables >out 2>err
+check "--init of the same model says nothing" test ! -s err
+"$program" train --model 'mlp units=[9]' --data own.csv --set label=answer --steps 1 --quiet --init tables >out 2>err
+check "--init of another model says how much of it is used" grep -q "has 1 of the model's 4 weights" err
+
+# ---- what a model does not look at
+"$program" train --model wide-deep --data sparse.svm --steps 3 >out 2>err
+check "a column that the model does not use is named" grep -q '^not used    values$' out err
+
 # ---- predict
+"$program" train --model mlp --data lines.csv --set label=answer --steps 3 --out lines >out 2>err
+check "a class of two lines takes one line" grep -qF 'classes: one, two\nlines' out err
+ok "of data show, too" "two\\nlines           20" -- data show lines.csv --set label=answer
+ok "and one line for each sample" -- predict --from lines --test lines.csv
+check "of predict" test "$(wc -l <out)" = 40
 ok "predict without labels" "3 " -- predict --from tables --test nolabel.csv
 check "one line for each sample" test "$(grep -c . out)" = 4
+ok "predict where the column of the label is empty" "3 " -- predict --from tables --test unfilled.csv
+ok "predict where it has other classes" "5 " -- predict --from tables --test maybe.csv
 ok "predict as json" -- predict --from tables --test nolabel.csv --json
 check "which is json" json "len(d['predictions']) == 4 and d['predictions'][0]['name'] in ('no', 'yes') and \
 len(d['predictions'][0]['scores']) == 2"
@@ -132,6 +184,12 @@ ok "eval of a regression" "mean_absolute_error" "30 of 10 %" -- eval --from pric
 ok "eval where all numbers are whole" "loss" "8 of whole.csv" -- eval --from prices --test whole.csv
 ok "predict of a regression" -- predict --from prices --test nolabel.csv --json
 check "one number each" json "all(len(p['values']) == 1 for p in d['predictions'])"
+wrong "a number with a mistake makes no classes of the others" "'mistake.csv', line 9: the label is no number: 'n/a'" -- \
+    train --model mlp --data mistake.csv --set label=price
+wrong "negative whole numbers that are no classes" "60 samples are 60 different numbers: say target=number" -- \
+    train --model mlp --data degrees.csv --set label=price
+wrong "a loss of classes for numbers" "the output has one score, and two classes are needed" -- \
+    train --model mlp --data price.csv --set label=price --loss categorical_crossentropy --steps 1
 wrong "whole numbers that are no classes" "say target=number" -- train --model mlp --data dollars.csv --set label=price
 ok "unless they are said to be" -- train --model mlp --data dollars.csv --set 'label=price target=number' \
     --steps 1 --lr 1e-9 --quiet --json
@@ -150,6 +208,9 @@ ok "a NaN that is asked for" -- data convert nan.csv nan.tfrecord --set 'label=a
 wrong "stops the training with its place" "sample 2 of the data has nan in column 'x', element 2" -- \
     train --model mlp --data nan.tfrecord --set classes=2 --no-test --epochs 1
 
+wrong "a training that diverges" "so training diverges: a smaller learning rate" -- \
+    train --model mlp --data huge.csv --set label=price --quiet
+
 # ---- records
 ok "records of a table" -- data convert own.csv own.tfrecord --set label=answer
 wrong "records do not say how many classes there are" "--set classes=N" -- train --model mlp --data own.tfrecord
@@ -158,8 +219,14 @@ check "and are tested on a tenth" json "d['samples']['test'] == 30 and d['accura
 ok "eval of records" "30 of 10 % of own.tfrecord" -- eval --from recs
 ok "records without labels" -- data convert nolabel.csv nolabel.tfrecord
 ok "are predicted" "3 " -- predict --from recs --test nolabel.tfrecord
-wrong "a label beyond classes=" "own.tfrecord', record" "classes=1: the classes are 0 to 0" -- \
-    train --model mlp --data own.tfrecord --set classes=1 --no-test
+ok "records of three classes" -- data convert three.csv three.tfrecord --set label=answer
+wrong "a label beyond classes=" "three.tfrecord', record" "the label is 2, but classes=2: the classes are 0 to 1" -- \
+    train --model mlp --data three.tfrecord --set classes=2 --no-test
+ok "records of numbers" -- data convert price.csv price.tfrecord --set label=price
+wrong "fractions that are said to be classes" "price.tfrecord', record" "classes=2: the classes are 0 to 1" -- \
+    train --model mlp --data price.tfrecord --set classes=2 --no-test
+wrong "one class only" "mlp needs at least two classes, but the labels have one" -- \
+    train --model mlp --data yes.csv --set label=answer
 
 # ---- pictures
 ok "pictures in folders" -- train --model mlp --data shapes --epochs 30 --batch 8 --lr 0.05 --quiet --out pics --json
@@ -171,6 +238,16 @@ fails "a folder that is no class" "'strange/stars': the model does not know the 
 ok "predict of pictures without folders" -- predict --from pics --test flat --json
 check "with the file of each" json "len(d['predictions']) == 12 and d['predictions'][0]['file'] == 'flat/00.png' and \
 d['predictions'][1]['name'] == 'dots'"
+fails "pictures of another size" "'large/0.png' is 12 x 12, the model was trained on 8 x 8: say size=[8,8]" -- \
+    predict --from pics --test large
+ok "with that size" -- predict --from pics --test large --set 'size=[8,8]'
+cp -r shapes/train broken && head -c 60 shapes/train/dots/0.png >broken/dots/0.png
+wrong "a picture that is cut" "'broken/dots/0.png': a PNG file is damaged: the file is cut" -- \
+    train --model mlp --data broken --no-test --batch 36 --quiet
+wrong "pictures without classes" "the model wants a column 'label'" -- train --model mlp --data flat --steps 1 --batch 8
+cp -r shapes/train shapes/val
+ok "eval of another part of the training data" "36 of shapes, part=val" -- eval --from pics --test shapes --set part=val
+rm -r shapes/val
 fails "a part that is not there" "'shapes' has no folder 'holdout'" -- eval --from pics --set part=holdout
 
 # ---- serve reads the same notes

@@ -231,7 +231,7 @@ def a_damaged_record_is_named_and_training_goes_on_exactly_once_it_is_whole(b):
                    capture_output=True)
     want = train(b.out("whole"))[0]["weights_sha256"]
     flip(path, 5000.5 / 10000)  # in the middle of a record
-    got, err = train(out, code=1)
+    got, err = train(out, code=2)
     check("the record at byte" in err and "is damaged" in err, err)
     flip(path, 5000.5 / 10000)
     check(train(out, "--resume")[0]["weights_sha256"] == want, "other weights after going on")

@@ -185,7 +185,7 @@ def after_the_first_epoch_files_are_not_read_any_more(b):
         check((got == want) == (slices == "element"), "sliced by %s: %s, %s" % (slices, got, want))
         shutil.rmtree(b.out("run"))
     code, _, stderr = lose_files_after_the_first_epoch(b, "--cache", "off", steps=1000000)
-    check(code == 1 and "is cut" in stderr, "they are read: %d, %s" % (code, stderr))
+    check(code == 2 and "is cut" in stderr, "they are read: %d, %s" % (code, stderr))
 
 
 if __name__ == "__main__":

@@ -135,6 +135,93 @@ MF_TEST(schema_fields_are_found_by_their_names)
     done();
 }
 
+/* Cut to integers, 0.5 and 1.5 would be classes. */
+MF_TEST(schema_labels_that_are_fractions_are_no_classes)
+{
+    mf_arena *arena = mf_arena_new();
+    mf_schema schema;
+    mf_dataset *train = learn("a.csv", "x,label\n1,0\n2,1\n", arena, &schema), *test;
+    mf_tensor *x, *label;
+
+    T_OK(mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ 2, 1 }, 2, &x));
+    T_OK(mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ 2 }, 1, &label));
+    ((float *)mf_tensor_data(label))[1] = 1;
+    T_OK(mf_dataset_of((const char *const[]){ "x", "label" },
+                       (const mf_tensor *const[]){ x, label }, 2, &test));
+    T_OK(mf_schema_check(&schema, test, "b.npz"));
+    mf_dataset_unref(test);
+    ((float *)mf_tensor_data(label))[1] = 0.5f;
+    T_OK(mf_dataset_of((const char *const[]){ "x", "label" },
+                       (const mf_tensor *const[]){ x, label }, 2, &test));
+    T_FAILS(MF_INVALID_ARGUMENT, "'b.npz', sample 1: the model does not know the class 0.5",
+            mf_schema_check(&schema, test, "b.npz"));
+    mf_dataset_unref(test);
+    mf_tensor_free(x);
+    mf_tensor_free(label);
+    mf_dataset_unref(train);
+    mf_arena_free(arena);
+    done();
+}
+
+/* Of two columns with one name the first is the first. */
+MF_TEST(schema_fields_of_one_name_keep_their_order)
+{
+    mf_arena *arena = mf_arena_new();
+    mf_schema schema;
+    mf_dataset *train = learn("a.csv", "a,a,c,label\n1,2,3,0\n3,4,5,1\n", arena, &schema), *test;
+    int32_t label;
+    float x[3];
+
+    T_OK(open_for(&schema, text_file("b.csv", "label,c,a,a\n1,30,10,20\n"), NULL, false, &test));
+    T_OK(mf_dataset_read(test, 0, 0, (void *[]){ x, &label }));
+    T_TRUE(x[0] == 10 && x[1] == 20 && x[2] == 30 && label == 1);
+    mf_dataset_unref(test);
+    T_FAILS(MF_INVALID_ARGUMENT, "has no column 'a', which the model was trained on",
+            open_for(&schema, text_file("d.csv", "a,c,label\n1,2,0\n"), NULL, false, &test));
+    mf_dataset_unref(train);
+    mf_arena_free(arena);
+    done();
+}
+
+/* A table of `n` columns f0, f1 ... whose numbers are their own, from the first or from the last.
+ */
+static const char *wide_table(const char *name, int n, bool turned)
+{
+    mf_buf text = { 0 };
+    const char *written;
+
+    for (int row = 0; row < 2; row++) {
+        for (int i = 0; i < n; i++)
+            mf_buf_printf(&text, "%s%d,", row == 0 ? "f" : "", turned ? n - 1 - i : i);
+        mf_buf_str(&text, row == 0 ? "label\n" : "0\n");
+    }
+    written = text_file(name, text.data);
+    mf_buf_deinit(&text);
+    return written;
+}
+
+MF_TEST(schema_fields_of_a_wide_table_are_found_by_their_names)
+{
+    enum { FIELDS = 5000 };
+    mf_arena *arena = mf_arena_new();
+    mf_opened o;
+    mf_schema schema;
+    mf_dataset *test;
+    int32_t label;
+    float x[FIELDS];
+
+    T_OK(mf_source_open(wide_table("a.csv", FIELDS, false), &(mf_opening){ 0 }, &o));
+    T_OK(mf_schema_of(o.set, arena, &schema));
+    T_OK(open_for(&schema, wide_table("b.csv", FIELDS, true), NULL, false, &test));
+    T_OK(mf_dataset_read(test, 0, 0, (void *[]){ x, &label }));
+    for (int i = 0; i < FIELDS; i++)
+        T_EQ((int)x[i], i);
+    mf_dataset_unref(test);
+    mf_dataset_unref(o.set);
+    mf_arena_free(arena);
+    done();
+}
+
 MF_TEST(schema_files_of_one_table_have_the_same_columns)
 {
     mf_dataset *set;
@@ -150,9 +237,9 @@ MF_TEST(schema_says_which_column_is_another_one)
 {
     mf_arena *arena = mf_arena_new();
     mf_schema schema;
-    mf_dataset *train = learn("a.csv", "1,2,0\n3,4,1\n", arena, &schema), *test;
+    mf_dataset *train = learn("a.csv", "p,q,r\n3,4,1\n", arena, &schema), *test;
 
-    T_EQ(schema.n, 1); /* without a header no column is the label */
+    T_EQ(schema.n, 1); /* no column has the name of a label */
     T_OK(mf_dataset_open(text_file("b.csv", "1,2\n"), "header=false", &test));
     T_FAILS(MF_INVALID_ARGUMENT,
             "the model was trained on x float [3], but 'b.csv' has x float [2]",
@@ -211,6 +298,49 @@ MF_TEST(labels_that_are_missing_are_named)
     T_FAILS(MF_INVALID_ARGUMENT, "the label is no number: 'x'",
             mf_labels_of_texts(text, 2, MF_TARGET_NUMBER, NULL, &l));
     T_EQ(l.wrong, 1);
+    mf_labels_deinit(&l);
+}
+
+/* One text that is no number among prices makes no classes of them. */
+MF_TEST(labels_of_numbers_with_a_mistake_are_no_classes)
+{
+    static const char *const prices[] = { "1.5", "2.25", "n/a", "3", "0.5" };
+    mf_labels l;
+
+    T_FAILS(MF_INVALID_ARGUMENT, "the label is no number: 'n/a', but 3 others have a decimal point",
+            mf_labels_of_texts(prices, 5, MF_TARGET_AUTO, NULL, &l));
+    T_EQ(l.wrong, 2);
+    mf_labels_deinit(&l);
+    labels_of(prices, 5, MF_TARGET_CLASS, &l);
+    T_EQ(l.classes, 5);
+    mf_labels_deinit(&l);
+}
+
+/* Of 30 samples: numbers that nearly all differ, and three that come again and again. */
+MF_TEST(labels_of_many_different_numbers_are_asked_about)
+{
+    char room[30][8];
+    const char *texts[30];
+    mf_labels l;
+
+    for (int i = 0; i < 30; i++) {
+        texts[i] = room[i];
+        (void)snprintf(room[i], sizeof room[i], "%d", 500 + 7 * i);
+    }
+    T_FAILS(MF_INVALID_ARGUMENT, "30 samples are 30 different numbers: say target=number",
+            mf_labels_of_texts(texts, 30, MF_TARGET_AUTO, NULL, &l));
+    mf_labels_deinit(&l);
+    (void)snprintf(room[0], sizeof room[0], "-5");
+    T_FAILS(MF_INVALID_ARGUMENT, "30 samples are 30 different numbers: say target=number",
+            mf_labels_of_texts(texts, 30, MF_TARGET_AUTO, NULL, &l));
+    mf_labels_deinit(&l);
+    labels_of(texts, 30, MF_TARGET_CLASS, &l);
+    T_EQ(l.classes, 30);
+    mf_labels_deinit(&l);
+    for (int i = 0; i < 30; i++)
+        (void)snprintf(room[i], sizeof room[i], "%d", 3 + 3 * (i % 3));
+    labels_of(texts, 30, MF_TARGET_AUTO, &l);
+    T_EQ(l.classes, 10);
     mf_labels_deinit(&l);
 }
 

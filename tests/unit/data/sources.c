@@ -75,6 +75,75 @@ MF_TEST(data_csv_with_text_labels)
     done();
 }
 
+/* The first sample would be taken for a header, without a word. */
+MF_TEST(data_csv_without_a_header_is_asked_about)
+{
+    const char *path = write_text("a.csv", "1.5,2,rose\n3,4,daisy\n");
+    mf_dataset *set;
+
+    T_FAILS(MF_INVALID_ARGUMENT, "the first row has numbers: '1.5' ...; say header=false",
+            mf_dataset_open(path, "label=-1", &set));
+    T_FAILS(MF_INVALID_ARGUMENT, "if the first row is no header, say header=false",
+            mf_dataset_open(path, "label=species", &set));
+    T_OK(mf_dataset_open(path, "label=-1 header=false", &set));
+    T_EQ(mf_dataset_count(set), 2);
+    mf_dataset_unref(set);
+    T_OK(mf_dataset_open(path, "label=-1 header=true", &set));
+    T_EQ(mf_dataset_count(set), 1);
+    mf_dataset_unref(set);
+    (void)write_text("a.csv", "400.5,410,class\n3,4,daisy\n"); /* wavelengths, and a label's name */
+    T_OK(mf_dataset_open(path, NULL, &set));
+    mf_dataset_unref(set);
+    (void)write_text("a.csv", "0,1,2\n3,4,daisy\n"); /* as programs number columns */
+    T_OK(mf_dataset_open(path, "label=-1", &set));
+    mf_dataset_unref(set);
+    done();
+}
+
+MF_TEST(data_csv_says_which_delimiter_and_encoding_it_needs)
+{
+    const char *path = write_text("a.csv", "a;b;class\n1;2;x\n");
+    const mf_buf nul = { .data = (char[]){ "a,class\n1,\0\n" }, .len = 12 };
+    mf_dataset *set;
+
+    T_FAILS(MF_INVALID_ARGUMENT, "a.csv' has one column, 'a;b;class'; if ';' separates",
+            mf_dataset_open(path, NULL, &set));
+    T_FAILS(MF_INVALID_ARGUMENT, "its columns are a;b;class; if ';' separates its columns, say",
+            mf_dataset_open(path, "label=class", &set));
+    T_OK(mf_dataset_open(path, "delimiter=;", &set));
+    mf_dataset_unref(set);
+    (void)write_text("a.csv", "a\tclass\n1\tx\n");
+    T_FAILS(MF_INVALID_ARGUMENT, "say delimiter=tab", mf_dataset_open(path, NULL, &set));
+    (void)write_text("a.csv", "\xff\xfe"
+                              "a");
+    T_FAILS(MF_INVALID_ARGUMENT, "a.csv' is UTF-16: save it as UTF-8",
+            mf_dataset_open(path, NULL, &set));
+    (void)write_text("a.csv", "a,class\n1,x\n2,Z\xfcrich\n");
+    T_FAILS(MF_INVALID_ARGUMENT, "a.csv', line 3: this is no UTF-8: save the file as UTF-8",
+            mf_dataset_open(path, NULL, &set));
+    T_OK(mf_file_write(path, nul.data, nul.len));
+    T_FAILS(MF_INVALID_ARGUMENT, "line 2: there is a NUL byte", mf_dataset_open(path, NULL, &set));
+    done();
+}
+
+MF_TEST(data_csv_knows_how_programs_write_missing_numbers)
+{
+    const char *path = write_text("a.csv", "a,b,class\n1,NA,x\nnull,2,y\n");
+    mf_dataset *set;
+    float x[2];
+    int32_t label;
+
+    T_FAILS(MF_DATA_LOSS, "line 2, column 2 ('b'): the number is missing: NA; missing=0",
+            mf_dataset_open(path, NULL, &set));
+    T_OK(mf_dataset_open(path, "missing=-3", &set));
+    T_OK(mf_dataset_read(set, 0, 1, (void *[]){ x, &label }));
+    T_TRUE(x[0] == -3 && x[1] == 2);
+    mf_dataset_unref(set);
+    (void)write_text("a.csv", "a,b,class\n1,nancy,x\n");
+    T_FAILS(MF_DATA_LOSS, "no number: 'nancy'", mf_dataset_open(path, "missing=0", &set));
+    done();
+}
+
 MF_TEST(data_csv_with_numbers_gaps_and_several_files)
 {
     const char *pattern = in_dir("part-*.csv");
@@ -208,6 +277,66 @@ MF_TEST(data_npz_arrays_are_columns)
     T_FAILS(MF_NOT_FOUND, "z", mf_dataset_open(path, "columns=['z']", &set));
     mf_tensor_free(x);
     mf_tensor_free(y);
+    done();
+}
+
+/* x and the label as they are; both are freed. */
+static const char *write_npz(const char *name, mf_tensor *x, mf_tensor *label)
+{
+    static const char *const names[] = { "x", "label" };
+    const char *path = in_dir(name);
+
+    T_OK(mf_npz_write(path, names, (const mf_tensor *const[]){ x, label }, 2, true));
+    mf_tensor_free(x);
+    mf_tensor_free(label);
+    return path;
+}
+
+static mf_tensor *new_tensor(mf_dtype dtype, int64_t n, int64_t columns)
+{
+    mf_tensor *t;
+
+    T_OK(mf_tensor_new(dtype, (int64_t[]){ n, columns }, columns > 0 ? 2 : 1, &t));
+    return t;
+}
+
+MF_TEST(data_npz_labels_may_be_a_column_or_truths)
+{
+    mf_tensor *column = new_tensor(MF_DTYPE_I64, 3, 1), *truths = new_tensor(MF_DTYPE_BOOL, 3, 0);
+    const mf_column *columns;
+    const char *path;
+    mf_dataset *set;
+    int32_t label;
+
+    ((int64_t *)mf_tensor_data(column))[1] = 2;
+    ((bool *)mf_tensor_data(truths))[1] = true;
+    path = write_npz("a.npz", new_tensor(MF_DTYPE_F32, 3, 2), column); /* as Keras's CIFAR is */
+    T_OK(mf_dataset_open(path, NULL, &set));
+    (void)mf_dataset_columns(set, &columns);
+    T_EQ(columns[1].rank, 0);
+    T_EQ(mf_dataset_classes(set, NULL), 3);
+    mf_dataset_unref(set);
+    path = write_npz("a.npz", new_tensor(MF_DTYPE_F32, 3, 2), truths);
+    T_OK(mf_dataset_open(path, NULL, &set));
+    T_EQ(mf_dataset_classes(set, NULL), 2);
+    T_OK(mf_dataset_read(set, 0, 1, (void *[]){ NULL, &label }));
+    T_EQ(label, 1);
+    mf_dataset_unref(set);
+    done();
+}
+
+MF_TEST(data_npz_errors_name_the_file)
+{
+    mf_tensor *label = new_tensor(MF_DTYPE_I64, 3, 0);
+    mf_dataset *set;
+
+    ((int64_t *)mf_tensor_data(label))[1] = -1;
+    T_FAILS(MF_INVALID_ARGUMENT, "a.npz': sample 1 has the label -1; labels count from 0",
+            mf_dataset_open(write_npz("a.npz", new_tensor(MF_DTYPE_F32, 3, 2), label), NULL, &set));
+    label = new_tensor(MF_DTYPE_I64, 3, 0);
+    ((int64_t *)mf_tensor_data(label))[1] = 250000;
+    T_FAILS(MF_INVALID_ARGUMENT, "whole numbers up to 250000, which would be as many classes",
+            mf_dataset_open(write_npz("a.npz", new_tensor(MF_DTYPE_F32, 3, 2), label), NULL, &set));
     done();
 }
 
@@ -363,7 +492,7 @@ MF_TEST(data_images_by_class_folder)
     T_OK(mf_dataset_read(set, 0, 2, (void *[]){ image, &label }));
     T_TRUE(image[143] == 10 && label == 1);
     write_png("dogs/a.png", 4, 4, 11);
-    T_FAILS(MF_INVALID_ARGUMENT, "dogs/a.png' is 4 x 4, others are 8 x 6",
+    T_FAILS(MF_INVALID_ARGUMENT, "dogs/a.png' is 4 x 4, others are 8 x 6: say size=[HEIGHT,WIDTH]",
             mf_dataset_read(set, 0, 2, (void *[]){ image, &label }));
     mf_dataset_unref(set);
     T_OK(mf_dataset_open(dir, "size=[2,3] channels=1", &set));
@@ -372,6 +501,135 @@ MF_TEST(data_images_by_class_folder)
     (void)write_text("dogs/a.png", "\x89PNG\r\n\x1a\nrubbish");
     T_FAILS(MF_DATA_LOSS, "dogs/a.png': a PNG file is damaged",
             mf_dataset_read(set, 0, 2, (void *[]){ image, &label }));
+    mf_dataset_unref(set);
+    done();
+}
+
+static void write_grey(const char *name, int value)
+{
+    unsigned char pixels[8 * 6];
+    png_image i = {
+        .version = PNG_IMAGE_VERSION, .width = 6, .height = 8, .format = PNG_FORMAT_GRAY
+    };
+
+    memset(pixels, value, sizeof pixels);
+    T_TRUE(png_image_write_to_file(&i, in_dir(name), 0, pixels, 0, NULL) != 0);
+}
+
+static void make_two_classes(void)
+{
+    T_EQ(mkdir(in_dir("cats"), 0777), 0);
+    T_EQ(mkdir(in_dir("dogs"), 0777), 0);
+    write_png("cats/b.png", 8, 6, 30);
+    write_png("dogs/a.png", 8, 6, 10);
+}
+
+/* A grey picture that is the first one by its name would turn all others grey. */
+MF_TEST(data_images_keep_their_colours_whichever_is_first)
+{
+    const mf_column *columns;
+    unsigned char image[8 * 6 * 3];
+    mf_dataset *set;
+
+    make_two_classes();
+    write_grey("cats/a.png", 7);
+    T_OK(mf_dataset_open(dir, NULL, &set));
+    T_OK(mf_dataset_read(set, 0, 0, (void *[]){ image, NULL }));
+    T_FAILS(MF_INVALID_ARGUMENT,
+            "cats/b.png' has colours, the first picture has none: say channels=1 to leave them out",
+            mf_dataset_read(set, 0, 1, (void *[]){ image, NULL }));
+    mf_dataset_unref(set);
+    T_OK(mf_dataset_open(dir, "channels=1", &set));
+    T_OK(mf_dataset_read(set, 0, 1, (void *[]){ image, NULL }));
+    mf_dataset_unref(set);
+    T_OK(mf_dataset_open(dir, "channels=3", &set));
+    (void)mf_dataset_columns(set, &columns);
+    T_EQ(columns[0].dims[2], 3);
+    T_OK(mf_dataset_read(set, 0, 0, (void *[]){ image, NULL }));
+    T_TRUE(image[0] == 7 && image[1] == 7 && image[143] == 7);
+    mf_dataset_unref(set);
+    done();
+}
+
+MF_TEST(data_images_that_would_be_left_out_are_named)
+{
+    mf_dataset *set;
+
+    make_two_classes();
+    (void)write_text("dogs/b.bmp", "BM");
+    T_FAILS(MF_INVALID_ARGUMENT, "dogs/b.bmp' is neither PNG nor JPEG: convert it",
+            mf_dataset_open(dir, NULL, &set));
+    T_EQ(unlink(in_dir("dogs/b.bmp")), 0);
+    T_EQ(mkdir(in_dir("dogs/small"), 0777), 0);
+    T_OK(mf_dataset_open(dir, NULL, &set)); /* which holds no pictures */
+    mf_dataset_unref(set);
+    write_png("dogs/small/a.png", 8, 6, 10);
+    T_FAILS(MF_INVALID_ARGUMENT, "dogs/small' holds pictures, but folders within a class",
+            mf_dataset_open(dir, NULL, &set));
+    T_EQ(rename(in_dir("dogs/small"), in_dir("owls")), 0);
+    T_EQ(unlink(in_dir("owls/a.png")), 0);
+    T_FAILS(MF_INVALID_ARGUMENT, "owls' holds no PNG or JPEG files, so there is no such class",
+            mf_dataset_open(dir, NULL, &set));
+    done();
+}
+
+MF_TEST(data_images_may_have_a_class_called_train)
+{
+    const char *const *names;
+    mf_dataset *set;
+
+    make_two_classes();
+    T_EQ(mkdir(in_dir("train"), 0777), 0);
+    write_png("train/a.png", 8, 6, 10);
+    T_OK(mf_dataset_open(dir, NULL, &set));
+    T_EQ(mf_dataset_classes(set, &names), 3);
+    T_STREQ(names[2], "train");
+    mf_dataset_unref(set);
+    T_OK(mf_dataset_open(dir, "part=train", &set)); /* which is said to be a part */
+    T_EQ(mf_dataset_count(set), 1);
+    mf_dataset_unref(set);
+    done();
+}
+
+/* Records of pictures as they are; the first one is grey. */
+static const char *write_picture_records(void)
+{
+    static const char *const files[] = { "cats/a.png", "cats/b.png" };
+    mf_writer *w;
+
+    make_two_classes();
+    write_grey(files[0], 7);
+    T_OK(mf_writer_open(in_dir("a.tfrecord"), MF_PLAIN, false, &w));
+    for (int i = 0; i < 2; i++) {
+        mf_buf bytes = { 0 };
+        mf_string picture;
+        char *file;
+        mf_feature f = { .name = "image", .type = MF_DTYPE_STRING, .n = 1, .strings = &picture };
+
+        T_OK(mf_file_read(in_dir(files[i]), 1 << 20, &file, &picture.len));
+        picture.data = file;
+        T_OK(mf_example_encode(&(mf_example){ &f, 1 }, &bytes));
+        T_OK(mf_record_write(w, bytes.data, bytes.len));
+        mf_buf_deinit(&bytes);
+        free(file);
+    }
+    T_OK(mf_writer_close(w));
+    return in_dir("a.tfrecord");
+}
+
+MF_TEST(data_records_of_pictures_keep_their_colours)
+{
+    const char *path = write_picture_records();
+    unsigned char image[8 * 6 * 3];
+    mf_dataset *set;
+
+    T_OK(mf_dataset_open(path, NULL, &set));
+    T_OK(mf_dataset_read(set, 0, 0, (void *[]){ image }));
+    T_FAILS(MF_INVALID_ARGUMENT, "record 1: the picture has colours, that of the first record has",
+            mf_dataset_read(set, 0, 1, (void *[]){ image }));
+    mf_dataset_unref(set);
+    T_OK(mf_dataset_open(path, "columns='image:image[8,6,1]'", &set));
+    T_OK(mf_dataset_read(set, 0, 1, (void *[]){ image }));
     mf_dataset_unref(set);
     done();
 }

@@ -94,6 +94,38 @@ MF_TEST(formats_png_comes_back_as_written)
             mf_image_info("GIF89a..", 8, &(mf_image){ 0 }));
 }
 
+/* One colour everywhere, as a PNG and as a JPEG file, read as grey. */
+static void expect_grey(const int *rgb)
+{
+    const int want = (299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2] + 500) / 1000;
+    unsigned char pixels[H * W * 3], png[4096], *jpeg;
+    unsigned long len;
+    mf_buf got = { 0 };
+    mf_image i;
+    size_t n;
+
+    for (int k = 0; k < H * W * 3; k++)
+        pixels[k] = (unsigned char)rgb[k % 3];
+    n = write_png(pixels, PNG_FORMAT_RGB, png, sizeof png);
+    T_OK(mf_image_decode(png, n, 1, &got, &i));
+    T_TRUE(abs((unsigned char)got.data[0] - want) <= 1);
+    jpeg = write_jpeg(pixels, 3, false, &len);
+    T_OK(mf_image_decode(jpeg, len, 1, &got, &i));
+    T_TRUE(abs((unsigned char)got.data[0] - want) <= 2);
+    free(jpeg);
+    mf_buf_deinit(&got);
+}
+
+MF_TEST(formats_png_and_jpeg_turn_colours_into_the_same_grey)
+{
+    static const int colours[][3] = {
+        { 255, 0, 0 }, { 0, 255, 0 }, { 0, 0, 255 }, { 200, 100, 50 }
+    };
+
+    for (int i = 0; i < MF_COUNT(colours); i++)
+        expect_grey(colours[i]);
+}
+
 MF_TEST(formats_jpeg_comes_back_nearly_as_written)
 {
     unsigned char pixels[H * W * 3];

@@ -17,6 +17,20 @@ static void expect_row(mf_csv *c, const char *const *cells, int n)
         T_STREQ(c->cells[i].data, cells[i]);
 }
 
+MF_TEST(formats_csv_leaves_out_spaces_around_cells)
+{
+    static const char text[] = "a, b ,\tc\n 1 ,\" x \" , y z\t\r\n";
+    mf_csv c;
+
+    mf_csv_init(&c, "t.csv", text, sizeof text - 1, ',');
+    expect_row(&c, (const char *const[]){ "a", "b", "c" }, 3);
+    expect_row(&c, (const char *const[]){ "1", " x ", "y z" }, 3);
+    mf_csv_deinit(&c);
+    mf_csv_init(&c, "t.tsv", "a\t\tb \n", 6, '\t');
+    expect_row(&c, (const char *const[]){ "a", "", "b" }, 3);
+    mf_csv_deinit(&c);
+}
+
 MF_TEST(formats_csv_rows_and_quotes)
 {
     static const char text[] = "\xef\xbb\xbf"

@@ -144,6 +144,8 @@ MF_TEST(serve_request_says_which_names_and_keys_there_are)
     refuses(&picture, p, "{\"signature_name\": \"other\", \"instances\": []}",
             "there is no signature \"other\"");
     refuses(&two, p, "{\"instances\": [{\"x\": [1,2]}]}", "\"word\" is missing");
+    refuses(&two, p, "{\"instances\": [{\"x\": [1,1e39], \"word\": \"\"}]}",
+            "instances[0].x[1]: 1e+39 is no float");
     refuses(&two, p, "{\"instances\": [{\"x\": [1,2], \"word\": \"\", \"y\": 1}]}",
             "no input \"y\"; the model's inputs are \"x\", \"word\"");
     refuses(&two, p, "{\"instances\": [[1,2]]}", "expected a map of inputs");
