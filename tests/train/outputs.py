@@ -75,6 +75,33 @@ def checkpoints_of_another_run_are_not_continued(b):
 
 
 @test
+def a_run_whose_name_is_lost_or_damaged_is_resumed(b):
+    first = used(b, steps=20)
+    for i, text in enumerate((None, "", "run zero\n")):
+        out = shutil.copytree(first, b.out("lost%d" % i))
+        name = os.path.join(out, "run")
+        os.remove(name)
+        if text is not None:
+            with open(name, "w") as f:
+                f.write(text)
+        code, got, err = b.end(b.train("--out", out, *SAVE, "--resume", steps=30))
+        check(code == 0 and "does not name a run" in err, "%r: %d: %s" % (text, code, err))
+        check(results(got)[0]["weights_sha256"] == b.sha(steps=30), "other weights")
+        b.run(["audit", out])
+    only = b.out("only")  # the checkpoint alone, out of a backup
+    os.mkdir(only)
+    for name in os.listdir(first):
+        if "ckpt-20." in name:
+            shutil.copy(os.path.join(first, name), only)
+    code, got, err = b.end(b.train("--out", only, "--resume", steps=30))
+    check(code == 0 and results(got)[0]["weights_sha256"] == b.sha(steps=30), err)
+    with open(os.path.join(only, "run"), "w") as f:
+        f.write("run 0123456789abcdef\n")
+    code, _, err = b.end(b.train("--out", only, "--resume", steps=40))
+    check(code == 2 and "remove that file" in err, "%d: %s" % (code, err))
+
+
+@test
 def two_trainings_do_not_write_into_one_folder(b):
     out = b.out("run")
     first = b.begin(*b.forever(out))
