@@ -91,6 +91,29 @@ def a_task_that_is_stopped_while_it_waits_for_its_store_ends_with_75(b):
 
 
 @test
+def a_task_that_is_stopped_before_the_others_come_ends_with_75(b):
+    """A parameter server, too: the launcher would have to kill it."""
+    cluster = {"worker": ["localhost:1", "localhost:2"], "ps": ["localhost:3"]}
+    env = {"MESHFLOW_STORE": "file:" + b.out("store"), "MESHFLOW_LEASE_MS": "300", "MESHFLOW_SAY_STALL_MS": "100"}
+    b.env.update(env)
+    for kind in "ps", "worker":
+        for number in signal.SIGTERM, signal.SIGINT:
+            b.env["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": kind, "index": 0}})
+            p = b.begin(*b.train("--timeout", "100"))
+            said = ""
+            while "to be let in" not in said:
+                line = p.stderr.readline()
+                check(line, "the %s has ended: %s" % (kind, said))
+                said += line
+            p.send_signal(number)
+            _, err = p.communicate(timeout=30)
+            check(p.returncode == STOPPED and "was told to end while it waited" in err,
+                  "%s: %d: %s" % (kind, p.returncode, said + err))
+    for name in [*env, "TF_CONFIG"]:
+        del b.env[name]
+
+
+@test
 def a_job_of_the_daemon_that_is_stopped_is_shown_as_stopped_and_not_done(b):
     daemon = b.begin("daemon", "--slots", "1")
     out = b.out("run")
