@@ -13,6 +13,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -111,6 +112,27 @@ def a_task_that_is_stopped_before_the_others_come_ends_with_75(b):
                   "%s: %d: %s" % (kind, p.returncode, said + err))
     for name in [*env, "TF_CONFIG"]:
         del b.env[name]
+
+
+@test
+def a_new_training_in_the_store_of_one_that_is_over_says_so(b):
+    """It would end with 0, as a task that comes too late does, and leave no result."""
+    store = "file:" + b.out("store")
+
+    def train(steps):
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            cluster = {"worker": ["localhost:%d" % one.getsockname()[1]], "ps": []}
+        return b.end(b.train("--store", store, "--cluster", json.dumps(cluster), "--job-name", "worker", "--task-index",
+                             "0", steps=steps))
+
+    code, text, err = train(20)
+    check(code == 0 and len(results(text)) == 1, "%d: %s" % (code, err))
+    code, text, err = train(20)
+    check(code == 0 and not results(text) and "another --store" in err, "%d: %s" % (code, err))
+    code, text, err = train(30)
+    check(code == 2 and "--steps is '20' for that job and '30' for worker 0" in err and store in err,
+          "%d: %s" % (code, err))
 
 
 @test
