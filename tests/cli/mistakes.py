@@ -82,6 +82,7 @@ mistake("an output in a folder that is not there", 2, [*ALONE, "--out", "none/de
 mistake("an output that may not be written", 2, [*ALONE, "--out", "closed/run"], "closed/run", "Permission denied", user=True)
 mistake("a full disk", 1, [*ALONE, "--out", "fresh"], "fresh", size=900, leaves=["fresh"])
 mistake("standard output on a full disk", 1, ["models"], "cannot write the output: No space left", stdout="/dev/full")
+mistake("standard output of a launch on a full disk", 1, ["launch", "--workers", "2", "--json", "--", *ALONE, "--json"], "cannot write the output: No space left", stdout="/dev/full")
 mistake("an output that is in use", 2, [*ALONE, "--out", "used"], "used", "step 5", "--resume", "--overwrite")
 mistake("resume and overwrite", 2, [*ALONE, "--out", "used", "--resume", "--overwrite"], "choose one")
 mistake("resume without an output", 2, [*ALONE, "--resume"], "--resume needs --out")

@@ -136,6 +136,40 @@ def a_new_training_in_the_store_of_one_that_is_over_says_so(b):
 
 
 @test
+def a_log_that_cannot_be_written_is_said_once_and_no_output_is_lost(b):
+    text = "x" * 1000
+    code, out, err = b.end(["launch", "--no-prefix", "--log-dir", b.out("logs"), "--", "sh", "-c",
+                            "for i in $(seq 100); do echo %s; done" % text], limit=50000)
+    check(code == 0 and out == 100 * (text + "\n"), "%d: %s" % (code, err))
+    check(err.count("what worker 0 prints is not written to --log-dir any more: File too large") == 1, err)
+
+
+@test
+def a_reader_that_is_slow_gets_all_of_a_launch(b):
+    """From a pipe that does not block, as some programs make theirs."""
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    filled = 0
+    try:
+        while True:
+            filled += os.write(theirs, b"-" * 4096)
+    except BlockingIOError:
+        pass
+    p = subprocess.Popen([b.program, "launch", "--no-prefix", "--", "sh", "-c", "echo all; echo of it; touch '%s'" %
+                          b.out("said")], env=b.env, stdout=theirs, stderr=subprocess.PIPE, text=True)
+    b.running.append(p)
+    os.close(theirs)
+    end = time.monotonic() + 60
+    while not os.path.exists(b.out("said")):
+        check(time.monotonic() < end, "the command does not run")
+        time.sleep(0.05)
+    with open(ours) as f:
+        check(f.read()[filled:] == "all\nof it\n", "some is missing")
+    _, err = p.communicate(timeout=60)
+    check(p.returncode == 0, "%d: %s" % (p.returncode, err))
+
+
+@test
 def a_job_of_the_daemon_that_is_stopped_is_shown_as_stopped_and_not_done(b):
     daemon = b.begin("daemon", "--slots", "1")
     out = b.out("run")
