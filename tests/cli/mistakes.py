@@ -55,6 +55,7 @@ mistake("an optimizer that there is not", 2, [*ALONE, "--optimizer", "adamm"], "
 mistake("a setting that the optimizer has not", 2, [*ALONE, "--optimizer", "adam lr=0.1"], "lr", "learning_rate")
 mistake("a model that there is not", 2, ["train", "--model", "mpl", "--data", "good.csv"], "mpl", "mlp")
 mistake("a setting that the model has not", 2, [*ALONE[:2], "mlp unit=4", *ALONE[3:]], "unit", "units")
+mistake("a setting that is no number", 2, [*ALONE, "--clip", "norm=nan"], "norm=nan")
 mistake("a tunable that there is not", 2, [*ALONE, "--param", "pool_spin=1"], "pool_spin")
 mistake("a tunable out of its range", 2, [*ALONE, "--param", "out_lease_ms=-5"], "out_lease_ms", "-5")
 mistake("a tunable without a value", 2, [*ALONE, "--param", "out_lease_ms"], "out_lease_ms=NUMBER")
