@@ -39,6 +39,28 @@ int mf_workers_count(const mf_running_job *job)
     return n;
 }
 
+/* One that does not train yet has no weights: if all that train left, the job would end. */
+static int64_t place_in_leaving(const mf_board_seen *t)
+{
+    const bool is_new = t->page.phase == MF_PHASE_START || t->page.phase == MF_PHASE_LOAD;
+
+    return mf_worker_index(t->page.task) + (is_new ? INT64_C(1) << 32 : 0);
+}
+
+const mf_board_seen *mf_worker_to_leave(const mf_running_job *job, const mf_board_seen *before)
+{
+    const mf_board_seen *first = NULL;
+
+    for (int i = 0; i < job->n; i++) {
+        const mf_board_seen *t = &job->tasks[i];
+
+        if (mf_worker_is_here(t) && (!before || place_in_leaving(t) < place_in_leaving(before)) &&
+            (!first || place_in_leaving(t) > place_in_leaving(first)))
+            first = t;
+    }
+    return first;
+}
+
 mf_status mf_worker_leave(const mf_board_seen *t)
 {
     if (mf_running_is_kept(t))
