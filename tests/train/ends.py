@@ -308,6 +308,34 @@ def a_restarted_task_keeps_the_classes_of_its_run(b):
 
 
 @test
+def a_new_chief_with_a_folder_of_its_own_leaves_all_that_a_run_has(b):
+    """As on another machine: predict and --resume need the model and the classes, too."""
+    with open(b.out("d.csv"), "w") as f:
+        f.write("x,kind\n" + "".join("%g,%s\n" % (i % 7, "abc"[i % 3]) for i in range(90)))
+    train = ["train", "--model", "mlp", "--data", b.out("d.csv"), "--set", "label=kind", "--batch", "9", "--seed", "3",
+             "--quiet", "--no-test", "--json"]
+    job = [*train, "--steps", "1000000", "--save-steps", "100", "--name", "own", "--store", "file:" + b.out("store")]
+    with socket.socket() as one, socket.socket() as two:
+        for s in one, two:
+            s.bind(("127.0.0.1", 0))
+        hosts = ",".join("localhost:%d" % s.getsockname()[1] for s in (one, two))
+    tasks = [b.begin(*job, "--worker-hosts", hosts, "--job-name", "worker", "--task-index", str(i), "--out",
+                     b.out("own%d" % i)) for i in range(2)]
+    harness.await_checkpoint(b.out("own0"))
+    tasks[0].kill()
+    os.makedirs(b.out("own1"), exist_ok=True)
+    harness.await_checkpoint(b.out("own1"))
+    tasks[1].terminate()
+    text, err = tasks[1].communicate(timeout=60)
+    check(tasks[1].returncode == STOPPED, "%d: %s" % (tasks[1].returncode, err))
+    steps = results(text)[-1]["steps"] + 50
+    b.run(["predict", "--from", b.out("own1"), "--data", b.out("d.csv")])
+    again = b.run(["train", "--out", b.out("own1"), "--resume", "--steps", str(steps), *train[7:]])
+    whole = b.run([*train, "--steps", str(steps)])
+    check(results(again.stdout)[0]["weights_sha256"] == results(whole.stdout)[0]["weights_sha256"], "other weights")
+
+
+@test
 def a_job_that_restarts_from_step_0_says_so(b):
     """All tasks are lost before there is a checkpoint."""
     kind = dict(steps=3000)
