@@ -237,6 +237,8 @@ mf_status mf_claim_check(const mf_claim *c)
     if (fstat(c->fd, &here) == 0 && stat(c->lock, &there) == 0 && here.st_ino == there.st_ino &&
         here.st_dev == there.st_dev)
         return MF_OK;
+    if (access(c->dir, F_OK) != 0 && errno == ENOENT)
+        return MF_FAIL(MF_ABORTED, "'%s' was removed while training wrote there", c->dir);
     return MF_FAIL(MF_ABORTED, "another process writes to '%s' now, or its lock was removed",
                    c->dir);
 }

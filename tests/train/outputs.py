@@ -131,6 +131,20 @@ def a_killed_training_leaves_a_folder_that_another_takes_at_once(b):
 
 
 @test
+def a_folder_that_is_removed_during_a_run_is_named_once(b):
+    out = b.out("run")
+    with open(b.out("d.csv"), "w") as f:  # epochs of one step: each would write the learning curve
+        f.write("a,answer\n" + "".join("%g,%s\n" % (i % 7, ("no", "yes")[i % 2]) for i in range(8)))
+    p = b.begin("train", "--model", "mlp", "--data", b.out("d.csv"), "--set", "label=answer", "--batch", "8", "--steps",
+                "1000000", "--out", out, "--save-steps", "100", "--quiet", "--no-test")
+    harness.await_checkpoint(out)
+    os.rename(out, out + ".gone")
+    _, err = p.communicate(timeout=60)
+    check(p.returncode == 1 and "'%s' was removed while training wrote there" % out in err, err[-2000:])
+    check(err.count("the learning curve was not written") <= 1, err[-2000:])
+
+
+@test
 def a_folder_whose_writer_on_another_host_is_silent_is_free_after_the_lease(b):
     out = used(b)
     lock = os.path.join(out, "run.lock")
