@@ -93,6 +93,8 @@ mistake("resume with another batch and rate", 2, [*ALONE[:7], "--batch", "16", *
 mistake("changes allowed without resume", 2, [*ALONE, "--allow-changes"], "--allow-changes needs --resume")
 mistake("changes allowed without resume, of a master", 2, [*ALONE, "--allow-changes", "--store", "folder:store"], "--allow-changes needs --resume",
         env=tf_config(["localhost:1"], kind="master", master=["localhost:2"]))
+mistake("resume with a model.json that is damaged", 2, [*ALONE, "--out", "torn", "--resume"], "'torn/model.json' is damaged", "in another --out")
+mistake("resume without the schema", 2, [*ALONE, "--out", "bare", "--resume"], "schema.json is not beside model.json in 'bare'", "in another --out")
 mistake("resume with another seed", 2, [*ALONE, "--seed", "9", "--out", "used", "--resume"], "--seed was 0 and is 9")
 mistake("a lock of another host", 1, [*ALONE, "--out", "locked", "--resume"], "process 77 on elsewhere", "--out")
 mistake("a checkpoint that is not there", 2, [*ALONE, "--init", "absent"], "absent")
@@ -224,6 +226,10 @@ class Bench(harness.Bench):
         self.good(*ALONE, "--out", "used")
         shutil.copytree(here("used"), here("locked"))
         write(here("locked/run.lock"), "job a\nhost elsewhere\nspace other/pid:[1]\npid 77\nstart 5\nlease_ms 60000\n")
+        shutil.copytree(here("used"), here("bare"))
+        os.remove(here("bare/schema.json"))
+        shutil.copytree(here("used"), here("torn"))
+        os.truncate(here("torn/model.json"), 40)
         shutil.copytree(here("used"), here("damaged"))
         with open(here("damaged/model.ckpt-5.data-00000-of-00001"), "r+b") as f:
             f.write(b"\xff" * 64)
