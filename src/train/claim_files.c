@@ -55,7 +55,7 @@ mf_status mf_run_files_look(const char *dir, mf_run_files *out)
     return st;
 }
 
-/* "" unless it says whose it is. */
+/* "": it does not say. */
 static void read_run_of(const char *prefix, char run[MF_RUN_ID])
 {
     mf_tensors *file = NULL;
