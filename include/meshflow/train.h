@@ -157,6 +157,9 @@ typedef struct mf_hook {
      * steps run, and are brought together for who says so here, for a save, and at the end of an
      * epoch; else reading them fails. One worker that says so is enough. NULL: it will not. */
     bool (*looks)(void *ctx, mf_trainer *trainer, int64_t step);
+    /* This worker is the chief from here on, and writes: mf_fit_options.out is its own by now, a
+     * folder that may be on another machine than that of the chief that was lost. */
+    mf_status (*take_over)(void *ctx, mf_trainer *trainer);
 } mf_hook;
 
 typedef struct mf_fit_options {

@@ -135,6 +135,8 @@ static mf_status launch_run(mf_args *args)
         mf_args_hint(args, "leave --port out, and free ports are found");
     if (st == MF_OK)
         st = mf_launch_run(&l, &args->exit_code);
+    if (st == MF_OK && args->exit_code == 0) /* a result that nobody can read is none */
+        st = mf_lines_end(&l);
 done:
     mf_error_save(st, &why);
     deinit(&l);

@@ -3,21 +3,6 @@
 #include "base/buf.h"
 #include "cli/follow.h"
 
-/* The one with the highest index below `below`; NULL: none. */
-static const mf_board_seen *last_below(const mf_running_job *job, int below)
-{
-    const mf_board_seen *last = NULL;
-
-    for (int i = 0; i < job->n; i++) {
-        const int index = mf_worker_index(job->tasks[i].page.task);
-
-        if (mf_worker_is_here(&job->tasks[i]) && index < below &&
-            (!last || index > mf_worker_index(last->page.task)))
-            last = &job->tasks[i];
-    }
-    return last;
-}
-
 static mf_status start_more(const mf_running_job *job, int n, mf_buf *out)
 {
     const int first = mf_worker_free_index(job, 0);
@@ -37,7 +22,7 @@ static mf_status start_more(const mf_running_job *job, int n, mf_buf *out)
 static mf_status scale(const mf_running_job *job, int wanted, mf_buf *out)
 {
     const int have = mf_workers_count(job);
-    const mf_board_seen *last = last_below(job, INT32_MAX);
+    const mf_board_seen *last = mf_worker_to_leave(job, NULL);
 
     if (have == 0)
         return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living worker here", job->tasks[0].page.job);
@@ -46,7 +31,7 @@ static mf_status scale(const mf_running_job *job, int wanted, mf_buf *out)
     for (int i = wanted; i < have && last; i++) {
         MF_TRY(mf_worker_leave(last));
         mf_buf_printf(out, "%s leaves after its next step\n", last->page.task);
-        last = last_below(job, mf_worker_index(last->page.task));
+        last = mf_worker_to_leave(job, last);
     }
     if (have == wanted)
         mf_buf_printf(out, "there are %d workers already\n", have);
@@ -117,7 +102,8 @@ const mf_command mf_command_scale = {
     .arguments = "JOB",
     .summary = "change the number of workers of a running job on this host",
     .about = "New ones train with the command line of one that is there (`meshflow join`), those "
-             "with the highest index leave (`meshflow leave`). Results stay the same. With --hosts "
+             "with the highest index leave (`meshflow leave`), before them those that do not train "
+             "yet. Results stay the same. With --hosts "
              "the number follows a list of lines like 'node1 slots=4' or 'node1:4', as mpirun and "
              "horovodrun have them; run it on each host.",
     .options = options,

@@ -504,8 +504,10 @@ static bool is_judge(const mf_strategy *s)
 static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_options fit)
 {
     mf_job *job = m->job;
-    mf_hook hooks[4] = { { .ctx = m, .begin = note_model, .after_step = count_step },
-                         mf_progress_hook(progress) };
+    mf_hook hooks[4] = {
+        { .ctx = m, .begin = note_model, .after_step = count_step, .take_over = note_model },
+        mf_progress_hook(progress)
+    };
     mf_status st;
     bool over;
 

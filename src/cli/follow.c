@@ -222,16 +222,12 @@ static int count(follow *f, const mf_running_job *job)
 /* The last one of those that stay leaves. */
 static void let_one_leave(follow *f, const mf_running_job *job)
 {
-    const mf_board_seen *last = NULL;
-    known *k;
+    const mf_board_seen *last = mf_worker_to_leave(job, NULL);
+    known *k = last ? find(f, last->page.pid) : NULL;
 
-    for (int i = 0; i < job->n; i++) {
-        const mf_board_seen *t = &job->tasks[i];
-
-        k = find(f, t->page.pid);
-        if (mf_worker_is_here(t) && !(k && k->told) &&
-            (!last || mf_worker_index(t->page.task) > mf_worker_index(last->page.task)))
-            last = t;
+    while (k && k->told) {
+        last = mf_worker_to_leave(job, last);
+        k = last ? find(f, last->page.pid) : NULL;
     }
     k = last ? know(f, last->page.pid) : NULL;
     if (!k || mf_worker_leave(last) != MF_OK)

@@ -217,13 +217,34 @@ static bool may_differ(const char *option)
     return false;
 }
 
+/* With a store tasks come that the first ones have not listed. */
+static bool may_differ_with_store(const char *option)
+{
+    static const char *const names[] = { "cluster", "worker-hosts", "ps-hosts", "hostfile" };
+
+    for (int i = 0; i < MF_COUNT(names); i++) {
+        if (strcmp(names[i], option) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool has_store(mf_args *args)
+{
+    const char *given = mf_args_value(args, "store");
+    const char *store = given ? given : getenv("MESHFLOW_STORE");
+
+    return store && store[0] != '\0';
+}
+
 mf_status mf_job_in_common(const char *command, mf_args *args, int64_t samples, mf_buf *out)
 {
     for (const mf_option *o = mf_command_find(command)->options; o->name; o++) {
         const char *value, *between = "";
         int64_t at = 0;
 
-        if (may_differ(o->name) || !mf_args_has(args, o->name))
+        if (!mf_args_has(args, o->name) || may_differ(o->name) ||
+            (may_differ_with_store(o->name) && has_store(args)))
             continue;
         mf_buf_printf(out, "--%s=%s", o->name, o->value ? "" : "yes");
         /* One line, by which it is found: some options may be given several times. */

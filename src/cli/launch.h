@@ -16,6 +16,8 @@ typedef struct mf_lines {
     int log; /* a file that gets it too; -1: none */
     const char *prefix; /* put before each line; "" */
     mf_buf line; /* begun and not ended yet */
+    const char *whose; /* task */
+    int lost; /* errno of what standard output did not take; 0: it has all, or its reader left */
 } mf_lines;
 
 typedef struct mf_launched {
@@ -93,6 +95,8 @@ MF_MUST mf_status mf_lines_open(mf_launch *l, mf_launched *t);
 bool mf_lines_read(mf_lines *lines);
 /* Nobody will write any more: what is left is a line. */
 void mf_lines_close(mf_lines *lines);
+/* UNAVAILABLE: some of what tasks print on standard output could not be written. Closes it. */
+MF_MUST mf_status mf_lines_end(mf_launch *l);
 
 /* ---- launch_watch.c ---- */
 

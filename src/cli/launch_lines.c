@@ -2,10 +2,12 @@
 /* launch_lines.c - what tasks print, line by line: stdout stays stdout and stderr stderr, and lines
  * of different tasks never mix. */
 #include "base/file.h"
+#include "base/log.h"
 #include "cli/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +48,7 @@ static void direct(const mf_launch *l, mf_launched *t)
     t->err.to = 2;
     make_prefix(l, t, t->out.to, t->out_prefix, sizeof t->out_prefix);
     make_prefix(l, t, t->err.to, t->err_prefix, sizeof t->err_prefix);
+    t->out.whose = t->err.whose = t->name;
     t->out.prefix = l->json && chief ? "" : t->out_prefix;
     t->err.prefix = t->err_prefix;
 }
@@ -80,7 +83,9 @@ static bool write_all(int fd, const char *data, size_t len)
     while (len > 0) {
         const ssize_t n = write(fd, data, len);
 
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && errno == EAGAIN) /* a pipe that others have made so, and that is full */
+            (void)poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, -1);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (n < 0)
             return false;
@@ -106,8 +111,10 @@ static void put(mf_lines *lines, size_t len)
         at = newline ? newline + 1 : end;
     }
     /* Whose reader has left (`| head`) goes on training. */
-    if (lines->to >= 0 && text.data && !write_all(lines->to, text.data, text.len))
+    if (lines->to >= 0 && text.data && !write_all(lines->to, text.data, text.len)) {
+        lines->lost = lines->to == 1 && errno != EPIPE ? errno : lines->lost;
         lines->to = -1;
+    }
     mf_buf_deinit(&text);
 }
 
@@ -117,6 +124,8 @@ static void take(mf_lines *lines, const char *data, size_t len)
     size_t whole;
 
     if (lines->log >= 0 && !write_all(lines->log, data, len)) {
+        MF_WARN("what %s prints is not written to --log-dir any more: %s", lines->whose,
+                strerror(errno));
         (void)close(lines->log);
         lines->log = -1;
     }
@@ -164,4 +173,15 @@ void mf_lines_close(mf_lines *lines)
     if (lines->log >= 0)
         (void)close(lines->log);
     lines->log = -1;
+}
+
+mf_status mf_lines_end(mf_launch *l)
+{
+    int lost = 0;
+
+    for (int i = 0; i < l->n; i++) {
+        mf_lines_close(&l->tasks[i].out);
+        lost = l->tasks[i].out.lost ? l->tasks[i].out.lost : lost;
+    }
+    return lost ? MF_FAIL(MF_UNAVAILABLE, "cannot write the output: %s", strerror(lost)) : MF_OK;
 }

@@ -149,6 +149,10 @@ static void find_note(const char *where, const char *name, mf_buf *path)
         mf_buf_str(path, name);
 }
 
+#define WRITE_ANEW                                                                                 \
+    "one step of training with the same settings and data in another --out writes the same file, " \
+    "to be copied here"
+
 static mf_status read_json(const char *path, json_t **out)
 {
     json_error_t error;
@@ -161,7 +165,8 @@ static mf_status read_json(const char *path, json_t **out)
     mf_free(text);
     if (*out)
         return MF_OK;
-    return MF_FAIL(MF_DATA_LOSS, "%s: %.120s, line %d", path, error.text, error.line);
+    return MF_FAIL(MF_DATA_LOSS, "'%s' is damaged: %.120s, line %d; " WRITE_ANEW, path, error.text,
+                   error.line);
 }
 
 /* One file, with the function that knows what is in it. */
@@ -212,7 +217,7 @@ mf_status mf_model_note_read(const char *where, mf_arena *arena, mf_model_note *
     MF_TRY(read_file(where, MF_NOTE_NAME, arena, decode_note, out));
     st = read_file(where, MF_SCHEMA_NAME, arena, decode_schema, out);
     return st == MF_NOT_FOUND
-               ? MF_FAIL(MF_DATA_LOSS, "%s is not beside %s, where training has written it",
-                         MF_SCHEMA_NAME, MF_NOTE_NAME)
+               ? MF_FAIL(MF_DATA_LOSS, "%s is not beside %s in '%.200s'; " WRITE_ANEW,
+                         MF_SCHEMA_NAME, MF_NOTE_NAME, where)
                : st;
 }

@@ -77,20 +77,23 @@ static void say(mf_buf *text)
 
 /* ---- files ---- */
 
-static void write_file(const mf_progress *p, const char *name, mf_buf *text)
+static void write_file(mf_progress *p, const char *name, mf_buf *text)
 {
     mf_buf path = { 0 };
+    mf_status st;
 
     mf_buf_printf(&path, "%s/%s", p->out, name);
-    if (text->failed || path.failed || !path.data)
-        MF_WARN("no memory for %s", name);
-    else if (mf_file_write(path.data, text->data, text->len) != MF_OK)
+    st = text->failed || path.failed || !path.data
+             ? MF_NOMEM("a curve")
+             : mf_file_write(path.data, text->data, text->len);
+    if (st != MF_OK && !p->unwritten) /* not again for every epoch */
         MF_WARN("the learning curve was not written: %s", mf_error_message());
+    p->unwritten = st != MF_OK;
     mf_buf_deinit(&path);
     mf_buf_deinit(text);
 }
 
-static void write_csv(const mf_progress *p)
+static void write_csv(mf_progress *p)
 {
     mf_buf text = { 0 };
 
@@ -98,7 +101,7 @@ static void write_csv(const mf_progress *p)
     write_file(p, "curve.csv", &text);
 }
 
-static void write_svg(const mf_progress *p)
+static void write_svg(mf_progress *p)
 {
     mf_buf text = { 0 }, title = { 0 };
 

@@ -15,6 +15,7 @@ typedef struct mf_progress {
     const char *out; /* the folder; NULL: none */
     int64_t batch, per_epoch, epochs, total; /* steps */
     mf_curve *curve;
+    bool unwritten; /* the learning curve could not be written, and that was said */
     bool begun; /* the first step is done: times count from its end */
     int64_t first_step, step; /* the one before this process's first; the last that is done */
     int64_t begin_ns, step_ns, paused_ns; /* paused: validation, since begin */

@@ -39,6 +39,28 @@ int mf_workers_count(const mf_running_job *job)
     return n;
 }
 
+/* One that does not train yet has no weights: if all that train left, the job would end. */
+static int64_t place_in_leaving(const mf_board_seen *t)
+{
+    const bool is_new = t->page.phase == MF_PHASE_START || t->page.phase == MF_PHASE_LOAD;
+
+    return mf_worker_index(t->page.task) + (is_new ? INT64_C(1) << 32 : 0);
+}
+
+const mf_board_seen *mf_worker_to_leave(const mf_running_job *job, const mf_board_seen *before)
+{
+    const mf_board_seen *first = NULL;
+
+    for (int i = 0; i < job->n; i++) {
+        const mf_board_seen *t = &job->tasks[i];
+
+        if (mf_worker_is_here(t) && (!before || place_in_leaving(t) < place_in_leaving(before)) &&
+            (!first || place_in_leaving(t) > place_in_leaving(first)))
+            first = t;
+    }
+    return first;
+}
+
 mf_status mf_worker_leave(const mf_board_seen *t)
 {
     if (mf_running_is_kept(t))
@@ -82,6 +104,44 @@ static void set_variable(mf_words *env, const char *name, char *line)
     env->list[to] = NULL;
 }
 
+/* ---- options of its command ---- */
+
+/* Is this word the option? *value: what stands behind its '='; NULL: the next word is the value. */
+static bool is_option(const char *word, const char *name, const char **value)
+{
+    if (strncmp(word, "--", 2) != 0)
+        return false;
+    for (word += 2; *name && (*word == *name || (*word == '_' && *name == '-')); word++)
+        name++;
+    *value = *word == '=' ? word + 1 : NULL;
+    return !*name && (*word == '=' || !*word);
+}
+
+static const char *find_option(const mf_words *command, const char *name)
+{
+    const char *value;
+
+    for (int64_t i = 0; command->list[i]; i++) {
+        if (is_option(command->list[i], name, &value))
+            return value ? value : command->list[i + 1];
+    }
+    return NULL;
+}
+
+static void drop_option(mf_words *command, const char *name)
+{
+    const char *value;
+    int64_t to = 0;
+
+    for (int64_t i = 0; command->list[i]; i++) {
+        if (!is_option(command->list[i], name, &value))
+            command->list[to++] = command->list[i];
+        else if (!value && command->list[i + 1])
+            i++;
+    }
+    command->list[to] = NULL;
+}
+
 /* A free port of this host's address. */
 static mf_status find_port(const char *host, mf_buf *out)
 {
@@ -111,11 +171,41 @@ static mf_status find_port(const char *host, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-/* The worker alone, where it is, and the servers as they were. */
-static mf_status make_config(const char *before, int index, const char *address, mf_buf *out)
+/* "a:1,b:2" as a list; NULL: there is none. */
+static json_t *list_of(const char *hosts)
 {
-    json_t *old = before ? json_loads(before, 0, NULL) : NULL;
-    json_t *ps = json_object_get(json_object_get(old, "cluster"), "ps");
+    json_t *list = hosts ? json_array() : NULL;
+
+    while (list && *hosts) {
+        const size_t n = strcspn(hosts, ",");
+
+        (void)json_array_append_new(list, json_stringn(hosts, n));
+        hosts += n + (hosts[n] == ',');
+    }
+    return list;
+}
+
+/* TF_CONFIG, or what options say in its place. Owns: json_decref(). */
+static json_t *read_cluster(const mf_recipe *r)
+{
+    const char *given = find_option(&r->command, "cluster");
+    const char *config = find_variable(&r->env, "TF_CONFIG");
+    json_t *all = given && given[0] != '{' ? json_load_file(given, 0, NULL)
+                  : given || config        ? json_loads(given ? given : config, 0, NULL)
+                                           : NULL;
+    json_t *cluster = json_incref(json_object_get(all, "cluster"));
+
+    if (!cluster)
+        return all;
+    json_decref(all);
+    return cluster;
+}
+
+/* The worker alone, where it is, and the servers as they were. */
+static mf_status make_config(const mf_recipe *r, int index, const char *address, mf_buf *out)
+{
+    json_t *old = read_cluster(r), *listed = list_of(find_option(&r->command, "ps-hosts"));
+    json_t *ps = listed ? listed : json_object_get(old, "ps");
     char number[16];
     json_t *config;
     char *text;
@@ -129,6 +219,7 @@ static mf_status make_config(const char *before, int index, const char *address,
     mf_buf_printf(out, "TF_CONFIG=%s", text ? text : "");
     free(text);
     json_decref(config);
+    json_decref(listed);
     json_decref(old);
     return text ? mf_buf_finish(out) : MF_NOMEM("a command");
 }
@@ -168,7 +259,7 @@ mf_status mf_recipe_read(const mf_running_job *job, mf_recipe *out)
         return mf_errno_status(errno, "look at", exe);
     if (!mf_recipe_store(out))
         return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "job '%s' has no store (MESHFLOW_STORE), so nobody can join it",
+                       "job '%s' has no store (--store or MESHFLOW_STORE), so nobody can join it",
                        like->page.job);
     return MF_OK;
 }
@@ -184,7 +275,8 @@ void mf_recipe_deinit(mf_recipe *r)
 
 const char *mf_recipe_store(const mf_recipe *r)
 {
-    const char *store = find_variable(&r->env, "MESHFLOW_STORE");
+    const char *given = find_option(&r->command, "store");
+    const char *store = given ? given : find_variable(&r->env, "MESHFLOW_STORE");
 
     return store && store[0] != '\0' ? store : NULL;
 }
@@ -194,18 +286,22 @@ mf_status mf_recipe_become(mf_recipe *r, int index, const char *address)
     /* "::1" has no port, "[::1]:80" and "a:80" have. */
     const char *colon = address ? strrchr(address, ':') : NULL;
     const bool complete = colon && (strchr(address, ':') == colon || colon[-1] == ']');
+    static const char *const about_cluster[] = { "cluster",      "job-name", "task-index",
+                                                 "worker-hosts", "ps-hosts", "hostfile" };
     mf_buf where = { 0 }, config = { 0 };
     mf_status st = MF_OK;
 
+    if (chdir(r->dir) != 0)
+        return mf_errno_status(errno, "enter", r->dir);
     if (!complete)
         MF_TRY_TO(done, find_port(address ? address : "127.0.0.1", &where));
-    MF_TRY_TO(done, make_config(find_variable(&r->env, "TF_CONFIG"), index,
-                                complete ? address : where.data, &config));
+    MF_TRY_TO(done, make_config(r, index, complete ? address : where.data, &config));
+    for (size_t i = 0; i < sizeof about_cluster / sizeof *about_cluster; i++)
+        drop_option(&r->command, about_cluster[i]); /* they would win over TF_CONFIG */
     set_variable(&r->env, "TF_CONFIG", config.data);
     set_variable(&r->env, "MESHFLOW_LAUNCHER", NULL);
     set_variable(&r->env, "MESHFLOW_RESTARTS", NULL);
-    if (chdir(r->dir) == 0)
-        (void)execve(r->program, r->command.list, r->env.list);
+    (void)execve(r->program, r->command.list, r->env.list);
     st = mf_errno_status(errno, "run", r->program);
 done:
     mf_buf_deinit(&where);

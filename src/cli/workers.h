@@ -13,6 +13,10 @@ bool mf_worker_is_here(const mf_board_seen *t);
 /* How many of them there are. */
 int mf_workers_count(const mf_running_job *job);
 
+/* Who leaves first, when there are to be fewer: those that do not train yet, of all the one with
+ * the highest index; after `before`, or NULL: the first. NULL: nobody is left. */
+const mf_board_seen *mf_worker_to_leave(const mf_running_job *job, const mf_board_seen *before);
+
 /* Tell a worker to leave. Fails: FAILED_PRECONDITION (it is none, on another host, or gone). */
 MF_MUST mf_status mf_worker_leave(const mf_board_seen *t);
 

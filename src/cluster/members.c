@@ -269,6 +269,23 @@ mf_status mf_members_agree(mf_members *m, const char *what, char *text, size_t s
     return MF_OK;
 }
 
+mf_status mf_members_agreed(mf_members *m, const char *what, char **text)
+{
+    mf_store_entry e = { 0 };
+    char key[MF_STORE_KEY_MAX];
+    mf_status st;
+
+    *text = NULL;
+    (void)snprintf(key, sizeof key, "mark/%s", what);
+    st = mf_store_get(m->store, key, &e, NULL);
+    if (st == MF_OK)
+        *text = mf_strndup(e.value, e.size);
+    mf_store_entry_deinit(&e);
+    if (st == MF_OK && !*text)
+        return MF_NOMEM("a note");
+    return st == MF_NOT_FOUND ? MF_OK : st;
+}
+
 /* ---- opening and closing ---- */
 
 static mf_status name_self(mf_members *m)

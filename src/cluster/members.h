@@ -97,6 +97,9 @@ MF_MUST mf_status mf_members_end(mf_members *m, bool stopped);
 MF_MUST mf_status mf_members_mark(mf_members *m, const char *what);
 MF_MUST mf_status mf_members_marked(mf_members *m, const char *what, bool *out);
 
+/* The text of the first that has called mf_members_agree() for it; NULL: nobody has. Owns:
+ * mf_free(). */
+MF_MUST mf_status mf_members_agreed(mf_members *m, const char *what, char **text);
 /* All tasks have the text of the first that calls this; `size` bytes of room. */
 MF_MUST mf_status mf_members_agree(mf_members *m, const char *what, char *text, size_t size);
 

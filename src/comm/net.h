@@ -64,6 +64,9 @@ typedef struct mf_net_options {
  * FAILED_PRECONDITION naming what differs, ALREADY_EXISTS (address in use), ABORTED (a later epoch
  * has begun). */
 MF_MUST mf_status mf_net_open(const mf_net_options *o, mf_net **out);
+/* Lines "name=value" that a and b do not have in common, as text: nothing if there are none. */
+void mf_net_differences(const char *a, const char *who_a, const char *b, const char *who_b,
+                        mf_buf *out);
 /* Says good-bye and frees. Others that still wait for us are told that we have left. */
 void mf_net_close(mf_net *net);
 

@@ -169,6 +169,13 @@ static void put_differences(const char *a, const char *who_a, const char *b, con
     }
 }
 
+void mf_net_differences(const char *a, const char *who_a, const char *b, const char *who_b,
+                        mf_buf *out)
+{
+    put_differences(a, who_a, b, who_b, false, out);
+    put_differences(b, who_b, a, who_a, true, out);
+}
+
 /* Both sides find the same differences, and say to whom which value belongs. */
 static mf_status compare(const mf_net *n, const char *theirs, const char *who)
 {
@@ -177,8 +184,7 @@ static mf_status compare(const mf_net *n, const char *theirs, const char *who)
     mf_status st;
 
     theirs = settings_of(theirs);
-    put_differences(n->identity, self, theirs, who, false, &text);
-    put_differences(theirs, who, n->identity, self, true, &text);
+    mf_net_differences(n->identity, self, theirs, who, &text);
     st = text.len > 0 ? mf_buf_finish(&text) : MF_OK;
     if (st == MF_OK && text.len > 0)
         st = MF_FAIL(MF_INVALID_ARGUMENT,

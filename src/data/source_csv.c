@@ -21,6 +21,7 @@ typedef struct table {
     const mf_expected *expected;
     const mf_schema_column *known; /* "x" of the model; NULL: nothing is known */
     char delimiter;
+    float missing; /* in place of a cell without a number, if that is asked for */
     int64_t width; /* cells of a row; 0: not known yet */
     int64_t label; /* which one; -1: none */
     int64_t features; /* cells that are not the label */
@@ -313,7 +314,7 @@ static mf_status read_number(const table *t, const mf_csv *c, int64_t i, float *
     if (is_number && isfinite(*out))
         return MF_OK;
     if (mf_options_given(t->o, "missing") && (is_number ? isnan(*out) : is_missing(cell))) {
-        *out = (float)mf_options_float(t->o, "missing");
+        *out = t->missing;
         return MF_OK;
     }
     return wrong_cell(t, c, i);
@@ -509,12 +510,23 @@ static mf_status find_delimiter(const char *data, const mf_options *o, char *out
     return MF_OK;
 }
 
+/* Text, for NaN is a number here, and in no other setting. */
+static mf_status read_missing(const mf_options *o, float *out)
+{
+    const char *text = mf_options_string(o, "missing");
+
+    if (mf_number_float(text, strlen(text), out))
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT, "csv: missing is no number: '%.60s'", text);
+}
+
 static mf_status csv_open(const char *data, const mf_options *o, const mf_expected *e,
                           mf_dataset **out)
 {
     table t = { .o = o, .expected = e, .known = mf_schema_find(e->schema, "x"), .label = -1 };
     mf_status st;
 
+    MF_TRY_TO(done, read_missing(o, &t.missing));
     MF_TRY_TO(done, find_delimiter(data, o, &t.delimiter));
     MF_TRY_TO(done, read_files(&t, data));
     MF_TRY_TO(done, make_set(&t, out));
@@ -529,7 +541,7 @@ const mf_source mf_source_csv = {
     .name = "csv",
     .summary = "tables as text, with a header or not",
     .settings = "{label: string = 'label', header: bool = true, delimiter: string = ',', "
-                "missing: float = 0.0, " MF_TARGETS "}",
+                "missing: string = '0', " MF_TARGETS "}",
     .open_for = csv_open,
     .endings = csv_endings,
 };

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/closest.h"
 
+#include <math.h>
 #include <string.h>
 
 static mf_status unlike_all(const char *subject, const mf_opdef *def, const char *name)
@@ -58,8 +59,22 @@ static mf_status parse_list(const mf_attrdef *d, const char **p, mf_arena *arena
     return one ? mf_attr_parse(&one, d->kind, true, arena, out) : MF_NOMEM("settings");
 }
 
+/* NaN passes every comparison with a range that is written the wrong way round. */
+static mf_status check_finite(const char *subject, const mf_attrdef *d, const mf_attr *v)
+{
+    for (int64_t i = 0; i < v->n && v->kind == MF_ATTR_FLOAT; i++) {
+        const float f = d->is_list ? v->floats[i] : v->f;
+
+        if (!isfinite(f))
+            return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s=%g is out of range; it must be finite",
+                           subject, d->name, (double)f);
+    }
+    return MF_OK;
+}
+
 static mf_status check_range(const char *subject, const mf_attrdef *d, const mf_attr *v)
 {
+    MF_TRY(check_finite(subject, d, v));
     if (d->has_minimum && (d->is_list ? v->n : v->i) < d->minimum)
         return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s%s is %lld, at least %lld is needed", subject,
                        d->is_list ? "the length of " : "", d->name,

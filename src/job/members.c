@@ -16,6 +16,8 @@
 
 MF_PARAM_FROM(lease_ms, 3000, 100, "a task that is silent for so long is taken for lost");
 
+#define SETTINGS "settings" /* in the store: the identity of those who began */
+
 static const char *store_of(const mf_strategy_options *o)
 {
     const char *store = o->store ? o->store : getenv("MESHFLOW_STORE");
@@ -274,7 +276,7 @@ static mf_status doubt(mf_job_members *j, int task)
     return mf_members_doubt(j->members, place_of(j, task));
 }
 
-mf_status mf_job_members_meet(mf_job_members *j)
+static mf_status meet_members(mf_job_members *j)
 {
     mf_net *net;
     mf_status st;
@@ -297,6 +299,39 @@ mf_status mf_job_members_meet(mf_job_members *j)
     pthread_mutex_unlock(&j->lock);
     take_news(j); /* of what has happened meanwhile */
     return MF_OK;
+}
+
+/* A task that comes too late is not needed. A new training in a store that was used before is, and
+ * would end with 0 without a result: other settings show it. */
+static mf_status look_at_end(const mf_job_members *j, mf_status over)
+{
+    char *then = NULL;
+    mf_buf text = { 0 };
+    mf_error why;
+
+    mf_error_save(over, &why);
+    if (mf_members_agreed(j->members, SETTINGS, &then) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+    if (then)
+        mf_net_differences(then, "that job", j->identity, j->name, &text);
+    mf_free(then);
+    over = mf_error_restore(&why);
+    if (text.len > 0)
+        over = MF_FAIL(MF_INVALID_ARGUMENT,
+                       "the store '%s' is that of a job that is over and had different settings: "
+                       "%s; give every training a --store of its own",
+                       j->store, text.data);
+    else if (!getenv("MESHFLOW_LAUNCHER")) /* a launcher's store is used once */
+        over = mf_error_wrap(over, "", "; for a new training give another --store");
+    mf_buf_deinit(&text);
+    return over;
+}
+
+mf_status mf_job_members_meet(mf_job_members *j)
+{
+    const mf_status st = meet_members(j);
+
+    return st == MF_OUT_OF_RANGE ? look_at_end(j, st) : st;
 }
 
 mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out)
@@ -415,11 +450,22 @@ mf_status mf_job_note_end(mf_team *team)
     return MF_OK;
 }
 
+static mf_status note_settings(mf_job_members *j)
+{
+    char *text = mf_strdup(j->identity);
+    const mf_status st =
+        text ? mf_members_agree(j->members, SETTINGS, text, strlen(text) + 1) : MF_NOMEM("members");
+
+    mf_free(text);
+    return st;
+}
+
 mf_status mf_job_describe_view(mf_job_members *j, mf_team *team)
 {
     if (!team->job[0]) {
         mf_job_id(team->job);
         MF_TRY(mf_members_agree(j->members, "job", team->job, sizeof team->job));
+        MF_TRY(note_settings(j));
     }
     team->rank = j->self;
     team->size = j->n_workers;

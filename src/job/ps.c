@@ -512,6 +512,20 @@ static mf_status serve_or_stand_by(ps_job *j, mf_trainer *t, struct server **kep
     return j->index < j->n_servers ? serve_once(j, t, kept) : await_next(j, INT64_MAX);
 }
 
+/* Until it has come in once, a server that is told to end does: those that it waits for may have
+ * been told, too, and never come. Later workers need it. */
+static mf_status connect_server(ps_job *j, mf_trainer *t)
+{
+    const bool first = !j->members.view;
+    mf_status st;
+
+    j->members.team = first ? &j->team : NULL;
+    j->members.trainer = first ? t : NULL;
+    st = connect_all(j);
+    j->team.left = first && st == MF_CANCELLED;
+    return st;
+}
+
 /* Serve whoever comes, until all is over. */
 static mf_status serve_all(mf_team *team, mf_trainer *t)
 {
@@ -521,7 +535,7 @@ static mf_status serve_all(mf_team *team, mf_trainer *t)
 
     do {
         part(team, st);
-        st = connect_all(j);
+        st = connect_server(j, t);
         j->index = j->members.self - j->n_workers;
         if (st == MF_OK &&
             (may_leave(j) || (j->n_workers == 0 && mf_members_are_done(j->members.members))))

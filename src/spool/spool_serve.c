@@ -37,17 +37,26 @@ static started *find_fresh(daemon_state *d, const char *name)
     return NULL;
 }
 
-/* Processes that have ended, too, have been started. */
-static void reap(daemon_state *d)
+/* Processes that have ended, too, have been started. false: one could not even write down that it
+ * was. */
+static bool reap(daemon_state *d)
 {
+    bool well = true;
+    int status;
     pid_t pid;
 
-    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         for (int i = d->n_fresh - 1; i >= 0; i--) {
-            if (d->fresh[i].pid == pid)
-                d->fresh[i] = d->fresh[--d->n_fresh];
+            if (d->fresh[i].pid != pid)
+                continue;
+            if (status != 0)
+                MF_WARN("%s did not begin: its folder in '%s' takes no files; is the disk full?",
+                        d->fresh[i].name, d->dir);
+            well &= status == 0;
+            d->fresh[i] = d->fresh[--d->n_fresh];
         }
     }
+    return well;
 }
 
 static void forget_fresh(daemon_state *d, const char *name)
@@ -205,7 +214,7 @@ mf_status mf_spool_serve(const char *dir, int64_t slots, const volatile sig_atom
     mf_status st = lock(dir, &fd);
 
     while (st == MF_OK && !*stop) {
-        int ms = EVERY_MS;
+        int ms = reap(&d) ? EVERY_MS : AFTER_FAILURE_MS;
 
         if (look(&d) != MF_OK) { /* a full disk, say: what is wrong may pass */
             MF_WARN("%s", mf_error_message());
@@ -213,7 +222,6 @@ mf_status mf_spool_serve(const char *dir, int64_t slots, const volatile sig_atom
         }
         for (; ms > 0 && !*stop; ms -= EVERY_MS)
             (void)nanosleep(&(struct timespec){ 0, EVERY_MS * 1000000L }, NULL);
-        reap(&d);
     }
     if (fd >= 0)
         (void)close(fd);

@@ -22,12 +22,13 @@
 
 enum { FIRST_PAUSE_S = 1, LONGEST_PAUSE_S = 60 };
 
-static volatile sig_atomic_t told; /* to end */
+static volatile sig_atomic_t told; /* to end: how often */
 static const char MARK[] = "MESHFLOW_JOB"; /* in the environment of its processes: its name */
 
 static void on_signal(int number)
 {
-    told = number;
+    (void)number;
+    told++;
 }
 
 static mf_status write_file(const char *dir, const char *name, const char *file, const char *text)
@@ -220,6 +221,19 @@ static void rest(int64_t tries)
         (void)nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
 }
 
+/* The disk may be full, and a job whose end is not written down counts as lost: it is reported with
+ * another code, or done once more. So this waits for room. */
+static mf_status put_end(const char *dir, const char *name, mf_spool_state state, int code,
+                         const char *how)
+{
+    const int signals = told;
+    mf_status st;
+
+    while ((st = mf_spool_write_end(dir, name, state, code, how)) != MF_OK && told == signals)
+        (void)nanosleep(&(struct timespec){ 0, 200000000 }, NULL);
+    return st;
+}
+
 static mf_status watch(const char *dir, const mf_spool_job *job)
 {
     int64_t tries = job->tries;
@@ -239,15 +253,14 @@ static mf_status watch(const char *dir, const mf_spool_job *job)
             break;
     }
     if ((told || code != MF_EXIT_DONE) && is_cancelled(dir, job->name))
-        return mf_spool_write_end(dir, job->name, MF_SPOOL_CANCELLED, MF_EXIT_STOPPED,
-                                  "was cancelled");
+        return put_end(dir, job->name, MF_SPOOL_CANCELLED, MF_EXIT_STOPPED, "was cancelled");
     if (told) /* the machine goes down: the daemon finds the job lost, and starts it again */
         return MF_OK;
-    return mf_spool_write_end(dir, job->name,
-                              code == MF_EXIT_DONE      ? MF_SPOOL_DONE
-                              : code == MF_EXIT_STOPPED ? MF_SPOOL_STOPPED
-                                                        : MF_SPOOL_FAILED,
-                              code, how);
+    return put_end(dir, job->name,
+                   code == MF_EXIT_DONE      ? MF_SPOOL_DONE
+                   : code == MF_EXIT_STOPPED ? MF_SPOOL_STOPPED
+                                             : MF_SPOOL_FAILED,
+                   code, how);
 }
 
 /* The only one that watches over this job, until the process ends? */

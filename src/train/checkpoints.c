@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "formats/tensors.h"
 #include "train/checkpoint.h"
+#include "train/claim.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -403,7 +404,11 @@ mf_status mf_checkpoints_try(const char *dir, mf_restore_fn *restore, void *ctx,
         if (st == MF_FAILED_PRECONDITION) { /* of another run */
             MF_WARN("%s: it is not used", mf_error_message());
             st = i > 0 ? MF_OK
-                       : MF_FAIL(MF_INVALID_ARGUMENT, "no checkpoint in %s is of its run", dir);
+                       : MF_FAIL(MF_INVALID_ARGUMENT,
+                                 "no checkpoint in %s is of the run that '%s/" MF_RUN_FILE
+                                 "' names; remove that file to continue the run of the newest "
+                                 "checkpoint",
+                                 dir, dir);
         }
         if (is_damage(st)) {
             MF_WARN("checkpoint %s is damaged (%s); %s", p, mf_error_message(),

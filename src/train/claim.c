@@ -237,6 +237,8 @@ mf_status mf_claim_check(const mf_claim *c)
     if (fstat(c->fd, &here) == 0 && stat(c->lock, &there) == 0 && here.st_ino == there.st_ino &&
         here.st_dev == there.st_dev)
         return MF_OK;
+    if (access(c->dir, F_OK) != 0 && errno == ENOENT)
+        return MF_FAIL(MF_ABORTED, "'%s' was removed while training wrote there", c->dir);
     return MF_FAIL(MF_ABORTED, "another process writes to '%s' now, or its lock was removed",
                    c->dir);
 }
@@ -317,6 +319,17 @@ static mf_status refuse_used(const mf_claim *c, const mf_run_files *files)
                    c->dir, newest);
 }
 
+/* The file that names the run is gone or damaged. Under a new name no checkpoint would be used. */
+static mf_status adopt_run(mf_claim *c)
+{
+    MF_TRY(mf_run_files_id(c->dir, c->run));
+    if (c->run[0])
+        MF_WARN("'%s/" MF_RUN_FILE "' does not name a run: the run of the newest checkpoint is "
+                "continued, %s",
+                c->dir, c->run);
+    return MF_OK;
+}
+
 /* The directory is ours: what becomes of what is in it? */
 static mf_status find_run(mf_claim *c, const mf_claim_options *o)
 {
@@ -330,6 +343,8 @@ static mf_status find_run(mf_claim *c, const mf_claim_options *o)
         return refuse_used(c, &files);
     if (!c->continues && o->overwrite)
         MF_TRY(mf_run_files_remove(c->dir));
+    if (c->continues && !c->run[0])
+        MF_TRY(adopt_run(c));
     if (!c->continues || !c->run[0])
         (void)snprintf(c->run, sizeof c->run, "%016llx", (unsigned long long)mf_random_seed());
     return write_run(c);

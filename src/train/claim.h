@@ -20,6 +20,7 @@
 enum { MF_RUN_ID = 17, MF_JOB_ID = 96 }; /* with the zero at the end */
 
 #define MF_RUN_FILE "run"
+#define MF_RUN_NAME "_meshflow/run" /* of the id in a checkpoint */
 #define MF_LOCK_FILE "run.lock"
 
 typedef struct mf_claim mf_claim;
@@ -60,6 +61,8 @@ typedef struct mf_run_files {
 } mf_run_files;
 
 MF_MUST mf_status mf_run_files_look(const char *dir, mf_run_files *out);
+/* The run that the newest readable checkpoint is of; "": none says so. */
+MF_MUST mf_status mf_run_files_id(const char *dir, char run[MF_RUN_ID]);
 /* Removes what our trainings write. Checkpoints and events of other programs stay. */
 MF_MUST mf_status mf_run_files_remove(const char *dir);
 

@@ -12,6 +12,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -50,6 +51,48 @@ mf_status mf_run_files_look(const char *dir, mf_run_files *out)
         out->others |= strcmp(e->d_name, MF_LEDGER_FILE) == 0 || is_our_events(dir, e->d_name);
     if (d)
         (void)closedir(d);
+    mf_free(steps);
+    return st;
+}
+
+/* "": it does not say. */
+static void read_run_of(const char *prefix, char run[MF_RUN_ID])
+{
+    mf_tensors *file = NULL;
+    mf_tensor value = { 0 };
+    int64_t at;
+
+    run[0] = '\0';
+    if (mf_tensors_open(prefix, &file) != MF_OK)
+        return;
+    at = mf_tensors_find(file, MF_RUN_NAME);
+    if (at >= 0 && mf_tensors_read(file, at, &value) == MF_OK && value.dtype == MF_DTYPE_STRING &&
+        value.count == 1) {
+        const mf_string s = ((const mf_string *)value.data)[0];
+
+        if (s.len == MF_RUN_ID - 1)
+            (void)snprintf(run, MF_RUN_ID, "%.*s", (int)s.len, s.data);
+        if (strlen(run) != strspn(run, "0123456789abcdef") || strlen(run) != MF_RUN_ID - 1)
+            run[0] = '\0';
+    }
+    mf_tensor_clear(&value);
+    mf_tensors_close(file);
+}
+
+mf_status mf_run_files_id(const char *dir, char run[MF_RUN_ID])
+{
+    int64_t *steps = NULL, n = 0;
+    mf_status st = mf_checkpoints_list(dir, &steps, &n);
+
+    run[0] = '\0';
+    for (int64_t i = n - 1; st == MF_OK && i >= 0 && !run[0]; i--) {
+        char *prefix;
+
+        st = mf_checkpoints_prefix(dir, steps[i], &prefix);
+        if (st == MF_OK)
+            read_run_of(prefix, run);
+        mf_free(prefix);
+    }
     mf_free(steps);
     return st;
 }

@@ -19,6 +19,10 @@ static mf_status write_as_chief(mf_fitting *f)
     f->saves = true;
     MF_TRY(mf_out_dir_take_over(&f->dir, f->out, f->o.keep, f->t, &data));
     MF_TRY(mf_fit_add_events(f));
+    for (int i = 0; i < f->o.n_hooks; i++) {
+        if (f->hooks[i].take_over)
+            MF_TRY(f->hooks[i].take_over(f->hooks[i].ctx, f->t));
+    }
     events = &f->hooks[f->loop.n_hooks - 1];
     return events->after_create_session(events->ctx, &f->loop);
 }

@@ -21,7 +21,6 @@ static const char *const field_names[N_FIELDS] = { "_meshflow/epoch",      "_mes
                                                    "_meshflow/slice",      "_meshflow/slice_batch",
                                                    "_meshflow/slice_files" };
 static const char numerics_name[] = "_meshflow/numerics_class";
-static const char run_name[] = "_meshflow/run"; /* which training it is of: claim.h */
 static const char judged_name[] = "_meshflow/judged"; /* mf_trainer.judged */
 static const char groups_name[] = "_meshflow/groups"; /* by group: mf_standing.left_at */
 
@@ -248,7 +247,7 @@ static mf_status write_bundle(const mf_snapshot *s, const char *prefix)
     MF_TRY(mf_bundle_writer_new(prefix, &w));
     st = s->of_trainer ? write_text(w, numerics_name, mf_numerics_class()) : MF_OK;
     if (st == MF_OK && s->run[0])
-        st = write_text(w, run_name, s->run);
+        st = write_text(w, MF_RUN_NAME, s->run);
     for (int i = 0; st == MF_OK && s->of_trainer && i < N_FIELDS; i++)
         st = write_ints(w, field_names[i], &s->fields[i], &MF_SCALAR);
     if (st == MF_OK && s->groups > 0)
@@ -384,7 +383,7 @@ static mf_status check_same(const char *prefix, const char *what, int64_t then, 
 /* One of another run may lie beside ours, copied there or from before a run was noted. */
 static mf_status check_run(const mf_trainer *t, mf_tensors *file, const char *prefix)
 {
-    const int64_t at = mf_tensors_find(file, run_name);
+    const int64_t at = mf_tensors_find(file, MF_RUN_NAME);
     mf_tensor value = { 0 };
     mf_status st = MF_OK;
 

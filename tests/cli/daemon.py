@@ -18,6 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "train"))
 import harness  # noqa: E402
 from harness import check, test  # noqa: E402
+from mistakes import obey_permissions  # noqa: E402
 
 
 class Bench(harness.Bench):
@@ -33,8 +34,8 @@ class Bench(harness.Bench):
         check(r.returncode == code, "%s: exit code %d, not %d: %s" % (words, r.returncode, code, r.stderr))
         return r
 
-    def daemon(self, slots=1):
-        p = subprocess.Popen([self.program, "daemon", "--slots", str(slots)], env=self.env)
+    def daemon(self, slots=1, **how):
+        p = subprocess.Popen([self.program, "daemon", "--slots", str(slots)], env=self.env, **how)
         self.running.append(p)
         return p
 
@@ -255,6 +256,33 @@ def a_training_that_is_killed_is_started_again_and_weights_stay(b):
     os.kill(b.jobs()["once"]["pid"], signal.SIGKILL)
     b.wait_state("once", "failed")
     check("was lost" in b.jobs()["once"]["how"], str(b.jobs()))
+
+
+@test
+def an_end_that_cannot_be_written_down_is_not_lost(b):
+    """As on a full disk: the folder of the job refuses files until the daemon has looked at it several times."""
+    b.daemon(preexec_fn=obey_permissions)
+    b.submit("a", "--restarts", "3", command=shell("echo once >> once; chmod 500 %s; exit 75" % b.out("jobs/a")))
+    b.submit("b", command=["true"])
+    b.wait(lambda: os.path.exists(b.out("jobs/a/run")) and os.stat(b.out("jobs/a")).st_mode & 0o777 == 0o500, "it ran")
+    time.sleep(1)
+    os.chmod(b.out("jobs/a"), 0o700)
+    b.wait_state("b", "done")
+    a = b.jobs()["a"]
+    check(a["state"] == "stopped" and a["exit_code"] == 75 and a["tries"] == 1, str(a))
+    with open(b.out("once")) as f:
+        check(f.read() == "once\n", "it was done again")
+
+
+@test
+def a_job_whose_folder_takes_no_files_is_said_and_tried_again(b):
+    b.submit("a", command=["true"])
+    os.chmod(b.out("jobs/a"), 0o500)
+    daemon = b.daemon(preexec_fn=obey_permissions, stderr=subprocess.PIPE, text=True)
+    said = daemon.stderr.readline()
+    check("a did not begin" in said and b.out("jobs") in said, said)
+    os.chmod(b.out("jobs/a"), 0o700)
+    b.wait_state("a", "done")
 
 
 @test

@@ -13,6 +13,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -88,6 +89,84 @@ def a_task_that_is_stopped_while_it_waits_for_its_store_ends_with_75(b):
         _, err = p.communicate(timeout=60)
         check(p.returncode == STOPPED, "%s: %d: %s" % (kind, p.returncode, said + err))
     del b.env["TF_CONFIG"], b.env["MESHFLOW_STORE"]
+
+
+@test
+def a_task_that_is_stopped_before_the_others_come_ends_with_75(b):
+    """A parameter server, too: the launcher would have to kill it."""
+    cluster = {"worker": ["localhost:1", "localhost:2"], "ps": ["localhost:3"]}
+    env = {"MESHFLOW_STORE": "file:" + b.out("store"), "MESHFLOW_LEASE_MS": "300", "MESHFLOW_SAY_STALL_MS": "100"}
+    b.env.update(env)
+    for kind in "ps", "worker":
+        for number in signal.SIGTERM, signal.SIGINT:
+            b.env["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": kind, "index": 0}})
+            p = b.begin(*b.train("--timeout", "100"))
+            said = ""
+            while "to be let in" not in said:
+                line = p.stderr.readline()
+                check(line, "the %s has ended: %s" % (kind, said))
+                said += line
+            p.send_signal(number)
+            _, err = p.communicate(timeout=30)
+            check(p.returncode == STOPPED and "was told to end while it waited" in err,
+                  "%s: %d: %s" % (kind, p.returncode, said + err))
+    for name in [*env, "TF_CONFIG"]:
+        del b.env[name]
+
+
+@test
+def a_new_training_in_the_store_of_one_that_is_over_says_so(b):
+    """It would end with 0, as a task that comes too late does, and leave no result."""
+    store = "file:" + b.out("store")
+
+    def train(steps):
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            cluster = {"worker": ["localhost:%d" % one.getsockname()[1]], "ps": []}
+        return b.end(b.train("--store", store, "--cluster", json.dumps(cluster), "--job-name", "worker", "--task-index",
+                             "0", steps=steps))
+
+    code, text, err = train(20)
+    check(code == 0 and len(results(text)) == 1, "%d: %s" % (code, err))
+    code, text, err = train(20)
+    check(code == 0 and not results(text) and "another --store" in err, "%d: %s" % (code, err))
+    code, text, err = train(30)
+    check(code == 2 and "--steps is '20' for that job and '30' for worker 0" in err and store in err,
+          "%d: %s" % (code, err))
+
+
+@test
+def a_log_that_cannot_be_written_is_said_once_and_no_output_is_lost(b):
+    text = "x" * 1000
+    code, out, err = b.end(["launch", "--no-prefix", "--log-dir", b.out("logs"), "--", "sh", "-c",
+                            "for i in $(seq 100); do echo %s; done" % text], limit=50000)
+    check(code == 0 and out == 100 * (text + "\n"), "%d: %s" % (code, err))
+    check(err.count("what worker 0 prints is not written to --log-dir any more: File too large") == 1, err)
+
+
+@test
+def a_reader_that_is_slow_gets_all_of_a_launch(b):
+    """From a pipe that does not block, as some programs make theirs."""
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    filled = 0
+    try:
+        while True:
+            filled += os.write(theirs, b"-" * 4096)
+    except BlockingIOError:
+        pass
+    p = subprocess.Popen([b.program, "launch", "--no-prefix", "--", "sh", "-c", "echo all; echo of it; touch '%s'" %
+                          b.out("said")], env=b.env, stdout=theirs, stderr=subprocess.PIPE, text=True)
+    b.running.append(p)
+    os.close(theirs)
+    end = time.monotonic() + 60
+    while not os.path.exists(b.out("said")):
+        check(time.monotonic() < end, "the command does not run")
+        time.sleep(0.05)
+    with open(ours) as f:
+        check(f.read()[filled:] == "all\nof it\n", "some is missing")
+    _, err = p.communicate(timeout=60)
+    check(p.returncode == 0, "%d: %s" % (p.returncode, err))
 
 
 @test
@@ -226,6 +305,34 @@ def a_restarted_task_keeps_the_classes_of_its_run(b):
     check(p.returncode == 0, "%d: %s" % (p.returncode, err))
     check("restart 1 of 1" in err, err)
     check(classes() == [["a", "b", "c"]], classes())
+
+
+@test
+def a_new_chief_with_a_folder_of_its_own_leaves_all_that_a_run_has(b):
+    """As on another machine: predict and --resume need the model and the classes, too."""
+    with open(b.out("d.csv"), "w") as f:
+        f.write("x,kind\n" + "".join("%g,%s\n" % (i % 7, "abc"[i % 3]) for i in range(90)))
+    train = ["train", "--model", "mlp", "--data", b.out("d.csv"), "--set", "label=kind", "--batch", "9", "--seed", "3",
+             "--quiet", "--no-test", "--json"]
+    job = [*train, "--steps", "1000000", "--save-steps", "100", "--name", "own", "--store", "file:" + b.out("store")]
+    with socket.socket() as one, socket.socket() as two:
+        for s in one, two:
+            s.bind(("127.0.0.1", 0))
+        hosts = ",".join("localhost:%d" % s.getsockname()[1] for s in (one, two))
+    tasks = [b.begin(*job, "--worker-hosts", hosts, "--job-name", "worker", "--task-index", str(i), "--out",
+                     b.out("own%d" % i)) for i in range(2)]
+    harness.await_checkpoint(b.out("own0"))
+    tasks[0].kill()
+    os.makedirs(b.out("own1"), exist_ok=True)
+    harness.await_checkpoint(b.out("own1"))
+    tasks[1].terminate()
+    text, err = tasks[1].communicate(timeout=60)
+    check(tasks[1].returncode == STOPPED, "%d: %s" % (tasks[1].returncode, err))
+    steps = results(text)[-1]["steps"] + 50
+    b.run(["predict", "--from", b.out("own1"), "--data", b.out("d.csv")])
+    again = b.run(["train", "--out", b.out("own1"), "--resume", "--steps", str(steps), *train[7:]])
+    whole = b.run([*train, "--steps", str(steps)])
+    check(results(again.stdout)[0]["weights_sha256"] == results(whole.stdout)[0]["weights_sha256"], "other weights")
 
 
 @test

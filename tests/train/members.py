@@ -376,6 +376,29 @@ def three_beside_one(b, ms):
 
 
 @test
+def workers_join_a_job_whose_store_and_cluster_are_options(b):
+    for i in range(2):
+        b.new_address()
+    flags = [["--worker-hosts", ",".join(b.addresses), "--job-name=worker", "--task_index"],
+             ["--cluster", json.dumps({"worker": b.addresses}), "--job-name", "worker", "--task-index"]]
+    for k, cluster in enumerate(flags):
+        store, name = "file:" + b.out("options%d" % k), "options%d" % k
+        command = [b.program, "train", "--model", "mlp", "--data", "fashion-mnist", "--steps", "1000000", "--quiet",
+                   "--no-test", "--name", name, "--store", store, *cluster]
+        tasks = [subprocess.Popen([*command, str(i)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env=b.env) for i in range(2)]
+        b.running += tasks
+        await_workers(b, name, 2)
+        r = subprocess.run([b.program, "scale", name, "--workers", "3"], capture_output=True, text=True, env=b.env)
+        check(r.returncode == 0 and "worker 2 is started" in r.stdout, r.stdout + r.stderr)
+        await_workers(b, name, 3)
+        subprocess.run([b.program, "drain", name], capture_output=True, text=True, env=b.env)
+        for p in tasks:
+            _, err = p.communicate(timeout=60)
+            check(p.returncode == harness.STOPPED, "%d: %s" % (p.returncode, err))
+
+
+@test
 def steps_take_less_time_after_a_join(b):
     """Beside it a job trains that no worker joins. Reading a sample sleeps, so the number of cores does not matter."""
     check(any(three_beside_one(b, ms) > 1.5 for ms in harness.SAMPLE_MS), "steps take no less time")

@@ -75,6 +75,33 @@ def checkpoints_of_another_run_are_not_continued(b):
 
 
 @test
+def a_run_whose_name_is_lost_or_damaged_is_resumed(b):
+    first = used(b, steps=20)
+    for i, text in enumerate((None, "", "run zero\n")):
+        out = shutil.copytree(first, b.out("lost%d" % i))
+        name = os.path.join(out, "run")
+        os.remove(name)
+        if text is not None:
+            with open(name, "w") as f:
+                f.write(text)
+        code, got, err = b.end(b.train("--out", out, *SAVE, "--resume", steps=30))
+        check(code == 0 and "does not name a run" in err, "%r: %d: %s" % (text, code, err))
+        check(results(got)[0]["weights_sha256"] == b.sha(steps=30), "other weights")
+        b.run(["audit", out])
+    only = b.out("only")  # the checkpoint alone, out of a backup
+    os.mkdir(only)
+    for name in os.listdir(first):
+        if "ckpt-20." in name:
+            shutil.copy(os.path.join(first, name), only)
+    code, got, err = b.end(b.train("--out", only, "--resume", steps=30))
+    check(code == 0 and results(got)[0]["weights_sha256"] == b.sha(steps=30), err)
+    with open(os.path.join(only, "run"), "w") as f:
+        f.write("run 0123456789abcdef\n")
+    code, _, err = b.end(b.train("--out", only, "--resume", steps=40))
+    check(code == 2 and "remove that file" in err, "%d: %s" % (code, err))
+
+
+@test
 def two_trainings_do_not_write_into_one_folder(b):
     out = b.out("run")
     first = b.begin(*b.forever(out))
@@ -101,6 +128,20 @@ def a_killed_training_leaves_a_folder_that_another_takes_at_once(b):
     done = checkpoints(out)[-1]
     r = b.run(b.train("--out", out, *SAVE, "--resume", steps=done + 5))
     check(results(r.stdout)[0]["weights_sha256"] == b.sha(steps=done + 5), "other weights")
+
+
+@test
+def a_folder_that_is_removed_during_a_run_is_named_once(b):
+    out = b.out("run")
+    with open(b.out("d.csv"), "w") as f:  # epochs of one step: each would write the learning curve
+        f.write("a,answer\n" + "".join("%g,%s\n" % (i % 7, ("no", "yes")[i % 2]) for i in range(8)))
+    p = b.begin("train", "--model", "mlp", "--data", b.out("d.csv"), "--set", "label=answer", "--batch", "8", "--steps",
+                "1000000", "--out", out, "--save-steps", "100", "--quiet", "--no-test")
+    harness.await_checkpoint(out)
+    os.rename(out, out + ".gone")
+    _, err = p.communicate(timeout=60)
+    check(p.returncode == 1 and "'%s' was removed while training wrote there" % out in err, err[-2000:])
+    check(err.count("the learning curve was not written") <= 1, err[-2000:])
 
 
 @test

@@ -593,7 +593,7 @@ def a_job_whose_tasks_are_killed_again_and_again_does_not_wait_longer_each_time(
     while kills < 12:
         victim = ("worker 0", "ps 1", "worker 1")[kills % 3]
         tasks = job.wait(lambda t: victim in t and t[victim]["step"] > 0 and
-                         max(x["step"] for n, x in t.items() if n.startswith("worker")) > last, victim)
+                         max((x["step"] for n, x in t.items() if n.startswith("worker")), default=-1) > last, victim)
         last = max(x["step"] for n, x in tasks.items() if n.startswith("worker"))
         os.kill(tasks[victim]["pid"], signal.SIGKILL)
         kills += 1

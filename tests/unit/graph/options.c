@@ -40,6 +40,10 @@ MF_TEST(options_say_what_is_wrong)
     T_FAILS(MF_INVALID_ARGUMENT, "at least 1", parse("units=0", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "one of linear, relu", parse("units=1 activation=x", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "units is no int", parse("units=many", arena, &o));
+    T_FAILS(MF_INVALID_ARGUMENT, "Dense: rate=nan is out of range",
+            parse("units=1 rate=nan", arena, &o));
+    T_FAILS(MF_INVALID_ARGUMENT, "Dense: rate=-inf is out of range",
+            parse("units=1 rate=-inf", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "given twice", parse("units=1 units=2", arena, &o));
     T_FAILS(MF_INVALID_ARGUMENT, "expected name=value", parse("units", arena, &o));
     mf_arena_free(arena);
