@@ -304,7 +304,7 @@ void mf_tensor_print(const mf_tensor *t, int64_t max, mf_buf *out)
 
 mf_status mf_tensor_new(mf_dtype dtype, const int64_t *dims, int rank, mf_tensor **out)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(out);
     MF_NEED_ARRAY(dims, rank > 0 ? rank : 0);
 
@@ -331,7 +331,7 @@ mf_status mf_tensor_new(mf_dtype dtype, const int64_t *dims, int rank, mf_tensor
 mf_status mf_tensor_wrap(mf_dtype dtype, const int64_t *dims, int rank, void *data, size_t bytes,
                          void (*release)(void *data, void *ctx), void *ctx, mf_tensor **out)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(out);
     MF_NEED_ARRAY(dims, rank > 0 ? rank : 0);
     MF_NEED_ARRAY(data, bytes > 0 ? 1 : 0);
@@ -365,7 +365,7 @@ mf_status mf_tensor_wrap(mf_dtype dtype, const int64_t *dims, int rank, void *da
 
 mf_status mf_tensor_copy(const mf_tensor *tensor, mf_tensor **out)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(tensor, out);
 
     mf_tensor *t = mf_calloc(1, sizeof *t);
@@ -430,7 +430,7 @@ static mf_status string_at(const mf_tensor *t, int64_t i, mf_string **out)
 
 mf_status mf_tensor_set_string(mf_tensor *tensor, int64_t i, const char *data, size_t len)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(tensor);
     MF_NEED_ARRAY(data, len > 0 ? 1 : 0);
 
@@ -442,7 +442,7 @@ mf_status mf_tensor_set_string(mf_tensor *tensor, int64_t i, const char *data, s
 
 mf_status mf_tensor_get_string(const mf_tensor *tensor, int64_t i, const char **data, size_t *len)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(tensor, data, len);
 
     mf_string *s = NULL;

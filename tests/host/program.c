@@ -363,6 +363,55 @@ static void predictions(void)
     mf_dataset_unref(data);
 }
 
+static void says(mf_status st, mf_status wanted, const char *words)
+{
+    if (st == wanted && strstr(mf_error_message(), words))
+        return;
+    fprintf(stderr, "expected %s, '%s'; it says %s: %s\n", mf_status_name(wanted), words,
+            mf_status_name(st), mf_error_message());
+    exit(1);
+}
+
+/* Tensors and graphs can be made with little stack; what computes says that it is too little. */
+static void *call_with_little_stack(void *unused)
+{
+    mf_tensor *x;
+    mf_session *s;
+    mf_graph *g;
+
+    OK(mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ 2, 2 }, 2, &x));
+    OK(mf_graph_new(&g));
+    (void)mf_applyf(g, "Neg", MF_IN(mf_constant(g, x, NULL)), "name='n'");
+    OK(mf_graph_status(g));
+    says(mf_session_new(g, NULL, &s), MF_FAILED_PRECONDITION, "of stack left");
+    mf_tensor_free(x);
+    mf_graph_free(g);
+    return unused;
+}
+
+static void *train_with_some_stack(void *unused)
+{
+    train_and_show(NULL);
+    return unused;
+}
+
+static void run_with_stack(size_t bytes, void *(*fn)(void *))
+{
+    pthread_attr_t attr;
+    pthread_t id;
+
+    CHECK(pthread_attr_init(&attr) == 0 && pthread_attr_setstacksize(&attr, bytes) == 0);
+    CHECK(pthread_create(&id, &attr, fn, NULL) == 0);
+    pthread_join(id, NULL);
+    pthread_attr_destroy(&attr);
+}
+
+static void small_stacks(void)
+{
+    run_with_stack(64 << 10, call_with_little_stack);
+    run_with_stack(400 << 10, train_with_some_stack);
+}
+
 /* ---- signals ---- */
 
 static pthread_t main_thread;
@@ -533,15 +582,6 @@ static void worker(void)
 
 /* ---- mistakes ---- */
 
-static void says(mf_status st, mf_status wanted, const char *words)
-{
-    if (st == wanted && strstr(mf_error_message(), words))
-        return;
-    fprintf(stderr, "expected %s, '%s'; it says %s: %s\n", mf_status_name(wanted), words,
-            mf_status_name(st), mf_error_message());
-    exit(1);
-}
-
 static void mistakes_with_graphs(void)
 {
     mf_graph *a, *b;
@@ -659,6 +699,7 @@ int main(int argc, char **argv)
         { "hook_that_misbehaves", hook_that_misbehaves },
         { "threads", threads },
         { "predictions", predictions },
+        { "small_stacks", small_stacks },
         { "signals", signals },
         { "forks", forks },
         { "forks_first", forks_first },
