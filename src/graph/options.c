@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/closest.h"
 
+#include <math.h>
 #include <string.h>
 
 static mf_status unlike_all(const char *subject, const mf_opdef *def, const char *name)
@@ -56,6 +57,19 @@ static mf_status parse_list(const mf_attrdef *d, const char **p, mf_arena *arena
     one = mf_arena_printf(arena, "[%.*s]", (int)n, *p);
     *p += n;
     return one ? mf_attr_parse(&one, d->kind, true, arena, out) : MF_NOMEM("settings");
+}
+
+/* What is no number passes every comparison with a range. */
+static mf_status check_number(const char *subject, const mf_attrdef *d, const mf_attr *v)
+{
+    const float *f = d->is_list ? v->floats : &v->f;
+
+    for (int64_t i = 0; d->kind == MF_ATTR_FLOAT && i < v->n; i++) {
+        if (isnan(f[i]))
+            return MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s is nan, and must be a number", subject,
+                           d->name);
+    }
+    return MF_OK;
 }
 
 static mf_status check_range(const char *subject, const mf_attrdef *d, const mf_attr *v)
@@ -116,6 +130,7 @@ static mf_status parse_one(const mf_opdef *def, const char **p, mf_arena *arena,
                        d->is_list ? "list(" : "", mf_attr_kind_name(d->kind),
                        d->is_list ? ")" : "");
     given[i] = out->given[i] = true;
+    MF_TRY(check_number(out->subject, d, &out->attrs[i].value));
     return check_range(out->subject, d, &out->attrs[i].value);
 }
 

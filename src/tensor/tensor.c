@@ -80,13 +80,13 @@ mf_status mf_string_new(mf_string *s, int64_t len)
 {
     char *bytes = NULL;
 
-    if (len > 0) {
-        bytes = len < mf_quota_room() ? mf_calloc(len + 1, 1) : NULL;
+    if (len != 0) { /* below 0: a length that int64_t does not hold */
+        bytes = len > 0 && len < mf_quota_room() ? mf_calloc(len + 1, 1) : NULL;
         if (!bytes)
             return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                           "OOM when allocating a string of %" PRId64 " bytes: %" PRId64
+                           "OOM when allocating a string of %" PRIu64 " bytes: %" PRId64
                            " bytes are in use already",
-                           len, mf_quota_used());
+                           (uint64_t)len, mf_quota_used());
     }
     mf_free(s->data);
     s->data = bytes;

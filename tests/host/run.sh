@@ -92,7 +92,7 @@ check "a child forked before the first call can train" same "$work/program" fork
 check "two workers with all of that get the same weights" same "$build/meshflow" launch --workers 2 -- "$work/program" worker
 check "model, strategy and data may be freed before the trainer that uses them" same "$work/program" freed_in_any_order
 check "the library stays where it is after dlclose(), with a session that still has threads" "$work/unload" "$build/libmeshflow.so"
-check "mistakes with graphs, models and labels are refused by name" same "$work/program" mistakes
+check "mistakes with graphs, models, labels and numbers are refused by name" same "$work/program" mistakes
 check "every public function is called with NULL" nothing_is_left_out
 check "no call with NULL crashes or succeeds" timeout 300 "$work/nulls"
 
