@@ -61,6 +61,32 @@ void mf_tensor_reshape(mf_tensor *dst, const mf_tensor *src, const mf_shape *sha
     dst->shape = s;
 }
 
+/* ---- objects ---- */
+
+/* A loop of a client's graph can put lists into lists without end: destroyed one within the other
+ * they would take more stack than there is. Beyond this depth an object waits until the outermost
+ * one is destroyed. */
+enum { DESTROY_DEPTH = 64 };
+static _Thread_local int destroying; /* so many are being destroyed, one within the other */
+static _Thread_local mf_object *waiting;
+
+void mf_object_destroy(mf_object *o)
+{
+    if (destroying == DESTROY_DEPTH) {
+        o->next = waiting;
+        waiting = o;
+        return;
+    }
+    destroying++;
+    o->type->destroy(o);
+    while (destroying == 1 && waiting) {
+        o = waiting;
+        waiting = o->next;
+        o->type->destroy(o);
+    }
+    destroying--;
+}
+
 mf_status mf_tensor_clone(mf_tensor *dst, const mf_tensor *src)
 {
     mf_tensor t = { 0 };
