@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that the library's code runs in its own locale and floating-point environment.
 
-1. Every public function (MF_API in include/meshflow/) begins with MF_ENTRY or MF_ENTRY_OR
-   (src/base/host.h), unless it is in PLAIN.
+1. Every public function (MF_API in include/meshflow/) begins with MF_ENTRY, MF_ENTRY_SMALL or
+   MF_ENTRY_OR (src/base/host.h), unless it is in PLAIN.
 2. Threads are started by base/thread.c alone, which gives them both.
 3. Nothing of src/ but base/host.c and the program sets a locale, a floating-point environment or a
    signal's handler.
@@ -65,8 +65,8 @@ def unguarded(include, src):
             if name not in declared:
                 continue
             seen.add(name)
-            if name not in PLAIN and not re.match(r"\s*MF_ENTRY(;|_OR\()", first):
-                yield "%s: %s() does not begin with MF_ENTRY or MF_ENTRY_OR" % (path, name)
+            if name not in PLAIN and not re.match(r"\s*MF_ENTRY(;|_SMALL;|_OR\()", first):
+                yield "%s: %s() does not begin with MF_ENTRY, MF_ENTRY_SMALL or MF_ENTRY_OR" % (path, name)
     for name in sorted(declared - seen - PLAIN):
         yield "%s() is declared and not defined" % name
     for name in sorted(PLAIN - declared):

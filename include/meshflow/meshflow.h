@@ -17,6 +17,12 @@
  * block the signals of the process, so your handlers run in your threads. The library sets no
  * signal's handler, and what it writes to a closed socket or standard error raises no SIGPIPE.
  *
+ * Stack. What reads, compiles or computes needs 384 KiB of the calling thread's stack: with less it
+ * fails with FAILED_PRECONDITION. Tensors, graphs and coordinators can be made with 64 KiB. On a
+ * stack of your own making (coroutines) nothing is checked.
+ *
+ * dlclose(). The library stays loaded: threads of its own and of its plugins may still run.
+ *
  * fork(). Once a process has called the library, its children can only exec() or exit: every call
  * there fails with FAILED_PRECONDITION, and freeing does nothing. */
 #ifndef MESHFLOW_MESHFLOW_H

@@ -35,8 +35,46 @@ void mf_host_adopt_fork(void)
     atomic_store(&is_fork, false);
 }
 
+/* The lowest and the highest address of the calling thread's stack. Both NULL: not looked at. */
+static _Thread_local const char *stack_low, *stack_high;
+
+static void find_stack(void)
+{
+    pthread_attr_t attr;
+    void *low;
+    size_t size;
+
+    stack_low = stack_high = (const char *)&attr; /* unknown: no address is between */
+    if (pthread_getattr_np(pthread_self(), &attr) != 0)
+        return;
+    if (pthread_attr_getstack(&attr, &low, &size) == 0) {
+        stack_low = low;
+        stack_high = stack_low + size;
+    }
+    (void)pthread_attr_destroy(&attr);
+}
+
+static bool lacks_stack(void)
+{
+    const char *here = __builtin_frame_address(0);
+
+    if (!stack_high)
+        find_stack();
+    return here >= stack_low && here < stack_high && here - stack_low < MF_HOST_STACK;
+}
+
+bool mf_host_lacks_stack(const mf_host_state *state)
+{
+    return state->locale != c_locale && lacks_stack();
+}
+
 mf_status mf_host_refuse(void)
 {
+    if (!mf_host_is_fork())
+        return MF_FAIL(MF_FAILED_PRECONDITION,
+                       "the calling thread has less than %d KiB of stack left: give it more "
+                       "(pthread_attr_setstacksize(), ulimit -s, OMP_STACKSIZE)",
+                       MF_HOST_STACK >> 10);
     return MF_FAIL(MF_FAILED_PRECONDITION,
                    "this process was forked from one that had called Meshflow: call fork() before "
                    "the first call of the library, or exec() a program in the child");

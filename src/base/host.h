@@ -4,10 +4,11 @@
  *
  * Three things of a calling thread decide what the library's code computes and prints: its locale,
  * its floating-point environment (rounding, flush-to-zero, traps) and whether its process is the
- * child of a fork(). Every public function begins with MF_ENTRY or MF_ENTRY_OR (tools/check_host.py
- * checks that): until it returns the thread has the C locale and the default floating-point
- * environment, and then again what it had, exception flags included. Threads of the library have
- * both for life (base/thread.h). So the code behind can use printf("%g"), strtod() and <ctype.h>.
+ * child of a fork(). Every public function begins with MF_ENTRY, MF_ENTRY_SMALL or MF_ENTRY_OR
+ * (tools/check_host.py checks that): until it returns the thread has the C locale and the default
+ * floating-point environment, and then again what it had, exception flags included. Threads of the
+ * library have both for life (base/thread.h). So the code behind can use printf("%g"), strtod() and
+ * <ctype.h>.
  */
 #ifndef MF_BASE_HOST_H
 #define MF_BASE_HOST_H
@@ -46,11 +47,24 @@ void mf_host_leave(const mf_host_state *state);
 bool mf_host_is_fork(void);
 /* A child that knows that the library had no threads and objects there. Only for the program. */
 void mf_host_adopt_fork(void);
-/* Records FAILED_PRECONDITION, and is it. */
+/* What a call that reads, compiles or computes may take of its caller's stack: more than any test
+ * has needed. */
+enum { MF_HOST_STACK = 384 << 10 };
+/* The calling thread has less than that left. False where the library has called the host and is
+ * called again, and on stacks that are not the thread's own (coroutines), whose ends nobody knows.
+ */
+bool mf_host_lacks_stack(const mf_host_state *state);
+/* Records FAILED_PRECONDITION, and is it: in a forked process, or for want of stack. */
 mf_status mf_host_refuse(void) __attribute__((cold));
 
 /* The first line of a public function that returns a status. */
 #define MF_ENTRY                                                                                   \
+    MF_HOST_GUARD(host_);                                                                          \
+    if (__builtin_expect(mf_host_is_fork() || mf_host_lacks_stack(&host_), 0))                     \
+    return mf_host_refuse()
+
+/* The first line of one that needs little stack: it serves threads that have little. */
+#define MF_ENTRY_SMALL                                                                             \
     MF_HOST_GUARD(host_);                                                                          \
     if (__builtin_expect(mf_host_is_fork(), 0))                                                    \
     return mf_host_refuse()

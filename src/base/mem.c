@@ -32,10 +32,10 @@ static bool injected_failure(void)
     return atomic_fetch_sub(&fail_countdown, 1) == 1;
 }
 
-/* What it takes, which is a little more than was asked for. */
+/* What it takes, which is a little more than was asked for, and the allocator's word before it. */
 static int64_t size_of(void *p)
 {
-    return (int64_t)malloc_usable_size(p);
+    return (int64_t)(malloc_usable_size(p) + sizeof(size_t));
 }
 
 void *mf_calloc(int64_t count, size_t size)

@@ -201,6 +201,10 @@ mf_status mf_pool_new(int threads, mf_pool **out)
     mf_status st;
 
     *out = NULL;
+    if (threads < 0 || threads > MF_POOL_THREADS)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "there cannot be %d threads: 0 (one for each core) to %d", threads,
+                       MF_POOL_THREADS);
     mf_params_load();
     pool = mf_calloc(1, sizeof *pool);
     if (!pool)

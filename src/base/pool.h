@@ -18,8 +18,10 @@ typedef struct mf_task {
     struct mf_task *next; /* guarded by the pool's lock while queued */
 } mf_task;
 
+enum { MF_POOL_THREADS = 4096 }; /* at most */
 /* `threads` counts the thread that calls mf_pool_parallel(): one less is started (but at least one,
- * because submitted tasks need somebody to run them). 0: mf_default_threads(). */
+ * because submitted tasks need somebody to run them). 0: mf_default_threads().
+ * INVALID_ARGUMENT: below 0, or too many. */
 MF_MUST mf_status mf_pool_new(int threads, mf_pool **out);
 /* Finishes queued tasks first. Thread: not one of the pool's own. */
 void mf_pool_free(mf_pool *pool);

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <time.h>
 
+enum { STACK_BYTES = 2 << 20 };
+
 typedef struct start {
     void *(*fn)(void *);
     void *arg;
@@ -36,6 +38,31 @@ static void block_signals(sigset_t *before)
     (void)pthread_sigmask(SIG_BLOCK, &blocked, before);
 }
 
+/* The host's default may be meant for threads that do little (ulimit -s). */
+static int set_stack(pthread_attr_t *attr)
+{
+    size_t size;
+    int error = pthread_attr_getstacksize(attr, &size);
+
+    if (error == 0 && size < STACK_BYTES)
+        error = pthread_attr_setstacksize(attr, STACK_BYTES);
+    return error;
+}
+
+static int create(pthread_t *thread, start *s)
+{
+    pthread_attr_t attr;
+    int error = pthread_attr_init(&attr);
+
+    if (error != 0)
+        return error;
+    error = set_stack(&attr);
+    if (error == 0)
+        error = pthread_create(thread, &attr, begin, s);
+    (void)pthread_attr_destroy(&attr);
+    return error;
+}
+
 int mf_thread_start(pthread_t *thread, void *(*fn)(void *), void *arg)
 {
     start *s = mf_calloc(1, sizeof *s);
@@ -46,7 +73,7 @@ int mf_thread_start(pthread_t *thread, void *(*fn)(void *), void *arg)
         return ENOMEM;
     *s = (start){ fn, arg };
     block_signals(&before); /* the new thread inherits them blocked */
-    error = pthread_create(thread, NULL, begin, s);
+    error = create(thread, s);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0)
         mf_free(s);

@@ -11,7 +11,8 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* As pthread_create() with default attributes: 0 or an error number. */
+/* As pthread_create() with default attributes, but with 2 MiB of stack at least: 0 or an error
+ * number. */
 int mf_thread_start(pthread_t *thread, void *(*fn)(void *), void *arg);
 
 /* Until the end of this block, what this thread writes to a closed pipe or socket is EPIPE and no

@@ -55,12 +55,25 @@ void mf_dataset_unref(mf_dataset *set)
     mf_free(set);
 }
 
+/* Models and settings find a column by its name. */
+static mf_status check_name(const mf_dataset *set, int i, const char *name)
+{
+    if (!*name)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "column %d of the data has an empty name", i);
+    for (int k = 0; k < i; k++) {
+        if (set->columns[k].name && strcmp(set->columns[k].name, name) == 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "two columns of the data are called '%s'", name);
+    }
+    return MF_OK;
+}
+
 mf_status mf_dataset_set_column(mf_dataset *set, int i, const char *name, mf_dtype dtype,
                                 const mf_shape *shape)
 {
     mf_column *c = &set->columns[i];
     int64_t count, bytes;
 
+    MF_TRY(check_name(set, i, name));
     if (!mf_dtype_is_valid((int)dtype) || !mf_dtype_is_plain(dtype))
         return MF_FAIL(MF_INVALID_ARGUMENT, "column '%s' is of type %s; samples are numbers", name,
                        mf_dtype_name(dtype));

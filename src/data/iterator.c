@@ -54,6 +54,7 @@ static mf_status check_shards(int64_t shards, int64_t first, int64_t n)
 
 static mf_status check_options(const mf_dataset *set, mf_iterator_options *o)
 {
+    MF_TRY(mf_slicing_check(o->slice));
     o->batch = o->batch == 0 ? DEFAULT_BATCH : o->batch;
     o->prefetch = o->prefetch == 0 ? DEFAULT_PREFETCH : o->prefetch;
     o->threads = o->threads == 0 ? 1 : o->threads;

@@ -203,6 +203,13 @@ static void take_batch(mf_slices *s, int64_t samples, int64_t *out)
     }
 }
 
+mf_status mf_slicing_check(mf_slicing slice)
+{
+    if (slice == MF_SLICE_ELEMENT || slice == MF_SLICE_FILE || slice == MF_SLICE_FILE_BATCH)
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT, "there is no slicing %d: see mf_slicing", (int)slice);
+}
+
 void mf_slices_order(mf_slices *s, uint64_t seed, uint64_t epoch, int64_t batch, bool in_turn,
                      int64_t *order)
 {

@@ -12,6 +12,9 @@
 
 #include "data/dataset.h"
 
+/* INVALID_ARGUMENT: a number that is no mf_slicing. */
+MF_MUST mf_status mf_slicing_check(mf_slicing slice);
+
 typedef struct mf_slices mf_slices;
 
 /* Owns: mf_slices_free(). The set must outlive it. */

@@ -177,6 +177,41 @@ static mf_output constant_of(mf_graph *graph, mf_status st, mf_tensor *t)
     return out;
 }
 
+/* low <= value < high, for types that are integers; all others take any number. */
+static bool fits(mf_dtype dtype, double value)
+{
+    static const struct {
+        mf_dtype types[2];
+        double low, high;
+    } ranges[] = {
+        { { MF_DTYPE_I8, MF_DTYPE_QI8 }, -0x1p7, 0x1p7 },
+        { { MF_DTYPE_U8, MF_DTYPE_QU8 }, 0, 0x1p8 },
+        { { MF_DTYPE_I16, MF_DTYPE_QI16 }, -0x1p15, 0x1p15 },
+        { { MF_DTYPE_U16, MF_DTYPE_QU16 }, 0, 0x1p16 },
+        { { MF_DTYPE_I32, MF_DTYPE_QI32 }, -0x1p31, 0x1p31 },
+        { { MF_DTYPE_U32, MF_DTYPE_U32 }, 0, 0x1p32 },
+        { { MF_DTYPE_I64, MF_DTYPE_I64 }, -0x1p63, 0x1p63 },
+        { { MF_DTYPE_U64, MF_DTYPE_U64 }, 0, 0x1p64 },
+    };
+
+    for (int i = 0; i < MF_COUNT(ranges); i++) {
+        if (ranges[i].types[0] == dtype || ranges[i].types[1] == dtype)
+            return value >= ranges[i].low && value < ranges[i].high;
+    }
+    return true;
+}
+
+static mf_status check_scalar(mf_dtype dtype, double value)
+{
+    if (!mf_dtype_is_valid((int)dtype) || !mf_dtype_is_plain(dtype))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "a number cannot have the type %s",
+                       mf_dtype_name(dtype));
+    if (!fits(dtype, value))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "mf_scalar(): %.17g does not fit into %s", value,
+                       mf_dtype_name(dtype));
+    return MF_OK;
+}
+
 mf_output mf_scalar(mf_graph *graph, mf_dtype dtype, double value)
 {
     MF_ENTRY_OR((mf_output){ 0 });
@@ -184,11 +219,10 @@ mf_output mf_scalar(mf_graph *graph, mf_dtype dtype, double value)
         return (mf_output){ 0 };
 
     mf_tensor t = { 0 };
-    mf_status st = mf_dtype_is_valid((int)dtype) && mf_dtype_is_plain(dtype)
-                       ? mf_tensor_alloc(&t, dtype, &MF_SCALAR)
-                       : MF_FAIL(MF_INVALID_ARGUMENT, "a number cannot have the type %s",
-                                 mf_dtype_name(dtype));
+    mf_status st = check_scalar(dtype, value);
 
+    if (st == MF_OK)
+        st = mf_tensor_alloc(&t, dtype, &MF_SCALAR);
     if (st == MF_OK)
         mf_tensor_put(&t, 0, value);
     return constant_of(graph, st, &t);
@@ -202,10 +236,16 @@ mf_output mf_ints(mf_graph *graph, const int64_t *values, int64_t n)
         return (mf_output){ 0 };
 
     mf_tensor t = { 0 };
-    const mf_status st = mf_tensor_alloc(&t, MF_DTYPE_I32, &MF_SHAPE(n));
+    mf_status st = mf_tensor_alloc(&t, MF_DTYPE_I32, &MF_SHAPE(n));
 
-    for (int64_t i = 0; st == MF_OK && i < n; i++)
-        ((int32_t *)t.data)[i] = (int32_t)values[i];
+    for (int64_t i = 0; st == MF_OK && i < n; i++) {
+        if (values[i] < INT32_MIN || values[i] > INT32_MAX)
+            st = MF_FAIL(MF_INVALID_ARGUMENT,
+                         "mf_ints(): element %lld, %lld, does not fit into int32", (long long)i,
+                         (long long)values[i]);
+        else
+            ((int32_t *)t.data)[i] = (int32_t)values[i];
+    }
     return constant_of(graph, st, &t);
 }
 

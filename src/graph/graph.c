@@ -11,7 +11,7 @@
 
 mf_status mf_graph_new(mf_graph **out)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(out);
 
     mf_graph *g = mf_calloc(1, sizeof *g);
@@ -96,7 +96,7 @@ mf_status mf_graph_owns_all(const mf_graph *graph, const mf_output *outputs, int
 
 mf_status mf_graph_status(const mf_graph *graph)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(graph);
 
     return graph->failed ? mf_error_restore(graph->failed) : MF_OK;

@@ -134,14 +134,36 @@ static mf_status open_status(const char *path, int err)
     return mf_errno_status(err, "open", path);
 }
 
+/* A pipe or a device could hold the thread for ever; no deadline ends a read of it. */
+static mf_status check_kind(const char *path, int fd)
+{
+    struct stat info;
+
+    if (fstat(fd, &info) != 0)
+        return mf_errno_status(errno, "open", path);
+    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%.500s' is a pipe, a socket or a device, not a file",
+                       path);
+    return MF_OK;
+}
+
 mf_status mf_step_open(const mf_step *step, const char *path, int flags, int *fd)
 {
+    mf_status st;
     place at;
 
     *fd = -1;
     MF_TRY(locate(step, path, &at));
-    *fd = open_beneath(&at, at.rest, flags);
-    return *fd < 0 ? open_status(path, errno) : MF_OK;
+    /* Opening a pipe would wait for its other end. For files the flag means nothing. */
+    *fd = open_beneath(&at, at.rest, flags | O_NONBLOCK | O_NOCTTY);
+    if (*fd < 0)
+        return open_status(path, errno);
+    st = check_kind(path, *fd);
+    if (st != MF_OK) {
+        (void)close(*fd);
+        *fd = -1;
+    }
+    return st;
 }
 
 mf_status mf_step_pin_file(const mf_step *step, const char *path, mf_step_pin *out)

@@ -19,7 +19,7 @@
 MF_MUST mf_status mf_step_file(const mf_step *step, const char *path);
 
 /* Open the file as open() does; a new file's mode is that of the umask. Owns: close(*fd).
- * Fails: as mf_step_file() and open(). */
+ * Fails: as mf_step_file() and open(); INVALID_ARGUMENT: neither file nor directory. */
 MF_MUST mf_status mf_step_open(const mf_step *step, const char *path, int flags, int *fd);
 
 /* The directory of a file that is to be written or renamed, held open. */

@@ -52,6 +52,10 @@ static mf_status lead(mf_dispatch *d, const mf_cluster *c)
 
 static mf_status copy_options(mf_dispatch *d, const mf_dispatch_options *o)
 {
+    if (o->queue < 0 || o->slots < 0 || o->threads < 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "mf_dispatch_open(): queue %lld, slots %d, threads %d: none may be negative",
+                       (long long)o->queue, o->slots, o->threads);
     d->o = *o;
     d->o.cluster = NULL;
     d->dirs = mf_calloc(o->n_allow_dirs, sizeof *d->dirs);

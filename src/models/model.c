@@ -12,7 +12,7 @@
 
 mf_status mf_model_new(mf_model **out)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(out);
 
     mf_model *m = mf_calloc(1, sizeof *m);
@@ -69,7 +69,7 @@ mf_graph *mf_model_graph(mf_model *model)
 
 mf_status mf_model_status(const mf_model *model)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(model);
 
     return mf_graph_status(model->graph);

@@ -138,18 +138,33 @@ void mf_cells_one(mf_dtype dtype, void *dst, int64_t at, int64_t n)
         fill_plain((char *)dst + (size_t)at * cell, n, cell, value);
 }
 
+mf_status mf_index_check(const mf_node *node, int output, int64_t value)
+{
+    if (mf_out_type(node, output) == MF_DTYPE_I32 && value > INT32_MAX)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "%s output type is 32-bit but the value is %" PRId64
+                       "; set the attribute out_type to int64",
+                       node->op_name, value);
+    return MF_OK;
+}
+
 mf_status mf_infer_ints(mf_infer *in, int output, int rank, const int64_t *values, int n)
 {
     mf_tensor t = { 0 };
     const mf_shape shape = rank == 0 ? MF_SCALAR : MF_SHAPE(n);
+    mf_status st;
 
     in->out[output] = shape;
-    MF_TRY(mf_tensor_alloc(&t, mf_out_type(in->node, output), &shape));
-    for (int i = 0; i < n; i++)
-        mf_index_put(&t, i, values[i]);
-    mf_infer_value(in, output, &t);
+    st = mf_tensor_alloc(&t, mf_out_type(in->node, output), &shape);
+    for (int i = 0; i < n && st == MF_OK; i++) {
+        st = mf_index_check(in->node, output, values[i]);
+        if (st == MF_OK)
+            mf_index_put(&t, i, values[i]);
+    }
+    if (st == MF_OK)
+        mf_infer_value(in, output, &t);
     mf_tensor_clear(&t);
-    return MF_OK;
+    return st;
 }
 
 mf_output mf_grad_all_axes(mf_grad *g, mf_output x)

@@ -62,7 +62,10 @@ MF_MUST mf_status mf_cells_fill(mf_dtype dtype, void *dst, int64_t at, int64_t n
 /* n cells from `at` become the number 1 (true). */
 void mf_cells_one(mf_dtype dtype, void *dst, int64_t at, int64_t n);
 
-/* Say that output i is this short integer vector (rank 1) or scalar (rank 0, n = 1). */
+/* INVALID_ARGUMENT: output i is int32, and the value, a size, does not fit. */
+MF_MUST mf_status mf_index_check(const mf_node *node, int output, int64_t value);
+/* Say that output i is this short integer vector (rank 1) or scalar (rank 0, n = 1) of sizes.
+ * INVALID_ARGUMENT: one does not fit. */
 MF_MUST mf_status mf_infer_ints(mf_infer *in, int output, int rank, const int64_t *values, int n);
 /* The type of output i. */
 static inline mf_dtype mf_out_type(const mf_node *node, int i)

@@ -9,7 +9,9 @@
 
 #include <string.h>
 
-enum { TILE = 1024, MAX_STEPS = 32, MAX_INPUTS = 16, MAX_SLOTS = 12 };
+/* A tile has at most TILE elements, fewer where they are wide: all tiles lie on the stack, which
+ * may be that of a host's thread. */
+enum { TILE = 1024, TILE_BYTES = 4096, MAX_STEPS = 32, MAX_INPUTS = 16, MAX_SLOTS = 12 };
 
 typedef struct step {
     mf_span_fn *fn;
@@ -24,6 +26,7 @@ struct mf_fused {
     int n_steps;
     mf_dtype in_types[MAX_INPUTS];
     int n_in;
+    int64_t tile; /* elements of a tile */
 };
 
 /* A tile is free again after the last step that reads it; its reader may write over it. */
@@ -109,6 +112,26 @@ static mf_status read_step(mf_fused *f, const mf_node *n, int i, int *at, mf_dty
     return MF_OK;
 }
 
+static void widen(size_t *widest, mf_dtype dtype)
+{
+    const size_t size = mf_dtype_cell(dtype);
+
+    if (size > *widest)
+        *widest = size;
+}
+
+/* As many elements as fit into a tile, of any of the types. */
+static int64_t tile_of(const mf_fused *f, const mf_dtype *made)
+{
+    size_t widest = TILE_BYTES / TILE;
+
+    for (int j = 0; j < f->n_in; j++)
+        widen(&widest, f->in_types[j]);
+    for (int i = 0; i < f->n_steps; i++)
+        widen(&widest, made[i]);
+    return (int64_t)(TILE_BYTES / widest);
+}
+
 mf_status mf_fused_read(const mf_node *node, const mf_dtype *in_types, int n_in, mf_arena *arena,
                         mf_fused **out)
 {
@@ -131,6 +154,7 @@ mf_status mf_fused_read(const mf_node *node, const mf_dtype *in_types, int n_in,
     if (made[f->n_steps - 1] != node->out_types[0])
         return MF_FAIL(MF_INVALID_ARGUMENT, "the last step makes %s, not %s",
                        mf_dtype_name(made[f->n_steps - 1]), mf_dtype_name(node->out_types[0]));
+    f->tile = tile_of(f, made);
     *out = f;
     return assign_slots(f);
 }
@@ -213,8 +237,8 @@ static void spread(const mf_fused_run *run, int j, int64_t at, int64_t n, char *
 
 /* What a range needs on its way: results of steps, spread operands. */
 typedef struct tiles {
-    _Alignas(64) char slot[MAX_SLOTS][TILE * 16];
-    _Alignas(64) char operand[MAX_INPUTS][TILE * 16];
+    _Alignas(64) char slot[MAX_SLOTS][TILE_BYTES];
+    _Alignas(64) char operand[MAX_INPUTS][TILE_BYTES];
     int64_t filled[MAX_INPUTS]; /* elements of operand[j] that hold for all tiles */
 } tiles;
 
@@ -264,14 +288,15 @@ static void run_tile(const mf_fused_run *run, int64_t at, int64_t n, tiles *t)
  * same in each tile, or lies in one. */
 void mf_fused_range(const mf_fused_run *run, int64_t from, int64_t to)
 {
-    const int64_t inner = run->inner, tile = inner <= TILE ? TILE - TILE % inner : TILE;
+    const int64_t inner = run->inner, most = run->f->tile;
+    const int64_t tile = inner <= most ? most - most % inner : most;
     tiles t;
 
     memset(t.filled, 0, sizeof t.filled);
     while (from < to) {
         int64_t n = to - from < tile ? to - from : tile;
 
-        if (inner > TILE && n > inner - from % inner)
+        if (inner > most && n > inner - from % inner)
             n = inner - from % inner;
         run_tile(run, from, n, &t);
         from += n;

@@ -5,16 +5,6 @@
 #include "ops/array_util.h"
 #include "ops/grad_util.h"
 
-static mf_status check_fits(const mf_node *node, int64_t value)
-{
-    if (mf_out_type(node, 0) == MF_DTYPE_I32 && value > INT32_MAX)
-        return MF_FAIL(MF_INVALID_ARGUMENT,
-                       "%s output type is 32-bit but the value is %" PRId64
-                       "; set the attribute out_type to int64",
-                       node->op_name, value);
-    return MF_OK;
-}
-
 /* ---- Shape, ShapeN ---- */
 
 static mf_status shape_infer(mf_infer *in)
@@ -38,7 +28,7 @@ static mf_status shape_run(mf_kernel *k)
 
         MF_TRY(mf_kernel_out(k, i, &MF_SHAPE(s->rank), &out));
         for (int d = 0; d < s->rank; d++) {
-            MF_TRY(check_fits(k->node, s->dims[d]));
+            MF_TRY(mf_index_check(k->node, i, s->dims[d]));
             mf_index_put(out, d, s->dims[d]);
         }
     }
@@ -62,7 +52,7 @@ static mf_status size_run(mf_kernel *k)
 {
     mf_tensor *out;
 
-    MF_TRY(check_fits(k->node, k->in[0]->count));
+    MF_TRY(mf_index_check(k->node, 0, k->in[0]->count));
     MF_TRY(mf_kernel_out(k, 0, &MF_SCALAR, &out));
     mf_index_put(out, 0, k->in[0]->count);
     return MF_OK;

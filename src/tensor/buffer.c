@@ -117,6 +117,13 @@ static mf_buffer *take_fresh(int size_class)
     return b;
 }
 
+/* What a block takes of the limit. Its header and what the allocator leaves free to align it count:
+ * graphs can hold millions of scalars. */
+static int64_t taken_by(size_t bytes)
+{
+    return (int64_t)(HEADER + bytes + MF_BUFFER_ALIGN);
+}
+
 static void count_live(int64_t bytes)
 {
     const long long now =
@@ -140,7 +147,7 @@ mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out)
                        "OOM when allocating tensor with %lld elements of type %s", (long long)count,
                        mf_dtype_name(dtype));
     size_class = class_of((size_t)bytes);
-    if (mf_quota_take((int64_t)class_bytes(size_class)) != MF_OK)
+    if (mf_quota_take(taken_by(class_bytes(size_class))) != MF_OK)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "OOM when allocating tensor of %lld bytes: %lld are in use already",
                        (long long)bytes, (long long)mf_quota_used());
@@ -148,7 +155,7 @@ mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out)
     if (!b)
         b = take_fresh(size_class);
     if (!b) {
-        mf_quota_give_back((int64_t)class_bytes(size_class));
+        mf_quota_give_back(taken_by(class_bytes(size_class)));
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "OOM when allocating tensor of %lld bytes",
                        (long long)bytes);
     }
@@ -265,7 +272,7 @@ void mf_buffer_unref(mf_buffer *b)
         release_elements(b);
     mf_account_give(b->account, (int64_t)b->bytes);
     atomic_fetch_sub_explicit(&pool.live, (int64_t)b->bytes, memory_order_relaxed);
-    mf_quota_give_back((int64_t)b->bytes);
+    mf_quota_give_back(taken_by(b->bytes));
     if (!put_cached(b))
         give_back(b);
 }

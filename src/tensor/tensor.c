@@ -61,6 +61,32 @@ void mf_tensor_reshape(mf_tensor *dst, const mf_tensor *src, const mf_shape *sha
     dst->shape = s;
 }
 
+/* ---- objects ---- */
+
+/* A loop of a client's graph can put lists into lists without end: destroyed one within the other
+ * they would take more stack than there is. Beyond this depth an object waits until the outermost
+ * one is destroyed. */
+enum { DESTROY_DEPTH = 64 };
+static _Thread_local int destroying; /* so many are being destroyed, one within the other */
+static _Thread_local mf_object *waiting;
+
+void mf_object_destroy(mf_object *o)
+{
+    if (destroying == DESTROY_DEPTH) {
+        o->next = waiting;
+        waiting = o;
+        return;
+    }
+    destroying++;
+    o->type->destroy(o);
+    while (destroying == 1 && waiting) {
+        o = waiting;
+        waiting = o->next;
+        o->type->destroy(o);
+    }
+    destroying--;
+}
+
 mf_status mf_tensor_clone(mf_tensor *dst, const mf_tensor *src)
 {
     mf_tensor t = { 0 };
@@ -80,13 +106,13 @@ mf_status mf_string_new(mf_string *s, int64_t len)
 {
     char *bytes = NULL;
 
-    if (len > 0) {
-        bytes = len < mf_quota_room() ? mf_calloc(len + 1, 1) : NULL;
+    if (len != 0) { /* below 0: a length that int64_t does not hold */
+        bytes = len > 0 && len < mf_quota_room() ? mf_calloc(len + 1, 1) : NULL;
         if (!bytes)
             return MF_FAIL(MF_RESOURCE_EXHAUSTED,
-                           "OOM when allocating a string of %" PRId64 " bytes: %" PRId64
+                           "OOM when allocating a string of %" PRIu64 " bytes: %" PRId64
                            " bytes are in use already",
-                           len, mf_quota_used());
+                           (uint64_t)len, mf_quota_used());
     }
     mf_free(s->data);
     s->data = bytes;
@@ -304,7 +330,7 @@ void mf_tensor_print(const mf_tensor *t, int64_t max, mf_buf *out)
 
 mf_status mf_tensor_new(mf_dtype dtype, const int64_t *dims, int rank, mf_tensor **out)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(out);
     MF_NEED_ARRAY(dims, rank > 0 ? rank : 0);
 
@@ -331,7 +357,7 @@ mf_status mf_tensor_new(mf_dtype dtype, const int64_t *dims, int rank, mf_tensor
 mf_status mf_tensor_wrap(mf_dtype dtype, const int64_t *dims, int rank, void *data, size_t bytes,
                          void (*release)(void *data, void *ctx), void *ctx, mf_tensor **out)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(out);
     MF_NEED_ARRAY(dims, rank > 0 ? rank : 0);
     MF_NEED_ARRAY(data, bytes > 0 ? 1 : 0);
@@ -365,7 +391,7 @@ mf_status mf_tensor_wrap(mf_dtype dtype, const int64_t *dims, int rank, void *da
 
 mf_status mf_tensor_copy(const mf_tensor *tensor, mf_tensor **out)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(tensor, out);
 
     mf_tensor *t = mf_calloc(1, sizeof *t);
@@ -430,7 +456,7 @@ static mf_status string_at(const mf_tensor *t, int64_t i, mf_string **out)
 
 mf_status mf_tensor_set_string(mf_tensor *tensor, int64_t i, const char *data, size_t len)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(tensor);
     MF_NEED_ARRAY(data, len > 0 ? 1 : 0);
 
@@ -442,7 +468,7 @@ mf_status mf_tensor_set_string(mf_tensor *tensor, int64_t i, const char *data, s
 
 mf_status mf_tensor_get_string(const mf_tensor *tensor, int64_t i, const char **data, size_t *len)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(tensor, data, len);
 
     mf_string *s = NULL;

@@ -32,7 +32,10 @@ typedef struct mf_object_type {
 } mf_object_type;
 struct mf_object {
     const mf_object_type *type;
-    atomic_int refs;
+    union {
+        atomic_int refs;
+        mf_object *next; /* of those that nobody refers to any more and that wait to be destroyed */
+    };
 };
 
 static inline mf_object *mf_object_ref(mf_object *o)
@@ -41,10 +44,12 @@ static inline mf_object *mf_object_ref(mf_object *o)
         atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
     return o;
 }
+/* Of an object without references. Objects within it go with it, however deep they are nested. */
+void mf_object_destroy(mf_object *o);
 static inline void mf_object_unref(mf_object *o)
 {
     if (o && atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) == 1)
-        o->type->destroy(o);
+        mf_object_destroy(o);
 }
 
 /* Allocate storage for an empty slot. Contents are undefined for plain types. */

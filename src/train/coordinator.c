@@ -45,7 +45,7 @@ struct mf_coordinator {
 
 mf_status mf_coordinator_new(mf_coordinator **out)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(out);
 
     mf_coordinator *c = mf_calloc(1, sizeof *c);
@@ -154,7 +154,7 @@ bool mf_coordinator_wait_for_stop(mf_coordinator *c, int64_t timeout_ms)
 
 mf_status mf_coordinator_failure(mf_coordinator *c)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(c);
 
     mf_status st;
@@ -222,7 +222,7 @@ static void add_locked(mf_coordinator *c, thread *t)
 mf_status mf_coordinator_start(mf_coordinator *c, const char *name, mf_status (*fn)(void *ctx),
                                void *ctx)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(c, name);
     MF_NEED_FUNCTION(fn);
 
@@ -248,7 +248,7 @@ mf_status mf_coordinator_start(mf_coordinator *c, const char *name, mf_status (*
 
 mf_status mf_coordinator_register_thread(mf_coordinator *c, const char *name, pthread_t id)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(c, name);
 
     thread *t;
@@ -321,7 +321,7 @@ static thread *wait_for_all(mf_coordinator *c, int64_t grace_ms)
 
 mf_status mf_coordinator_join(mf_coordinator *c, int64_t grace_ms)
 {
-    MF_ENTRY;
+    MF_ENTRY_SMALL;
     MF_NEED(c);
 
     mf_buf names = { 0 };

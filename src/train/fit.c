@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "data/slices.h"
 #include "train/fit_private.h"
 #include "train/inquiry.h"
 #include "train/offload.h"
@@ -449,7 +450,12 @@ static mf_status check_counts(const mf_fit_options *o)
                        "none may be negative",
                        (long long)o->batch, (long long)o->epochs, (long long)o->steps,
                        (long long)o->save_steps, o->keep);
-    return MF_OK;
+    if (o->input_threads < 0 || o->trace_step < 0 || o->summary_steps < 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "mf_fit(): input_threads %d, trace_step %lld, summary_steps %lld: none may "
+                       "be negative",
+                       o->input_threads, (long long)o->trace_step, (long long)o->summary_steps);
+    return mf_slicing_check(o->slice);
 }
 
 mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,

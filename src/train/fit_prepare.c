@@ -163,7 +163,7 @@ static mf_status find_place(mf_fitting *f)
 
 static void set_order(mf_fitting *f, bool leased)
 {
-    const int64_t batch = f->o.batch > 0 ? f->o.batch : 32;
+    const int64_t batch = f->o.batch > 0 ? f->o.batch : 32, count = mf_dataset_count(f->train);
 
     f->order =
         (mf_iterator_options){ .batch = batch,
@@ -173,8 +173,8 @@ static void set_order(mf_fitting *f, bool leased)
                                .seed = f->t->options.seed,
                                .shards = f->t->options.shards,
                                .n_shards = f->t->options.shards };
-    f->per_epoch = (mf_dataset_count(f->train) + batch - 1) / batch;
-    f->batch = batch < mf_dataset_count(f->train) ? batch : mf_dataset_count(f->train);
+    f->per_epoch = count / batch + (count % batch != 0);
+    f->batch = batch < count ? batch : count;
 }
 
 static mf_status open_outputs(mf_fitting *f, bool leased)

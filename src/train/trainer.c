@@ -257,6 +257,20 @@ static mf_status keep_options(mf_trainer *t, const mf_compile_options *options)
     return MF_OK;
 }
 
+/* Before anything is added to the graph: the model can still be compiled with others. */
+static mf_status check_numbers(const mf_compile_options *o)
+{
+    if (o->shards < 0 || o->micro_batches < 0 || o->threads < 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "mf_model_compile(): shards %d, micro_batches %d, threads %d: none may be "
+                       "negative",
+                       o->shards, o->micro_batches, o->threads);
+    if (!(o->learning_rate >= 0.0 && o->learning_rate <= 1e38))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "learning_rate is %g; it must be from 0 to 1e38",
+                       o->learning_rate);
+    return MF_OK;
+}
+
 mf_status mf_model_compile(mf_model *model, const mf_compile_options *options, mf_trainer **out)
 {
     MF_ENTRY;
@@ -274,6 +288,8 @@ mf_status mf_model_compile(mf_model *model, const mf_compile_options *options, m
     mf_model_ref(model);
     t->arena = model->graph->arena;
     st = check_model(model);
+    if (st == MF_OK && options)
+        st = check_numbers(options);
     if (st == MF_OK && options)
         st = keep_options(t, options);
     t->team = t->options.strategy ? t->options.strategy->team : NULL;

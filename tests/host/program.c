@@ -363,6 +363,55 @@ static void predictions(void)
     mf_dataset_unref(data);
 }
 
+static void says(mf_status st, mf_status wanted, const char *words)
+{
+    if (st == wanted && strstr(mf_error_message(), words))
+        return;
+    fprintf(stderr, "expected %s, '%s'; it says %s: %s\n", mf_status_name(wanted), words,
+            mf_status_name(st), mf_error_message());
+    exit(1);
+}
+
+/* Tensors and graphs can be made with little stack; what computes says that it is too little. */
+static void *call_with_little_stack(void *unused)
+{
+    mf_tensor *x;
+    mf_session *s;
+    mf_graph *g;
+
+    OK(mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ 2, 2 }, 2, &x));
+    OK(mf_graph_new(&g));
+    (void)mf_applyf(g, "Neg", MF_IN(mf_constant(g, x, NULL)), "name='n'");
+    OK(mf_graph_status(g));
+    says(mf_session_new(g, NULL, &s), MF_FAILED_PRECONDITION, "of stack left");
+    mf_tensor_free(x);
+    mf_graph_free(g);
+    return unused;
+}
+
+static void *train_with_some_stack(void *unused)
+{
+    train_and_show(NULL);
+    return unused;
+}
+
+static void run_with_stack(size_t bytes, void *(*fn)(void *))
+{
+    pthread_attr_t attr;
+    pthread_t id;
+
+    CHECK(pthread_attr_init(&attr) == 0 && pthread_attr_setstacksize(&attr, bytes) == 0);
+    CHECK(pthread_create(&id, &attr, fn, NULL) == 0);
+    pthread_join(id, NULL);
+    pthread_attr_destroy(&attr);
+}
+
+static void small_stacks(void)
+{
+    run_with_stack(64 << 10, call_with_little_stack);
+    run_with_stack(400 << 10, train_with_some_stack);
+}
+
 /* ---- signals ---- */
 
 static pthread_t main_thread;
@@ -533,15 +582,6 @@ static void worker(void)
 
 /* ---- mistakes ---- */
 
-static void says(mf_status st, mf_status wanted, const char *words)
-{
-    if (st == wanted && strstr(mf_error_message(), words))
-        return;
-    fprintf(stderr, "expected %s, '%s'; it says %s: %s\n", mf_status_name(wanted), words,
-            mf_status_name(st), mf_error_message());
-    exit(1);
-}
-
 static void mistakes_with_graphs(void)
 {
     mf_graph *a, *b;
@@ -614,6 +654,90 @@ static void mistakes_with_labels(void)
     mf_dataset_unref(set);
 }
 
+static void mistakes_with_constants(void)
+{
+    mf_tensor *text;
+    mf_graph *g;
+
+    OK(mf_tensor_new(MF_DTYPE_STRING, NULL, 0, &text));
+    says(mf_tensor_set_string(text, 0, "a", SIZE_MAX), MF_RESOURCE_EXHAUSTED, "OOM");
+    mf_tensor_free(text);
+    OK(mf_graph_new(&g));
+    (void)mf_scalar(g, MF_DTYPE_I32, NAN);
+    says(mf_graph_status(g), MF_INVALID_ARGUMENT, "nan does not fit into int32");
+    mf_graph_free(g);
+    OK(mf_graph_new(&g));
+    (void)mf_scalar(g, MF_DTYPE_U8, 256);
+    says(mf_graph_status(g), MF_INVALID_ARGUMENT, "256 does not fit into uint8");
+    mf_graph_free(g);
+    OK(mf_graph_new(&g));
+    (void)mf_ints(g, (int64_t[]){ 1, INT64_C(1) << 40 }, 2);
+    says(mf_graph_status(g), MF_INVALID_ARGUMENT, "element 1, 1099511627776, does not fit");
+    mf_graph_free(g);
+}
+
+static void mistakes_with_columns(void)
+{
+    const char *twice[] = { "x", "x" }, *empty[] = { "x", "" };
+    const mf_tensor *columns[2];
+    mf_tensor *x;
+    mf_dataset *set;
+
+    OK(mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ SAMPLES, FEATURES }, 2, &x));
+    columns[0] = columns[1] = x;
+    says(mf_dataset_of(twice, columns, 2, &set), MF_INVALID_ARGUMENT, "are called 'x'");
+    says(mf_dataset_of(empty, columns, 2, &set), MF_INVALID_ARGUMENT, "empty name");
+    mf_tensor_free(x);
+}
+
+/* Refused before anything is added to the model, which can then be compiled. */
+static mf_trainer *compile_at_last(mf_model *m)
+{
+    static const struct {
+        mf_compile_options o;
+        const char *words;
+    } wrong[] = {
+        { { .learning_rate = NAN }, "learning_rate is nan" },
+        { { .learning_rate = -1 }, "learning_rate is -1" },
+        { { .threads = -1 }, "threads -1" },
+        { { .micro_batches = -2 }, "micro_batches -2" },
+        { { .shards = -3 }, "shards -3" },
+    };
+    mf_trainer *t;
+
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        says(mf_model_compile(m, &wrong[i].o, &t), MF_INVALID_ARGUMENT, wrong[i].words);
+    OK(mf_model_compile(m, NULL, &t));
+    return t;
+}
+
+static void mistakes_with_numbers(void)
+{
+    static const struct {
+        mf_fit_options o;
+        const char *words;
+    } wrong[] = {
+        { { .input_threads = -1 }, "input_threads -1" },
+        { { .trace_step = -1 }, "trace_step -1" },
+        { { .summary_steps = -1 }, "summary_steps -1" },
+        { { .slice = (mf_slicing)77 }, "no slicing 77" },
+    };
+    mf_model *m = make_model(), *other = make_model();
+    mf_trainer *t = compile_at_last(m), *none;
+    mf_dataset *data = make_data();
+
+    says(mf_model_compile(other, &(mf_compile_options){ .clip = "norm=nan" }, &none),
+         MF_INVALID_ARGUMENT, "norm=nan is out of range");
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        says(mf_fit(t, data, NULL, &wrong[i].o), MF_INVALID_ARGUMENT, wrong[i].words);
+    OK(mf_fit(t, data, NULL, &(mf_fit_options){ .batch = INT64_MAX }));
+    CHECK(mf_trainer_step(t) == 1); /* all samples are one batch */
+    mf_trainer_free(t);
+    mf_model_free(m);
+    mf_model_free(other);
+    mf_dataset_unref(data);
+}
+
 static mf_status fit_again(void *ctx, mf_trainer *t, const mf_step_report *report)
 {
     mf_dataset *data = ctx;
@@ -638,6 +762,9 @@ static void mistakes(void)
     mistakes_with_graphs();
     mistakes_with_models();
     mistakes_with_labels();
+    mistakes_with_constants();
+    mistakes_with_columns();
+    mistakes_with_numbers();
     train_and_show(&hook);
     mf_dataset_unref(data);
 }
@@ -659,6 +786,7 @@ int main(int argc, char **argv)
         { "hook_that_misbehaves", hook_that_misbehaves },
         { "threads", threads },
         { "predictions", predictions },
+        { "small_stacks", small_stacks },
         { "signals", signals },
         { "forks", forks },
         { "forks_first", forks_first },

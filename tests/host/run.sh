@@ -51,6 +51,10 @@ same() # COMMAND...
 
 find_plain() { LC_ALL=C "$work/program" plain >"$work/plain" && plain=$(weights_of "$work/plain") && [ ${#plain} = 64 ]; }
 
+limited() { echo "ulimit -s $1; exec \"\$0\" \"\$@\""; } # KIB: what bash -c shall do
+
+refused() { ! "$@" 2>"$work/said" && grep 'less than .* KiB of stack left' "$work/said"; } # COMMAND...
+
 nothing_is_left_out() # every public function is in nulls.c
 {
     local name missing=0
@@ -63,6 +67,7 @@ nothing_is_left_out() # every public function is in nulls.c
 check "the programs compile as C" make_program program program.c gcc -std=gnu11
 check "a program compiles with -ffast-math" make_program fast program.c gcc -std=gnu11 -ffast-math
 check "the calls with NULL compile" make_program nulls nulls.c gcc -std=gnu11 -Wno-nonnull
+check "a program that opens the library compiles" make_program unload unload.c gcc -std=gnu11 -Wl,--as-needed
 check "MF_IN compiles with g++ as C++11" make_program cplusplus cplusplus.cc g++ -std=c++11 -Wpedantic
 check "MF_IN compiles with clang as C++11" make_program cplusplus_clang cplusplus.cc clang++ -std=c++11 -Wpedantic
 check "a comma-decimal locale can be made" make_locale
@@ -78,12 +83,16 @@ check "a hook may change them" same "$work/program" hook_that_misbehaves
 check "a program compiled with -ffast-math gets the same weights" same "$work/fast" plain
 check "four threads train, each in an environment of its own" same "$work/program" threads
 check "four threads predict with one trainer, also while it trains" same "$work/program" predictions
+check "a thread with little stack is told so, and one of 400 KiB trains" same "$work/program" small_stacks
+check "threads of the library have stack enough where the default is small" same bash -c "$(limited 512)" "$work/program" plain
+check "a main thread with little stack is told so" refused bash -c "$(limited 256)" "$work/program" plain
 check "signal handlers stay, and run in no thread of the library" same "$work/program" signals
 check "every call in a forked child fails with FAILED_PRECONDITION" same "$work/program" forks
 check "a child forked before the first call can train" same "$work/program" forks_first
 check "two workers with all of that get the same weights" same "$build/meshflow" launch --workers 2 -- "$work/program" worker
 check "model, strategy and data may be freed before the trainer that uses them" same "$work/program" freed_in_any_order
-check "mistakes with graphs, models and labels are refused by name" same "$work/program" mistakes
+check "the library stays where it is after dlclose(), with a session that still has threads" "$work/unload" "$build/libmeshflow.so"
+check "mistakes with graphs, models, labels and numbers are refused by name" same "$work/program" mistakes
 check "every public function is called with NULL" nothing_is_left_out
 check "no call with NULL crashes or succeeds" timeout 300 "$work/nulls"
 

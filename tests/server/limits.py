@@ -251,6 +251,22 @@ def lists_and_stacks_of_any_size_stay_within_the_memory_limit(b):
     b.stop()
 
 
+@test
+def millions_of_single_numbers_stay_within_the_memory_limit(b):
+    """Of each the number is the smallest part."""
+    b.serve("--memory", "384")
+    types = {"output_types": "list { type: DT_INT64 }", "output_shapes": "list { shape { } }"}
+    graph = (scalar("zero", 0, "DT_INT64") + scalar("one", 1, "DT_INT64") + scalar("many", 1 << 62, "DT_INT64") +
+             node("numbers", "RangeDataset", "zero", "many", "one", **types) +
+             node("mixed", "ShuffleDataset", "numbers", "many", "one", "one", **types) +
+             node("it", "IteratorV2", container="s: ''", shared_name="s: 'it'", **types) +
+             node("make", "MakeIterator", "mixed", "it") + node("next", "IteratorGetNext", "it", **types))
+    code, said = b.run(graph, "--target", "make", "--fetch", "next:0")
+    exhausted(code, said)
+    b.within(384, "a shuffle of 2^62 numbers")
+    b.stop()
+
+
 # ---- time ----
 
 def long_runs(b):

@@ -85,6 +85,17 @@ MF_TEST(step_file_outside_is_refused_alike_whether_it_exists_or_not)
     finish();
 }
 
+/* Reading a pipe would wait for its other end, past any deadline. */
+MF_TEST(step_file_that_is_a_pipe_is_refused_at_once)
+{
+    begin();
+    T_EQ(mkfifo(in_root("allowed/pipe"), 0600), 0);
+    T_FAILS(MF_INVALID_ARGUMENT, "a pipe", try(in_root("allowed/pipe"), O_RDONLY));
+    T_TRUE(try(in_root("allowed/pipe"), O_WRONLY | O_APPEND | O_CREAT) != MF_OK);
+    T_OK(try(in_root("allowed/sub"), O_RDONLY | O_DIRECTORY));
+    finish();
+}
+
 MF_TEST(step_file_links_lead_only_to_where_ops_may_go)
 {
     begin();

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "ops/tensor_list.h"
+
 #include "bench_graph.h"
 
 #include <meshflow/graph.h>
@@ -91,4 +93,19 @@ MF_TEST(tensor_list_scatter_refuses_indices_outside_the_list)
     CANNOT(&b, l, MF_INVALID_ARGUMENT, "index 2 in list with size 2");
     CANNOT(&b, below, MF_INVALID_ARGUMENT, "non-negative, got -1");
     bench_end(&b);
+}
+
+/* A client's loop can nest them without end; each is freed within the one around it. */
+MF_TEST(tensor_lists_nested_300000_deep_are_freed)
+{
+    mf_tensor outer = { 0 };
+
+    for (int i = 0; i < 300000; i++) {
+        mf_list *l;
+
+        T_OK(mf_list_new(MF_DTYPE_VARIANT, &MF_SCALAR, 1, &l));
+        mf_tensor_move(&l->items[0], &outer);
+        T_OK(mf_list_wrap(l, &outer));
+    }
+    mf_tensor_clear(&outer);
 }
