@@ -385,7 +385,7 @@ static mf_status replace_call(mf_compile *c, mf_node *n, mf_output *outs, mf_nod
         return mf_lower_shard_map(c, n, outs, done);
     if (is_op(n, "_ByMode"))
         return choose_by_mode(c, n, outs, done);
-    return MF_FAIL(MF_UNIMPLEMENTED, "op %s cannot be inlined ({{node %s}})", n->op_name, n->name);
+    return mf_lower_rewritten(c, n, outs, done);
 }
 
 static const replacement *replacement_of(const mf_compile *c, const mf_node *n)

@@ -60,6 +60,8 @@ MF_MUST mf_status mf_lower_case(mf_compile *c, mf_node *n, mf_output *outs, mf_n
 MF_MUST mf_status mf_lower_while(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
 /* The gradient of a function (lower_gradient.c). */
 MF_MUST mf_status mf_lower_gradient(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
+/* What masters of TensorFlow's make of nodes (lower_rewritten.c). UNIMPLEMENTED: any other op. */
+MF_MUST mf_status mf_lower_rewritten(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
 /* A function mapped over the shards of a batch (shard.c). */
 MF_MUST mf_status mf_lower_shard_map(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done);
 

@@ -36,6 +36,8 @@ typedef void mf_fetched_fn(void *ctx, mf_status status, const mf_tensor *value);
  * raised, which must be there until then. */
 void mf_room_fetch(mf_room *room, const char *key, mf_cancel *cancel, mf_fetched_fn *done,
                    void *ctx);
+/* Waits for it. INVALID_ARGUMENT: it is dead; CANCELLED; as it failed. */
+MF_MUST mf_status mf_room_await(mf_room *room, const char *key, mf_cancel *cancel, mf_tensor *out);
 /* It failed here: whoever waits, or comes later, gets the thread's error. The first stays. */
 void mf_room_fail(mf_room *room, mf_status status);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* master_partial.c - a run that is fed and fetched from step by step: a thread runs it, feeds come
  * and fetches go by the room of its step. */
-#include "base/cond.h"
 #include "base/thread.h"
 #include "runtime/room.h"
 #include "server/master.h"
@@ -243,45 +242,6 @@ static mf_status claim(partial *p, const mf_client_session *session, const mf_ru
 
 /* ---- one step ---- */
 
-typedef struct awaited {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool done;
-    mf_error why;
-    mf_tensor *value;
-} awaited;
-
-static void has_come(void *ctx, mf_status st, const mf_tensor *value)
-{
-    awaited *a = ctx;
-
-    if (st == MF_OK && !value)
-        st = MF_FAIL(MF_INVALID_ARGUMENT, "what is fetched has no value: it is dead");
-    pthread_mutex_lock(&a->lock);
-    mf_error_save(st, &a->why);
-    if (st == MF_OK)
-        mf_tensor_set(a->value, value);
-    a->done = true;
-    pthread_cond_broadcast(&a->changed);
-    pthread_mutex_unlock(&a->lock);
-}
-
-static mf_status await_fetch(const partial *p, const char *key, mf_cancel *cancel, mf_tensor *out)
-{
-    awaited a = { .value = out };
-
-    pthread_mutex_init(&a.lock, NULL);
-    mf_cond_init(&a.changed);
-    mf_room_fetch(p->room, key, cancel, has_come, &a);
-    pthread_mutex_lock(&a.lock);
-    while (!a.done)
-        pthread_cond_wait(&a.changed, &a.lock);
-    pthread_mutex_unlock(&a.lock);
-    pthread_cond_destroy(&a.changed);
-    pthread_mutex_destroy(&a.lock);
-    return a.why.status == MF_OK ? MF_OK : mf_error_restore(&a.why);
-}
-
 static mf_status feed_and_fetch(const partial *p, const mf_master_step *m, mf_cancel *cancel)
 {
     const mf_run_names *n = &m->names;
@@ -297,7 +257,7 @@ static mf_status feed_and_fetch(const partial *p, const mf_master_step *m, mf_ca
         m->results[i] = mf_calloc(1, sizeof *m->results[i]);
         if (!m->results[i])
             return MF_NOMEM("results");
-        MF_TRY(await_fetch(p, p->layout->fetches[k], cancel, m->results[i]));
+        MF_TRY(mf_room_await(p->room, p->layout->fetches[k], cancel, m->results[i]));
     }
     return MF_OK;
 }

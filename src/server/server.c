@@ -117,6 +117,7 @@ static mf_status open_all(mf_server *s, const mf_server_options *o)
     MF_TRY(mf_rooms_new(&s->rooms));
     MF_TRY(mf_groups_new(&s->tasks, &s->groups));
     MF_TRY(mf_sequences_new(&s->sequences));
+    MF_TRY(mf_worker_partials_new(s, &s->partials));
     MF_TRY(mf_workings_new(s, &s->workings));
     MF_TRY(mf_clients_new(s, &s->clients));
     return listen_there(s, o);
@@ -202,6 +203,7 @@ void mf_server_free(mf_server *server)
     if (server->clients)
         mf_clients_free(server->clients);
     mf_workings_free(server->workings);
+    mf_worker_partials_free(server->partials);
     mf_peers_free(server->peers);
     mf_groups_free(server->groups);
     mf_sequences_free(server->sequences);

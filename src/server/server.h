@@ -19,6 +19,7 @@ struct mf_groups;
 struct mf_peers;
 struct mf_rooms;
 struct mf_sequences;
+struct mf_worker_partials;
 struct mf_workings;
 
 struct mf_server {
@@ -36,6 +37,7 @@ struct mf_server {
     struct mf_groups *groups; /* that this task leads */
     struct mf_sequences *sequences; /* numbers of steps */
     struct mf_peers *peers;
+    struct mf_worker_partials *partials; /* runs of masters, fed and fetched step by step */
     struct mf_workings *workings;
     struct mf_clients *clients;
 

@@ -155,6 +155,14 @@ void mf_worker_graph_release(mf_worker_graph *g)
         graph_free(g);
 }
 
+mf_worker_graph *mf_worker_graph_ref(mf_worker_graph *g)
+{
+    pthread_mutex_lock(&g->workings->lock);
+    g->refs++;
+    pthread_mutex_unlock(&g->workings->lock);
+    return g;
+}
+
 struct mf_session *mf_worker_graph_session(const mf_worker_graph *g)
 {
     return g->graph;
@@ -282,8 +290,10 @@ static void forget_graph(mf_workings *w, const char *handle, const worker_sessio
     else
         g = NULL;
     pthread_mutex_unlock(&w->lock);
-    if (g)
+    if (g) {
+        mf_worker_partials_end(w->server->partials, g);
         mf_worker_graph_release(g);
+    }
 }
 
 static mf_status deregister_graph(mf_request *r, const ProtobufCMessage *message)
@@ -326,6 +336,7 @@ static void forget_graphs(mf_workings *w, const worker_session *s)
         pthread_mutex_unlock(&w->lock);
         if (g) {
             mf_session_cancel(g->graph);
+            mf_worker_partials_end(w->server->partials, g);
             mf_worker_graph_release(g);
         }
     } while (g);

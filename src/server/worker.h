@@ -9,6 +9,8 @@
 
 typedef struct mf_workings mf_workings;
 typedef struct mf_worker_graph mf_worker_graph;
+typedef struct mf_worker_partials mf_worker_partials;
+struct mf_room;
 struct mf_session;
 
 MF_MUST mf_status mf_workings_new(mf_server *server, mf_workings **out);
@@ -24,6 +26,7 @@ extern const mf_method mf_worker_methods[];
 MF_MUST mf_status mf_workings_find(mf_workings *w, const char *session, const char *graph,
                                    mf_worker_graph **out);
 void mf_worker_graph_release(mf_worker_graph *g);
+mf_worker_graph *mf_worker_graph_ref(mf_worker_graph *g);
 struct mf_session *mf_worker_graph_session(const mf_worker_graph *g);
 /* The task that leads its groups. */
 int mf_worker_graph_leader(const mf_worker_graph *g);
@@ -35,5 +38,20 @@ const char *const *mf_worker_graph_targets(const mf_worker_graph *g, int *n);
 MF_MUST mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message);
 void mf_worker_recv_tensor(mf_request *r, const ProtobufCMessage *message);
 MF_MUST mf_status mf_worker_cleanup_graph(mf_request *r, const ProtobufCMessage *message);
+/* What the master sends with the call is there for the step. */
+MF_MUST mf_status mf_worker_put_sent(struct mf_room *room, const Tensorflow__RunGraphRequest *q);
+
+/* ---- steps that are fed and fetched step by step (worker_partial.c) ---- */
+
+MF_MUST mf_status mf_worker_partials_new(mf_server *server, mf_worker_partials **out);
+void mf_worker_partials_free(mf_worker_partials *all);
+/* A RunGraph of such a step. values: what the master wants with the answer, in the order of its
+ * keys; they are the caller's also when it fails. */
+MF_MUST mf_status mf_worker_partial_call(mf_request *r, const Tensorflow__RunGraphRequest *q,
+                                         mf_worker_graph *g, mf_tensor *values);
+/* The master does not go on with it. */
+void mf_worker_partials_end_step(mf_worker_partials *all, int64_t step);
+/* Nor with those of this graph. NULL: of any. */
+void mf_worker_partials_end(mf_worker_partials *all, const mf_worker_graph *g);
 
 #endif

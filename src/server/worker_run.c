@@ -21,7 +21,7 @@ enum {
 
 /* ---- RunGraph ---- */
 
-static mf_status put_sent(mf_meeting *m, const Tensorflow__RunGraphRequest *q)
+mf_status mf_worker_put_sent(mf_room *room, const Tensorflow__RunGraphRequest *q)
 {
     for (size_t i = 0; i < q->n_send; i++) {
         static const Tensorflow__TensorProto none = TENSORFLOW__TENSOR_PROTO__INIT;
@@ -30,7 +30,7 @@ static mf_status put_sent(mf_meeting *m, const Tensorflow__RunGraphRequest *q)
         mf_status st;
 
         MF_TRY(mf_tensor_decode(sent->tensor ? sent->tensor : &none, VALUE_MAX, &value));
-        st = mf_room_send(m->room, sent->name, &value);
+        st = mf_room_send(room, sent->name, &value);
         mf_tensor_clear(&value);
         MF_TRY(st);
     }
@@ -56,7 +56,7 @@ static mf_status run_part(mf_request *r, const Tensorflow__RunGraphRequest *q, m
 
     const mf_run_options options = { .timeout_ms = time_left(r) };
 
-    MF_TRY(put_sent(m, q));
+    MF_TRY(mf_worker_put_sent(m->room, q));
     if (n == 0)
         return MF_OK;
     return mf_session_run_with(mf_worker_graph_session(g), &options,
@@ -99,8 +99,15 @@ static mf_status take_wanted(mf_meeting *m, const char *key, mf_tensor *out)
     return MF_OK;
 }
 
-static mf_status put_wanted(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_meeting *m,
-                            mf_tensor *values, Tensorflow__RunGraphResponse *out)
+static mf_status take_all(mf_meeting *m, const Tensorflow__RunGraphRequest *q, mf_tensor *values)
+{
+    for (size_t i = 0; i < q->n_recv_key; i++)
+        MF_TRY(take_wanted(m, q->recv_key[i], &values[i]));
+    return MF_OK;
+}
+
+static mf_status put_wanted(mf_request *r, const Tensorflow__RunGraphRequest *q,
+                            const mf_tensor *values, Tensorflow__RunGraphResponse *out)
 {
     const int64_t n = (int64_t)q->n_recv_key;
     Tensorflow__NamedTensorProto *all = MF_ARENA_ARRAY(r->arena, Tensorflow__NamedTensorProto, n);
@@ -109,7 +116,6 @@ static mf_status put_wanted(mf_request *r, const Tensorflow__RunGraphRequest *q,
     if (!all || !out->recv)
         return MF_NOMEM("a step");
     for (int64_t i = 0; i < n; i++) {
-        MF_TRY(take_wanted(m, q->recv_key[i], &values[i]));
         tensorflow__named_tensor_proto__init(&all[i]);
         all[i].name = q->recv_key[i];
         MF_TRY(mf_tensor_encode(&values[i], r->arena, &all[i].tensor));
@@ -193,48 +199,68 @@ static void let_values_be_refused(mf_request *r)
 
 /* ---- the call ---- */
 
+/* All of the part, in one call. */
+static mf_status run_whole(mf_request *r, const Tensorflow__RunGraphRequest *q, mf_worker_graph *g,
+                           mf_tensor *values, mf_buf *stats)
+{
+    mf_meeting m;
+    mf_status st;
+
+    MF_TRY(mf_meeting_begin(&m, r->server, q->step_id));
+    m.leader = mf_worker_graph_leader(g);
+    st = run_noted(r, q, g, &m, stats);
+    if (st == MF_OK)
+        st = take_all(&m, q, values);
+    mf_meeting_end(&m, st);
+    return st;
+}
+
+static mf_status run_and_reply(mf_request *r, const Tensorflow__RunGraphRequest *q,
+                               mf_worker_graph *g, mf_tensor *values)
+{
+    Tensorflow__RunGraphResponse out = TENSORFLOW__RUN_GRAPH_RESPONSE__INIT;
+    mf_buf stats = { 0 };
+    mf_status st = q->is_partial ? mf_worker_partial_call(r, q, g, values)
+                                 : run_whole(r, q, g, values, &stats);
+
+    out.step_stats = (ProtobufCBinaryData){ stats.len, (uint8_t *)stats.data };
+    if (st == MF_OK)
+        st = put_wanted(r, q, values, &out);
+    if (st == MF_OK)
+        st = mf_request_reply(r, &out.base);
+    mf_buf_deinit(&stats);
+    return st;
+}
+
 mf_status mf_worker_run_graph(mf_request *r, const ProtobufCMessage *message)
 {
     const Tensorflow__RunGraphRequest *q = (const Tensorflow__RunGraphRequest *)message;
-    Tensorflow__RunGraphResponse out = TENSORFLOW__RUN_GRAPH_RESPONSE__INIT;
     mf_tensor *values = MF_ARENA_ARRAY(r->arena, mf_tensor, (int64_t)q->n_recv_key + 1);
     mf_worker_graph *g = NULL;
-    mf_buf stats = { 0 };
-    mf_meeting m;
     mf_status st = values ? MF_OK : MF_NOMEM("a step");
 
-    if (q->is_partial)
-        st = MF_FAIL(MF_UNIMPLEMENTED, "partial runs of a part of a graph");
     if (st == MF_OK)
         st = mf_workings_find(r->server->workings,
                               q->create_worker_session_called ? q->session_handle : "",
                               q->graph_handle, &g);
-    if (st == MF_OK)
-        st = mf_meeting_begin(&m, r->server, q->step_id);
     if (st == MF_ABORTED)
         let_values_be_refused(r);
-    if (st != MF_OK) {
-        st = reply_error(r, q, st);
-        mf_worker_graph_release(g);
-        return st;
-    }
-    m.leader = mf_worker_graph_leader(g);
-    st = run_noted(r, q, g, &m, &stats);
-    out.step_stats = (ProtobufCBinaryData){ stats.len, (uint8_t *)stats.data };
     if (st == MF_OK)
-        st = put_wanted(r, q, &m, values, &out);
-    mf_meeting_end(&m, st);
+        st = run_and_reply(r, q, g, values);
+    if (st != MF_OK)
+        st = reply_error(r, q, st);
     mf_worker_graph_release(g);
-    st = st == MF_OK ? mf_request_reply(r, &out.base) : reply_error(r, q, st);
     for (size_t i = 0; values && i < q->n_recv_key; i++)
         mf_tensor_clear(&values[i]);
-    mf_buf_deinit(&stats);
     return st;
 }
 
 mf_status mf_worker_cleanup_graph(mf_request *r, const ProtobufCMessage *message)
 {
-    mf_rooms_end(r->server->rooms, ((const Tensorflow__CleanupGraphRequest *)message)->step_id);
+    const int64_t step = ((const Tensorflow__CleanupGraphRequest *)message)->step_id;
+
+    mf_rooms_end(r->server->rooms, step);
+    mf_worker_partials_end_step(r->server->partials, step);
     return MF_OK;
 }
 

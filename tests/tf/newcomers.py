@@ -13,7 +13,8 @@ import programs
 
 NAMES = sorted(os.path.basename(p)[:-3] for p in glob.glob(os.path.join(programs.CORPUS, "n[0-9]*.py")))
 # What `make test` runs; the long sweep runs all.
-QUICK = ["n05_branches", "n11_queues_two_workers", "n12_accumulators_by_hand"]
+QUICK = ["n05_branches", "n11_queues_two_workers", "n12_accumulators_by_hand", "n15_partial_runs",
+         "n16_fused_by_the_master"]
 
 
 def names(soak=False):
