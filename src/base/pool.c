@@ -19,6 +19,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <string.h>
 
 MF_PARAM_INT(pool_spin_rounds, 4000, "times an idle thread looks for work before it sleeps");
 
@@ -149,16 +150,20 @@ static void *worker_main(void *arg)
 static mf_status start_worker(mf_pool *pool)
 {
     pool_worker *w = mf_calloc(1, sizeof *w);
+    int error;
 
     if (!w || mf_grow(&pool->workers, &pool->cap, pool->started + 1, sizeof *pool->workers)) {
         mf_free(w);
         return MF_NOMEM("a thread pool");
     }
     w->pool = pool;
-    if (mf_thread_start(&w->id, worker_main, w) != 0) {
+    error = mf_thread_start(&w->id, worker_main, w);
+    if (error != 0) {
         mf_free(w);
-        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start thread %lld of the pool",
-                       (long long)pool->started + 1);
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED,
+                       "cannot start thread %lld of the pool: %s; this host or user may have no "
+                       "more threads (ulimit -u, pids.max)",
+                       (long long)pool->started + 1, strerror(error));
     }
     pool->workers[pool->started++] = w;
     return MF_OK;

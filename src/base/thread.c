@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <time.h>
 
-enum { STACK_BYTES = 2 << 20 };
+enum { STACK_BYTES = 2 << 20, LONGEST_PAUSE_MS = 256 };
 
 typedef struct start {
     void *(*fn)(void *);
@@ -49,6 +49,18 @@ static int set_stack(pthread_attr_t *attr)
     return error;
 }
 
+/* EAGAIN means that the host has too many threads now: those of other processes may end soon. */
+static int create_patiently(pthread_t *thread, const pthread_attr_t *attr, start *s)
+{
+    int error = pthread_create(thread, attr, begin, s);
+
+    for (long ms = 1; error == EAGAIN && ms <= LONGEST_PAUSE_MS; ms *= 2) {
+        (void)nanosleep(&(struct timespec){ 0, ms * 1000000 }, NULL);
+        error = pthread_create(thread, attr, begin, s);
+    }
+    return error;
+}
+
 static int create(pthread_t *thread, start *s)
 {
     pthread_attr_t attr;
@@ -58,7 +70,7 @@ static int create(pthread_t *thread, start *s)
         return error;
     error = set_stack(&attr);
     if (error == 0)
-        error = pthread_create(thread, &attr, begin, s);
+        error = create_patiently(thread, &attr, s);
     (void)pthread_attr_destroy(&attr);
     return error;
 }

@@ -84,6 +84,20 @@ static void own_from_flags(const mf_cluster_request *request, mf_cluster *c)
     mf_cluster_own(c, role, index, from);
 }
 
+/* They choose a task of a cluster; without one this process would train alone, unasked. */
+static void refuse_own_without_cluster(const mf_cluster_request *request, mf_cluster *c)
+{
+    const char *flag = request->job_name     ? "--job_name"
+                       : request->task_index ? "--task_index"
+                                             : NULL;
+
+    if (flag)
+        mf_cluster_mistake(c, flag,
+                           "give --cluster, --worker_hosts or --hostfile, set TF_CONFIG, or leave "
+                           "it out",
+                           "it chooses a task of a cluster, and nothing describes a cluster");
+}
+
 static void rendezvous_from_env(const mf_cluster_request *request, mf_cluster *c)
 {
     const char *text = mf_request_env(request, "MESHFLOW_RENDEZVOUS");
@@ -122,6 +136,7 @@ static mf_status resolve_one(const mf_cluster_request *request, const mf_resolve
         mf_cluster_own(c, MF_ROLE_WORKER, 0, "nothing names a cluster");
         c->local_rank = 0;
         c->local_size = 1;
+        refuse_own_without_cluster(request, c);
     }
     if (r && !only_numbers(c))
         own_from_flags(request, c);

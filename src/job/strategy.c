@@ -2,6 +2,7 @@
 /* strategy.c - opening a strategy by its name. */
 #include "base/board.h"
 #include "base/host.h"
+#include "base/log.h"
 #include "job/strategies.h"
 
 #include <stdio.h>
@@ -111,6 +112,19 @@ static mf_status check_role(const mf_cluster *cluster)
                        : "");
 }
 
+/* What only tasks of a cluster have. */
+static void warn_of_unused(const mf_strategy_options *o)
+{
+    const char *unused = o->store       ? "the store"
+                         : o->tls_dir   ? "the folder of certificates"
+                         : o->transport ? "the transport"
+                                        : NULL;
+
+    if (unused)
+        MF_WARN("this process trains alone, for nothing describes a cluster: %s is not used",
+                unused);
+}
+
 static mf_status open_for(const char *text, const mf_strategy_options *o, const mf_cluster *cluster,
                           mf_strategy **out)
 {
@@ -118,8 +132,11 @@ static mf_status open_for(const char *text, const mf_strategy_options *o, const 
     mf_status st;
 
     if (!text && cluster->n_tasks <= 1 && !o->codec /* which changes bits alone, too */
-        && !mf_job_may_change(o, cluster)) /* others may come */
+        && !mf_job_may_change(o, cluster)) { /* others may come */
+        if (!cluster->addresses)
+            warn_of_unused(o);
         return open_alone(out);
+    }
     arena = mf_arena_new();
     if (!arena)
         return MF_NOMEM("a strategy");

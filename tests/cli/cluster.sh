@@ -23,6 +23,8 @@ fails "env shows every mistake" "mistake: TF_CONFIG cluster.worker[0]: port 'x' 
     "mistake: TF_CONFIG cluster.pss: there is no job 'pss'" "fix: did you mean 'ps'?" "2 mistakes" -- env
 fails "env shows them as json" '"place":"TF_CONFIG cluster.worker[0]"' -- env --json
 unset TF_CONFIG
+"$program" train --model mlp --data fashion-mnist --steps 1 --no-test --quiet --store file:alone >out 2>err </dev/null
+check "a store without a cluster is not used, and that is said" grep -q 'trains alone.*the store is not used' err
 echo '{"worker": ["a:1", "b:1"]}' >cluster.json
 ok "env reads a file" "/job:worker/task:1" "cluster.json worker[1]" -- env --cluster cluster.json --task_index 1
 printf '# hosts\na slots=2\nb:1\n' >hosts
