@@ -162,7 +162,7 @@ def what_cannot_be_aggregated_is_refused_and_the_reason_is_said(b):
             ("mesh axes='all:2' layout='batch:all' aggregation=weighted weights=[1,2]", 0, {"micro": 3},
              "2 weights for 3 micro-batches: give one for each"),
             ("mesh axes='all:2' layout='batch:all' aggregation=adasum", 0, {"micro": 2, **tables}, "use aggregation=mean"),
-            ("local_sgd aggregation=weighted weights=[1,inf]", 0, {}, "weight 1 is inf; weights must be finite and above 0"),
+            ("local_sgd aggregation=weighted weights=[1,inf]", 0, {}, "weights=inf is out of range; it must be finite"),
             ("local_sgd aggregation=mode", 0, {}, "there is no aggregation 'mode'")):
         kind = dict(kind)
         more = ["--micro-batches", str(kind.pop("micro"))] if "micro" in kind else []
