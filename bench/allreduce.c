@@ -11,8 +11,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "bench.h"
-#include "comm/net.h"
-#include "comm/transports.h"
+#include "collective/net_groups.h"
+#include "net/net.h"
+#include "net/transport_registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,15 +71,15 @@ static result measure(mf_group *g, int64_t bytes)
     const int n = repeats(bytes), warm = 3;
     float *data = mf_calloc(count, 4), *out = mf_calloc(count, 4);
     const void *mine = data;
-    mf_tree_node node[MAX_TASKS];
-    const mf_tree_node *parts[MAX_TASKS];
+    mf_reduction_tree_node node[MAX_TASKS];
+    const mf_reduction_tree_node *parts[MAX_TASKS];
     int n_parts[MAX_TASKS];
     double seconds[REPEATS];
 
     for (int64_t i = 0; i < count; i++)
         data[i] = out[i] = (float)g->rank;
     for (int r = 0; r < g->size; r++) {
-        node[r] = (mf_tree_node){ r, r + 1 };
+        node[r] = (mf_reduction_tree_node){ r, r + 1 };
         parts[r] = &node[r];
         n_parts[r] = 1;
     }

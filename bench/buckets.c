@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "bench.h"
-#include "parallel/sums.h"
+#include "dist/data_parallel/gradient_allreduce.h"
 #include "runtime/session.h"
 
 #include <meshflow/meshflow.h>
@@ -67,30 +67,30 @@ static void *work(void *arg)
     mf_graph *g;
     mf_session *s;
     mf_group *group;
-    mf_sums *sums;
+    mf_gradient_allreduce *sums;
     int64_t begin = 0;
 
     must(mf_graph_new(&g));
     build(g, w);
     must(mf_group_shared(w->segment,
                          &(mf_group){ .rank = w->rank, .size = WORKERS, .names = names }, &group));
-    must(mf_sums_new(&(mf_sums_options){ .group = group,
-                                         .shards = WORKERS,
-                                         .of = of,
-                                         .n_buckets = 1,
-                                         .timeout_ns = 60000000000 },
-                     &sums));
+    must(mf_gradient_allreduce_new(&(mf_gradient_allreduce_options){ .group = group,
+                                                                     .shards = WORKERS,
+                                                                     .of = of,
+                                                                     .n_buckets = 1,
+                                                                     .timeout_ns = 60000000000 },
+                                   &sums));
     must(mf_session_new(g, &(mf_session_options){ .threads = 1 }, &s));
-    mf_session_set_exchange(s, mf_sums_exchange(sums));
+    mf_session_set_exchange(s, mf_gradient_allreduce_exchange(sums));
     for (int i = -WARM; i < STEPS; i++) {
         if (i == 0)
             begin = mf_clock_ns();
-        must(mf_sums_begin_step(sums, i + WARM, WORKERS, false));
+        must(mf_gradient_allreduce_begin_step(sums, i + WARM, WORKERS, false));
         must(mf_session_run(s, NULL, NULL, NULL, 0, NULL, 0, end, 1, NULL));
     }
     w->seconds = (double)(mf_clock_ns() - begin) * 1e-9 / STEPS;
     mf_session_free(s);
-    mf_sums_free(sums);
+    mf_gradient_allreduce_free(sums);
     mf_group_free(group);
     mf_graph_free(g);
     return NULL;

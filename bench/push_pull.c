@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "bench.h"
-#include "job/ps_client.h"
+#include "dist/param_server/ps_client.h"
 
 #include <meshflow/meshflow.h>
 
@@ -83,13 +83,13 @@ static void serve(const mf_ps_mode *mode, int64_t bytes)
     _exit(0);
 }
 
-static void make_round(const mf_ps_client *c, mf_round *r, mf_tensor *gradient)
+static void make_round(const mf_ps_client *c, mf_push_pull_round *r, mf_tensor *gradient)
 {
-    *r = (mf_round){ .samples = 1, .n_parts = 1, .n_values = c->t->graph.n_results };
-    r->parts[0] = (mf_tree_node){ 0, 1 };
+    *r = (mf_push_pull_round){ .samples = 1, .n_parts = 1, .n_values = c->t->graph.n_results };
+    r->parts[0] = (mf_reduction_tree_node){ 0, 1 };
     r->values = mf_calloc(r->n_values, sizeof *r->values);
     for (int v = 0; v < r->n_values; v++) {
-        mf_round_value *x = &r->values[v];
+        mf_push_pull_round_value *x = &r->values[v];
 
         x->dtype = MF_DTYPE_F32;
         x->shape = c->gradient[v] >= 0 ? c->t->graph.gradients[0].weight->shape : MF_SCALAR;
@@ -100,7 +100,7 @@ static void make_round(const mf_ps_client *c, mf_round *r, mf_tensor *gradient)
 }
 
 /* What an exchange does with a gradient, and then the round. */
-static double push_and_pull(mf_ps_client *c, mf_round *r, const mf_tensor *gradient)
+static double push_and_pull(mf_ps_client *c, mf_push_pull_round *r, const mf_tensor *gradient)
 {
     const int64_t start = mf_clock_ns();
     mf_tensor *part = &r->values[c->at[0]].part[0];
@@ -123,7 +123,7 @@ static void measure(const mf_ps_mode *mode, int64_t bytes, FILE *out)
     mf_ps_client *c;
     mf_trainer *t;
     mf_model *model;
-    mf_round r;
+    mf_push_pull_round r;
     mf_net *net;
 
     (void)fflush(NULL);

@@ -3,7 +3,7 @@
 # Plugins: src/plugins/NAME/*.c and what all have in common -> plugins/meshflow-NAME.so. One is built
 # if the library it stands on is installed; otherwise cmake says so, and the program says which
 # package to install when it is asked for.
-file(GLOB PLUGIN_COMMON CONFIGURE_DEPENDS src/plugins/common/*.c src/base/host.c src/base/thread.c)
+file(GLOB PLUGIN_COMMON CONFIGURE_DEPENDS src/plugins/common/*.c src/base/host_state.c src/base/thread.c)
 add_custom_target(plugins)
 
 # meshflow_plugin(name folder libraries...): the shared object, from the sources of a folder.
@@ -32,7 +32,7 @@ find_library(GPR_LIBRARY gpr)
 find_library(CRYPTO_LIBRARY crypto)
 if(GRPC_INCLUDE AND GRPC_LIBRARY AND GPR_LIBRARY AND CRYPTO_LIBRARY)
     meshflow_plugin(grpc grpc ${GRPC_LIBRARY} ${GPR_LIBRARY} ${CRYPTO_LIBRARY})
-    target_sources(meshflow-grpc PRIVATE src/base/crew.c)
+    target_sources(meshflow-grpc PRIVATE src/base/leader_follower.c)
 else()
     message(STATUS "plugin grpc: is not built, libgrpc-dev is not installed")
 endif()

@@ -40,7 +40,7 @@ static size_t number(const uint8_t *at)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     mf_buf plain = { 0 };
-    mf_part parts[3], pieces;
+    mf_iovec parts[3], pieces;
     size_t a, b, wanted;
     mf_status st;
     bool good;
@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     MF_ASSERT((mf_buf_message_read(parts, 3, wanted, &pieces) == MF_OK) == good);
     if (good && wanted > 0)
         MF_ASSERT(pieces.size == wanted && memcmp(pieces.data, plain.data, wanted) == 0);
-    mf_parts_release(&pieces, 1);
+    mf_iovec_release(&pieces, 1);
     mf_buf_deinit(&plain);
     return 0;
 }

@@ -2,8 +2,8 @@
 /* fuzz_cluster.c - descriptions of a cluster: the first byte says whether the rest is a TF_CONFIG,
  * a list of nodes, tasks per node, a hostfile or an address. What was read without a mistake holds
  * together. */
-#include "cluster/address.h"
-#include "cluster/resolver.h"
+#include "cluster/resolve/address.h"
+#include "cluster/resolve/resolver.h"
 
 #include <stdint.h>
 #include <string.h>

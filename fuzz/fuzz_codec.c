@@ -3,7 +3,7 @@
  * how many numbers it has, the rest is the message, with its checksum left to us. What can be
  * decoded has written just these numbers. */
 #include "base/mem.h"
-#include "parallel/codec.h"
+#include "dist/codec/codec.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_dispatch.c - what a master and a worker say to each other. The first byte says which message
  * it is; one that is read is written and read again. */
-#include "job/dispatch_wire.h"
+#include "dispatch/dispatch_wire.h"
 
 #include <stdint.h>
 #include <string.h>

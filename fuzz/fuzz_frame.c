@@ -2,7 +2,7 @@
 /* fuzz_frame.c - what comes from another task before it is trusted: the head of a message, and a
  * greeting. The first byte says which. A head that is read is written and read again. */
 #include "base/mem.h"
-#include "comm/net_private.h"
+#include "net/net_private.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * Nothing is run. What is written out again must be readable. */
 #include "base/log.h"
 #include "base/quota.h"
-#include "compile/compile.h"
+#include "compiler/compiler.h"
 
 #include <stddef.h>
 #include <stdint.h>

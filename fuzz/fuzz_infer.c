@@ -6,7 +6,7 @@
  */
 #include "base/log.h"
 #include "base/quota.h"
-#include "compile/compile.h"
+#include "compiler/compiler.h"
 #include "ops/sample.h"
 
 #include <stddef.h>

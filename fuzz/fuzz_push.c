@@ -2,8 +2,8 @@
 /* fuzz_push.c - what workers send to a parameter server: a push, or variables. The first byte says
  * which. Everything that is found in it is read. */
 #include "base/mem.h"
-#include "comm/net_private.h"
-#include "job/ps_server.h"
+#include "dist/param_server/ps_server.h"
+#include "net/net_private.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static void fuzz_push(char *data, size_t size)
     mf_gradient gradients[] = { { .weight = &vector, .ids = -1 }, { .weight = &table } };
     mf_peer peers[] = { { .name = "worker 0" }, { .name = "ps 0" } };
     mf_net net = { .peers = peers, .n_tasks = 2, .self = 1 };
-    mf_ps_lane lane = { 0 };
+    mf_ps_shm lane = { 0 };
     server s = { .o = { .net = &net, .n_workers = 1, .n_servers = 1 },
                  .store = { .graph = { .gradients = gradients, .n_gradients = 2 } },
                  .dense = DENSE,

@@ -12,11 +12,11 @@
  * cancelled, and has to end then. */
 #include "base/clock.h"
 #include "base/quota.h"
-#include "comm/inside_rpc.h"
 #include "proto/master.pb-c.h"
 #include "proto/wire.h"
-#include "server/server.h"
+#include "rpc/inproc_rpc.h"
 #include "tensor/buffer.h"
+#include "tf_server/server.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +90,7 @@ static void note_session(client *c, const void *data, size_t size)
     mf_arena_free(arena);
 }
 
-static void done(void *ctx, mf_status status, const char *message, mf_part *parts, int n)
+static void done(void *ctx, mf_status status, const char *message, mf_iovec *parts, int n)
 {
     asked *a = ctx;
     client *c = a->c;
@@ -122,7 +122,7 @@ static void ask(client *c, uint8_t which, const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size + 1);
     asked *a = malloc(sizeof *a);
-    const mf_part part = { .data = copy, .size = size };
+    const mf_iovec part = { .data = copy, .size = size };
 
     MF_ASSERT(copy && a);
     if (size > 0)

@@ -2,7 +2,7 @@
 /* fuzz_store.c - files of a store in a folder, as another process finds them: a state, or a lease.
  * A state that is read can be changed, and written and read again. */
 #include "base/mem.h"
-#include "cluster/store_file.h"
+#include "cluster/store/store_file.h"
 #include "formats/crc32c.h"
 
 #include <stdint.h>

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mf_tensor plain = { 0 }, pieces = { 0 };
     bool plain_dead, pieces_dead;
     size_t a, b;
-    mf_part parts[3];
+    mf_iovec parts[3];
     mf_status st;
 
     if (size < 4)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_view.c - views of a job's members, as a store has them: what is read can be written, and
  * read again as the same. */
-#include "cluster/members.h"
+#include "cluster/membership/membership.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef MF_FUZZ_PIECES_H
 #define MF_FUZZ_PIECES_H
 
-#include "base/part.h"
+#include "base/iovec.h"
 #include "base/status.h"
 
 #include <stdint.h>
@@ -15,14 +15,14 @@ static inline void piece_release(void *ctx)
     free(ctx);
 }
 
-static inline mf_part piece_of(const uint8_t *data, size_t size)
+static inline mf_iovec piece_of(const uint8_t *data, size_t size)
 {
     void *copy = aligned_alloc(64, (size + 64) & ~(size_t)63);
 
     MF_ASSERT(copy);
     if (size > 0)
         memcpy(copy, data, size);
-    return (mf_part){ .data = copy, .size = size, .release = piece_release, .ctx = copy };
+    return (mf_iovec){ .data = copy, .size = size, .release = piece_release, .ctx = copy };
 }
 
 #endif

@@ -3,9 +3,9 @@
 """Checks that the library's code runs in its own locale and floating-point environment.
 
 1. Every public function (MF_API in include/meshflow/) begins with MF_ENTRY, MF_ENTRY_SMALL or
-   MF_ENTRY_OR (src/base/host.h), unless it is in PLAIN.
+   MF_ENTRY_OR (src/base/host_state.h), unless it is in PLAIN.
 2. Threads are started by base/thread.c alone, which gives them both.
-3. Nothing of src/ but base/host.c and the program sets a locale, a floating-point environment or a
+3. Nothing of src/ but base/host_state.c and the program sets a locale, a floating-point environment or a
    signal's handler.
 
 Usage: check_host.py [ROOT]
@@ -33,11 +33,11 @@ DECLARED = re.compile(r"\bMF_API\b[^;(]*?\b(mf_\w+)\s*\(", re.S)
 DEFINED = re.compile(r"^[a-z_][\w \*]*?\b(mf_\w+)\([^;{]*\)\n\{\n(.*)", re.M)
 FORBIDDEN = [
     (re.compile(r"\bpthread_create\("), {"base/thread.c"}, "use mf_thread_start()"),
-    (re.compile(r"\b(setlocale|uselocale|newlocale)\("), {"base/host.c", "ops/string.c", "cli/"},
+    (re.compile(r"\b(setlocale|uselocale|newlocale)\("), {"base/host_state.c", "ops/string/string.c", "cli/"},
      "MF_ENTRY has set the C locale"),
-    (re.compile(r"\b(fesetround|fesetenv|feenableexcept|_mm_setcsr)\("), {"base/host.c"},
+    (re.compile(r"\b(fesetround|fesetenv|feenableexcept|_mm_setcsr)\("), {"base/host_state.c"},
      "MF_ENTRY has set the default environment"),
-    (re.compile(r"\b(signal|sigaction)\("), {"cli/", "spool/", "serve/"},
+    (re.compile(r"\b(signal|sigaction)\("), {"cli/", "jobqueue/", "serving/", "supervisor/"},
      "signals belong to the host program"),
 ]
 

@@ -13,9 +13,9 @@ import sys
 import tempfile
 
 ORDER = [
-    "base", "tensor", "proto", "formats", "graph", "device", "comm", "compile", "runtime", "client",
-    "mesh", "ops", "data", "models", "train", "compress", "planner", "parallel", "cluster", "job", "server", "serve", "spool",
-    "cli", "plugins",
+    "base", "observe", "device", "tensor", "proto", "formats", "graph", "net", "rpc", "collective", "compiler", "runtime",
+    "tf_client", "spmd", "ops", "data", "models", "train", "compress", "planner", "cluster", "dist", "dispatch", "tf_server",
+    "serving", "report", "jobqueue", "supervisor", "cli", "plugins",
 ]
 CLOSED = {"ops"}  # reached through the generated table only
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 
-#include "base/board.h"
 #include "base/mem.h"
+#include "base/observer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -78,14 +78,14 @@ static mf_status read_all(int fd, const char *path, size_t max_bytes, char **dat
 
 mf_status mf_file_read_fd(int fd, const char *path, size_t max_bytes, char **data, size_t *len)
 {
-    const int act = mf_board_act_begin(MF_ACT_READ, path);
+    const int act = mf_observe_read(path);
     mf_status st;
 
     *data = NULL;
     *len = 0;
     st = read_all(fd, path, max_bytes, data, len);
     (void)close(fd);
-    mf_board_act_end(act);
+    mf_observe_end(act);
     if (st != MF_OK) {
         mf_free(*data);
         *data = NULL;
@@ -96,10 +96,10 @@ mf_status mf_file_read_fd(int fd, const char *path, size_t max_bytes, char **dat
 /* Opening may last, too. */
 static int open_to_read(const char *path)
 {
-    const int act = mf_board_act_begin(MF_ACT_READ, path);
+    const int act = mf_observe_read(path);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-    mf_board_act_end(act);
+    mf_observe_end(act);
     return fd;
 }
 
@@ -235,10 +235,10 @@ static mf_status write_parts(const char *path, const mf_file_part *parts, int64_
 
 mf_status mf_file_write_parts(const char *path, const mf_file_part *parts, int64_t n)
 {
-    const int act = mf_board_act_begin(MF_ACT_WRITE, path);
+    const int act = mf_observe_write(path);
     const mf_status st = write_parts(path, parts, n);
 
-    mf_board_act_end(act);
+    mf_observe_end(act);
     return st;
 }
 

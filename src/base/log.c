@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
-#include "base/board.h"
 #include "base/clock.h"
+#include "base/observer.h"
 #include "base/thread.h"
 
 #include <pthread.h>
@@ -62,7 +62,7 @@ void mf_log_write(mf_log_level level, const char *file, int line, const char *fm
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (level >= MF_LOG_WARNING)
-        mf_board_said(text);
+        mf_observe_log(text);
     (void)localtime_r(&seconds, &tm);
     MF_NO_SIGPIPE;
     (void)fprintf(stderr, "%s%c %02d:%02d:%02d.%03d %s:%d] %s\n", prefix, "DIWE"[level], tm.tm_hour,

@@ -9,9 +9,9 @@
  *     lock, because waking a sleeping thread costs more than many of the loops we run. */
 #include "base/pool.h"
 
-#include "base/account.h"
-#include "base/limits.h"
+#include "base/machine_limits.h"
 #include "base/mem.h"
+#include "base/mem_accounting.h"
 #include "base/param.h"
 #include "base/stop.h"
 #include "base/thread.h"
@@ -27,7 +27,7 @@ typedef struct parallel_job {
     void (*fn)(void *ctx, int64_t piece);
     void *ctx;
     int64_t pieces;
-    mf_account *account; /* of the caller's thread */
+    mf_mem_account *account; /* of the caller's thread */
     mf_stop stop; /* the same */
     atomic_llong next; /* first piece nobody took */
     atomic_int helpers; /* threads inside, besides the caller */
@@ -126,11 +126,11 @@ static void *worker_main(void *arg)
         if (job) {
             atomic_fetch_add(&job->helpers, 1);
             pthread_mutex_unlock(&pool->lock);
-            (void)mf_account_enter(job->account);
+            (void)mf_mem_account_enter(job->account);
             (void)mf_stop_enter(job->stop);
             run_pieces(job);
             (void)mf_stop_enter((mf_stop){ 0 });
-            (void)mf_account_enter(NULL);
+            (void)mf_mem_account_enter(NULL);
             atomic_fetch_sub_explicit(&job->helpers, 1, memory_order_release);
             pthread_mutex_lock(&pool->lock);
         } else if ((task = take_task(pool)) != NULL) {
@@ -296,7 +296,7 @@ static bool runs_alone(const mf_pool *pool, int64_t pieces)
 
 static void run_job(mf_pool *pool, parallel_job *job)
 {
-    job->account = mf_account_here();
+    job->account = mf_mem_account_here();
     job->stop = mf_stop_here();
     if (runs_alone(pool, job->pieces)) {
         run_pieces(job);

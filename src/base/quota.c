@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/quota.h"
 
-#include "base/account.h"
-#include "base/limits.h"
+#include "base/machine_limits.h"
+#include "base/mem_accounting.h"
 #include "base/param.h"
 
 #include <malloc.h>
@@ -110,7 +110,7 @@ bool mf_quota_allows(int64_t bytes)
 {
     const int64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
 
-    if (most == 0 || (bytes < ALWAYS && !mf_account_here()))
+    if (most == 0 || (bytes < ALWAYS && !mf_mem_account_here()))
         return true;
     return bytes <= most - mf_quota_used();
 }

@@ -2,7 +2,7 @@
 /* thread.c - see thread.h. */
 #include "base/thread.h"
 
-#include "base/host.h"
+#include "base/host_state.h"
 #include "base/mem.h"
 
 #include <errno.h>

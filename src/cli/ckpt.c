@@ -2,7 +2,7 @@
 #include "cli/ckpt.h"
 
 #include "base/mem.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "cli/cluster_options.h"
 
 #include "cli/job.h"
-#include "comm/waiting.h"
+#include "observe/wait_report.h"
 
 mf_status mf_cluster_request_read(mf_args *args, mf_cluster_request *out)
 {
@@ -28,7 +28,7 @@ mf_status mf_connect_options_read(mf_args *args, mf_strategy_options *out)
 
     MF_TRY(mf_args_double(args, "timeout", 0.1, 1e6, &timeout));
     MF_TRY(mf_cluster_request_read(args, &r));
-    mf_waiting_name_option("--timeout");
+    mf_wait_report_name_option("--timeout");
     *out = (mf_strategy_options){
         .cluster = r.cluster,
         .job_name = r.job_name,

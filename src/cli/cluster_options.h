@@ -5,7 +5,7 @@
 #define MF_CLI_CLUSTER_OPTIONS_H
 
 #include "cli/command.h"
-#include "cluster/resolve.h"
+#include "cluster/resolve/resolve.h"
 
 #include <meshflow/strategy.h>
 

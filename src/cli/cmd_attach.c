@@ -2,7 +2,7 @@
 /* cmd_attach.c - `meshflow attach`: what a submitted job says, from its beginning until it is over.
  */
 #include "cli/command.h"
-#include "spool/spool.h"
+#include "jobqueue/jobqueue.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@ static mf_status copy(int log, bool *any)
     return MF_OK;
 }
 
-static mf_status follow(const char *dir, const char *name, const char *path, mf_spool_job *job)
+static mf_status follow(const char *dir, const char *name, const char *path, mf_jobqueue_job *job)
 {
     int log = -1;
     mf_status st = MF_OK;
@@ -37,7 +37,7 @@ static mf_status follow(const char *dir, const char *name, const char *path, mf_
         mf_arena *arena = mf_arena_new();
         bool any = false;
 
-        st = arena ? mf_spool_look(dir, name, arena, job) : MF_NOMEM("a job");
+        st = arena ? mf_jobqueue_look(dir, name, arena, job) : MF_NOMEM("a job");
         if (log < 0)
             log = open(path, O_RDONLY | O_CLOEXEC);
         if (st == MF_OK && log >= 0)
@@ -45,8 +45,8 @@ static mf_status follow(const char *dir, const char *name, const char *path, mf_
         mf_arena_free(arena);
         if (over && !any)
             break;
-        over =
-            st == MF_OK && mf_spool_is_over(job->state); /* once more: it may have said goodbye */
+        over = st == MF_OK &&
+               mf_jobqueue_is_over(job->state); /* once more: it may have said goodbye */
         if (!over)
             (void)nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
     }
@@ -58,16 +58,16 @@ static mf_status follow(const char *dir, const char *name, const char *path, mf_
 static mf_status attach_run(mf_args *args)
 {
     mf_buf dir = { 0 }, path = { 0 };
-    mf_spool_job job;
-    mf_status st = mf_spool_dir(mf_args_value(args, "dir"), &dir);
+    mf_jobqueue_job job;
+    mf_status st = mf_jobqueue_dir(mf_args_value(args, "dir"), &dir);
 
     if (st == MF_OK)
-        st = mf_spool_path(dir.data, args->words[0], "log", &path);
+        st = mf_jobqueue_path(dir.data, args->words[0], "log", &path);
     if (st == MF_OK)
         st = follow(dir.data, args->words[0], path.data, &job);
     if (st == MF_NOT_FOUND)
         mf_args_hint(args, "`meshflow queue` lists them");
-    if (st == MF_OK && job.state != MF_SPOOL_DONE) {
+    if (st == MF_OK && job.state != MF_JOBQUEUE_DONE) {
         args->exit_code = (int)job.exit_code;
         st = MF_FAIL(MF_ABORTED, "the job '%s' %s", args->words[0], job.how);
     }

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "cli/job.h"
 #include "models/zoo.h"
-#include "train/trainer.h"
+#include "train/step/trainer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/command.h"
-#include "comm/transports.h"
+#include "net/transport_registry.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "cli/ckpt.h"
 #include "cli/text.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <string.h>
 #include <sys/stat.h>

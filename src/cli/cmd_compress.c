@@ -3,9 +3,9 @@
 #include "base/file.h"
 #include "cli/job.h"
 #include "cli/model_note.h"
-#include "cli/plot_sizes.h"
 #include "compress/compress.h"
 #include "formats/tensors.h"
+#include "report/plot_sizes.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,7 @@ typedef struct compressing {
     mf_args *args;
     mf_job job;
     mf_fit_options fit;
-    mf_small before, after;
+    mf_compressed before, after;
     const char *units[MOST_PRUNE]; /* settings of --prune units ... */
     int n_units;
     const char *magnitude; /* --prune magnitude ..., as for train; NULL: none */
@@ -95,9 +95,9 @@ static mf_status note_stage(compressing *c, const char *name)
         return MF_OK;
     quiet.prune = NULL;
     MF_TRY(mf_measure_value(&c->after, &quiet, c->job.test, &c->metric, &s->value));
-    st = mf_small_encode(&c->after, &file);
+    st = mf_compressed_encode(&c->after, &file);
     s->name = name;
-    s->bytes = c->n_stages == 0 ? mf_small_bytes(&c->after) : (int64_t)file.len;
+    s->bytes = c->n_stages == 0 ? mf_compressed_bytes(&c->after) : (int64_t)file.len;
     c->n_stages++;
     mf_buf_deinit(&file);
     return st;
@@ -197,7 +197,7 @@ static mf_status say_epoch(void *ctx, mf_trainer *t, const mf_step_report *repor
     return mf_cli_print(&out);
 }
 
-static void count_zeros(const mf_small *s, mf_buf *told)
+static void count_zeros(const mf_compressed *s, mf_buf *told)
 {
     for (int64_t i = 0; i < s->n; i++) {
         const mf_tensor *w = &s->weights[i].value;
@@ -220,7 +220,7 @@ static mf_status fine_tune(compressing *c)
     mf_compile_options o = c->job.compile;
     mf_fit_options fit = c->fit;
     const mf_hook hook = { .ctx = c, .after_epoch = say_epoch };
-    mf_small_trainer t = { 0 };
+    mf_compressed_trainer t = { 0 };
     mf_buf told = { 0 };
     mf_status st;
 
@@ -231,12 +231,12 @@ static mf_status fine_tune(compressing *c)
         return MF_NOMEM("pruning");
     fit.hooks = &hook;
     fit.n_hooks = 1;
-    st = mf_small_train(&c->after, &o, &t);
+    st = mf_compressed_train(&c->after, &o, &t);
     if (st == MF_OK)
         st = mf_fit(t.trainer, c->job.train, NULL, &fit);
     if (st == MF_OK)
-        st = mf_small_take(&c->after, &t);
-    mf_small_trainer_free(&t);
+        st = mf_compressed_take(&c->after, &t);
+    mf_compressed_trainer_free(&t);
     if (st == MF_OK)
         count_zeros(&c->after, &told);
     return end_stage(c, st, c->magnitude ? "pruned" : "tuned",
@@ -299,10 +299,10 @@ static mf_status write_out(compressing *c, const char *dir)
     mf_status st;
 
     mf_job_note(&c->job, c->args, &note);
-    note.model = mf_small_text(&c->after);
+    note.model = mf_compressed_text(&c->after);
     MF_TRY_TO(done, note.model ? MF_OK : MF_NOMEM("a model"));
     MF_TRY_TO(done, mf_model_note_write(dir, &note)); /* which makes the folder */
-    MF_TRY_TO(done, mf_small_encode(&c->after, &file));
+    MF_TRY_TO(done, mf_compressed_encode(&c->after, &file));
     MF_TRY_TO(done, write_file(dir, MF_PACKED_NAME, &file));
     mf_plot_sizes(c->stages, c->n_stages, c->metric, c->job.model_text, &picture);
     MF_TRY_TO(done, mf_buf_finish(&picture));
@@ -315,7 +315,7 @@ done:
 
 static mf_status measure(compressing *c)
 {
-    const mf_small *const both[2] = { &c->before, &c->after };
+    const mf_compressed *const both[2] = { &c->before, &c->after };
     mf_measured *const out[2] = { &c->was, &c->is };
     mf_compile_options o = c->job.compile;
 
@@ -361,7 +361,7 @@ static void print_one(mf_buf *out, const char *name, const compressing *c, const
 
 static mf_status print_json(const compressing *c)
 {
-    const char *text = mf_small_text(&c->after);
+    const char *text = mf_compressed_text(&c->after);
     mf_buf out = { 0 };
 
     if (!text)
@@ -393,8 +393,8 @@ static mf_status compress(compressing *c)
     MF_TRY(mf_job_open(&c->job, c->args, from));
     MF_TRY(read_args(c));
     MF_TRY(mf_job_load(&c->job, c->args, true));
-    MF_TRY(mf_small_init(&c->before, c->job.model_text, c->job.train, from));
-    MF_TRY(mf_small_copy(&c->after, &c->before));
+    MF_TRY(mf_compressed_init(&c->before, c->job.model_text, c->job.train, from));
+    MF_TRY(mf_compressed_copy(&c->after, &c->before));
     if (c->quantizes)
         MF_TRY(mf_quantizing_parse(mf_args_value(c->args, "quantize"), c->after.arena,
                                    &c->quantizing));
@@ -415,8 +415,8 @@ static mf_status compress_run(mf_args *args)
         return MF_NOMEM("a model");
     c->args = args;
     st = compress(c);
-    mf_small_deinit(&c->before);
-    mf_small_deinit(&c->after);
+    mf_compressed_deinit(&c->before);
+    mf_compressed_deinit(&c->after);
     mf_job_deinit(&c->job);
     mf_free(c);
     return st;

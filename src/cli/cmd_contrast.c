@@ -2,9 +2,10 @@
 /* cmd_contrast.c - `meshflow contrast`: what a model that learns by comparing has learned, in
  * figures and in pictures. */
 #include "base/mem.h"
-#include "cli/embeddings.h"
-#include "cli/machine.h"
+#include "cli/job.h"
 #include "models/model.h"
+#include "report/embeddings.h"
+#include "report/rbm_plot.h"
 #include "tensor/tensor.h"
 
 #include <string.h>
@@ -94,7 +95,7 @@ static mf_status embed(mf_job *job, mf_args *args, bool pairs, figures *f)
     if (pairs && !path)
         return MF_OK;
     MF_TRY(mf_read_labels(job->test, pairs ? "class" : "label", &labels));
-    MF_TRY_TO(done, mf_embed(job, job->test, &rows));
+    MF_TRY_TO(done, mf_embed(job->trainer, job->test, &rows));
     for (int64_t i = 0; pairs && i < mf_dataset_count(job->test); i++)
         n_names = labels[i] >= n_names ? labels[i] + 1 : n_names;
     if (!pairs) {
@@ -115,6 +116,11 @@ done:
 static mf_status show_machine(mf_job *job, mf_args *args, figures *f)
 {
     const char *filters = mf_args_value(args, "filters"), *samples = mf_args_value(args, "samples");
+    const mf_rbm m = { .model = job->model,
+                       .trainer = job->trainer,
+                       .set = job->test,
+                       .seed = job->compile.seed,
+                       .threads = job->compile.threads };
     mf_result results[MF_MAX_RESULTS];
     int64_t steps = 1000;
     int n = 0;
@@ -124,8 +130,8 @@ static mf_status show_machine(mf_job *job, mf_args *args, figures *f)
     for (int i = 1; i < n; i++)
         put(f, results[i].name, results[i].value);
     if (filters)
-        MF_TRY(mf_machine_filters(job, filters));
-    return samples ? mf_machine_samples(job, steps, samples) : MF_OK;
+        MF_TRY(mf_rbm_plot_filters(&m, filters));
+    return samples ? mf_rbm_plot_samples(&m, steps, samples) : MF_OK;
 }
 
 /* ---- the command ---- */
@@ -138,7 +144,7 @@ static bool is_of_pairs(const mf_job *job)
 /* Pictures of something that the model does not have. */
 static mf_status check_pictures(const mf_job *job, mf_args *args)
 {
-    const bool machine = mf_has_machine(job);
+    const bool machine = mf_model_has_rbm(job->model);
 
     if (machine && mf_args_has(args, "embeddings"))
         return mf_args_wrong(args, "--embeddings is for siamese and triplet: %s has none",
@@ -156,7 +162,7 @@ static mf_status show(mf_job *job, mf_args *args, figures *f)
     MF_TRY(check_pictures(job, args));
     MF_TRY(mf_job_compile(job, args));
     MF_TRY(mf_trainer_use(job->trainer, mf_args_value(args, "from")));
-    if (mf_has_machine(job))
+    if (mf_model_has_rbm(job->model))
         return show_machine(job, args, f);
     if (pairs)
         MF_TRY(verify(job, f));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_daemon.c - `meshflow daemon`: starts the jobs of a folder. */
 #include "cli/command.h"
-#include "spool/spool.h"
+#include "jobqueue/jobqueue.h"
 
 #include <unistd.h>
 
@@ -20,11 +20,11 @@ static mf_status daemon_run(mf_args *args)
     mf_status st;
 
     MF_TRY(mf_args_int(args, "slots", 1, 65536, &slots));
-    st = mf_spool_dir(mf_args_value(args, "dir"), &dir);
+    st = mf_jobqueue_dir(mf_args_value(args, "dir"), &dir);
     (void)sigaction(SIGTERM, &tell, NULL);
     (void)sigaction(SIGINT, &tell, NULL);
     if (st == MF_OK)
-        st = mf_spool_serve(dir.data, slots, &stop);
+        st = mf_jobqueue_serve(dir.data, slots, &stop);
     mf_buf_deinit(&dir);
     return st;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_data_show.c - `meshflow data show`: what a data set holds, and one sample of it. */
 #include "cli/data_options.h"
-#include "cli/picture.h"
 #include "cli/show.h"
 #include "cli/text.h"
 #include "data/dataset.h"
+#include "report/terminal_image.h"
 
 #include <limits.h>
 #include <string.h>
@@ -148,7 +148,7 @@ static void print_value(const mf_dataset *set, int i, const mf_tensor *t, mf_buf
     mf_buf_printf(out, "%s:", c->name);
     if (is_picture(c)) {
         mf_buf_str(out, "\n");
-        mf_picture_draw(t->data, c->dims[0], c->dims[1], c->dims[2], out);
+        mf_terminal_image_draw(t->data, c->dims[0], c->dims[1], c->dims[2], out);
         return;
     }
     mf_buf_str(out, " ");

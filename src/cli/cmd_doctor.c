@@ -3,7 +3,7 @@
  */
 #include "cli/doctor.h"
 #include "cli/job.h"
-#include "comm/transports.h"
+#include "net/transport_registry.h"
 
 #include <stdarg.h>
 #include <stdio.h>

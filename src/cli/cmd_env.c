@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_env.c - `meshflow env`: what this process takes from its environment, from where, and what is
  * wrong with it. */
-#include "base/limits.h"
+#include "base/machine_limits.h"
 #include "cli/cluster_options.h"
 
 #include <stdio.h>

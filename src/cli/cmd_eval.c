@@ -2,11 +2,11 @@
 /* cmd_eval.c - `meshflow eval` and `meshflow predict`: a trained model on data. */
 #include "base/file.h"
 #include "cli/cluster_options.h"
-#include "cli/detections.h"
 #include "cli/job_data.h"
 #include "cli/mesh_options.h"
 #include "cli/predictions.h"
 #include "formats/npy.h"
+#include "report/detections.h"
 
 #include <string.h>
 
@@ -116,11 +116,11 @@ static mf_status tell(const mf_job *job, const mf_args *args, const mf_tensor *o
 {
     const char *path = mf_args_value(args, "output"), *drawing = mf_args_value(args, "draw");
 
-    if (drawing && !mf_detections_are(job, out))
+    if (drawing && !mf_detections_are(job->model, out))
         return MF_FAIL(MF_INVALID_ARGUMENT, "--draw draws what a detector finds: the model must be "
                                             "faster-rcnn");
     if (drawing)
-        MF_TRY(mf_detections_draw(job, out, drawing));
+        MF_TRY(mf_detections_draw(job->test, out, drawing));
     if (path)
         return write_npy(out, path);
     return drawing ? MF_OK : mf_predictions_print(job, out, mf_args_has(args, "json"));

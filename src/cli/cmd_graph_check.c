@@ -69,12 +69,12 @@ static mf_status count_ops(uses *u, const Tensorflow__GraphDef *def)
 
 static const char *closest_op(const char *name)
 {
-    mf_closest c = mf_closest_to(name);
+    mf_did_you_mean c = mf_did_you_mean_to(name);
     int n;
     const mf_op *const *all = mf_op_all(&n);
 
     for (int i = 0; i < n; i++)
-        mf_closest_try(&c, all[i]->name);
+        mf_did_you_mean_try(&c, all[i]->name);
     return c.best && c.distance <= 2 ? c.best : NULL;
 }
 

@@ -3,8 +3,8 @@
  * it runs by. */
 #include "base/clock.h"
 #include "cli/graph_file.h"
-#include "compile/compile.h"
-#include "compile/rewritten.h"
+#include "compiler/compiler.h"
+#include "compiler/rewritten_graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "cli/fetches.h"
 #include "cli/job.h"
 #include "cli/restore.h"
-#include "comm/waiting.h"
+#include "observe/wait_report.h"
 #include "runtime/session.h"
 
 #include <meshflow/session.h>
@@ -175,7 +175,7 @@ static mf_status run_session(job *j)
 
     if (checkpoint)
         MF_TRY(mf_restore_add(j->args, j->graph, checkpoint, &j->restore));
-    mf_waiting_name_option("--wait");
+    mf_wait_report_name_option("--wait");
     st = mf_session_new(j->graph, &options, &j->session);
     if (st == MF_UNAVAILABLE)
         mf_args_hint(j->args, "start the server there, or wait longer for it with --wait SECONDS");

@@ -14,11 +14,11 @@ enum { LOOK_MS = 300 }; /* how long living tasks are watched */
 
 /* A task, and what its recorder holds. */
 typedef struct told {
-    const mf_board_seen *task;
+    const mf_status_page_seen *task;
     int64_t end; /* of a dead one, the last it did; else now */
-    mf_board_event events[MF_BOARD_EVENTS];
+    mf_status_page_event events[MF_STATUS_PAGE_EVENTS];
     int n;
-    char note[MF_RUNNING_NOTE];
+    char note[MF_JOB_VIEW_NOTE];
 } told;
 
 static double seconds(int64_t ns)
@@ -46,9 +46,9 @@ static void watch(told *tasks, int n)
     bool any = false;
 
     for (int i = 0; before && i < n; i++) {
-        const mf_board_seen *t = tasks[i].task;
+        const mf_status_page_seen *t = tasks[i].task;
 
-        if (t->alive && !mf_running_is_kept(t) && mf_process_time(t->page.pid, &before[i]))
+        if (t->alive && !mf_job_view_is_kept(t) && mf_process_time(t->page.pid, &before[i]))
             any = true;
         else
             before[i].at_ns = 0;
@@ -61,12 +61,12 @@ static void watch(told *tasks, int n)
         if (before[i].at_ns == 0 || !mf_process_time(tasks[i].task->page.pid, &now))
             continue;
         lately = mf_process_time_between(&before[i], &now);
-        mf_running_starved(tasks[i].task, &lately, tasks[i].note);
+        mf_job_view_starved(tasks[i].task, &lately, tasks[i].note);
     }
     mf_free(before);
 }
 
-static mf_status ask(const mf_running_job *job, int64_t now, told **out)
+static mf_status ask(const mf_job_view_job *job, int64_t now, told **out)
 {
     told *tasks = mf_calloc(job->n, sizeof *tasks);
 
@@ -77,7 +77,7 @@ static mf_status ask(const mf_running_job *job, int64_t now, told **out)
         told *t = &tasks[i];
 
         t->task = &job->tasks[i];
-        if (mf_board_events_read(t->task, t->events, &t->n) != MF_OK)
+        if (mf_status_page_events_read(t->task, t->events, &t->n) != MF_OK)
             t->n = 0; /* it has ended since */
         t->end = end_of(t, now);
     }
@@ -88,7 +88,7 @@ static mf_status ask(const mf_running_job *job, int64_t now, told **out)
 /* ---- in words ---- */
 
 /* Of a job whose tasks are all dead: who was the first? */
-static void put_death(const mf_running_job *job, const told *tasks, int64_t now, mf_buf *out)
+static void put_death(const mf_job_view_job *job, const told *tasks, int64_t now, mf_buf *out)
 {
     const told *first = &tasks[0];
 
@@ -99,12 +99,12 @@ static void put_death(const mf_running_job *job, const told *tasks, int64_t now,
         mf_buf_printf(out, "; %s was the first that showed nothing any more",
                       first->task->page.task);
     mf_buf_printf(out, ", %.1f s ago: it ", seconds(now - first->end));
-    mf_running_doing_text(first->task, first->end, out);
+    mf_job_view_doing_text(first->task, first->end, out);
 }
 
-static void put_why(const mf_running_job *job, const told *tasks, int64_t now, mf_buf *out)
+static void put_why(const mf_job_view_job *job, const told *tasks, int64_t now, mf_buf *out)
 {
-    if (mf_running_sum_up(job).alive == 0)
+    if (mf_job_view_sum_up(job).alive == 0)
         put_death(job, tasks, now, out);
     else
         mf_cli_explain(job, now, out);
@@ -114,9 +114,9 @@ static void put_does(const told *t, int64_t now, mf_buf *out)
 {
     if (!t->task->alive) {
         mf_buf_printf(out, "is dead; the last it showed, %.1f s ago: it ", seconds(now - t->end));
-        mf_running_doing_text(t->task, t->end, out);
+        mf_job_view_doing_text(t->task, t->end, out);
     } else {
-        mf_running_task_text(t->task, now, out);
+        mf_job_view_task_text(t->task, now, out);
     }
     mf_buf_str(out, t->note);
 }
@@ -130,12 +130,12 @@ static void put_task(const told *t, int64_t events, int64_t now, mf_buf *out)
     mf_buf_str(out, "\n");
     for (int i = first; i < t->n; i++) {
         mf_buf_printf(out, "  %12.6f s  ", -seconds(t->end - t->events[i].at_ns));
-        mf_board_event_text(&t->events[i], out);
+        mf_status_page_event_text(&t->events[i], out);
         mf_buf_str(out, "\n");
     }
     if (t->n == 0)
         mf_buf_printf(out, "  its recorder is %s\n",
-                      mf_running_is_kept(t->task) ? "on its host" : "empty");
+                      mf_job_view_is_kept(t->task) ? "on its host" : "empty");
 }
 
 /* ---- for programs ---- */
@@ -160,7 +160,7 @@ static void put_task_json(const told *t, int64_t events, int64_t now, mf_buf *te
                   (long long)t->task->page.pid, t->task->alive ? "true" : "false",
                   seconds(now - t->end));
     for (int i = first; i < t->n; i++) {
-        mf_board_event_text(&t->events[i], text);
+        mf_status_page_event_text(&t->events[i], text);
         mf_buf_str(out, i > first ? ",{" : "{");
         put_string("event", text, out);
         mf_buf_printf(out, "\"seconds\":%.6f,\"step\":%lld}", -seconds(t->end - t->events[i].at_ns),
@@ -171,7 +171,7 @@ static void put_task_json(const told *t, int64_t events, int64_t now, mf_buf *te
 
 /* ---- the command ---- */
 
-static mf_status put_job(const mf_running_job *job, int64_t events, bool json, mf_buf *out)
+static mf_status put_job(const mf_job_view_job *job, int64_t events, bool json, mf_buf *out)
 {
     mf_buf text = { 0 };
     const int64_t now = mf_clock_ns();
@@ -210,12 +210,12 @@ static mf_status put_job(const mf_running_job *job, int64_t events, bool json, m
 static mf_status hang_run(mf_args *args)
 {
     const bool json = mf_args_has(args, "json");
-    int64_t events = json ? MF_BOARD_EVENTS : 12;
+    int64_t events = json ? MF_STATUS_PAGE_EVENTS : 12;
     mf_buf out = { 0 };
-    mf_running r;
+    mf_job_view r;
     mf_status st;
 
-    MF_TRY(mf_args_int(args, "events", 0, MF_BOARD_EVENTS, &events));
+    MF_TRY(mf_args_int(args, "events", 0, MF_STATUS_PAGE_EVENTS, &events));
     st = mf_cli_running(args, args->n_words > 0 ? args->words[0] : NULL, &r);
     mf_buf_str(&out, json ? "{\"jobs\":[" : "");
     for (int i = 0; st == MF_OK && i < r.n_jobs; i++) {
@@ -228,7 +228,7 @@ static mf_status hang_run(mf_args *args)
                          : r.n_jobs == 0 ? "no job of this user trains on this host\n"
                                          : "");
     args->exit_code = st == MF_OK ? mf_cli_health(&r) : MF_EXIT_DONE;
-    mf_running_deinit(&r);
+    mf_job_view_deinit(&r);
     if (st == MF_OK)
         return mf_cli_print(&out);
     mf_buf_deinit(&out);

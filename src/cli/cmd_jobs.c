@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_jobs.c - `meshflow jobs`: one line for each job on this host. */
-#include "cli/leftovers.h"
 #include "cli/running.h"
 #include "cli/text.h"
+#include "supervisor/leftovers.h"
 
 #include <string.h>
 
-static const char *state_of(const mf_running_sum *s)
+static const char *state_of(const mf_job_view_sum *s)
 {
     return s->alive == 0 ? "dead" : s->dead > 0 ? "broken" : s->stopped > 0 ? "stopped" : "runs";
 }
 
-static void put_line(const mf_running_job *job, mf_buf *out)
+static void put_line(const mf_job_view_job *job, mf_buf *out)
 {
-    const mf_running_sum s = mf_running_sum_up(job);
+    const mf_job_view_sum s = mf_job_view_sum_up(job);
     char step[MF_TEXT], steps[MF_TEXT], rate[MF_TEXT];
 
     mf_buf_printf(out, "%-24s %-8s %5d %5d %9s %9s %10s\n", job->tasks[0].page.job, state_of(&s),
@@ -21,9 +21,9 @@ static void put_line(const mf_running_job *job, mf_buf *out)
                   mf_cli_count((int64_t)(s.rate + 0.5), rate));
 }
 
-static void put_json(const mf_running_job *job, mf_buf *out)
+static void put_json(const mf_job_view_job *job, mf_buf *out)
 {
-    const mf_running_sum s = mf_running_sum_up(job);
+    const mf_job_view_sum s = mf_job_view_sum_up(job);
     const char *name = job->tasks[0].page.job;
 
     mf_buf_str(out, "{\"job\":");
@@ -38,7 +38,7 @@ static void put_json(const mf_running_job *job, mf_buf *out)
 static mf_status jobs_run(mf_args *args)
 {
     const bool json = mf_args_has(args, "json");
-    mf_running r;
+    mf_job_view r;
     mf_buf out = { 0 };
     mf_status st = mf_cli_running(args, NULL, &r);
 
@@ -57,10 +57,10 @@ static mf_status jobs_run(mf_args *args)
                      : r.n_jobs == 0 ? "no job of this user trains on this host\n"
                                      : "");
     if (st == MF_OK && mf_args_has(args, "sweep"))
-        st = mf_boards_sweep();
+        st = mf_status_pages_sweep();
     if (st == MF_OK && mf_args_has(args, "sweep"))
         st = mf_leftovers_sweep();
-    mf_running_deinit(&r);
+    mf_job_view_deinit(&r);
     if (st == MF_OK)
         return mf_cli_print(&out);
     mf_buf_deinit(&out);

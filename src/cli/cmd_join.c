@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_join.c - `meshflow join`: this process becomes one more worker of a running job. */
-#include "cli/workers.h"
+#include "cli/command.h"
+#include "cli/running.h"
+#include "supervisor/local_workers.h"
 
 static mf_status join_run(mf_args *args)
 {
     mf_recipe recipe = { 0 };
-    mf_running r;
+    mf_job_view r;
     mf_status st = mf_cli_running(args, args->words[0], &r);
 
     if (st == MF_OK)
@@ -14,7 +16,7 @@ static mf_status join_run(mf_args *args)
         st = mf_recipe_become(&recipe, mf_worker_free_index(&r.jobs[0], 0),
                               mf_args_value(args, "address"));
     mf_recipe_deinit(&recipe);
-    mf_running_deinit(&r);
+    mf_job_view_deinit(&r);
     return st;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_launch.c - `meshflow launch`: the tasks of a cluster as processes of this machine. */
 #include "base/exit_code.h"
-#include "base/limits.h"
+#include "base/machine_limits.h"
 #include "cli/command.h"
-#include "cli/launch.h"
-#include "train/claim.h"
+#include "supervisor/launch.h"
+#include "train/checkpoint/output_lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

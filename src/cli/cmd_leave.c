@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_leave.c - `meshflow leave` and `meshflow drain`: workers leave a running job. */
 #include "base/buf.h"
-#include "cli/workers.h"
+#include "cli/command.h"
+#include "cli/running.h"
+#include "supervisor/local_workers.h"
 
 /* Those that are meant; servers stay. */
-static mf_status tell_all(const mf_running_job *job, const char *task, mf_buf *out)
+static mf_status tell_all(const mf_job_view_job *job, const char *task, mf_buf *out)
 {
     int n = 0;
 
     for (int i = 0; i < job->n; i++) {
-        const mf_board_seen *t = &job->tasks[i];
+        const mf_status_page_seen *t = &job->tasks[i];
 
-        if (!t->alive || mf_running_is_kept(t) || !mf_cli_is_meant(task, t->page.task) ||
+        if (!t->alive || mf_job_view_is_kept(t) || !mf_cli_is_meant(task, t->page.task) ||
             (!task && mf_worker_index(t->page.task) < 0))
             continue;
         MF_TRY(mf_worker_leave(t));
@@ -27,12 +29,12 @@ static mf_status tell_all(const mf_running_job *job, const char *task, mf_buf *o
 static mf_status tell(mf_args *args, const char *task)
 {
     mf_buf out = { 0 };
-    mf_running r;
+    mf_job_view r;
     mf_status st = mf_cli_running(args, args->words[0], &r);
 
     if (st == MF_OK)
         st = tell_all(&r.jobs[0], task, &out);
-    mf_running_deinit(&r);
+    mf_job_view_deinit(&r);
     return mf_cli_print_done(st, &out);
 }
 

@@ -3,12 +3,12 @@
  * are, and what a model is made of. */
 #include "cli/command.h"
 #include "cli/graph_file.h"
+#include "dist/codec/codec.h"
 #include "models/initializer.h"
 #include "models/metrics.h"
 #include "models/zoo.h"
-#include "parallel/codec.h"
-#include "train/optimizer.h"
-#include "train/schedule.h"
+#include "train/optim/lr_schedule.h"
+#include "train/optim/optimizer.h"
 
 #include <string.h>
 

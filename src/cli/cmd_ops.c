@@ -85,7 +85,7 @@ static void print_row(const mf_op *op, const mf_opdef *def, mf_buf *out)
 
 static mf_status find_named(mf_args *args, const char *name, const mf_op **out)
 {
-    mf_closest closest = mf_closest_to(name);
+    mf_did_you_mean closest = mf_did_you_mean_to(name);
     int n;
     const mf_op *const *all = mf_op_all(&n);
 
@@ -93,7 +93,7 @@ static mf_status find_named(mf_args *args, const char *name, const mf_op **out)
     if (*out)
         return MF_OK;
     for (int i = 0; i < n; i++)
-        mf_closest_try(&closest, all[i]->name);
+        mf_did_you_mean_try(&closest, all[i]->name);
     if (closest.best)
         mf_args_hint(args, "did you mean %s?", closest.best);
     return MF_FAIL(MF_NOT_FOUND, "there is no op '%.100s'", name);

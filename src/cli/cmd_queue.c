@@ -2,13 +2,13 @@
 /* cmd_queue.c - `meshflow queue`: what was submitted, and what has become of it; `meshflow cancel`.
  */
 #include "cli/command.h"
-#include "spool/spool.h"
+#include "jobqueue/jobqueue.h"
 
 #include <string.h>
 
-static void put_line(const mf_spool_job *j, mf_buf *out)
+static void put_line(const mf_jobqueue_job *j, mf_buf *out)
 {
-    mf_buf_printf(out, "%-24s %-10s %5lld %5lld  %s", j->name, mf_spool_state_text(j->state),
+    mf_buf_printf(out, "%-24s %-10s %5lld %5lld  %s", j->name, mf_jobqueue_state_text(j->state),
                   (long long)j->tries, (long long)j->order.slots, j->how);
     mf_buf_str(out, j->how[0] ? ": " : "");
     for (int64_t i = 0; i < j->order.n_words; i++)
@@ -16,15 +16,15 @@ static void put_line(const mf_spool_job *j, mf_buf *out)
     mf_buf_str(out, "\n");
 }
 
-static void put_json(const mf_spool_job *j, mf_buf *out)
+static void put_json(const mf_jobqueue_job *j, mf_buf *out)
 {
     mf_buf_str(out, "{\"job\":");
     mf_buf_json(out, j->name, strlen(j->name));
     mf_buf_printf(out, ",\"state\":\"%s\",\"tries\":%lld,\"slots\":%lld",
-                  mf_spool_state_text(j->state), (long long)j->tries, (long long)j->order.slots);
-    if (j->state == MF_SPOOL_RUNS)
+                  mf_jobqueue_state_text(j->state), (long long)j->tries, (long long)j->order.slots);
+    if (j->state == MF_JOBQUEUE_RUNS)
         mf_buf_printf(out, ",\"pid\":%lld", (long long)j->pid);
-    if (mf_spool_is_over(j->state)) {
+    if (mf_jobqueue_is_over(j->state)) {
         mf_buf_printf(out, ",\"exit_code\":%lld,\"how\":", (long long)j->exit_code);
         mf_buf_json(out, j->how, strlen(j->how));
     }
@@ -36,7 +36,7 @@ static void put_json(const mf_spool_job *j, mf_buf *out)
     mf_buf_str(out, "]}");
 }
 
-static void put_all(const mf_spool_job *jobs, int n, bool json, mf_buf *out)
+static void put_all(const mf_jobqueue_job *jobs, int n, bool json, mf_buf *out)
 {
     mf_buf_str(out, json ? "{\"jobs\":[" : "");
     if (!json && n > 0)
@@ -57,34 +57,34 @@ static mf_status forget(const mf_args *args, const char *dir, mf_arena *arena)
     int64_t at = 0;
 
     while ((name = mf_args_next(args, "forget", &at)) != NULL) {
-        const mf_spool_job *waiting;
-        mf_spool_job job, *jobs;
+        const mf_jobqueue_job *waiting;
+        mf_jobqueue_job job, *jobs;
         int n;
 
-        MF_TRY(mf_spool_look(dir, name, arena, &job));
-        MF_TRY(mf_spool_list(dir, arena, &jobs, &n));
-        waiting = mf_spool_find_waiting(jobs, n, name);
+        MF_TRY(mf_jobqueue_look(dir, name, arena, &job));
+        MF_TRY(mf_jobqueue_list(dir, arena, &jobs, &n));
+        waiting = mf_jobqueue_find_waiting(jobs, n, name);
         if (waiting)
             return MF_FAIL(MF_FAILED_PRECONDITION,
                            "the job '%s' comes after '%s', and has not begun: cancel it first, or "
                            "wait",
                            waiting->name, name);
-        MF_TRY(mf_spool_forget(dir, &job));
+        MF_TRY(mf_jobqueue_forget(dir, &job));
     }
     return MF_OK;
 }
 
 static mf_status queue_in(mf_args *args, const char *dir, mf_arena *arena, mf_buf *out)
 {
-    mf_spool_job *jobs;
+    mf_jobqueue_job *jobs;
     int n;
 
     MF_TRY(forget(args, dir, arena));
-    MF_TRY(mf_spool_list(dir, arena, &jobs, &n));
+    MF_TRY(mf_jobqueue_list(dir, arena, &jobs, &n));
     put_all(jobs, n, mf_args_has(args, "json"), out);
     for (int i = 0; mf_args_has(args, "sweep") && i < n; i++) {
-        if (mf_spool_is_over(jobs[i].state) && !mf_spool_find_waiting(jobs, n, jobs[i].name))
-            MF_TRY(mf_spool_forget(dir, &jobs[i]));
+        if (mf_jobqueue_is_over(jobs[i].state) && !mf_jobqueue_find_waiting(jobs, n, jobs[i].name))
+            MF_TRY(mf_jobqueue_forget(dir, &jobs[i]));
     }
     return MF_OK;
 }
@@ -92,12 +92,12 @@ static mf_status queue_in(mf_args *args, const char *dir, mf_arena *arena, mf_bu
 static mf_status cancel_in(mf_args *args, const char *dir, mf_arena *arena, mf_buf *out)
 {
     for (int64_t i = 0; i < args->n_words; i++) {
-        mf_spool_job job;
+        mf_jobqueue_job job;
 
-        MF_TRY(mf_spool_look(dir, args->words[i], arena, &job));
-        MF_TRY(mf_spool_cancel(dir, arena, &job));
+        MF_TRY(mf_jobqueue_look(dir, args->words[i], arena, &job));
+        MF_TRY(mf_jobqueue_cancel(dir, arena, &job));
         mf_buf_printf(out, "%s: %s\n", job.name,
-                      job.state == MF_SPOOL_RUNS ? "it was told to end" : "it will not start");
+                      job.state == MF_JOBQUEUE_RUNS ? "it was told to end" : "it will not start");
     }
     return MF_OK;
 }
@@ -107,7 +107,7 @@ static mf_status with_dir(mf_args *args,
 {
     mf_arena *arena = mf_arena_new();
     mf_buf dir = { 0 }, out = { 0 };
-    mf_status st = arena ? mf_spool_dir(mf_args_value(args, "dir"), &dir) : MF_NOMEM("jobs");
+    mf_status st = arena ? mf_jobqueue_dir(mf_args_value(args, "dir"), &dir) : MF_NOMEM("jobs");
 
     if (st == MF_OK)
         st = run(args, dir.data, arena, &out);

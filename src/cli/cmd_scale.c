@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_scale.c - `meshflow scale`: a running job gets more workers on this host, or fewer. */
 #include "base/buf.h"
-#include "cli/follow.h"
+#include "cli/command.h"
+#include "cli/running.h"
+#include "supervisor/elastic_hosts.h"
 
-static mf_status start_more(const mf_running_job *job, int n, mf_buf *out)
+static mf_status start_more(const mf_job_view_job *job, int n, mf_buf *out)
 {
     const int first = mf_worker_free_index(job, 0);
     mf_recipe recipe;
     mf_status st = mf_recipe_read(job, &recipe);
 
     for (int i = 0; i < n && st == MF_OK; i++) {
-        if (mf_follow_start(&recipe, first + i, NULL) < 0)
+        if (mf_elastic_hosts_start(&recipe, first + i, NULL) < 0)
             st = MF_RESOURCE_EXHAUSTED;
         else
             mf_buf_printf(out, "worker %d is started\n", first + i);
@@ -19,10 +21,10 @@ static mf_status start_more(const mf_running_job *job, int n, mf_buf *out)
     return st;
 }
 
-static mf_status scale(const mf_running_job *job, int wanted, mf_buf *out)
+static mf_status scale(const mf_job_view_job *job, int wanted, mf_buf *out)
 {
     const int have = mf_workers_count(job);
-    const mf_board_seen *last = mf_worker_to_leave(job, NULL);
+    const mf_status_page_seen *last = mf_worker_to_leave(job, NULL);
 
     if (have == 0)
         return MF_FAIL(MF_NOT_FOUND, "job '%s' has no living worker here", job->tasks[0].page.job);
@@ -38,25 +40,26 @@ static mf_status scale(const mf_running_job *job, int wanted, mf_buf *out)
     return MF_OK;
 }
 
-static mf_status put(mf_args *args, const mf_running_job *job, const char *list)
+static mf_status put(mf_args *args, const mf_job_view_job *job, const char *list)
 {
-    if (!mf_follow_key(list))
+    if (!mf_elastic_hosts_key(list))
         return mf_args_wrong(args, "--put needs a place in the store: --hosts key:NAME");
-    return mf_follow_put(job, mf_follow_key(list), mf_args_value(args, "put"));
+    return mf_elastic_hosts_put(job, mf_elastic_hosts_key(list), mf_args_value(args, "put"));
 }
 
-static mf_status follow(mf_args *args, const mf_running_job *job, const char *list)
+static mf_status follow(mf_args *args, const mf_job_view_job *job, const char *list)
 {
     int64_t every = 1, restarts = 9;
 
     MF_TRY(mf_args_int(args, "every", 1, 3600, &every));
     MF_TRY(mf_args_int(args, "max-restarts", 0, 1000000, &restarts));
-    return mf_follow(job, &(mf_follow_options){ .job = job->tasks[0].page.job,
-                                                .list = list,
-                                                .host = mf_args_value(args, "host"),
-                                                .address = mf_args_value(args, "address"),
-                                                .every_ns = every * 1000000000,
-                                                .max_restarts = (int)restarts });
+    return mf_elastic_hosts(job,
+                            &(mf_elastic_hosts_options){ .job = job->tasks[0].page.job,
+                                                         .list = list,
+                                                         .host = mf_args_value(args, "host"),
+                                                         .address = mf_args_value(args, "address"),
+                                                         .every_ns = every * 1000000000,
+                                                         .max_restarts = (int)restarts });
 }
 
 static mf_status scale_run(mf_args *args)
@@ -64,7 +67,7 @@ static mf_status scale_run(mf_args *args)
     const char *list = mf_args_value(args, "hosts");
     int64_t wanted = 0;
     mf_buf out = { 0 };
-    mf_running r;
+    mf_job_view r;
     mf_status st;
 
     MF_TRY(mf_args_int(args, "workers", 1, 1024, &wanted));
@@ -78,7 +81,7 @@ static mf_status scale_run(mf_args *args)
     else if (st == MF_OK)
         st = mf_args_value(args, "put") ? put(args, &r.jobs[0], list)
                                         : follow(args, &r.jobs[0], list);
-    mf_running_deinit(&r);
+    mf_job_view_deinit(&r);
     return mf_cli_print_done(st, &out);
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_serve.c - `meshflow serve`: a trained model behind TensorFlow Serving's REST paths. */
-#include "base/limits.h"
 #include "base/log.h"
+#include "base/machine_limits.h"
 #include "cli/mesh_options.h"
 #include "cli/model_note.h"
 #include "models/zoo.h"
-#include "serve/serve.h"
-#include "serve/versions.h"
+#include "serving/model_versions.h"
+#include "serving/serve.h"
 
 #include <string.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_server.c - `meshflow server`: a task that serves TensorFlow's clients. */
-#include "base/board.h"
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "cli/command.h"
-#include "server/tasks.h"
+#include "observe/status_page.h"
+#include "tf_server/task_table.h"
 
 #include <meshflow/server.h>
 
@@ -49,7 +49,7 @@ static _Noreturn void cut_short(const char *why)
 {
     mf_buf running = { 0 };
 
-    mf_board_acts_text(&running);
+    mf_status_page_acts_text(&running);
     (void)fprintf(stderr,
                   "meshflow: the server ends before its steps have: %s; still running: %s\n", why,
                   running.len > 0 ? running.data : "no op");
@@ -138,7 +138,7 @@ static mf_status serve(served *s)
 /* Others see this task as one of a job: `meshflow status`, `meshflow hang`. */
 static mf_status show(const mf_server_options *o, const char *job)
 {
-    char task[MF_BOARD_TASK];
+    char task[MF_STATUS_PAGE_TASK];
     mf_server_tasks tasks;
     mf_status st = mf_server_tasks_read(o->cluster, o->job_name, o->task_index, &tasks);
 
@@ -146,10 +146,10 @@ static mf_status show(const mf_server_options *o, const char *job)
         const mf_server_task *self = &tasks.all[tasks.self];
 
         (void)snprintf(task, sizeof task, "%.20s %d", self->job, self->index);
-        st = mf_board_open(job, task, tasks.n);
+        st = mf_status_page_open(job, task, tasks.n);
     }
     if (st == MF_OK)
-        mf_board_phase(MF_PHASE_SERVE);
+        mf_status_page_phase(MF_PHASE_SERVE);
     mf_server_tasks_deinit(&tasks);
     return st;
 }
@@ -193,7 +193,7 @@ static mf_status run(mf_args *args)
     MF_TRY(mf_args_int(args, "grace", 0, 86400, &grace));
     MF_TRY(check_options(args));
     s.grace = grace;
-    MF_TRY(mf_board_watch());
+    MF_TRY(mf_status_page_watch());
     o.threads = (int)threads;
     o.memory = memory << 20;
     block_signals();
@@ -206,7 +206,7 @@ static mf_status run(mf_args *args)
     st = serve(&s);
     mf_local_cluster_free(s.several);
     mf_server_free(s.one);
-    mf_board_close();
+    mf_status_page_close();
     return st;
 }
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/running.h"
-#include "mesh/layout.h"
+#include "spmd/layout/mesh_layout.h"
 
 #include <string.h>
 #include <time.h>
@@ -12,34 +12,35 @@ static const int64_t WAIT_NS = 5000000000; /* for all tasks together */
 
 typedef struct change {
     int64_t threads, priority; /* 0: left as it is */
-    mf_board_layout layout; /* mesh "": the same */
+    mf_status_page_layout layout; /* mesh "": the same */
     const char *task; /* NULL: all */
 } change;
 
 /* Its threads are so many now. */
-static bool has_threads(const mf_board_seen *t, int64_t threads)
+static bool has_threads(const mf_status_page_seen *t, int64_t threads)
 {
-    mf_board_seen *all;
+    mf_status_page_seen *all;
     bool found = false;
     int n;
 
-    if (mf_boards_read(&all, &n) != MF_OK)
+    if (mf_status_pages_read(&all, &n) != MF_OK)
         return false;
     for (int i = 0; i < n; i++)
         found |= all[i].page.pid == t->page.pid && all[i].page.start == t->page.start &&
                  all[i].page.threads == threads;
-    mf_boards_free(all, n);
+    mf_status_pages_free(all, n);
     return found;
 }
 
 /* The task looks for wishes between two steps. */
-static void wait_for_threads(const mf_board_seen *t, int64_t threads, int64_t until, mf_buf *out)
+static void wait_for_threads(const mf_status_page_seen *t, int64_t threads, int64_t until,
+                             mf_buf *out)
 {
     bool took;
 
-    while (!(took = has_threads(t, threads)) && mf_board_lives(t) && mf_clock_ns() < until)
+    while (!(took = has_threads(t, threads)) && mf_status_page_lives(t) && mf_clock_ns() < until)
         (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
-    if (took || mf_board_lives(t))
+    if (took || mf_status_page_lives(t))
         mf_buf_printf(out, "%s: %lld threads%s\n", t->page.task, (long long)threads,
                       took ? "" : " as soon as it begins its next step");
     else
@@ -47,33 +48,34 @@ static void wait_for_threads(const mf_board_seen *t, int64_t threads, int64_t un
 }
 
 /* One task that is told is enough: it tells the others. */
-static mf_status change_layout(const change *c, const mf_board_seen *t, const mf_board_seen **told)
+static mf_status change_layout(const change *c, const mf_status_page_seen *t,
+                               const mf_status_page_seen **told)
 {
-    if (*told || !c->layout.mesh[0] || t->page.phase == MF_PHASE_SERVE || mf_running_is_master(t) ||
-        !mf_board_lives(t))
+    if (*told || !c->layout.mesh[0] || t->page.phase == MF_PHASE_SERVE ||
+        mf_job_view_is_master(t) || !mf_status_page_lives(t))
         return MF_OK;
-    MF_TRY(mf_board_wish_layout(t, &c->layout));
+    MF_TRY(mf_status_page_wish_layout(t, &c->layout));
     *told = t;
     return MF_OK;
 }
 
 /* Between two steps the job does it, or says why not. */
-static mf_status wait_for_layout(const mf_board_seen *t, int64_t until, mf_buf *out)
+static mf_status wait_for_layout(const mf_status_page_seen *t, int64_t until, mf_buf *out)
 {
-    char words[MF_WISH_TEXT] = "";
-    mf_wish state;
+    char words[MF_VARIABLE_REQUEST_TEXT] = "";
+    mf_variable_request state;
     mf_status st;
 
-    while ((st = mf_board_layout_answer(t, &state, words)) == MF_OK &&
-           (state == MF_WISH_MADE || state == MF_WISH_TAKEN) && mf_board_lives(t) &&
-           mf_clock_ns() < until)
+    while ((st = mf_status_page_layout_answer(t, &state, words)) == MF_OK &&
+           (state == MF_VARIABLE_REQUEST_MADE || state == MF_VARIABLE_REQUEST_TAKEN) &&
+           mf_status_page_lives(t) && mf_clock_ns() < until)
         (void)nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
-    if (st == MF_OK && state == MF_WISH_DONE)
+    if (st == MF_OK && state == MF_VARIABLE_REQUEST_DONE)
         mf_buf_printf(out, "%s\n", words);
-    else if (st == MF_OK && state == MF_WISH_REFUSED)
+    else if (st == MF_OK && state == MF_VARIABLE_REQUEST_REFUSED)
         return MF_FAIL(MF_FAILED_PRECONDITION, "job '%s' cannot take --mesh: %s", t->page.job,
                        words);
-    else if (!mf_board_lives(t))
+    else if (!mf_status_page_lives(t))
         return MF_FAIL(MF_UNAVAILABLE, "%s ended before it changed its layout", t->page.task);
     else if (st == MF_OK)
         mf_buf_printf(out,
@@ -84,26 +86,28 @@ static mf_status wait_for_layout(const mf_board_seen *t, int64_t until, mf_buf *
 }
 
 /* *wished: it shall change its threads. */
-static mf_status change_task(const change *c, const mf_board_seen *t, bool *wished, mf_buf *out)
+static mf_status change_task(const change *c, const mf_status_page_seen *t, bool *wished,
+                             mf_buf *out)
 {
     mf_status st = MF_OK;
 
-    if (mf_running_is_kept(t)) {
+    if (mf_job_view_is_kept(t)) {
         mf_buf_printf(out, "%s: it is on %s; say it there\n", t->page.task, t->page.host);
         return MF_OK;
     }
-    if (mf_board_lives(t) && c->priority > 0) { /* its number may be somebody else's by now */
+    if (mf_status_page_lives(t) && c->priority > 0) { /* its number may be somebody else's by now */
         st = mf_priority_set(t->page.pid, (int)c->priority);
         if (st == MF_OK)
             mf_buf_printf(out, "%s: priority %lld\n", t->page.task, (long long)c->priority);
     }
     if (c->threads > 0 && t->page.phase == MF_PHASE_SERVE)
         mf_buf_printf(out, "%s: its threads stay, for it serves\n", t->page.task);
-    else if (st == MF_OK && c->threads > 0 && !mf_running_is_master(t) && mf_board_lives(t)) {
-        st = mf_board_wish(t, (int)c->threads);
+    else if (st == MF_OK && c->threads > 0 && !mf_job_view_is_master(t) &&
+             mf_status_page_lives(t)) {
+        st = mf_status_page_wish(t, (int)c->threads);
         *wished = st == MF_OK;
     }
-    if (mf_board_lives(t))
+    if (mf_status_page_lives(t))
         return st;
     *wished = false;
     mf_buf_printf(out, "%s: it is gone\n", t->page.task);
@@ -111,11 +115,11 @@ static mf_status change_task(const change *c, const mf_board_seen *t, bool *wish
 }
 
 /* All are told before the first is waited for. */
-static mf_status change_all(mf_args *args, const change *c, const mf_running_job *job, mf_buf *out)
+static mf_status change_all(mf_args *args, const change *c, const mf_job_view_job *job, mf_buf *out)
 {
     bool *wished = mf_calloc(job->n, sizeof *wished);
     mf_status st = wished ? MF_OK : MF_NOMEM("tasks");
-    const mf_board_seen *told = NULL;
+    const mf_status_page_seen *told = NULL;
     int64_t until;
     int n = 0;
 
@@ -123,7 +127,7 @@ static mf_status change_all(mf_args *args, const change *c, const mf_running_job
         if (!job->tasks[i].alive || !mf_cli_is_meant(c->task, job->tasks[i].page.task))
             continue;
         st = change_task(c, &job->tasks[i], &wished[i], out);
-        if (st == MF_OK && !mf_running_is_kept(&job->tasks[i]))
+        if (st == MF_OK && !mf_job_view_is_kept(&job->tasks[i]))
             st = change_layout(c, &job->tasks[i], &told);
         n++;
     }
@@ -145,7 +149,7 @@ static mf_status change_all(mf_args *args, const change *c, const mf_running_job
                    c->task ? c->task : "");
 }
 
-static mf_status read_layout(mf_args *args, mf_board_layout *out)
+static mf_status read_layout(mf_args *args, mf_status_page_layout *out)
 {
     const char *mesh = mf_args_value(args, "mesh"), *layout = mf_args_value(args, "layout");
     mf_layout_rules rules;
@@ -166,10 +170,10 @@ static mf_status set_run(mf_args *args)
 {
     change c = { .task = mf_args_value(args, "task") };
     mf_buf out = { 0 };
-    mf_running r;
+    mf_job_view r;
     mf_status st;
 
-    MF_TRY(mf_args_int(args, "threads", 1, MF_BOARD_THREADS_MAX, &c.threads));
+    MF_TRY(mf_args_int(args, "threads", 1, MF_STATUS_PAGE_THREADS_MAX, &c.threads));
     MF_TRY(mf_args_int(args, "priority", 1, MF_PRIORITY_MAX, &c.priority));
     MF_TRY(read_layout(args, &c.layout));
     if (c.threads == 0 && c.priority == 0 && !c.layout.mesh[0])
@@ -177,7 +181,7 @@ static mf_status set_run(mf_args *args)
     st = mf_cli_running(args, args->words[0], &r);
     if (st == MF_OK)
         st = change_all(args, &c, &r.jobs[0], &out);
-    mf_running_deinit(&r);
+    mf_job_view_deinit(&r);
     return mf_cli_print_done(st, &out);
 }
 

@@ -13,13 +13,13 @@
 
 /* ---- for people ---- */
 
-static const char *word_for(const mf_board_seen *t)
+static const char *word_for(const mf_status_page_seen *t)
 {
     if (!t->alive)
         return "dead";
-    if (mf_running_is_stopped(t))
+    if (mf_job_view_is_stopped(t))
         return "stopped";
-    if (mf_running_is_master(t))
+    if (mf_job_view_is_master(t))
         return "watches";
     if (t->page.phase == MF_PHASE_IDLE)
         return "idle";
@@ -30,16 +30,16 @@ static const char *word_for(const mf_board_seen *t)
                                                : "idle";
 }
 
-static void put_task(const mf_board_seen *t, int64_t now, mf_buf *out)
+static void put_task(const mf_status_page_seen *t, int64_t now, mf_buf *out)
 {
-    const mf_board_page *p = &t->page;
+    const mf_status_page *p = &t->page;
     char step[MF_TEXT], rate[MF_TEXT], threads[32], priority[16] = "-";
     int64_t ns[MF_USES];
     int tenths[MF_USES];
 
-    mf_board_page_used(p, t->alive ? now : p->changed_ns, ns);
-    mf_shares_of_time(ns, tenths);
-    if (t->alive && !mf_running_is_kept(t))
+    mf_status_page_page_used(p, t->alive ? now : p->changed_ns, ns);
+    mf_time_shares(ns, tenths);
+    if (t->alive && !mf_job_view_is_kept(t))
         (void)snprintf(priority, sizeof priority, "%d", mf_priority_of(t->process.nice));
     (void)snprintf(threads, sizeof threads, "%d+%d", p->threads, p->input_threads);
     mf_buf_printf(out, "  %-12s %8lld  %-9s %9s %10s %8s %9s", p->task, (long long)p->pid,
@@ -62,12 +62,12 @@ static void put_head(mf_buf *out)
 }
 
 /* Copies that are behind are those that an update is on its way to. */
-static void put_slices(const mf_board_page *p, mf_buf *out)
+static void put_slices(const mf_status_page *p, mf_buf *out)
 {
     if (!p->slices[0].of[0])
         return;
     mf_buf_printf(out, "  %s holds", p->task);
-    for (int i = 0; i < MF_BOARD_COPIES && p->slices[i].of[0]; i++)
+    for (int i = 0; i < MF_STATUS_PAGE_COPIES && p->slices[i].of[0]; i++)
         mf_buf_printf(out, "%s %s%s version %lld",
                       i > 1 ? ","
                       : i   ? "; copies of"
@@ -76,9 +76,9 @@ static void put_slices(const mf_board_page *p, mf_buf *out)
     mf_buf_str(out, "\n");
 }
 
-static void put_job(const mf_running_job *job, int64_t now, mf_buf *out)
+static void put_job(const mf_job_view_job *job, int64_t now, mf_buf *out)
 {
-    const mf_running_sum s = mf_running_sum_up(job);
+    const mf_job_view_sum s = mf_job_view_sum_up(job);
 
     mf_buf_printf(out, "%s: ", job->tasks[0].page.job);
     mf_cli_explain(job, now, out);
@@ -110,13 +110,13 @@ static void put_role(const char *task, mf_buf *out)
     mf_buf_str(out, ",");
 }
 
-static void put_waits_json(const mf_board_page *p, int64_t now, mf_buf *out)
+static void put_waits_json(const mf_status_page *p, int64_t now, mf_buf *out)
 {
     int n = 0;
 
     mf_buf_str(out, "\"waits\":[");
-    for (int i = 0; i < MF_BOARD_WAITS; i++) {
-        const mf_board_wait *w = &p->waits[i];
+    for (int i = 0; i < MF_STATUS_PAGE_WAITS; i++) {
+        const mf_status_page_wait *w = &p->waits[i];
 
         if (w->since_ns == 0)
             continue;
@@ -128,7 +128,7 @@ static void put_waits_json(const mf_board_page *p, int64_t now, mf_buf *out)
                       (double)(now - w->since_ns) * 1e-9);
     }
     mf_buf_str(out, "],\"sent_messages\":[");
-    for (int i = n = 0; i < MF_BOARD_LINKS && p->links[i].to[0]; i++) {
+    for (int i = n = 0; i < MF_STATUS_PAGE_LINKS && p->links[i].to[0]; i++) {
         mf_buf_str(out, n++ ? ",{" : "{");
         put_string("to", p->links[i].to, out);
         mf_buf_printf(out, "\"bytes\":%lld}", (long long)p->links[i].bytes);
@@ -137,12 +137,12 @@ static void put_waits_json(const mf_board_page *p, int64_t now, mf_buf *out)
 }
 
 /* Of a parameter server: which versions of whose weights it holds. */
-static void put_slices_json(const mf_board_page *p, mf_buf *out)
+static void put_slices_json(const mf_status_page *p, mf_buf *out)
 {
     if (!p->slices[0].of[0])
         return;
     mf_buf_str(out, "\"holds\":[");
-    for (int i = 0; i < MF_BOARD_COPIES && p->slices[i].of[0]; i++) {
+    for (int i = 0; i < MF_STATUS_PAGE_COPIES && p->slices[i].of[0]; i++) {
         mf_buf_str(out, i ? ",{" : "{");
         put_string("of", p->slices[i].of, out);
         mf_buf_printf(out, "\"version\":%lld}", (long long)p->slices[i].version);
@@ -151,18 +151,18 @@ static void put_slices_json(const mf_board_page *p, mf_buf *out)
 }
 
 /* 0: not known. */
-static int priority_of(const mf_board_seen *t)
+static int priority_of(const mf_status_page_seen *t)
 {
-    return t->alive && !mf_running_is_kept(t) ? mf_priority_of(t->process.nice) : 0;
+    return t->alive && !mf_job_view_is_kept(t) ? mf_priority_of(t->process.nice) : 0;
 }
 
-static void put_task_json(const mf_board_seen *t, int64_t now, mf_buf *out)
+static void put_task_json(const mf_status_page_seen *t, int64_t now, mf_buf *out)
 {
-    const mf_board_page *p = &t->page;
+    const mf_status_page *p = &t->page;
     int64_t ns[MF_USES];
     mf_buf does = { 0 };
 
-    mf_running_task_text(t, now, &does);
+    mf_job_view_task_text(t, now, &does);
     mf_buf_str(out, "{");
     put_string("task", p->task, out);
     put_role(p->task, out);
@@ -180,21 +180,21 @@ static void put_task_json(const mf_board_seen *t, int64_t now, mf_buf *out)
                   (long long)p->pid, t->alive ? "true" : "false", (long long)p->step,
                   (long long)p->steps, (long long)p->epoch, p->rate, p->threads, p->input_threads,
                   priority_of(t), (long long)p->sent, (double)(now - p->changed_ns) * 1e-9,
-                  mf_running_is_kept(t) ? 0.0 : (double)t->process.cpu_ns * 1e-9);
+                  mf_job_view_is_kept(t) ? 0.0 : (double)t->process.cpu_ns * 1e-9);
     put_waits_json(p, now, out);
     mf_buf_printf(out, "\"shards\":%lld,", (long long)p->n_shards);
     put_slices_json(p, out);
-    mf_board_page_used(p, t->alive ? now : p->changed_ns, ns);
+    mf_status_page_page_used(p, t->alive ? now : p->changed_ns, ns);
     mf_buf_str(out, "\"utilisation\":");
-    mf_shares_json(ns, out);
+    mf_time_shares_json(ns, out);
     mf_buf_str(out, "}");
 }
 
-static void put_json(const mf_running *r, mf_buf *out)
+static void put_json(const mf_job_view *r, mf_buf *out)
 {
     mf_buf_str(out, "{\"jobs\":[");
     for (int i = 0; i < r->n_jobs; i++) {
-        const mf_running_job *job = &r->jobs[i];
+        const mf_job_view_job *job = &r->jobs[i];
         mf_buf why = { 0 };
 
         mf_cli_explain(job, r->now, &why);
@@ -215,19 +215,19 @@ static void put_json(const mf_running *r, mf_buf *out)
 /* ---- the command ---- */
 
 /* What was used before `since` does not count. */
-static void forget(mf_running *r, const mf_running *since)
+static void forget(mf_job_view *r, const mf_job_view *since)
 {
     for (int i = 0; i < r->n_boards; i++) {
-        mf_board_page *p = &r->boards[i].page;
+        mf_status_page *p = &r->boards[i].page;
 
         for (int k = 0; k < since->n_boards; k++) {
-            const mf_board_page *q = &since->boards[k].page;
+            const mf_status_page *q = &since->boards[k].page;
             int64_t ns[MF_USES];
 
             if (q->pid != p->pid || q->start != p->start || strcmp(q->host, p->host) != 0 ||
                 q->began_ns != p->began_ns)
                 continue;
-            mf_board_page_used(q, since->boards[k].alive ? since->now : q->changed_ns, ns);
+            mf_status_page_page_used(q, since->boards[k].alive ? since->now : q->changed_ns, ns);
             for (int u = 0; u < MF_USES; u++)
                 p->used_ns[u] -= ns[u];
         }
@@ -235,29 +235,29 @@ static void forget(mf_running *r, const mf_running *since)
 }
 
 /* lately: seconds that are waited, and whose shares are shown; 0: all since the first step. */
-static mf_status look(mf_args *args, int64_t lately, mf_running *out)
+static mf_status look(mf_args *args, int64_t lately, mf_job_view *out)
 {
     const char *job = args->n_words > 0 ? args->words[0] : NULL;
-    mf_running before = { 0 };
+    mf_job_view before = { 0 };
     mf_status st = MF_OK;
 
     if (lately > 0)
         st = mf_cli_running(args, job, &before);
     if (lately > 0 && st == MF_OK)
         (void)nanosleep(&(struct timespec){ lately, 0 }, NULL);
-    *out = (mf_running){ 0 };
+    *out = (mf_job_view){ 0 };
     if (st == MF_OK)
         st = mf_cli_running(args, job, out);
     if (st == MF_OK)
         forget(out, &before);
-    mf_running_deinit(&before);
+    mf_job_view_deinit(&before);
     return st;
 }
 
 static mf_status show_once(mf_args *args, const char *before)
 {
     int64_t lately = 0;
-    mf_running r = { 0 };
+    mf_job_view r = { 0 };
     mf_buf out = { 0 };
     mf_status st = mf_args_int(args, "lately", 1, 3600, &lately);
 
@@ -274,7 +274,7 @@ static mf_status show_once(mf_args *args, const char *before)
         put_job(&r.jobs[i], r.now, &out);
     }
     args->exit_code = st == MF_OK ? mf_cli_health(&r) : MF_EXIT_DONE;
-    mf_running_deinit(&r);
+    mf_job_view_deinit(&r);
     if (st == MF_OK)
         return mf_cli_print(&out);
     mf_buf_deinit(&out);

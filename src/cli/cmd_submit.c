@@ -2,7 +2,7 @@
 /* cmd_submit.c - `meshflow submit`: leave a command to the daemon. */
 #include "base/exit_code.h"
 #include "cli/command.h"
-#include "spool/spool.h"
+#include "jobqueue/jobqueue.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static int64_t since_1970_ns(void)
     return now.tv_sec * (int64_t)1000000000 + now.tv_nsec;
 }
 
-static mf_status list_after(const mf_args *args, mf_arena *arena, mf_spool_order *o)
+static mf_status list_after(const mf_args *args, mf_arena *arena, mf_jobqueue_order *o)
 {
     const char **after = MF_ARENA_ARRAY(arena, const char *, args->n_given + 1);
     int64_t at = 0;
@@ -36,17 +36,17 @@ static mf_status put(mf_args *args, mf_arena *arena, const char *dir, mf_buf *ou
 {
     char cwd[4096], unnamed[32];
     const char *name = mf_args_value(args, "name");
-    mf_spool_order o = { .submitted_ns = since_1970_ns(),
-                         .slots = 1,
-                         .grace_s = MF_SPOOL_GRACE_S,
-                         .cwd = getcwd(cwd, sizeof cwd),
-                         .words = args->words,
-                         .n_words = args->n_words,
-                         .environment = (const char *const *)environ };
+    mf_jobqueue_order o = { .submitted_ns = since_1970_ns(),
+                            .slots = 1,
+                            .grace_s = MF_JOBQUEUE_GRACE_S,
+                            .cwd = getcwd(cwd, sizeof cwd),
+                            .words = args->words,
+                            .n_words = args->n_words,
+                            .environment = (const char *const *)environ };
 
     MF_TRY(mf_args_int(args, "slots", 1, 65536, &o.slots));
     MF_TRY(mf_args_int(args, "restarts", 0, 1000000, &o.restarts));
-    MF_TRY(mf_args_int(args, "grace", 0, MF_SPOOL_MOST_GRACE_S, &o.grace_s));
+    MF_TRY(mf_args_int(args, "grace", 0, MF_JOBQUEUE_MOST_GRACE_S, &o.grace_s));
     if (!o.cwd)
         return MF_FAIL(MF_FAILED_PRECONDITION, "the folder that this is run in is gone");
     while (environ[o.n_environment])
@@ -54,9 +54,9 @@ static mf_status put(mf_args *args, mf_arena *arena, const char *dir, mf_buf *ou
     MF_TRY(list_after(args, arena, &o));
     (void)snprintf(unnamed, sizeof unnamed, "job-%llx", (unsigned long long)o.submitted_ns);
     name = name ? name : unnamed;
-    MF_TRY(mf_spool_submit(dir, name, &o));
+    MF_TRY(mf_jobqueue_submit(dir, name, &o));
     mf_buf_printf(out, "%s\n", name);
-    if (!mf_spool_has_daemon(dir))
+    if (!mf_jobqueue_has_daemon(dir))
         mf_args_hint(args, "no daemon is at work in '%s': start one with `meshflow daemon`", dir);
     return MF_OK;
 }
@@ -65,7 +65,7 @@ static mf_status submit_run(mf_args *args)
 {
     mf_arena *arena = mf_arena_new();
     mf_buf dir = { 0 }, out = { 0 };
-    mf_status st = arena ? mf_spool_dir(mf_args_value(args, "dir"), &dir) : MF_NOMEM("a job");
+    mf_status st = arena ? mf_jobqueue_dir(mf_args_value(args, "dir"), &dir) : MF_NOMEM("a job");
 
     if (st == MF_OK)
         st = put(args, arena, dir.data, &out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_topo.c - `meshflow topo`: the machine, and what of it this process may use; or a cluster. */
-#include "base/limits.h"
+#include "base/machine_limits.h"
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/text.h"

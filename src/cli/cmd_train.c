@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_train.c - `meshflow train`: data, model, compile, fit, test. */
-#include "base/board.h"
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/log.h"
@@ -8,7 +7,6 @@
 #include "cli/cluster_options.h"
 #include "cli/job.h"
 #include "cli/job_data.h"
-#include "cli/master.h"
 #include "cli/mesh_options.h"
 #include "cli/mesh_timeline.h"
 #include "cli/progress.h"
@@ -16,11 +14,13 @@
 #include "cli/resume.h"
 #include "cli/shares.h"
 #include "cli/train_options.h"
+#include "dist/strategies.h"
 #include "graph/op.h"
-#include "job/strategies.h"
-#include "train/guard.h"
-#include "train/team.h"
-#include "train/trainer.h"
+#include "observe/status_page.h"
+#include "supervisor/supervisor.h"
+#include "train/loop/guard.h"
+#include "train/loop/team.h"
+#include "train/step/trainer.h"
 
 #include <meshflow/mesh.h>
 
@@ -395,9 +395,9 @@ static mf_status print_json(const measured *m, const mf_result *test, int n_test
     else
         print_memory(m->job->trainer, &out);
     print_chosen(m, &out);
-    if (mf_board_used(used)) {
+    if (mf_status_page_used(used)) {
         mf_buf_str(&out, ",\"utilisation\":");
-        mf_shares_json(used, &out);
+        mf_time_shares_json(used, &out);
     }
     print_validation(m, &out);
     for (int i = 1; i < n_test; i++)
@@ -485,11 +485,12 @@ static mf_status tell(const measured *m, bool json, const mf_result *test, int n
             told = true;
         }
         st = mf_strategy_barrier(strategy, "the result");
-        if (st != MF_OK && !mf_team_meets(strategy->team))
+        if (st != MF_OK && !mf_dist_worker_meets(strategy->team))
             return st;
         if (st != MF_OK) /* who is alone by now has nobody to wait for */
-            st = mf_team_gather_round(strategy->team, m->job->trainer, st) == MF_OK ? MF_ABORTED
-                                                                                    : MF_OK;
+            st = mf_dist_worker_gather_round(strategy->team, m->job->trainer, st) == MF_OK
+                     ? MF_ABORTED
+                     : MF_OK;
     } while (st != MF_OK);
     return MF_OK;
 }
@@ -498,7 +499,8 @@ static mf_status tell(const measured *m, bool json, const mf_result *test, int n
  * would do; but where it may be lost all workers look, and come to the same result. */
 static bool is_judge(const mf_strategy *s)
 {
-    return mf_strategy_is_chief(s) || mf_team_judges(s->team) || mf_team_meets(s->team);
+    return mf_strategy_is_chief(s) || mf_dist_worker_judges(s->team) ||
+           mf_dist_worker_meets(s->team);
 }
 
 static mf_status fit_with_hooks(measured *m, mf_progress *progress, mf_fit_options fit)
@@ -690,10 +692,10 @@ static mf_status open_shown(mf_job *job, mf_args *args)
     mf_buf_deinit(&name);
     MF_TRY(st);
     job->shown = true;
-    mf_board_phase(MF_PHASE_LOAD);
+    mf_status_page_phase(MF_PHASE_LOAD);
     MF_TRY(mf_job_load(job, args, true));
     MF_TRY(mf_resume_check(job, args));
-    mf_board_phase(MF_PHASE_START);
+    mf_status_page_phase(MF_PHASE_START);
     return MF_OK;
 }
 
@@ -712,7 +714,7 @@ static mf_status watch_over(mf_args *args, const mf_cluster *c)
     if (st == MF_OK)
         st = mf_buf_finish(&name);
     if (st == MF_OK)
-        st = mf_master_run(c, name.data, mf_job_timeout_ns(&o), &args->exit_code);
+        st = mf_supervisor_run(c, name.data, mf_job_timeout_ns(&o), &args->exit_code);
     if (st == MF_CANCELLED && args->exit_code == 0) /* told to end while it waited for its store */
         args->exit_code = MF_EXIT_STOPPED;
     mf_buf_deinit(&name);
@@ -732,7 +734,7 @@ static mf_status be_master(measured *m, mf_args *args, bool *done)
     MF_TRY(mf_cluster_examine(&r, &c));
     m->replan.call.workers = c->size;
     m->replan.call.hosts = c->local_size > 0 ? c->size / c->local_size : 1;
-    if (c->n_mistakes == 0 && mf_master_is_one(c)) {
+    if (c->n_mistakes == 0 && mf_supervisor_is_one(c)) {
         st = watch_over(args, c);
         *done = st == MF_OK;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_vars.c - `meshflow vars`: the variables of a running job, by name. A task is asked by its
- * board and answers between two steps (train/inquiry.h). */
+ * board and answers between two steps (train/loop/variable_query.h). */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -19,8 +19,8 @@ enum { FIELDS = 6 };
 static const size_t ANSWER_MAX = (size_t)64 << 20;
 
 typedef struct inquiry {
-    const mf_board_seen *task;
-    mf_board_question question;
+    const mf_status_page_seen *task;
+    mf_status_page_question question;
     mf_buf path, value_path; /* of the answer */
     char *text; /* the answer; lines and fields are cut in place */
     mf_tensor value; /* of the one that was asked for */
@@ -29,12 +29,12 @@ typedef struct inquiry {
 /* ---- asking ---- */
 
 /* The first that trains on this host, or the one that is meant. */
-static const mf_board_seen *whom(const mf_running_job *job, const char *wanted)
+static const mf_status_page_seen *whom(const mf_job_view_job *job, const char *wanted)
 {
     for (int i = 0; i < job->n; i++) {
-        const mf_board_seen *t = &job->tasks[i];
+        const mf_status_page_seen *t = &job->tasks[i];
 
-        if (t->alive && !mf_running_is_kept(t) && !mf_running_is_master(t) &&
+        if (t->alive && !mf_job_view_is_kept(t) && !mf_job_view_is_master(t) &&
             t->page.phase != MF_PHASE_SERVE && mf_cli_is_meant(wanted, t->page.task))
             return t;
     }
@@ -46,7 +46,7 @@ static mf_status wait_for(mf_args *args, const inquiry *q, int64_t seconds)
     const int64_t until = mf_clock_ns() + seconds * INT64_C(1000000000);
 
     while (access(q->path.data, R_OK) != 0) {
-        if (!mf_board_lives(q->task))
+        if (!mf_status_page_lives(q->task))
             return MF_FAIL(MF_UNAVAILABLE, "%s ended before it answered", q->task->page.task);
         if (mf_clock_ns() >= until) {
             mf_args_hint(args, "`meshflow status %s` says what it does", q->task->page.job);
@@ -78,10 +78,10 @@ static mf_status ask(mf_args *args, inquiry *q)
 
     MF_TRY(mf_args_int(args, "wait", 1, 86400, &seconds));
     q->question.asker = getpid();
-    MF_TRY(mf_board_answer_path(q->task->path, q->question.asker, &q->path));
+    MF_TRY(mf_status_page_answer_path(q->task->path, q->question.asker, &q->path));
     mf_buf_printf(&q->value_path, "%s.npy", q->path.data);
     MF_TRY(mf_buf_finish(&q->value_path));
-    MF_TRY(mf_board_ask(q->task, &q->question));
+    MF_TRY(mf_status_page_ask(q->task, &q->question));
     MF_TRY(wait_for(args, q, seconds));
     MF_TRY(mf_file_read(q->path.data, ANSWER_MAX, &q->text, &len));
     if (strncmp(q->text, "error\t", 6) == 0)
@@ -91,8 +91,9 @@ static mf_status ask(mf_args *args, inquiry *q)
 
 static void inquiry_deinit(inquiry *q)
 {
-    if (q->path.data && !q->text && mf_board_lives(q->task) && /* it need not answer any more */
-        mf_board_ask(q->task, &(mf_board_question){ .asker = 0 }) != MF_OK)
+    if (q->path.data && !q->text &&
+        mf_status_page_lives(q->task) && /* it need not answer any more */
+        mf_status_page_ask(q->task, &(mf_status_page_question){ .asker = 0 }) != MF_OK)
         MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
     if (q->path.data)
         (void)unlink(q->path.data);
@@ -213,7 +214,7 @@ static mf_status save(const inquiry *q, const char *path)
     return st;
 }
 
-static mf_status inquire(mf_args *args, const mf_running_job *job, mf_buf *out)
+static mf_status inquire(mf_args *args, const mf_job_view_job *job, mf_buf *out)
 {
     const char *wanted = mf_args_value(args, "task"), *file = mf_args_value(args, "out");
     const char *name = args->n_words > 1 ? args->words[1] : "";
@@ -242,12 +243,12 @@ static mf_status inquire(mf_args *args, const mf_running_job *job, mf_buf *out)
 static mf_status vars_run(mf_args *args)
 {
     mf_buf out = { 0 };
-    mf_running r;
+    mf_job_view r;
     mf_status st = mf_cli_running(args, args->words[0], &r);
 
     if (st == MF_OK)
         st = inquire(args, &r.jobs[0], &out);
-    mf_running_deinit(&r);
+    mf_job_view_deinit(&r);
     if (st == MF_OK)
         return mf_cli_print(&out);
     mf_buf_deinit(&out);

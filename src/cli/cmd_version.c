@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_version.c - `meshflow version`: what this build is made of. */
-#include "base/limits.h"
+#include "base/machine_limits.h"
 #include "cli/command.h"
 
 #include <meshflow/version.h>

@@ -9,7 +9,7 @@
 #define MF_CLI_COMMAND_H
 
 #include "base/buf.h"
-#include "base/closest.h"
+#include "base/did_you_mean.h"
 #include "base/status.h"
 
 typedef struct mf_option {

@@ -5,7 +5,8 @@
 #define MF_CLI_CRITICAL_PATH_H
 
 #include "base/buf.h"
-#include "compile/trace.h"
+#include "graph/graph.h"
+#include "observe/trace.h"
 
 typedef struct mf_critical_node {
     const mf_node *node;

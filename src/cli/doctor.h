@@ -5,7 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/probe.h"
-#include "server/tasks.h"
+#include "tf_server/task_table.h"
 
 typedef enum mf_verdict { MF_VERDICT_OK, MF_VERDICT_WARNING, MF_VERDICT_BAD } mf_verdict;
 

@@ -2,10 +2,10 @@
 /* doctor_host.c - this host: what the program needs of it. */
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/limits.h"
+#include "base/machine_limits.h"
 #include "cli/doctor.h"
-#include "comm/rpc.h"
-#include "comm/transports.h"
+#include "net/transport_registry.h"
+#include "rpc/rpc.h"
 
 #include <errno.h>
 #include <stdio.h>

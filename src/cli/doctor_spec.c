@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doctor_spec.c - what is wrong with the description of a cluster, before anybody is asked. */
-#include "base/closest.h"
+#include "base/did_you_mean.h"
 #include "cli/doctor.h"
 
 #include <stdio.h>
@@ -101,12 +101,12 @@ static void look_at_loopback(mf_doctor *d)
 static void look_at_job(mf_doctor *d, int i)
 {
     static const char *const usual[] = { "worker", "ps", "chief", "evaluator", "local" };
-    mf_closest close = mf_closest_to(d->tasks.all[i].job);
+    mf_did_you_mean close = mf_did_you_mean_to(d->tasks.all[i].job);
 
     for (int k = 0; k < MF_COUNT(usual); k++) {
         if (strcmp(usual[k], d->tasks.all[i].job) == 0)
             return;
-        mf_closest_try(&close, usual[k]);
+        mf_did_you_mean_try(&close, usual[k]);
     }
     if (close.best)
         mf_doctor_say(d, MF_VERDICT_WARNING, "job",

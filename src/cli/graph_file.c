@@ -103,13 +103,13 @@ done:
 mf_status mf_cli_find_node(mf_args *args, const mf_graph *graph, const char *what, const char *name,
                            mf_node **out)
 {
-    mf_closest closest = mf_closest_to(name);
+    mf_did_you_mean closest = mf_did_you_mean_to(name);
 
     *out = mf_graph_find(graph, name);
     if (*out)
         return MF_OK;
     for (int64_t i = 0; i < graph->n_nodes; i++)
-        mf_closest_try(&closest, graph->nodes[i]->name);
+        mf_did_you_mean_try(&closest, graph->nodes[i]->name);
     if (closest.best)
         mf_args_hint(args, "did you mean '%s'?", closest.best);
     else

@@ -2,10 +2,10 @@
 /* job.c - data, model and trainer from a command line. */
 #include "cli/job.h"
 
-#include "base/board.h"
 #include "base/mem.h"
 #include "cli/job_data.h"
 #include "models/zoo.h"
+#include "observe/status_page.h"
 
 #include <errno.h>
 #include <math.h>
@@ -267,7 +267,7 @@ void mf_job_deinit(mf_job *job)
     mf_trainer_free(job->trainer);
     mf_strategy_close(job->strategy);
     if (job->shown)
-        mf_board_close();
+        mf_status_page_close();
     mf_model_free(job->model);
     mf_dataset_unref(job->train);
     mf_dataset_unref(job->validation);

@@ -5,8 +5,8 @@
 #include "cli/mesh_timeline.h"
 
 #include "base/mem.h"
-#include "job/strategies.h"
-#include "mesh/schedule.h"
+#include "dist/strategies.h"
+#include "spmd/pipeline/pipeline_schedule.h"
 
 #include <stdio.h>
 

@@ -73,17 +73,17 @@ bool mf_command_is_group(const char *name)
 
 static mf_status unknown_command(mf_args *args, const char *name)
 {
-    mf_closest closest = mf_closest_to(name);
+    mf_did_you_mean closest = mf_did_you_mean_to(name);
     char groups[32][16] = { "" }; /* the first words of "graph run" and the like */
 
     for (int i = 0; mf_commands[i]; i++) {
         const char *known = mf_commands[i]->name;
         const size_t n = strcspn(known, " ");
 
-        mf_closest_try(&closest, known);
+        mf_did_you_mean_try(&closest, known);
         if (known[n] && i < MF_COUNT(groups) && n < sizeof groups[0]) {
             memcpy(groups[i], known, n);
-            mf_closest_try(&closest, groups[i]);
+            mf_did_you_mean_try(&closest, groups[i]);
         }
     }
     if (closest.best)
@@ -145,14 +145,14 @@ static const mf_option *find_option(const mf_args *args, const char *name, size_
 static mf_status unknown_option(mf_args *args, const char *word, size_t len)
 {
     char name[64];
-    mf_closest closest;
+    mf_did_you_mean closest;
 
     (void)snprintf(name, sizeof name, "%.*s", (int)(len < 60 ? len : 60), word);
-    closest = mf_closest_to(name + strspn(name, "-"));
+    closest = mf_did_you_mean_to(name + strspn(name, "-"));
     for (const mf_option *o = args->command ? args->command->options : NULL; o && o->name; o++)
-        mf_closest_try(&closest, o->name);
+        mf_did_you_mean_try(&closest, o->name);
     for (const mf_option *o = mf_global_options; o->name; o++)
-        mf_closest_try(&closest, o->name);
+        mf_did_you_mean_try(&closest, o->name);
     if (!mf_setting_hint(args, name + strspn(name, "-")) && closest.best)
         mf_args_hint(args, "did you mean --%s?", closest.best);
     return mf_args_wrong(args, "%s%s has no option '%s'", args->command ? "meshflow " : "meshflow",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/predictions.h"
 
-#include "cli/detections.h"
 #include "cli/text.h"
 #include "data/dataset.h"
+#include "report/detections.h"
 #include "tensor/tensor.h"
 
 #include <limits.h>
@@ -89,8 +89,8 @@ mf_status mf_predictions_print(const mf_job *job, const mf_tensor *answers, bool
     const float *row = mf_tensor_data(answers);
     mf_buf out = { 0 };
 
-    if (mf_detections_are(job, answers)) {
-        mf_detections_print(job, answers, json, &out);
+    if (mf_detections_are(job->model, answers)) {
+        mf_detections_print(job->test, answers, json, &out);
         return mf_cli_print(&out);
     }
     if (mf_tensor_dtype(answers) != MF_DTYPE_F32)

@@ -3,9 +3,9 @@
 #include "cli/probe.h"
 
 #include "base/clock.h"
-#include "client/caller.h"
 #include "graph/device_name.h"
 #include "proto/worker.pb-c.h"
+#include "rpc/rpc_stub.h"
 
 #include <meshflow/session.h>
 
@@ -126,22 +126,22 @@ static void ask_status(const char *address, const mf_probe_options *o, mf_probe 
 {
     Tensorflow__GetStatusRequest request = TENSORFLOW__GET_STATUS_REQUEST__INIT;
     const Tensorflow__GetStatusResponse *r;
-    mf_caller *c = NULL;
+    mf_rpc_stub *c = NULL;
     mf_arena *arena = mf_arena_new();
     ProtobufCMessage *reply;
     const int64_t start = mf_clock_ns();
-    const mf_question q = { .method = "/tensorflow.WorkerService/GetStatus",
-                            .message = &request.base,
-                            .reply = &tensorflow__get_status_response__descriptor,
-                            .waits = true, /* for TLS, too */
-                            .deadline_ns = start + o->timeout_ms * 1000000 };
+    const mf_rpc_stub_call q = { .method = "/tensorflow.WorkerService/GetStatus",
+                                 .message = &request.base,
+                                 .reply = &tensorflow__get_status_response__descriptor,
+                                 .waits = true, /* for TLS, too */
+                                 .deadline_ns = start + o->timeout_ms * 1000000 };
     const mf_rpc_kind *rpc;
     mf_status st = arena ? mf_rpc_find(&rpc) : MF_NOMEM("a question");
 
     if (st == MF_OK)
-        st = mf_caller_new(rpc, address, &o->security, &c);
+        st = mf_rpc_stub_new(rpc, address, &o->security, &c);
     if (st == MF_OK)
-        st = mf_caller_ask(c, &q, arena, &reply);
+        st = mf_rpc_stub_ask(c, &q, arena, &reply);
     if (st == MF_OK) {
         r = (const Tensorflow__GetStatusResponse *)reply;
         p->n_devices = (int)r->n_device_attributes;
@@ -152,7 +152,7 @@ static void ask_status(const char *address, const mf_probe_options *o, mf_probe 
     } else {
         stopped(p, st, mf_error_message());
     }
-    mf_caller_free(c);
+    mf_rpc_stub_free(c);
     mf_arena_free(arena);
 }
 

@@ -5,7 +5,7 @@
 #define MF_CLI_PROBE_H
 
 #include "base/status.h"
-#include "comm/transport.h"
+#include "net/transport.h"
 
 /* How far it came. */
 typedef enum mf_probe_reached {

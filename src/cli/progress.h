@@ -4,8 +4,8 @@
 #ifndef MF_CLI_PROGRESS_H
 #define MF_CLI_PROGRESS_H
 
-#include "cli/curve.h"
 #include "cli/job.h"
+#include "report/learning_curve.h"
 
 typedef struct mf_progress {
     bool quiet; /* show nothing; files are written all the same */

@@ -4,7 +4,7 @@
 #include "cli/progress.h"
 #include "cli/shares.h"
 #include "cli/text.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -222,10 +222,10 @@ static void put_shares(mf_buf *out)
 {
     int64_t used[MF_USES];
 
-    if (!mf_board_used(used))
+    if (!mf_status_page_used(used))
         return;
     mf_buf_printf(out, "%-12s", "its use");
-    mf_shares_text(used, out);
+    mf_time_shares_text(used, out);
     mf_buf_str(out, "\n");
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "job/strategies.h"
+#include "dist/strategies.h"
 
 #include <meshflow/mesh.h>
 

@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "cli/job_data.h"
-#include "train/claim.h"
+#include "train/checkpoint/output_lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,7 +202,7 @@ mf_status mf_resume_check(const mf_job *job, mf_args *args)
 mf_status mf_resume_open(mf_job *job, mf_args *args)
 {
     const char *out = mf_args_value(args, "out");
-    const bool continues = mf_args_has(args, "resume") || (out && mf_claim_is_restart(out));
+    const bool continues = mf_args_has(args, "resume") || (out && mf_output_lock_is_restart(out));
 
     *job = (mf_job){ 0 };
     if (mf_args_has(args, "allow-changes") && !mf_args_has(args, "resume"))

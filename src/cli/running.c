@@ -6,25 +6,25 @@
 
 #include <string.h>
 
-mf_status mf_cli_running(mf_args *args, const char *job, mf_running *out)
+mf_status mf_cli_running(mf_args *args, const char *job, mf_job_view *out)
 {
-    MF_TRY(mf_running_read(job, out));
+    MF_TRY(mf_job_view_read(job, out));
     if (!job || out->n_jobs > 0)
         return MF_OK;
     mf_args_hint(args, "`meshflow jobs` lists those of this user on this host");
     return MF_FAIL(MF_NOT_FOUND, "there is no job '%s' here", job);
 }
 
-int mf_cli_health(const mf_running *r)
+int mf_cli_health(const mf_job_view *r)
 {
     int health = MF_EXIT_DONE;
 
     for (int i = 0; i < r->n_jobs; i++) {
         mf_buf why = { 0 };
-        const bool stalled = mf_running_explain(&r->jobs[i], r->now, &why);
+        const bool stalled = mf_job_view_explain(&r->jobs[i], r->now, &why);
 
         mf_buf_deinit(&why);
-        if (mf_running_sum_up(&r->jobs[i]).dead > 0)
+        if (mf_job_view_sum_up(&r->jobs[i]).dead > 0)
             return MF_EXIT_DEAD;
         if (stalled)
             health = MF_EXIT_STALLED;
@@ -33,21 +33,21 @@ int mf_cli_health(const mf_running *r)
 }
 
 /* Of the first task; of masters only where they are alone. */
-static mf_phase phase_of(const mf_running_job *job)
+static mf_phase phase_of(const mf_job_view_job *job)
 {
     int i = 0;
 
-    while (i + 1 < job->n && mf_running_is_master(&job->tasks[i]))
+    while (i + 1 < job->n && mf_job_view_is_master(&job->tasks[i]))
         i++;
     return (mf_phase)job->tasks[i].page.phase;
 }
 
-void mf_cli_explain(const mf_running_job *job, int64_t now, mf_buf *out)
+void mf_cli_explain(const mf_job_view_job *job, int64_t now, mf_buf *out)
 {
-    const mf_running_sum s = mf_running_sum_up(job);
+    const mf_job_view_sum s = mf_job_view_sum_up(job);
     char step[MF_TEXT], steps[MF_TEXT], rate[MF_TEXT];
 
-    if (mf_running_explain(job, now, out))
+    if (mf_job_view_explain(job, now, out))
         return;
     if (s.steps == 0) {
         mf_buf_printf(out, "it %s", mf_phase_text(phase_of(job)));

@@ -3,16 +3,16 @@
 #ifndef MF_CLI_RUNNING_H
 #define MF_CLI_RUNNING_H
 
-#include "base/running.h"
 #include "cli/command.h"
+#include "observe/job_view.h"
 
-/* job: only this one; NULL: all. NOT_FOUND, with a hint. Owns: mf_running_deinit(), also after a
+/* job: only this one; NULL: all. NOT_FOUND, with a hint. Owns: mf_job_view_deinit(), also after a
  * failure. */
-MF_MUST mf_status mf_cli_running(mf_args *args, const char *job, mf_running *out);
+MF_MUST mf_status mf_cli_running(mf_args *args, const char *job, mf_job_view *out);
 /* How well jobs are, as an exit code: DONE, STALLED or DEAD (base/exit_code.h). */
-int mf_cli_health(const mf_running *r);
+int mf_cli_health(const mf_job_view *r);
 /* One sentence on the whole job, also where all is well. */
-void mf_cli_explain(const mf_running_job *job, int64_t now, mf_buf *out);
+void mf_cli_explain(const mf_job_view_job *job, int64_t now, mf_buf *out);
 
 /* Is this task the one that a user calls `wanted`? "worker:1" and "worker 1" are the same; NULL is
  * any. */

@@ -3,7 +3,7 @@
 
 #include "data/source.h"
 #include "models/zoo.h"
-#include "train/optimizer.h"
+#include "train/optim/optimizer.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "cli/shares.h"
 
 /* What is rounded is the sum so far, so that all together are 100 %. */
-void mf_shares_of_time(const int64_t ns[MF_USES], int tenths[MF_USES])
+void mf_time_shares(const int64_t ns[MF_USES], int tenths[MF_USES])
 {
     double total = 0, sum = 0;
     int before = 0;
@@ -19,22 +19,22 @@ void mf_shares_of_time(const int64_t ns[MF_USES], int tenths[MF_USES])
     }
 }
 
-void mf_shares_json(const int64_t ns[MF_USES], mf_buf *out)
+void mf_time_shares_json(const int64_t ns[MF_USES], mf_buf *out)
 {
     int tenths[MF_USES];
 
-    mf_shares_of_time(ns, tenths);
+    mf_time_shares(ns, tenths);
     for (int i = 0; i < MF_USES; i++)
         mf_buf_printf(out, "%s\"%s\":%d.%d", i ? "," : "{", mf_use_names[i], tenths[i] / 10,
                       tenths[i] % 10);
     mf_buf_str(out, "}");
 }
 
-void mf_shares_text(const int64_t ns[MF_USES], mf_buf *out)
+void mf_time_shares_text(const int64_t ns[MF_USES], mf_buf *out)
 {
     int tenths[MF_USES];
 
-    mf_shares_of_time(ns, tenths);
+    mf_time_shares(ns, tenths);
     for (int i = 0; i < MF_USES; i++)
         mf_buf_printf(out, "%s%d.%d %% %s", i ? ", " : "", tenths[i] / 10, tenths[i] % 10,
                       mf_use_names[i]);

@@ -3,8 +3,8 @@
 #include "cli/topo_cluster.h"
 
 #include "cli/probe.h"
-#include "comm/transports.h"
-#include "server/tasks.h"
+#include "net/transport_registry.h"
+#include "tf_server/task_table.h"
 
 #include <string.h>
 

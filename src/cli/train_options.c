@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "cli/job.h"
-#include "train/agreement.h"
+#include "train/loop/replica_check.h"
 
 #include <string.h>
 

@@ -4,16 +4,16 @@
 #ifndef MF_COMPRESS_COMPRESS_H
 #define MF_COMPRESS_COMPRESS_H
 
-#include "compress/small.h"
+#include "compress/compressed_model.h"
 
 /* Whole filters of convolutions and units of dense layers go, those of the smallest kernels:
  * "share=0.5 layers=*" leaves out half of them. What takes them in gets smaller, too. A star leaves
  * alone what cannot be cut. Fails: INVALID_ARGUMENT, NOT_FOUND. */
-MF_MUST mf_status mf_compress_units(mf_small *s, const char *settings, mf_buf *told);
+MF_MUST mf_status mf_compress_units(mf_compressed *s, const char *settings, mf_buf *told);
 
 /* Kernels become products of two smaller ones, by singular values: "rank=16", or "energy=0.95" of
  * the sum of their squares; "layers=dense". A star leaves alone what would not get smaller. */
-MF_MUST mf_status mf_compress_rank(mf_small *s, const char *settings, mf_buf *told);
+MF_MUST mf_status mf_compress_rank(mf_compressed *s, const char *settings, mf_buf *told);
 /* a (rows x rank) times b (rank x columns) is the nearest to the matrix. rank 0: as `energy` says.
  * *error: what is missing, relative to the matrix (Frobenius). Owns: a, b are empty slots before.
  */
@@ -22,7 +22,7 @@ MF_MUST mf_status mf_low_rank(const mf_tensor *matrix, int64_t *rank, double ene
 
 /* Weights share a few values, 2^bits for each kernel, found by k-means: "bits=5 layers=*". Zeros
  * stay zeros, and are not counted. */
-MF_MUST mf_status mf_compress_share(mf_small *s, const char *settings, mf_buf *told);
+MF_MUST mf_status mf_compress_share(mf_compressed *s, const char *settings, mf_buf *told);
 /* The values of `x` that are not 0 become one of at most n. *error: root of the mean square. */
 MF_MUST mf_status mf_share_values(float *x, int64_t count, int n, double *error);
 
@@ -36,10 +36,10 @@ typedef struct mf_quantizing {
 MF_MUST mf_status mf_quantizing_parse(const char *settings, mf_arena *arena, mf_quantizing *out);
 /* Finds the ranges of what goes into layers, on samples of the data; from then on the model
  * computes with bytes. */
-MF_MUST mf_status mf_compress_quantize(mf_small *s, const mf_quantizing *q, mf_dataset *data,
+MF_MUST mf_status mf_compress_quantize(mf_compressed *s, const mf_quantizing *q, mf_dataset *data,
                                        const mf_compile_options *options, mf_buf *told);
 /* Kernels of these layers become what bytes of them stand for. */
-MF_MUST mf_status mf_compress_round(mf_small *s, const mf_quantizing *q);
+MF_MUST mf_status mf_compress_round(mf_compressed *s, const mf_quantizing *q);
 
 /* ---- measuring ---- */
 
@@ -51,11 +51,12 @@ typedef struct mf_measured {
 } mf_measured;
 
 /* The first metric over all samples. */
-MF_MUST mf_status mf_measure_value(const mf_small *s, const mf_compile_options *options,
+MF_MUST mf_status mf_measure_value(const mf_compressed *s, const mf_compile_options *options,
                                    mf_dataset *test, const char **name, double *value);
 /* Speed of both, by turns, so that what else the machine does befalls both: the quickest of
  * several rounds. */
-MF_MUST mf_status mf_measure_speed(const mf_small *const both[2], const mf_compile_options *options,
-                                   mf_dataset *train, int64_t batch, mf_measured *const out[2]);
+MF_MUST mf_status mf_measure_speed(const mf_compressed *const both[2],
+                                   const mf_compile_options *options, mf_dataset *train,
+                                   int64_t batch, mf_measured *const out[2]);
 
 #endif

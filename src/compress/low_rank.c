@@ -114,7 +114,7 @@ mf_status mf_low_rank(const mf_tensor *matrix, int64_t *rank, double energy, mf_
 /* ---- layers ---- */
 
 typedef struct ranks {
-    mf_small *s;
+    mf_compressed *s;
     int64_t rank;
     double energy;
     const char *pattern;
@@ -143,10 +143,10 @@ static mf_status put_factors(ranks *r, const mf_layer_made *made, const mf_tenso
     mf_tensor_reshape(&first, a, &shape);
     shape = shape.rank == 4 ? MF_SHAPE(1, 1, rank, units) : MF_SHAPE(rank, units);
     mf_tensor_reshape(&second, b, &shape);
-    MF_TRY(mf_small_set(r->s, names[0], &first));
-    MF_TRY(mf_small_set(r->s, names[1], &second));
-    mf_small_remove(r->s, names[2]);
-    return mf_small_change(r->s, made->name, names[3]);
+    MF_TRY(mf_compressed_set(r->s, names[0], &first));
+    MF_TRY(mf_compressed_set(r->s, names[1], &second));
+    mf_compressed_remove(r->s, names[2]);
+    return mf_compressed_change(r->s, made->name, names[3]);
 }
 
 static mf_status factor_layer(ranks *r, const mf_layer_made *made, const mf_tensor *kernel)
@@ -181,7 +181,7 @@ done:
 static mf_status visit(ranks *r, const mf_layer_made *made)
 {
     const char *name = mf_arena_printf(r->s->arena, "%s/kernel", made->name);
-    const mf_tensor *kernel = name ? mf_small_find(r->s, name) : NULL;
+    const mf_tensor *kernel = name ? mf_compressed_find(r->s, name) : NULL;
     mf_tensor copy = { 0 };
     mf_status st;
 
@@ -218,14 +218,14 @@ static mf_status parse(ranks *r, const char *settings)
     return MF_OK;
 }
 
-mf_status mf_compress_rank(mf_small *s, const char *settings, mf_buf *told)
+mf_status mf_compress_rank(mf_compressed *s, const char *settings, mf_buf *told)
 {
     ranks r = { .s = s, .told = told };
     mf_model *model = NULL;
     mf_status st;
 
     MF_TRY(parse(&r, settings));
-    MF_TRY(mf_small_model(s, &model));
+    MF_TRY(mf_compressed_model(s, &model));
     st = MF_OK;
     for (int64_t i = 0; st == MF_OK && i < model->n_made; i++)
         st = visit(&r, &model->made[i]);

@@ -6,12 +6,12 @@
 enum { ROUNDS = 11, INFER_BATCH = 256, WARM = 2 };
 #define ROUND_NS 100000000.0
 
-mf_status mf_measure_value(const mf_small *s, const mf_compile_options *options, mf_dataset *test,
-                           const char **name, double *value)
+mf_status mf_measure_value(const mf_compressed *s, const mf_compile_options *options,
+                           mf_dataset *test, const char **name, double *value)
 {
     mf_result results[MF_MAX_RESULTS];
-    mf_small_trainer t;
-    mf_status st = mf_small_train(s, options, &t);
+    mf_compressed_trainer t;
+    mf_status st = mf_compressed_train(s, options, &t);
     int n = 0;
 
     if (st == MF_OK)
@@ -21,7 +21,7 @@ mf_status mf_measure_value(const mf_small *s, const mf_compile_options *options,
         if (name)
             *name = results[n > 1].name;
     }
-    mf_small_trainer_free(&t);
+    mf_compressed_trainer_free(&t);
     return st;
 }
 
@@ -29,7 +29,7 @@ mf_status mf_measure_value(const mf_small *s, const mf_compile_options *options,
 
 /* One of the two. */
 typedef struct runner {
-    mf_small_trainer t;
+    mf_compressed_trainer t;
     mf_dataset *data;
     mf_iterator *it;
     const mf_batch *samples; /* to infer */
@@ -95,16 +95,16 @@ static mf_status by_turns(work *w, runner both[2], double ns[2])
     return MF_OK;
 }
 
-static mf_status start(runner *r, const mf_small *s, const mf_compile_options *options)
+static mf_status start(runner *r, const mf_compressed *s, const mf_compile_options *options)
 {
     const mf_iterator_options order = { .batch = INFER_BATCH, .in_order = true, .epochs = 1 };
 
-    MF_TRY(mf_small_train(s, options, &r->t));
+    MF_TRY(mf_compressed_train(s, options, &r->t));
     MF_TRY(mf_iterator_new(r->data, &order, &r->it));
     return mf_iterator_next(r->it, &r->samples);
 }
 
-mf_status mf_measure_speed(const mf_small *const both[2], const mf_compile_options *options,
+mf_status mf_measure_speed(const mf_compressed *const both[2], const mf_compile_options *options,
                            mf_dataset *train, int64_t batch, mf_measured *const out[2])
 {
     runner r[2] = { { .data = train, .batch = batch }, { .data = train, .batch = batch } };
@@ -123,7 +123,7 @@ mf_status mf_measure_speed(const mf_small *const both[2], const mf_compile_optio
             out[i]->step = steps[i] * 1e-9;
         }
         mf_iterator_free(r[i].it);
-        mf_small_trainer_free(&r[i].t);
+        mf_compressed_trainer_free(&r[i].t);
     }
     return st;
 }

@@ -35,9 +35,9 @@ mf_status mf_quantizing_parse(const char *settings, mf_arena *arena, mf_quantizi
 
 /* ---- ranges ---- */
 
-/* What the model observes: see models/product.c. */
+/* What the model observes: see models/linear.c. */
 typedef struct watching {
-    mf_small_trainer t;
+    mf_compressed_trainer t;
     const char **fetches, **names; /* of the extremes of a batch, and of where they are kept */
     mf_tensor **results;
     double *values;
@@ -123,7 +123,7 @@ static mf_status watch(watching *w, const mf_quantizing *q, mf_dataset *data)
     return st;
 }
 
-static mf_status keep_ranges(const watching *w, bool mean, mf_small *s, mf_buf *told)
+static mf_status keep_ranges(const watching *w, bool mean, mf_compressed *s, mf_buf *told)
 {
     for (int i = 0; i < w->n; i++) {
         const double value =
@@ -138,38 +138,38 @@ static mf_status keep_ranges(const watching *w, bool mean, mf_small *s, mf_buf *
             mf_buf_printf(told, "to %.4g\n", value);
         MF_TRY(mf_tensor_alloc(&t, MF_DTYPE_F32, &MF_SCALAR));
         ((float *)t.data)[0] = (float)value;
-        st = mf_small_set(s, w->names[i], &t);
+        st = mf_compressed_set(s, w->names[i], &t);
         mf_tensor_clear(&t);
         MF_TRY(st);
     }
     return MF_OK;
 }
 
-static mf_status set_mode(mf_small *s, const mf_quantizing *q, const char *mode)
+static mf_status set_mode(mf_compressed *s, const mf_quantizing *q, const char *mode)
 {
     s->quantize = mf_arena_printf(s->arena, "%s quantize=%s", q->layers, mode);
     return s->quantize ? MF_OK : MF_NOMEM("a model");
 }
 
-mf_status mf_compress_quantize(mf_small *s, const mf_quantizing *q, mf_dataset *data,
+mf_status mf_compress_quantize(mf_compressed *s, const mf_quantizing *q, mf_dataset *data,
                                const mf_compile_options *options, mf_buf *told)
 {
     watching w = { 0 };
     mf_status st;
 
     MF_TRY(set_mode(s, q, "observe"));
-    st = mf_small_train(s, options, &w.t);
+    st = mf_compressed_train(s, options, &w.t);
     if (st == MF_OK)
         st = list_ranges(&w, s->arena);
     if (st == MF_OK)
         st = watch(&w, q, data);
     if (st == MF_OK)
-        st = mf_small_take(s, &w.t);
+        st = mf_compressed_take(s, &w.t);
     if (st == MF_OK)
         st = keep_ranges(&w, q->mean, s, told);
     for (int i = 0; i < w.n; i++)
         mf_tensor_free(w.results[i]);
-    mf_small_trainer_free(&w.t);
+    mf_compressed_trainer_free(&w.t);
     return st == MF_OK ? set_mode(s, q, q->per_channel ? "int8" : "int8_tensor") : st;
 }
 
@@ -199,12 +199,12 @@ static mf_status round_kernel(const char *name, mf_tensor *w, bool per_channel)
     return MF_OK;
 }
 
-mf_status mf_compress_round(mf_small *s, const mf_quantizing *q)
+mf_status mf_compress_round(mf_compressed *s, const mf_quantizing *q)
 {
     mf_model *model;
     mf_status st;
 
-    MF_TRY(mf_small_model(s, &model));
+    MF_TRY(mf_compressed_model(s, &model));
     st = MF_OK;
     for (int64_t i = 0; st == MF_OK && i < model->n_made; i++) {
         const mf_layer_made *made = &model->made[i];
@@ -214,7 +214,7 @@ mf_status mf_compress_round(mf_small *s, const mf_quantizing *q)
             continue;
         for (int64_t k = 0; st == MF_OK && k < made->n_weights; k++) {
             const mf_weight *w = model->weights[made->first_weight + k];
-            mf_tensor *value = mf_small_find(s, w->name), own = { 0 };
+            mf_tensor *value = mf_compressed_find(s, w->name), own = { 0 };
 
             if (!value || w->shape.rank < 2)
                 continue;

@@ -13,7 +13,7 @@
 enum { MULTIPLE = 8 }; /* of units that stay: what vectors hold */
 
 typedef struct units {
-    mf_small *s;
+    mf_compressed *s;
     double share;
     const char *pattern;
     mf_buf *told;
@@ -135,10 +135,10 @@ static mf_status cut_weight(const cutting *c, const mf_shape *less, mf_tensor *v
 
 static mf_status cut_all(units *u, const cutting *c, const mf_model *less)
 {
-    mf_small *s = u->s;
+    mf_compressed *s = u->s;
 
     for (int64_t i = 0; i < less->n_weights; i++) {
-        mf_tensor *value = mf_small_find(s, less->weights[i]->name);
+        mf_tensor *value = mf_compressed_find(s, less->weights[i]->name);
 
         if (!value || value->shape.rank != less->weights[i]->shape.rank)
             return cannot(c, "the model would have other weights");
@@ -150,40 +150,41 @@ static mf_status cut_all(units *u, const cutting *c, const mf_model *less)
 /* The model with so many units in this layer. */
 static mf_status build_with(const units *u, const cutting *c, int64_t n, mf_model **out)
 {
-    mf_small trial = *u->s;
+    mf_compressed trial = *u->s;
     const char *setting = mf_arena_printf(trial.arena, "%s=%lld", c->setting, (long long)n);
 
     *out = NULL;
     if (!setting)
         return MF_NOMEM("a model");
-    MF_TRY(mf_small_change(&trial, c->layer, setting));
-    return mf_small_model(&trial, out);
+    MF_TRY(mf_compressed_change(&trial, c->layer, setting));
+    return mf_compressed_model(&trial, out);
 }
 
 static mf_status cut_layer(units *u, cutting *c)
 {
     mf_model *less = NULL;
     const char *setting;
-    mf_small whole = { 0 };
+    mf_compressed whole = { 0 };
     mf_status st = build_with(u, c, c->n - 1, &less);
 
     if (st != MF_OK)
         return cannot(c, mf_error_message());
-    st = mf_small_copy(&whole, u->s); /* some weights may have been cut when another cannot be */
+    st = mf_compressed_copy(&whole,
+                            u->s); /* some weights may have been cut when another cannot be */
     if (st == MF_OK)
         st = cut_all(u, c, less);
     mf_model_free(less);
     if (st != MF_OK) {
         for (int64_t i = 0; i < whole.n; i++)
-            mf_tensor_set(mf_small_find(u->s, whole.weights[i].name), &whole.weights[i].value);
-        mf_small_deinit(&whole);
+            mf_tensor_set(mf_compressed_find(u->s, whole.weights[i].name), &whole.weights[i].value);
+        mf_compressed_deinit(&whole);
         return st;
     }
-    mf_small_deinit(&whole);
+    mf_compressed_deinit(&whole);
     setting = mf_arena_printf(u->s->arena, "%s=%lld", c->setting, (long long)c->n_kept);
     mf_buf_printf(u->told, "%s: %lld of %lld %s stay\n", c->layer, (long long)c->n_kept,
                   (long long)c->n, c->setting);
-    return setting ? mf_small_change(u->s, c->layer, setting) : MF_NOMEM("a model");
+    return setting ? mf_compressed_change(u->s, c->layer, setting) : MF_NOMEM("a model");
 }
 
 /* ---- all layers ---- */
@@ -198,7 +199,7 @@ static const char *setting_of(const mf_layer_made *made)
 static mf_status visit(units *u, const mf_layer_made *made)
 {
     const char *name = mf_arena_printf(u->s->arena, "%s/kernel", made->name);
-    const mf_tensor *kernel = name ? mf_small_find(u->s, name) : NULL;
+    const mf_tensor *kernel = name ? mf_compressed_find(u->s, name) : NULL;
     cutting c = { .layer = made->name, .setting = setting_of(made) };
     mf_status st;
 
@@ -224,7 +225,7 @@ static mf_status no_layer(const char *pattern)
                    pattern);
 }
 
-mf_status mf_compress_units(mf_small *s, const char *settings, mf_buf *told)
+mf_status mf_compress_units(mf_compressed *s, const char *settings, mf_buf *told)
 {
     units u = { .s = s, .told = told };
     mf_model *model = NULL;
@@ -238,7 +239,7 @@ mf_status mf_compress_units(mf_small *s, const char *settings, mf_buf *told)
     u.pattern = mf_options_string(&o, "layers");
     if (!(u.share >= 0 && u.share < 1))
         return MF_FAIL(MF_INVALID_ARGUMENT, "units: share=%g: it is from 0 to below 1", u.share);
-    MF_TRY(mf_small_model(s, &model));
+    MF_TRY(mf_compressed_model(s, &model));
     st = MF_OK;
     for (int64_t i = 0; st == MF_OK && i < model->n_made; i++) {
         const mf_layer_made *made = &model->made[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/arrays.h"
 
-#include "base/host.h"
+#include "base/host_state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,11 +2,11 @@
 /* augment.c - pictures changed at random: cut out of a padded copy, mirrored, a square blacked out,
  * brought to mean 0. What happens to a sample in an epoch follows from Philox(seed, epoch, id)
  * alone: who reads it, when, and in which batch, changes nothing. */
-#include "base/host.h"
+#include "base/host_state.h"
 #include "base/rng.h"
 #include "data/dataset.h"
 #include "data/order.h"
-#include "graph/options.h"
+#include "graph/settings.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 /* dataset.c - what all data sets share. */
 #include "data/dataset.h"
 
-#include "base/host.h"
+#include "base/host_state.h"
 
 #include <string.h>
 

@@ -2,10 +2,10 @@
 /* iterator.c - batches in order, made ahead by threads of their own: the side of whoever asks. */
 #include "base/clock.h"
 #include "base/cond.h"
-#include "base/host.h"
-#include "base/stall.h"
+#include "base/host_state.h"
 #include "base/thread.h"
 #include "data/iterator_private.h"
+#include "observe/stall_watchdog.h"
 
 #include <string.h>
 

@@ -11,8 +11,8 @@
 #ifndef MF_DATA_ITERATOR_PRIVATE_H
 #define MF_DATA_ITERATOR_PRIVATE_H
 
-#include "data/needed.h"
-#include "data/slices.h"
+#include "data/file_slices.h"
+#include "data/sample_subset.h"
 #include "graph/shard.h"
 
 #include <pthread.h>

@@ -2,11 +2,11 @@
 /* pairs.c - two views of pictures, and whether they are views of the same. Sample i of the set is
  * turned and moved at random, and beside it stands, every other time, another view of it, else a
  * view of another picture. All of it follows from Philox(seed, epoch, id), as in augment.c. */
-#include "base/host.h"
+#include "base/host_state.h"
 #include "base/rng.h"
 #include "data/dataset.h"
 #include "data/order.h"
-#include "graph/options.h"
+#include "graph/settings.h"
 
 #include <math.h>
 

@@ -2,9 +2,9 @@
 /* source.c - from what the user calls the data to the source that opens it. */
 #include "data/source.h"
 
-#include "base/closest.h"
+#include "base/did_you_mean.h"
 #include "base/file.h"
-#include "base/host.h"
+#include "base/host_state.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -197,7 +197,7 @@ static const mf_source *source_of_folder(const mf_paths *entries)
 
 static mf_status not_found(const char *data)
 {
-    mf_closest c = mf_closest_to(data);
+    mf_did_you_mean c = mf_did_you_mean_to(data);
     mf_buf names = { 0 };
     mf_status st;
 
@@ -206,7 +206,7 @@ static mf_status not_found(const char *data)
     for (int i = 0; mf_sources[i]; i++) {
         if (!mf_sources[i]->is_name)
             continue;
-        mf_closest_try(&c, mf_sources[i]->name);
+        mf_did_you_mean_try(&c, mf_sources[i]->name);
         mf_buf_printf(&names, "%s%s", names.len > 0 ? ", " : "", mf_sources[i]->name);
     }
     if (c.best && !strchr(data, '/'))

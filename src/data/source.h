@@ -4,12 +4,12 @@
 #define MF_DATA_SOURCE_H
 
 #include "data/schema.h"
-#include "graph/options.h"
+#include "graph/settings.h"
 
 typedef struct mf_source {
     const char *name; /* of a set known by name, or of a format ("csv:FILE") */
     const char *summary;
-    const char *settings; /* signature of its settings (graph/options.h) */
+    const char *settings; /* signature of its settings (graph/settings.h) */
     /* data: file, folder or pattern; NULL for a set known by name. */
     mf_status (*open)(const char *data, const mf_options *o, mf_dataset **out);
     /* Instead of open: what the data is opened for decides how it is read. Never NULL. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source_csv.c - tables as text: all columns but the label become one vector of floats, x. */
 #include "data/arrays.h"
-#include "data/labels.h"
+#include "data/class_labels.h"
 #include "data/match.h"
 #include "data/source.h"
 #include "formats/csv.h"

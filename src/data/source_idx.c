@@ -2,8 +2,8 @@
 /* source_idx.c - IDX files: a folder of the MNIST family, or images alone; and Fashion-MNIST as
  * Debian ships it. */
 #include "data/arrays.h"
-#include "data/kept.h"
 #include "data/source.h"
+#include "data/unpack_cache.h"
 #include "formats/idx.h"
 
 #include <string.h>

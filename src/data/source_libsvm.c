@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source_libsvm.c - sparse samples as text: ids, values and labels. */
 #include "data/arrays.h"
-#include "data/labels.h"
+#include "data/class_labels.h"
 #include "data/source.h"
 #include "formats/libsvm.h"
 #include "formats/stream.h"

@@ -2,11 +2,11 @@
 /* source_records.c - TFRecord files of tf.Examples. Opening them notes where each record stands, so
  * that any can be read at any time; compressed files, which have no such places, are unpacked into
  * memory. */
-#include "base/board.h"
 #include "base/file.h"
 #include "data/columns.h"
 #include "data/source.h"
 #include "formats/record.h"
+#include "observe/status_page.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -142,12 +142,12 @@ static mf_status find_places(records *r, int32_t file)
 static mf_status open_and_look(records *r, int32_t file, const mf_options *o)
 {
     record_file *f = &r->files[file];
-    const int act = mf_board_act_begin(MF_ACT_READ, f->path);
+    const int act = mf_status_page_act_begin(MF_ACT_READ, f->path);
     mf_status st = open_file(f, o);
 
     if (st == MF_OK)
         st = find_places(r, file);
-    mf_board_act_end(act);
+    mf_status_page_act_end(act);
     return st;
 }
 
@@ -180,9 +180,9 @@ static mf_status read_example(const records *r, int64_t index, mf_arena *arena, 
 
     if (!to)
         return MF_NOMEM("a record");
-    act = mf_board_act_begin(MF_ACT_READ, f->path);
+    act = mf_status_page_act_begin(MF_ACT_READ, f->path);
     st = read_at(f, p->offset, to, p->len + MF_RECORD_TRAILER);
-    mf_board_act_end(act);
+    mf_status_page_act_end(act);
     MF_TRY(st);
     if (!mf_record_is_whole(to, p->len, to + p->len))
         return damaged(f, p->offset - MF_RECORD_HEADER, "is damaged");

@@ -2,11 +2,11 @@
 /* bundle_write.c - writing and merging checkpoints. Data goes to a temporary file as it comes;
  * names change only when all of it is on the disk, and the index, without which a checkpoint does
  * not exist, comes last. */
-#include "base/board.h"
 #include "base/file.h"
 #include "formats/bundle.h"
 #include "formats/crc32c.h"
 #include "formats/table.h"
+#include "observe/status_page.h"
 
 #include <errno.h>
 #include <libgen.h>
@@ -45,7 +45,7 @@ mf_status mf_bundle_writer_new(const char *prefix, mf_bundle_writer **out)
         mf_bundle_writer_free(w);
         return MF_NOMEM("a checkpoint");
     }
-    w->act = mf_board_act_begin(MF_ACT_WRITE, w->data_path);
+    w->act = mf_status_page_act_begin(MF_ACT_WRITE, w->data_path);
     st = mf_file_temporary(w->data_path, &w->temporary, &w->fd);
     if (st != MF_OK) {
         mf_bundle_writer_free(w);
@@ -59,7 +59,7 @@ void mf_bundle_writer_free(mf_bundle_writer *w)
 {
     if (!w)
         return;
-    mf_board_act_end(w->act);
+    mf_status_page_act_end(w->act);
     if (w->fd >= 0) {
         (void)close(w->fd);
         (void)unlink(w->temporary);

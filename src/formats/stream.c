@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "formats/stream.h"
 
-#include "base/board.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "observe/status_page.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,13 +49,13 @@ static mf_status damaged(const mf_reader *r, const char *what)
 
 static mf_status fill(mf_reader *r)
 {
-    const int act = mf_board_act_begin(MF_ACT_READ, r->path);
+    const int act = mf_status_page_act_begin(MF_ACT_READ, r->path);
     ssize_t n;
 
     do
         n = read(r->fd, r->buffer, sizeof r->buffer);
     while (n < 0 && errno == EINTR);
-    mf_board_act_end(act);
+    mf_status_page_act_end(act);
     if (n < 0)
         return mf_errno_status(errno, "read", r->path);
     r->from = r->buffer;
@@ -105,10 +105,10 @@ mf_status mf_reader_open_fd(int fd, const char *path, mf_compression compression
 
 mf_status mf_reader_open(const char *path, mf_compression compression, mf_reader **out)
 {
-    const int act = mf_board_act_begin(MF_ACT_READ, path);
+    const int act = mf_status_page_act_begin(MF_ACT_READ, path);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-    mf_board_act_end(act);
+    mf_status_page_act_end(act);
     *out = NULL;
     return fd < 0 ? mf_errno_status(errno, "open", path)
                   : mf_reader_open_fd(fd, path, compression, out);
@@ -288,7 +288,7 @@ struct mf_writer {
 
 static mf_status put_out(mf_writer *w)
 {
-    const int act = mf_board_act_begin(MF_ACT_WRITE, w->path);
+    const int act = mf_status_page_act_begin(MF_ACT_WRITE, w->path);
     mf_status st = MF_OK;
     size_t done = 0;
 
@@ -300,7 +300,7 @@ static mf_status put_out(mf_writer *w)
         else if (errno != EINTR)
             st = mf_errno_status(errno, "write", w->path);
     }
-    mf_board_act_end(act);
+    mf_status_page_act_end(act);
     if (st == MF_OK)
         w->used = 0;
     return st;

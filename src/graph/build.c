@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build.c - the builder: graphs written as algebra, with a sticky error. */
-#include "base/host.h"
+#include "base/host_state.h"
 #include "graph/function.h"
 #include "graph/op.h"
 

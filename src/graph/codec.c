@@ -6,7 +6,7 @@
 #include "graph/codec.h"
 
 #include "base/file.h"
-#include "base/host.h"
+#include "base/host_state.h"
 #include "formats/pbtxt.h"
 #include "graph/op.h"
 #include "proto/tensor_codec.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* encode.c - a graph as a GraphDef message, bytes or file. */
 #include "base/file.h"
-#include "base/host.h"
+#include "base/host_state.h"
 #include "formats/pbtxt.h"
 #include "graph/codec.h"
 #include "proto/tensor_codec.h"

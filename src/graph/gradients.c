@@ -4,7 +4,7 @@
  * order. What is made for an op is marked as a gradient of the op's layer (mf_node_mark). */
 #include "graph/gradients.h"
 
-#include "base/host.h"
+#include "base/host_state.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 /* graph.c - graphs as containers: nodes, names, kept tensors, copies, order. */
 #include "graph/graph.h"
 
-#include "base/host.h"
+#include "base/host_state.h"
 #include "graph/op.h"
 
 #include <inttypes.h>

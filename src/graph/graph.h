@@ -148,7 +148,7 @@ static inline int64_t mf_node_turn(const mf_node *node)
     return mf_node_mark_of(node, "_turn");
 }
 /* Of gradients of a micro-batch: they are for weights alone, no other layer waits for them
- * (mesh/schedule.c). */
+ * (spmd/pipeline/pipeline_schedule.c). */
 static inline bool mf_node_is_late(const mf_node *node)
 {
     return mf_node_bool(node, "_late");

@@ -26,11 +26,11 @@ static mf_status alloc_for(const mf_kernel *k, mf_tensor *out, mf_dtype dtype,
                            const mf_shape *shape)
 {
     mf_resources *resources = k->step->resources;
-    mf_account *before =
-        resources ? mf_account_enter(mf_resources_account(resources)) : mf_account_here();
+    mf_mem_account *before =
+        resources ? mf_mem_account_enter(mf_resources_account(resources)) : mf_mem_account_here();
     const mf_status st = mf_tensor_alloc(out, dtype, shape);
 
-    (void)mf_account_enter(before);
+    (void)mf_mem_account_enter(before);
     return st;
 }
 

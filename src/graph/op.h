@@ -72,9 +72,10 @@ struct mf_step {
     mf_resources *resources; /* by container and name; outlive steps and sessions */
     mf_resources *local; /* of this step: stacks, tensor arrays */
     mf_cancel *cancel; /* waiting ops register here */
-    struct mf_exchange *exchange; /* with other workers, see exchange.h; NULL: there are none */
+    struct mf_exchange
+        *exchange; /* with other workers, see step_exchange.h; NULL: there are none */
     struct mf_rendezvous *rendezvous; /* with other tasks, see rendezvous.h; NULL: there are none */
-    struct mf_mesh_link *mesh; /* to the other processors, see mesh.h; NULL: there are none */
+    struct mf_mesh_link *mesh; /* to the other processors, see spmd_op.h; NULL: there are none */
     int64_t id;
     int depth; /* kernels that run functions which this step is inside of */
     int64_t deadline_ns; /* mf_clock_ns() time, or 0 */
@@ -95,9 +96,9 @@ typedef struct mf_prepare {
 
 /* What follows an op with MF_OP_THEN: called with each range of elements of output 0 as soon as
  * they are final, once for every element, from any thread. */
-typedef struct mf_then {
-    void (*run)(const struct mf_then *then, int64_t from, int64_t to);
-} mf_then;
+typedef struct mf_epilogue {
+    void (*run)(const struct mf_epilogue *then, int64_t from, int64_t to);
+} mf_epilogue;
 
 struct mf_kernel {
     const mf_node *node; /* reading attributes is slow: do it in prepare */
@@ -108,7 +109,7 @@ struct mf_kernel {
     mf_tensor *const *out;
     int n_in, n_out;
     uint64_t reuse; /* bit i: this is the last use of input i, its storage may become an output's */
-    const mf_then *then; /* NULL: nothing */
+    const mf_epilogue *then; /* NULL: nothing */
     void *owner; /* executor's own */
     /* Of a kernel that another one has started: called instead of telling the executor. */
     void (*done)(mf_kernel *k, mf_status status);
@@ -200,7 +201,7 @@ enum mf_op_flag {
     MF_OP_SEES_DEAD = 1 << 4, /* runs on dead inputs too (Merge and friends; see mf_kernel.dead) */
     MF_OP_THEN =
         1 << 5, /* calls mf_kernel.then (float and double only); there is an op "_<Name>Then"
-                   of the same inputs, attributes and then those of MF_THEN_ATTRS */
+                   of the same inputs, attributes and then those of MF_EPILOGUE_ATTRS */
     MF_OP_JOINT = 1 << 6, /* waits, but never for anything that needs another such op's outputs:
                              what follows several of them may wait for them all */
     MF_OP_TAKES_REFS = 1 << 7, /* its plain inputs get the handles of references, not the values */

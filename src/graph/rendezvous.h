@@ -3,12 +3,12 @@
  *
  * A graph that lies on several tasks is cut into one for each, with _Send and _Recv where it was
  * cut. A key names the edge, both devices, the loop and its iteration; each is sent once and
- * received once in a step. Members of a group meet here, too (collect.h). Ops know nothing else:
- * who is asked over which wire is the server's business. */
+ * received once in a step. Members of a group meet here, too (collective_op.h). Ops know nothing
+ * else: who is asked over which wire is the server's business. */
 #ifndef MF_GRAPH_RENDEZVOUS_H
 #define MF_GRAPH_RENDEZVOUS_H
 
-#include "graph/collect.h"
+#include "graph/collective_op.h"
 
 typedef struct mf_rendezvous mf_rendezvous;
 
@@ -21,7 +21,7 @@ typedef struct mf_rendezvous_kind {
     void (*recv)(mf_rendezvous *r, const char *key, mf_kernel *k);
     /* Output 0, of this shape, becomes what a group makes of the inputs 0 of its members, and
      * mf_kernel_done() is called as by recv(). There are several members. */
-    void (*collect)(mf_rendezvous *r, mf_collect *c, const mf_shape *shape, mf_kernel *k);
+    void (*collect)(mf_rendezvous *r, mf_collective_op *c, const mf_shape *shape, mf_kernel *k);
 } mf_rendezvous_kind;
 
 struct mf_rendezvous {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replica_devices.c - which nodes are on parameter servers and which on the worker, by the rule of
  * TensorFlow's replica_device_setter: what importing the graph in its scope would do. */
-#include "base/host.h"
+#include "base/host_state.h"
 #include "graph/device_name.h"
 #include "graph/graph.h"
 

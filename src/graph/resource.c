@@ -18,7 +18,7 @@ struct mf_resources {
     pthread_mutex_t lock;
     mf_map map; /* key -> resource; guarded by lock */
     atomic_ullong generation;
-    mf_account *account;
+    mf_mem_account *account;
 };
 
 mf_status mf_resources_new(mf_resources **out)
@@ -26,7 +26,7 @@ mf_status mf_resources_new(mf_resources **out)
     mf_resources *r = mf_calloc(1, sizeof *r);
 
     *out = NULL;
-    if (!r || mf_account_new(&r->account) != MF_OK) {
+    if (!r || mf_mem_account_new(&r->account) != MF_OK) {
         mf_free(r);
         return MF_NOMEM("resources");
     }
@@ -35,7 +35,7 @@ mf_status mf_resources_new(mf_resources **out)
     return MF_OK;
 }
 
-mf_account *mf_resources_account(const mf_resources *resources)
+mf_mem_account *mf_resources_account(const mf_resources *resources)
 {
     return resources->account;
 }
@@ -55,7 +55,7 @@ void mf_resources_free(mf_resources *resources)
     for (const mf_map_entry *e; (e = mf_map_next(&resources->map, &it)) != NULL;)
         resource_free(e->value);
     mf_map_deinit(&resources->map);
-    mf_account_unref(resources->account);
+    mf_mem_account_unref(resources->account);
     pthread_mutex_destroy(&resources->lock);
     mf_free(resources);
 }

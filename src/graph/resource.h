@@ -13,7 +13,7 @@ typedef struct mf_resources mf_resources;
 MF_MUST mf_status mf_resources_new(mf_resources **out);
 void mf_resources_free(mf_resources *resources);
 /* For which the memory of those counts who run with these. */
-mf_account *mf_resources_account(const mf_resources *resources);
+mf_mem_account *mf_resources_account(const mf_resources *resources);
 
 /* Makes a new object for mf_resources_get(); *out has one reference. */
 typedef mf_status mf_object_make(void *ctx, mf_object **out);

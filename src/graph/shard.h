@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shard.h - how a batch is cut into shards. Kernels that add up over samples are told by the
  * attributes _shards and _samples: every shard is summed by itself, and the sums are added in the
- * tree of compile/shard.c. */
+ * tree of compiler/sharding/shard_map.c. */
 #ifndef MF_GRAPH_SHARD_H
 #define MF_GRAPH_SHARD_H
 

@@ -2,10 +2,10 @@
 /* layer.c - finding a layer by its name, naming it as Keras does, and what layers ask for. */
 #include "models/layer.h"
 
-#include "base/closest.h"
-#include "base/host.h"
-#include "models/changes.h"
+#include "base/did_you_mean.h"
+#include "base/host_state.h"
 #include "models/initializer.h"
+#include "models/layer_overrides.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -36,13 +36,13 @@ const mf_layer_kind *const mf_layer_families[] = {
     NULL,
 };
 
-static const mf_layer_kind *find_kind(const char *name, mf_closest *close)
+static const mf_layer_kind *find_kind(const char *name, mf_did_you_mean *close)
 {
     for (const mf_layer_kind *const *f = mf_layer_families; *f; f++) {
         for (const mf_layer_kind *k = *f; k->name; k++) {
             if (strcmp(k->name, name) == 0)
                 return k;
-            mf_closest_try(close, k->name);
+            mf_did_you_mean_try(close, k->name);
         }
     }
     return NULL;
@@ -109,7 +109,7 @@ static mf_status check_inputs(const mf_layer_kind *kind, mf_layer_call *l)
 static mf_status prepare(mf_model *m, const char *kind_name, const char *settings,
                          const mf_layer_kind **kind, mf_layer_call *l)
 {
-    mf_closest close = mf_closest_to(kind_name);
+    mf_did_you_mean close = mf_did_you_mean_to(kind_name);
     const char *signature;
 
     *kind = find_kind(kind_name, &close);
@@ -125,7 +125,7 @@ static mf_status prepare(mf_model *m, const char *kind_name, const char *setting
     MF_TRY(check_inputs(*kind, l));
     l->name = mf_options_given(&l->o, "name") ? mf_options_string(&l->o, "name")
                                               : automatic_name(m, kind_name);
-    return l->name ? mf_changes_apply(m, l->name, signature, &l->o) : MF_NOMEM("a layer");
+    return l->name ? mf_layer_overrides_apply(m, l->name, signature, &l->o) : MF_NOMEM("a layer");
 }
 
 static mf_output build(mf_model *m, const char *kind_name, const mf_output *inputs,

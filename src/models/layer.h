@@ -55,12 +55,12 @@ mf_output mf_layer_by_mode(mf_layer_call *l, mf_output training, mf_output infer
 mf_output mf_layer_uniform(mf_layer_call *l, mf_output like);
 /* The same for layers that draw several times: `draw` tells them apart. */
 mf_output mf_layer_uniforms(mf_layer_call *l, mf_output like, int64_t draw);
-/* x, of which training leaves out this part (dropout.c). */
+/* x, of which training leaves out this part (layer_dropout.c). */
 mf_output mf_layer_dropout(mf_layer_call *l, mf_output x, double rate);
-/* "relu" and so on, applied (activation.c). */
+/* "relu" and so on, applied (layer_activation.c). */
 mf_output mf_layer_activation(mf_layer_call *l, const char *name, mf_output x);
 
-/* ---- what many layers are made of (parts.c) ---- */
+/* ---- what many layers are made of (layer_parts.c) ---- */
 
 /* The settings that go with a kernel. */
 #define MF_KERNEL_SETTINGS                                                                         \
@@ -89,7 +89,7 @@ mf_output mf_layer_unit_length(mf_layer_call *l, mf_output x);
  * rows is made: the gradient of a batched one would hold a matrix for each sample. */
 mf_output mf_layer_matmul(mf_layer_call *l, mf_output x, mf_output kernel, int64_t units);
 
-/* ---- products with kernels (product.c) ---- */
+/* ---- products with kernels (linear.c) ---- */
 
 /* Settings of layers that are one: in a smaller form, see docs/compression.md. */
 #define MF_PRODUCT_SETTINGS                                                                        \

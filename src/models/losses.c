@@ -2,7 +2,7 @@
 /* losses.c - losses by Keras's names. Those over classes take scores before the softmax. */
 #include "models/losses.h"
 
-#include "base/host.h"
+#include "base/host_state.h"
 #include "models/detection.h"
 
 #include <string.h>

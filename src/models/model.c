@@ -2,7 +2,7 @@
 /* model.c - the parts of a model: inputs, weights, shapes, output. */
 #include "models/model.h"
 
-#include "base/host.h"
+#include "base/host_state.h"
 
 #include <meshflow/mesh.h>
 

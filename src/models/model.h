@@ -3,8 +3,8 @@
 #ifndef MF_MODELS_MODEL_H
 #define MF_MODELS_MODEL_H
 
-#include "compile/compile.h"
-#include "graph/options.h"
+#include "compiler/compiler.h"
+#include "graph/settings.h"
 
 #include <meshflow/model.h>
 
@@ -84,7 +84,7 @@ struct mf_model {
     int depth; /* of the layer that is being built */
     bool frozen; /* it has trainable=false */
     bool compiled; /* a trainer is made of it, or was; nothing is added any more */
-    const char *changes; /* of settings of layers, see changes.h; NULL: none */
+    const char *changes; /* of settings of layers, see layer_overrides.h; NULL: none */
     mf_map layers; /* kind in lower case -> int64_t: how many there are, for names */
 };
 

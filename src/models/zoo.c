@@ -2,8 +2,8 @@
 /* zoo.c - finding a model by its name, and its inputs among the columns of the data. */
 #include "models/zoo.h"
 
-#include "base/closest.h"
-#include "models/changes.h"
+#include "base/did_you_mean.h"
+#include "models/layer_overrides.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,11 +29,11 @@ const mf_zoo_kind *mf_zoo_find(const char *name)
 
 static mf_status unknown(const char *name)
 {
-    mf_closest close = mf_closest_to(name);
+    mf_did_you_mean close = mf_did_you_mean_to(name);
 
     for (const mf_zoo_kind *const *f = mf_zoo_families; *f; f++) {
         for (const mf_zoo_kind *k = *f; k->name; k++)
-            mf_closest_try(&close, k->name);
+            mf_did_you_mean_try(&close, k->name);
     }
     return mf_model_unknown("model", name, close.best, "");
 }
@@ -56,7 +56,7 @@ static mf_status build(mf_zoo_call *z, const char *text)
     z->model->loss = z->kind->loss;
     z->model->metrics = z->kind->metrics;
     mf_model_output(z->model, z->kind->build(z)); /* which may choose other ones */
-    MF_TRY(mf_changes_check(z->model));
+    MF_TRY(mf_layer_overrides_check(z->model));
     return mf_model_status(z->model);
 }
 

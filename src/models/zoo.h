@@ -34,8 +34,8 @@ extern const mf_zoo_kind *const mf_zoo_families[];
 const mf_zoo_kind *mf_zoo_find(const char *name);
 
 /* A model for such data, by name and settings ("mlp units=64"). Every model also takes
- * changes='...', changes of its layers' settings (changes.h). Fails: NOT_FOUND naming the known
- * ones, INVALID_ARGUMENT (settings; columns that do not fit). */
+ * changes='...', changes of its layers' settings (layer_overrides.h). Fails: NOT_FOUND naming the
+ * known ones, INVALID_ARGUMENT (settings; columns that do not fit). */
 MF_MUST mf_status mf_zoo_build(const char *text, const mf_column *columns, int n_columns,
                                int64_t classes, mf_model **out);
 

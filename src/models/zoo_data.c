@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* zoo_data.c - models of the zoo for a data set. */
-#include "base/host.h"
+#include "base/host_state.h"
 #include "models/zoo.h"
 
 mf_status mf_model_zoo(const char *name, const mf_dataset *data, mf_model **out)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dims.c - what layouts are made of: dimensions with names, shapes of meshes, and their text. */
-#include "mesh/sheet.h"
 #include "planner/search.h"
+#include "spmd/propagate/sharding_table.h"
 
 #include <stdio.h>
 #include <string.h>

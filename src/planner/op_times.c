@@ -252,19 +252,19 @@ static double pick(const mf_op_times *t, int64_t *took, int n)
 static mf_status run_accounted(const trial *t, mf_kernel *k, int64_t *scratch)
 {
     mf_op_times *times = t->times;
-    mf_account *account = mf_resources_account(times->resources);
-    mf_account *before = mf_account_enter(account);
+    mf_mem_account *account = mf_resources_account(times->resources);
+    mf_mem_account *before = mf_mem_account_enter(account);
     mf_step step = *k->step;
     mf_kernel helped = *k;
     mf_status st;
 
     step.pool = times->whole;
     helped.step = &step;
-    mf_account_begin(account);
+    mf_mem_account_begin(account);
     st = t->n->op->run(&helped);
-    mf_account_end(account, &(mf_account_run){ .ops = ++times->tries });
-    (void)mf_account_enter(before);
-    *scratch = mf_account_largest(account).bytes;
+    mf_mem_account_end(account, &(mf_mem_account_run){ .ops = ++times->tries });
+    (void)mf_mem_account_enter(before);
+    *scratch = mf_mem_account_largest(account).bytes;
     return st;
 }
 

@@ -5,7 +5,7 @@
 #ifndef MF_PLANNER_OP_TIMES_H
 #define MF_PLANNER_OP_TIMES_H
 
-#include "compile/compile.h"
+#include "compiler/compiler.h"
 
 typedef struct mf_op_times mf_op_times;
 

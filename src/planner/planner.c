@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/param.h"
-#include "planner/company.h"
+#include "planner/contention.h"
 
 #include <unistd.h>
 
@@ -142,8 +142,8 @@ static mf_status choose(const mf_trainer *t, const mf_planned_step *step, const 
     MF_TRY(list_meshes(w, meshes, &r.n_meshes));
     st = know_machine(w, meshes[0].n, &machine, &out->links);
     if (st == MF_OK)
-        st = mf_company_measure(t, &machine, meshes[0].n, 1 + (w->batch - 1) / meshes[0].n,
-                                &machine.company);
+        st = mf_contention_measure(t, &machine, meshes[0].n, 1 + (w->batch - 1) / meshes[0].n,
+                                   &machine.company);
     if (can_be_tried(w))
         r.trial = &trial;
     r.trial_seconds = (double)MF_PARAM(plan_trial_ms) * 1e-3;

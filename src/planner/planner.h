@@ -4,7 +4,7 @@
 #define MF_PLANNER_PLANNER_H
 
 #include "planner/search.h"
-#include "train/trainer.h"
+#include "train/step/trainer.h"
 
 typedef struct mf_planner_wish {
     const char *mesh; /* "rows:2;cols:2"; NULL: all shapes of `processors` */
@@ -29,7 +29,7 @@ typedef struct mf_planner_wish {
 typedef struct mf_planner_answer {
     mf_plan_result found;
     mf_links links;
-    double company; /* see company.h */
+    double company; /* see contention.h */
     double links_seconds, search_seconds, kernel_seconds; /* the search has the kernels' in it */
     int64_t kernels; /* that were measured */
 } mf_planner_answer;

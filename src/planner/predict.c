@@ -3,19 +3,19 @@
 #include "planner/predict.h"
 
 #include "base/mem.h"
-#include "mesh/lower.h"
-#include "planner/memory.h"
-#include "planner/processor.h"
+#include "planner/device_memory.h"
+#include "planner/predict_device.h"
+#include "spmd/lower/spmd_lower.h"
 
 typedef struct prediction {
     const mf_mesh_setup *setup;
     mf_stages stages;
-    mf_processor of;
+    mf_predicted_device of;
     int n; /* processors that are looked at: */
     bool samples; /* the first of each stage; else those of the setup */
     int *which; /* by these: their numbers */
     mf_predicted_processor *all;
-    mf_processor_part *parts; /* mf_stage_items() for each */
+    mf_predicted_device_part *parts; /* mf_stage_items() for each */
 } prediction;
 
 /* ---- looking ---- */
@@ -71,7 +71,7 @@ static mf_status look_at(prediction *p, const mf_mesh_setup *setup, int i)
         *p->of.out = (mf_predicted_processor){ .variable_bytes = mf_memory_of_variables(
                                                    p->of.step->graph, &l.variables, &setup->meshes,
                                                    setup->first + k) };
-        st = mf_processor_predict(&p->of, l.graphs[k]);
+        st = mf_predicted_device_predict(&p->of, l.graphs[k]);
     }
     lowered_deinit(&l, setup->n);
     return st;
@@ -127,12 +127,12 @@ static mf_stage_item item_of(const prediction *p, int stage, int k)
 {
     const mf_planned_machine *m = p->of.machine;
     const mf_links *l = &m->links;
-    mf_processor_part longest = { 0 };
+    mf_predicted_device_part longest = { 0 };
     mf_stage_item item;
     double work = 0, bytes = 0, seen = 0, like;
 
     for (int i = 0; i < p->n; i++) {
-        const mf_processor_part *part = &p->parts[i * mf_stage_items(p->stages.turns) + k];
+        const mf_predicted_device_part *part = &p->parts[i * mf_stage_items(p->stages.turns) + k];
 
         if (!is_of(p, i, stage))
             continue;
@@ -221,7 +221,8 @@ static mf_status predict(prediction *p, mf_predicted_processor *all, mf_predicti
     p->n = p->samples ? setup->meshes.n : setup->n;
     p->which = MF_ARENA_ARRAY(arena, int, p->n);
     p->all = all ? all : MF_ARENA_ARRAY(arena, mf_predicted_processor, p->n);
-    p->parts = MF_ARENA_ARRAY(arena, mf_processor_part, p->n * mf_stage_items(p->stages.turns));
+    p->parts =
+        MF_ARENA_ARRAY(arena, mf_predicted_device_part, p->n * mf_stage_items(p->stages.turns));
     if (!p->which || !p->all || !p->parts)
         return MF_NOMEM("a prediction");
     MF_TRY(look_at_all(p));

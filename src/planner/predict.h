@@ -4,9 +4,9 @@
 #ifndef MF_PLANNER_PREDICT_H
 #define MF_PLANNER_PREDICT_H
 
-#include "mesh/compiled.h"
-#include "planner/links.h"
+#include "planner/link_speed.h"
 #include "planner/op_times.h"
+#include "spmd/lower/spmd_compile.h"
 
 /* A step: a run of a graph, on feeds of these shapes. */
 typedef struct mf_planned_step {

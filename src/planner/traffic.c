@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* traffic.c - see traffic.h. What is counted here is what ops/mesh_move.c and ops/mesh_reduce.c
- * send. */
+/* traffic.c - see traffic.h. What is counted here is what ops/dist/mesh_move.c and
+ * ops/dist/mesh_reduce.c send. */
 #include "planner/traffic.h"
 
 #include "base/mem.h"
-#include "graph/mesh.h"
 #include "graph/shard.h"
+#include "graph/spmd_op.h"
 
 #include <string.h>
 

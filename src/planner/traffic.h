@@ -4,7 +4,7 @@
 #ifndef MF_PLANNER_TRAFFIC_H
 #define MF_PLANNER_TRAFFIC_H
 
-#include "compile/compile.h"
+#include "compiler/compiler.h"
 
 typedef struct mf_traffic_counts {
     int64_t sent, received; /* bytes */

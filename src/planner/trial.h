@@ -5,7 +5,7 @@
 #define MF_PLANNER_TRIAL_H
 
 #include "planner/predict.h"
-#include "train/trainer.h"
+#include "train/step/trainer.h"
 
 typedef struct mf_trial {
     const mf_trainer *t;

@@ -40,11 +40,11 @@ static mf_status put_head(size_t bytes, mf_buf *out)
     return mf_buf_finish(out);
 }
 
-mf_status mf_buf_message_make(const mf_tensor *value, mf_buf *head, mf_part *content)
+mf_status mf_buf_message_make(const mf_tensor *value, mf_buf *head, mf_iovec *content)
 {
     const size_t bytes = (size_t)value->count * mf_dtype_cell(value->dtype);
 
-    *content = (mf_part){ 0 };
+    *content = (mf_iovec){ 0 };
     if (bytes > INT32_MAX - APART)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "a piece of %zu bytes is too large for a message: cut the value", bytes);
@@ -59,20 +59,20 @@ mf_status mf_buf_message_make(const mf_tensor *value, mf_buf *head, mf_part *con
 
 /* ---- reading ---- */
 
-static mf_status copy_out(const mf_part *parts, int n, size_t from, size_t bytes, mf_part *out)
+static mf_status copy_out(const mf_iovec *parts, int n, size_t from, size_t bytes, mf_iovec *out)
 {
     mf_buffer *b;
 
     MF_TRY(mf_buffer_new(MF_DTYPE_U8, (int64_t)bytes, &b));
-    mf_parts_gather(parts, n, from, bytes, b->data);
+    mf_iovec_gather(parts, n, from, bytes, b->data);
     *out = mf_buffer_part(b, b->data, bytes);
     return MF_OK;
 }
 
 /* The part that the content ends, if all of it is there and may stay; NULL: none. */
-static mf_part *find_part(mf_part *parts, int n, size_t bytes)
+static mf_iovec *find_part(mf_iovec *parts, int n, size_t bytes)
 {
-    mf_part *last = n > 0 ? &parts[n - 1] : NULL;
+    mf_iovec *last = n > 0 ? &parts[n - 1] : NULL;
 
     if (!last || !last->release || last->size < bytes || bytes < APART ||
         ((uintptr_t)last->data + last->size - bytes) % ALIGN != 0)
@@ -80,17 +80,17 @@ static mf_part *find_part(mf_part *parts, int n, size_t bytes)
     return last;
 }
 
-static mf_status is_ours(const mf_part *parts, int n, size_t bytes, size_t *from, bool *out)
+static mf_status is_ours(const mf_iovec *parts, int n, size_t bytes, size_t *from, bool *out)
 {
     mf_buf head = { 0 }, begins = { 0 };
     mf_status st = put_head(bytes, &head);
     char *room = NULL;
 
-    *out = st == MF_OK && mf_parts_size(parts, n) == head.len + bytes;
+    *out = st == MF_OK && mf_iovec_size(parts, n) == head.len + bytes;
     if (*out)
         room = mf_buf_room(&begins, head.len);
     if (room) {
-        mf_parts_gather(parts, n, 0, head.len, room);
+        mf_iovec_gather(parts, n, 0, head.len, room);
         *out = memcmp(room, head.data, head.len) == 0;
     }
     if (st == MF_OK && *out && !room)
@@ -102,32 +102,33 @@ static mf_status is_ours(const mf_part *parts, int n, size_t bytes, size_t *from
 }
 
 /* As a message, from whomever. */
-static mf_status read_message(const Tensorflow__RecvBufResponse *m, size_t bytes, mf_part *out)
+static mf_status read_message(const Tensorflow__RecvBufResponse *m, size_t bytes, mf_iovec *out)
 {
     const Tensorflow__RecvBufContent *c = m->transport_options ? m->transport_options->value : NULL;
     const size_t n = c ? c->n_tensor_content : 0;
-    mf_part *parts = mf_calloc((int64_t)n, sizeof *parts);
+    mf_iovec *parts = mf_calloc((int64_t)n, sizeof *parts);
     mf_status st;
 
     if (!parts && n > 0)
         return MF_NOMEM("a message");
     for (size_t i = 0; i < n; i++)
-        parts[i] = (mf_part){ .data = c->tensor_content[i].data, .size = c->tensor_content[i].len };
-    if (mf_parts_size(parts, (int)n) == bytes)
+        parts[i] =
+            (mf_iovec){ .data = c->tensor_content[i].data, .size = c->tensor_content[i].len };
+    if (mf_iovec_size(parts, (int)n) == bytes)
         st = copy_out(parts, (int)n, 0, bytes, out);
     else
         st = MF_FAIL(MF_INVALID_ARGUMENT, "%zu bytes have come instead of %zu",
-                     mf_parts_size(parts, (int)n), bytes);
+                     mf_iovec_size(parts, (int)n), bytes);
     mf_free(parts);
     return st;
 }
 
-static mf_status read_whole(const mf_part *parts, int n, size_t bytes, mf_part *out)
+static mf_status read_whole(const mf_iovec *parts, int n, size_t bytes, mf_iovec *out)
 {
-    const size_t total = mf_parts_size(parts, n);
+    const size_t total = mf_iovec_size(parts, n);
     mf_arena *arena = mf_arena_new();
     ProtobufCMessage *m = NULL;
-    mf_part whole = { 0 };
+    mf_iovec whole = { 0 };
     mf_status st = arena ? copy_out(parts, n, 0, total, &whole) : MF_NOMEM("a message");
 
     if (st == MF_OK)
@@ -135,14 +136,14 @@ static mf_status read_whole(const mf_part *parts, int n, size_t bytes, mf_part *
                             arena, &m);
     if (st == MF_OK)
         st = read_message((const Tensorflow__RecvBufResponse *)m, bytes, out);
-    mf_parts_release(&whole, 1);
+    mf_iovec_release(&whole, 1);
     mf_arena_free(arena);
     return st;
 }
 
-static mf_status read_parts(mf_part *parts, int n, size_t bytes, mf_part *out)
+static mf_status read_parts(mf_iovec *parts, int n, size_t bytes, mf_iovec *out)
 {
-    mf_part *stays;
+    mf_iovec *stays;
     size_t from;
     bool ours;
 
@@ -152,20 +153,20 @@ static mf_status read_parts(mf_part *parts, int n, size_t bytes, mf_part *out)
     stays = find_part(parts, n, bytes);
     if (!stays)
         return copy_out(parts, n, from, bytes, out);
-    *out = (mf_part){ .data = (const char *)stays->data + stays->size - bytes,
-                      .size = bytes,
-                      .release = stays->release,
-                      .ctx = stays->ctx };
+    *out = (mf_iovec){ .data = (const char *)stays->data + stays->size - bytes,
+                       .size = bytes,
+                       .release = stays->release,
+                       .ctx = stays->ctx };
     stays->release = NULL; /* it is the content's */
     return MF_OK;
 }
 
-mf_status mf_buf_message_read(mf_part *parts, int n, size_t bytes, mf_part *out)
+mf_status mf_buf_message_read(mf_iovec *parts, int n, size_t bytes, mf_iovec *out)
 {
     mf_status st;
 
-    *out = (mf_part){ 0 };
+    *out = (mf_iovec){ 0 };
     st = read_parts(parts, n, bytes, out);
-    mf_parts_release(parts, n);
+    mf_iovec_release(parts, n);
     return st;
 }

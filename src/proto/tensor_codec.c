@@ -307,13 +307,13 @@ static mf_status begin(const Tensorflow__TensorProto *proto, size_t max_bytes, d
     return check_room(d, d->count, mf_dtype_cell(d->dtype), left);
 }
 
-static bool can_stay(const mf_part *part)
+static bool can_stay(const mf_iovec *part)
 {
     return part && part->release && (uintptr_t)part->data % MF_BUFFER_ALIGN == 0;
 }
 
 mf_status mf_tensor_decode_apart(const Tensorflow__TensorProto *proto, size_t bytes,
-                                 size_t max_bytes, const mf_part *stays, mf_tensor *out)
+                                 size_t max_bytes, const mf_iovec *stays, mf_tensor *out)
 {
     size_t left;
     draft d;

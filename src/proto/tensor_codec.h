@@ -33,7 +33,7 @@ MF_MUST mf_status mf_tensor_decode(const Tensorflow__TensorProto *proto, size_t 
  * Where `stays` can be the elements as it is, the tensor takes it over: its buffer is read-only
  * then; else the elements are the caller's to fill. stays: may be NULL. */
 MF_MUST mf_status mf_tensor_decode_apart(const Tensorflow__TensorProto *proto, size_t bytes,
-                                         size_t max_bytes, const mf_part *stays, mf_tensor *out);
+                                         size_t max_bytes, const mf_iovec *stays, mf_tensor *out);
 
 /* Plain types go into tensor_content, strings into string_val; the elements are borrowed from the
  * tensor, so it must outlive *out, which lives in the arena.

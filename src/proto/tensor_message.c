@@ -35,11 +35,11 @@ static mf_status put_head(Tensorflow__TensorProto *tensor, mf_buf *out)
 }
 
 mf_status mf_tensor_message_make(const mf_tensor *value, mf_arena *arena, mf_buf *head,
-                                 mf_part *content)
+                                 mf_iovec *content)
 {
     Tensorflow__RecvTensorResponse out = TENSORFLOW__RECV_TENSOR_RESPONSE__INIT;
 
-    *content = (mf_part){ 0 };
+    *content = (mf_iovec){ 0 };
     out.is_dead = !value;
     if (value)
         MF_TRY(mf_tensor_encode(value, arena, &out.tensor));
@@ -59,7 +59,7 @@ mf_status mf_tensor_message_make(const mf_tensor *value, mf_arena *arena, mf_buf
 
 /* A place in the message. */
 typedef struct cursor {
-    const mf_part *parts;
+    const mf_iovec *parts;
     int n, i;
     size_t at; /* in parts[i] */
     size_t pos; /* in the whole */
@@ -155,9 +155,9 @@ static bool find_in_tensor(cursor *c, places *p)
     return c->pos == p->end;
 }
 
-static bool find_content(const mf_part *parts, int n, places *p)
+static bool find_content(const mf_iovec *parts, int n, places *p)
 {
-    const size_t total = mf_parts_size(parts, n);
+    const size_t total = mf_iovec_size(parts, n);
     cursor c = { .parts = parts, .n = n };
 
     *p = (places){ 0 };
@@ -181,12 +181,12 @@ static bool find_content(const mf_part *parts, int n, places *p)
     return p->bytes_end > 0 && p->bytes_end - p->bytes >= APART;
 }
 
-static void append(const mf_part *parts, int n, size_t from, size_t to, mf_buf *out)
+static void append(const mf_iovec *parts, int n, size_t from, size_t to, mf_buf *out)
 {
     void *room = to > from ? mf_buf_room(out, to - from) : NULL;
 
     if (room)
-        mf_parts_gather(parts, n, from, to - from, room);
+        mf_iovec_gather(parts, n, from, to - from, room);
 }
 
 static mf_status decode(mf_buf *bytes, mf_arena *arena, Tensorflow__RecvTensorResponse **out)
@@ -200,7 +200,7 @@ static mf_status decode(mf_buf *bytes, mf_arena *arena, Tensorflow__RecvTensorRe
     return MF_OK;
 }
 
-static mf_status read_whole(const mf_part *parts, int n, mf_arena *arena, size_t max_bytes,
+static mf_status read_whole(const mf_iovec *parts, int n, mf_arena *arena, size_t max_bytes,
                             mf_tensor *out, bool *dead)
 {
     static const Tensorflow__TensorProto none = TENSORFLOW__TENSOR_PROTO__INIT;
@@ -208,7 +208,7 @@ static mf_status read_whole(const mf_part *parts, int n, mf_arena *arena, size_t
     mf_buf bytes = { 0 };
     mf_status st;
 
-    append(parts, n, 0, mf_parts_size(parts, n), &bytes);
+    append(parts, n, 0, mf_iovec_size(parts, n), &bytes);
     st = decode(&bytes, arena, &m);
     *dead = st == MF_OK && m->is_dead;
     if (st == MF_OK && !*dead)
@@ -218,7 +218,7 @@ static mf_status read_whole(const mf_part *parts, int n, mf_arena *arena, size_t
 }
 
 /* The message without the content. */
-static mf_status read_head(const mf_part *parts, int n, const places *p, mf_arena *arena,
+static mf_status read_head(const mf_iovec *parts, int n, const places *p, mf_arena *arena,
                            Tensorflow__RecvTensorResponse **out)
 {
     mf_buf bytes = { 0 };
@@ -228,14 +228,14 @@ static mf_status read_head(const mf_part *parts, int n, const places *p, mf_aren
     mf_wire_varint(&bytes, TENSOR);
     mf_wire_varint(&bytes, p->end - p->body - (p->bytes_end - p->content));
     append(parts, n, p->body, p->content, &bytes);
-    append(parts, n, p->bytes_end, mf_parts_size(parts, n), &bytes);
+    append(parts, n, p->bytes_end, mf_iovec_size(parts, n), &bytes);
     st = decode(&bytes, arena, out);
     mf_buf_deinit(&bytes);
     return st;
 }
 
 /* The part that is the content, and nothing else; NULL: there is none. */
-static mf_part *part_of(mf_part *parts, int n, const places *p)
+static mf_iovec *part_of(mf_iovec *parts, int n, const places *p)
 {
     size_t at = 0;
 
@@ -247,10 +247,10 @@ static mf_part *part_of(mf_part *parts, int n, const places *p)
 }
 
 /* *apart false: it has to be read in one piece. */
-static mf_status read_apart(mf_part *parts, int n, const places *p, mf_arena *arena,
+static mf_status read_apart(mf_iovec *parts, int n, const places *p, mf_arena *arena,
                             size_t max_bytes, mf_tensor *out, bool *apart)
 {
-    mf_part *stays = part_of(parts, n, p);
+    mf_iovec *stays = part_of(parts, n, p);
     Tensorflow__RecvTensorResponse *m;
 
     MF_TRY(read_head(parts, n, p, arena, &m));
@@ -262,11 +262,11 @@ static mf_status read_apart(mf_part *parts, int n, const places *p, mf_arena *ar
     if (out->buffer->read_only)
         stays->release = NULL; /* it is the tensor's */
     else
-        mf_parts_gather(parts, n, p->bytes, p->bytes_end - p->bytes, out->data);
+        mf_iovec_gather(parts, n, p->bytes, p->bytes_end - p->bytes, out->data);
     return MF_OK;
 }
 
-static mf_status read_parts(mf_part *parts, int n, size_t max_bytes, mf_tensor *out, bool *dead)
+static mf_status read_parts(mf_iovec *parts, int n, size_t max_bytes, mf_tensor *out, bool *dead)
 {
     mf_arena *arena = mf_arena_new();
     bool apart = false;
@@ -284,11 +284,11 @@ static mf_status read_parts(mf_part *parts, int n, size_t max_bytes, mf_tensor *
     return st;
 }
 
-mf_status mf_tensor_message_read(mf_part *parts, int n, size_t max_bytes, mf_tensor *out,
+mf_status mf_tensor_message_read(mf_iovec *parts, int n, size_t max_bytes, mf_tensor *out,
                                  bool *dead)
 {
     const mf_status st = read_parts(parts, n, max_bytes, out, dead);
 
-    mf_parts_release(parts, n);
+    mf_iovec_release(parts, n);
     return st;
 }

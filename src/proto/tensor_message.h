@@ -5,17 +5,17 @@
 #define MF_PROTO_TENSOR_MESSAGE_H
 
 #include "base/buf.h"
-#include "base/part.h"
+#include "base/iovec.h"
 #include "proto/tensor_codec.h"
 
 /* value: NULL where it is dead. The bytes go into head; those that follow are *content, which holds
  * a reference to the tensor, or is empty. Fails: as mf_tensor_encode(). */
 MF_MUST mf_status mf_tensor_message_make(const mf_tensor *value, mf_arena *arena, mf_buf *head,
-                                         mf_part *content);
+                                         mf_iovec *content);
 
 /* Takes the parts over. out: an empty slot, which stays one where the value is dead.
  * Fails: as mf_wire_decode() and mf_tensor_decode(). */
-MF_MUST mf_status mf_tensor_message_read(mf_part *parts, int n, size_t max_bytes, mf_tensor *out,
+MF_MUST mf_status mf_tensor_message_read(mf_iovec *parts, int n, size_t max_bytes, mf_tensor *out,
                                          bool *dead);
 
 #endif

@@ -11,9 +11,9 @@
 #include "base/cond.h"
 #include "base/quota.h"
 #include "base/stop.h"
-#include "runtime/meter.h"
+#include "runtime/busy_meter.h"
+#include "runtime/run_stall_report.h"
 #include "runtime/run_state.h"
-#include "runtime/stalled.h"
 
 #include <stdio.h>
 
@@ -123,7 +123,7 @@ static void end_async(mf_kernel *k, mf_status status, bool dead)
     bool cancel = false;
 
     if (run->args->trace)
-        mf_trace_add_async(run->args->trace, node, a->started);
+        mf_trace_add_async(run->args->trace, node->name, node->op_name, a->started);
     pthread_mutex_lock(&run->lock);
     if (status != MF_OK && !run->failed) {
         record_failure(run, status, node);
@@ -183,7 +183,7 @@ static void step_item(mf_runner *r, mf_ready what)
     mf_status st = MF_OK;
 
     if (!skip) {
-        const int64_t began = meter ? mf_meter_begin(meter) : 0;
+        const int64_t began = meter ? mf_busy_meter_begin(meter) : 0;
 
         pthread_mutex_unlock(&run->lock);
         if (item->kind == MF_ITEM_ASYNC)
@@ -192,7 +192,7 @@ static void step_item(mf_runner *r, mf_ready what)
             st = mf_item_run(r, item, what.iteration, &failed);
         pthread_mutex_lock(&run->lock);
         if (meter)
-            mf_meter_end(meter, item, began);
+            mf_busy_meter_end(meter, item, began);
         if (item->kind == MF_ITEM_ASYNC)
             return;
     }
@@ -221,7 +221,7 @@ static void work(mf_runner *r)
     (void)mf_stop_enter(before);
 }
 
-static mf_account *account_of(const mf_run_args *args)
+static mf_mem_account *account_of(const mf_run_args *args)
 {
     return mf_resources_account(args->resources);
 }
@@ -230,14 +230,14 @@ static void runner_main(mf_task *task)
 {
     mf_runner *r = (mf_runner *)task;
     mf_run_state *run = r->run;
-    mf_account *before = mf_account_enter(account_of(run->args));
+    mf_mem_account *before = mf_mem_account_enter(account_of(run->args));
 
     pthread_mutex_lock(&run->lock);
     work(r);
     r->next = run->idle_runners;
     run->idle_runners = r;
     run->runners--;
-    (void)mf_account_enter(before);
+    (void)mf_mem_account_enter(before);
     check_finished(run);
     pthread_mutex_unlock(&run->lock);
 }
@@ -279,7 +279,7 @@ static void on_session_cancel(mf_cancel_hook *hook)
 
 /* Wait for runners and asynchronous kernels, at most until the deadline. What they make ready runs
  * there, or here when nobody is there. Under the lock. */
-static void wait_finished(mf_run_state *run, mf_runner *r, mf_stalled *stalled)
+static void wait_finished(mf_run_state *run, mf_runner *r, mf_run_stall *stalled)
 {
     const int64_t deadline = run->args->deadline_ns ? run->args->deadline_ns : INT64_MAX;
     const bool reports = run->args->task != NULL;
@@ -300,7 +300,7 @@ static void wait_finished(mf_run_state *run, mf_runner *r, mf_stalled *stalled)
                                                                         : deadline);
         run->caller_waits = false;
         if (reports && !run->failed)
-            mf_stalled_look(stalled, run);
+            mf_run_stall_look(stalled, run);
         if (mf_clock_ns() >= deadline && !run->failed &&
             (run->frames.outstanding > 0 || run->runners > 0))
             fail(run, MF_FAIL(MF_DEADLINE_EXCEEDED, "the run did not end in time"), NULL);
@@ -345,11 +345,11 @@ static mf_status run_all(mf_run_state *run)
 {
     mf_runner *r;
     mf_status st = mf_frames_start(&run->frames);
-    mf_stalled stalled = { 0 };
+    mf_run_stall stalled = { 0 };
     bool failed;
 
     if (run->args->task)
-        mf_stalled_begin(&stalled);
+        mf_run_stall_begin(&stalled);
 
     pthread_mutex_lock(&run->lock);
     r = run->idle_runners;
@@ -364,7 +364,7 @@ static mf_status run_all(mf_run_state *run)
     if (r) {
         work(r);
         wait_finished(run, r, &stalled); /* asynchronous kernels end on other threads */
-        mf_stalled_end(&stalled, run, !run->failed);
+        mf_run_stall_end(&stalled, run, !run->failed);
         r->next = run->idle_runners;
         run->idle_runners = r;
     }
@@ -400,15 +400,15 @@ static mf_status run_program(mf_program *program, const mf_run_args *args)
 
 mf_status mf_program_run(mf_program *program, const mf_run_args *args)
 {
-    const mf_account_run run = { .ops = program->n_planned + program->n_items,
-                                 .planned = program->peak_bytes };
-    mf_account *account = account_of(args), *before = mf_account_enter(account);
+    const mf_mem_account_run run = { .ops = program->n_planned + program->n_items,
+                                     .planned = program->peak_bytes };
+    mf_mem_account *account = account_of(args), *before = mf_mem_account_enter(account);
     mf_status st;
 
-    mf_account_begin(account);
+    mf_mem_account_begin(account);
     st = run_program(program, args);
-    mf_account_end(account, &run);
-    (void)mf_account_enter(before);
+    mf_mem_account_end(account, &run);
+    (void)mf_mem_account_enter(before);
     if (args->depth == 0)
         mf_quota_settle();
     return st;

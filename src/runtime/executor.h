@@ -3,8 +3,8 @@
 #ifndef MF_RUNTIME_EXECUTOR_H
 #define MF_RUNTIME_EXECUTOR_H
 
-#include "compile/program.h"
-#include "compile/trace.h"
+#include "compiler/program.h"
+#include "observe/trace.h"
 
 typedef struct mf_run_args {
     mf_pool *pool;

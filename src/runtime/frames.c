@@ -318,7 +318,7 @@ static void keep_token(mf_frames *f, mf_token_list *l, int item, const mf_tensor
         f->out_of_memory = true;
         return;
     }
-    l->tokens[l->n] = (mf_waiting_token){ .item = item };
+    l->tokens[l->n] = (mf_wait_report_token){ .item = item };
     if (t->dtype != MF_DTYPE_INVALID)
         mf_tensor_set(&l->tokens[l->n].tensor, t);
     l->n++;

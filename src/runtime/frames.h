@@ -14,7 +14,7 @@
 #ifndef MF_RUNTIME_FRAMES_H
 #define MF_RUNTIME_FRAMES_H
 
-#include "compile/program.h"
+#include "compiler/program.h"
 
 typedef struct mf_frame mf_frame;
 
@@ -36,13 +36,13 @@ typedef struct mf_iteration {
     struct mf_iteration *next; /* in the frame, by number; or in the free list */
 } mf_iteration;
 
-typedef struct mf_waiting_token {
+typedef struct mf_wait_report_token {
     int item; /* the Enter, NextIteration or Exit that sent it */
     mf_tensor tensor; /* empty: dead */
-} mf_waiting_token;
+} mf_wait_report_token;
 
 typedef struct mf_token_list {
-    mf_waiting_token *tokens;
+    mf_wait_report_token *tokens;
     int64_t n, cap;
 } mf_token_list;
 

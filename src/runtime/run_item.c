@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run_item.c - running one item: its inputs out of an iteration's slots, its outputs to the runner.
  * No lock is held here. */
-#include "base/board.h"
+#include "observe/status_page.h"
 #include "runtime/run_state.h"
 
 static mf_status bind_one(const mf_item *item, mf_iteration *it, int i, const mf_tensor **in)
@@ -55,10 +55,10 @@ static mf_status run_op(mf_runner *r, const mf_item *item, mf_iteration *it)
 
     if (!k.dead)
         MF_TRY(mf_item_bind(item, it, r->in));
-    mf_board_runs(item->node->name);
+    mf_status_page_runs(item->node->name);
     st = item->node->op->run(&k);
     if (run->args->trace)
-        mf_trace_add(run->args->trace, item->node, start);
+        mf_trace_add(run->args->trace, item->node->name, item->node->op_name, start);
     return st;
 }
 
@@ -125,9 +125,9 @@ static mf_status compute(mf_runner *r, const mf_item *item, mf_iteration *it,
 {
     mf_status st;
 
-    mf_board_computing(+1);
+    mf_status_page_computing(+1);
     st = item->kind == MF_ITEM_OP ? run_op(r, item, it) : run_region(r, item, it, failed);
-    mf_board_computing(-1);
+    mf_status_page_computing(-1);
     return st;
 }
 

@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/param.h"
-#include "compile/compile.h"
+#include "compiler/compiler.h"
+#include "runtime/active_runs.h"
 #include "runtime/executor.h"
-#include "runtime/runs.h"
 
 #include <meshflow/session.h>
 #include <meshflow/version.h>
@@ -52,7 +52,7 @@ typedef struct local {
     bool owns_node_state;
     struct mf_exchange *exchange; /* with other workers; NULL: none */
     mf_trace *trace; /* of all runs; NULL: none */
-    mf_runs runs;
+    mf_active_runs runs;
     uint64_t disabled;
     char **allow_dirs;
     int n_allow_dirs;
@@ -132,7 +132,7 @@ static void local_free(mf_session *session)
     local *s = local_of(session);
 
     if (s->runs.flag)
-        mf_runs_drain(&s->runs);
+        mf_active_runs_drain(&s->runs);
     for (int64_t i = 0; i < s->n_cache; i++)
         compiled_free(s->cache[i]);
     mf_free(s->cache);
@@ -146,7 +146,7 @@ static void local_free(mf_session *session)
     for (int i = 0; i < s->n_allow_dirs; i++)
         mf_free(s->allow_dirs[i]);
     mf_free(s->allow_dirs);
-    mf_runs_deinit(&s->runs);
+    mf_active_runs_deinit(&s->runs);
     pthread_mutex_destroy(&s->lock);
     mf_free(s);
     mf_buffer_settle();
@@ -171,7 +171,7 @@ mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options 
         s->resources = shared->resources;
         s->node_state = shared->node_state;
     }
-    st = mf_runs_init(&s->runs);
+    st = mf_active_runs_init(&s->runs);
     if (st == MF_OK)
         st = session_init(s, graph, options ? options : &none);
     if (st != MF_OK) {
@@ -244,7 +244,7 @@ void mf_session_set_exchange(mf_session *session, struct mf_exchange *exchange)
 
 static void local_cancel(mf_session *session)
 {
-    mf_runs_cancel(&local_of(session)->runs);
+    mf_active_runs_cancel(&local_of(session)->runs);
 }
 
 /* ---- names ---- */
@@ -503,7 +503,7 @@ static mf_status local_run(mf_session *session, const mf_run_options *options,
         if (!values)
             return MF_NOMEM("results");
     }
-    mf_runs_begin(&s->runs, with->until, &run); /* one that compiles is in progress, too */
+    mf_active_runs_begin(&s->runs, with->until, &run); /* one that compiles is in progress, too */
     pthread_mutex_lock(&s->lock);
     st =
         mf_cancel_is_raised(run.cancel)
@@ -517,7 +517,7 @@ static mf_status local_run(mf_session *session, const mf_run_options *options,
         cache_evict(s, cache_max());
         pthread_mutex_unlock(&s->lock);
     }
-    mf_runs_end(&s->runs, &run); /* the session may be freed from now on */
+    mf_active_runs_end(&s->runs, &run); /* the session may be freed from now on */
     if (st == MF_OK)
         st = hand_over(values, results, n_fetches);
     for (int i = 0; i < n_fetches; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* session.h - what a session is to those who run it: a table of functions. One kind runs graphs
- * here (session.c), another has a server do it (client/remote.c). See <meshflow/session.h>
- * for what they promise. */
+ * here (session.c), another has a server do it (tf_client/remote_session.c). See
+ * <meshflow/session.h> for what they promise. */
 #ifndef MF_RUNTIME_SESSION_H
 #define MF_RUNTIME_SESSION_H
 

@@ -6,7 +6,7 @@
  * shall not ask the system for them again. */
 #include "tensor/buffer.h"
 
-#include "base/host.h"
+#include "base/host_state.h"
 #include "base/mem.h"
 #include "base/param.h"
 #include "base/poison.h"
@@ -85,7 +85,7 @@ static mf_buffer *take_cached(int size_class)
 static void give_back(mf_buffer *b)
 {
     MF_UNPOISON(b->data, b->bytes);
-    if (!mf_region_give(b, HEADER + b->bytes))
+    if (!mf_shared_region_give(b, HEADER + b->bytes))
         free(b);
 }
 
@@ -109,7 +109,7 @@ static mf_buffer *take_fresh(int size_class)
 
     atomic_fetch_add_explicit(&pool.heap_calls, 1, memory_order_relaxed);
     make_room();
-    block = mf_region_take(HEADER + bytes);
+    block = mf_shared_region_take(HEADER + bytes);
     if (!block && posix_memalign(&block, MF_BUFFER_ALIGN, HEADER + bytes) != 0)
         return NULL;
     b = block;
@@ -167,7 +167,7 @@ mf_status mf_buffer_new(mf_dtype dtype, int64_t count, mf_buffer **out)
     else
         MF_POISON((char *)b->data + bytes, b->bytes - (size_t)bytes);
     count_live((int64_t)b->bytes);
-    b->account = mf_account_take((int64_t)b->bytes);
+    b->account = mf_mem_account_take((int64_t)b->bytes);
     *out = b;
     return MF_OK;
 }
@@ -192,7 +192,7 @@ mf_status mf_buffer_wrap(void *data, size_t bytes, void (*release)(void *, void 
 
 static void release_part(void *data, void *ctx)
 {
-    const mf_part *part = ctx;
+    const mf_iovec *part = ctx;
 
     (void)data;
     part->release(part->ctx);
@@ -200,9 +200,9 @@ static void release_part(void *data, void *ctx)
     mf_free(ctx);
 }
 
-mf_status mf_buffer_borrow(const mf_part *part, mf_buffer **out)
+mf_status mf_buffer_borrow(const mf_iovec *part, mf_buffer **out)
 {
-    mf_part *kept;
+    mf_iovec *kept;
     mf_status st;
 
     *out = NULL;
@@ -270,7 +270,7 @@ void mf_buffer_unref(mf_buffer *b)
     }
     if (!mf_dtype_is_plain(b->dtype))
         release_elements(b);
-    mf_account_give(b->account, (int64_t)b->bytes);
+    mf_mem_account_give(b->account, (int64_t)b->bytes);
     atomic_fetch_sub_explicit(&pool.live, (int64_t)b->bytes, memory_order_relaxed);
     mf_quota_give_back(taken_by(b->bytes));
     if (!put_cached(b))
@@ -282,9 +282,9 @@ static void release_reference(void *buffer)
     mf_buffer_unref(buffer);
 }
 
-mf_part mf_buffer_part(mf_buffer *b, const void *data, size_t size)
+mf_iovec mf_buffer_part(mf_buffer *b, const void *data, size_t size)
 {
-    return (mf_part){ .data = data, .size = size, .release = release_reference, .ctx = b };
+    return (mf_iovec){ .data = data, .size = size, .release = release_reference, .ctx = b };
 }
 
 int64_t mf_buffer_live_bytes(void)

@@ -6,9 +6,9 @@
 #ifndef MF_TENSOR_BUFFER_H
 #define MF_TENSOR_BUFFER_H
 
-#include "base/account.h"
+#include "base/mem_accounting.h"
 #include "base/status.h"
-#include "tensor/region.h"
+#include "tensor/shared_region.h"
 
 #include <meshflow/tensor.h>
 
@@ -27,7 +27,7 @@ typedef struct mf_buffer {
     void (*release)(void *data, void *ctx); /* caller's memory only */
     void *ctx;
     struct mf_buffer *next_free; /* in the pool's list */
-    mf_account *account; /* a reference to whom it counts for; NULL: nobody */
+    mf_mem_account *account; /* a reference to whom it counts for; NULL: nobody */
 } mf_buffer;
 
 /* Uninitialised storage for `count` elements (cells of strings and objects are zeroed).
@@ -37,7 +37,7 @@ MF_MUST mf_status mf_buffer_wrap(void *data, size_t bytes, void (*release)(void 
                                  void *ctx, mf_buffer **out);
 /* The part's bytes, which nobody writes: they count as storage does. The part is released with the
  * last reference; on failure it stays the caller's. Fails: RESOURCE_EXHAUSTED. */
-MF_MUST mf_status mf_buffer_borrow(const mf_part *part, mf_buffer **out);
+MF_MUST mf_status mf_buffer_borrow(const mf_iovec *part, mf_buffer **out);
 
 static inline mf_buffer *mf_buffer_ref(mf_buffer *b)
 {
@@ -47,7 +47,7 @@ static inline mf_buffer *mf_buffer_ref(mf_buffer *b)
 }
 void mf_buffer_unref(mf_buffer *b);
 /* Bytes of it, or of memory that it keeps: the part takes over a reference. */
-mf_part mf_buffer_part(mf_buffer *b, const void *data, size_t size);
+mf_iovec mf_buffer_part(mf_buffer *b, const void *data, size_t size);
 
 /* Only this reference exists, so its holder may write. */
 static inline bool mf_buffer_is_sole(const mf_buffer *b)
@@ -56,9 +56,9 @@ static inline bool mf_buffer_is_sole(const mf_buffer *b)
         return false;
     if (atomic_load_explicit(&b->refs, memory_order_acquire) == 1)
         return true;
-    if (atomic_load_explicit(&mf_region_lent, memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&mf_shared_region_lent, memory_order_relaxed) == 0)
         return false;
-    mf_region_settle(); /* another process may have had it */
+    mf_shared_region_settle(); /* another process may have had it */
     return atomic_load_explicit(&b->refs, memory_order_acquire) == 1;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/tensor.h"
 
-#include "base/host.h"
+#include "base/host_state.h"
 #include "base/mem.h"
 #include "base/quota.h"
 

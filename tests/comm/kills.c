@@ -5,7 +5,7 @@
  *
  * Every kill and every stop must free all others, in time and with the victim's name. */
 #include "base/clock.h"
-#include "unit/comm/kill_round.h"
+#include "unit/collective/kill_round.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,10 +4,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "comm/transports.h"
 #include "engines/etcd_servers.h"
 #include "mf_test.h"
-#include "unit/cluster/store_conform.h"
+#include "net/transport_registry.h"
+#include "unit/cluster/store/store_conform.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

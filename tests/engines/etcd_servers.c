@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "mf_test.h"
-#include "unit/cluster/store_conform.h"
+#include "unit/cluster/store/store_conform.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

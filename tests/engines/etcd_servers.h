@@ -3,7 +3,7 @@
 #ifndef MF_TEST_ETCD_SERVERS_H
 #define MF_TEST_ETCD_SERVERS_H
 
-#include "cluster/store.h"
+#include "cluster/store/store.h"
 
 #include <sys/types.h>
 

@@ -8,8 +8,8 @@
  * by byte. Prints "task 1 of 4: ok", and how fast it was. */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "comm/net.h"
-#include "comm/transports.h"
+#include "net/net.h"
+#include "net/transport_registry.h"
 
 #include <pthread.h>
 #include <stdio.h>

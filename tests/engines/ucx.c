@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ucx.c - the transport on UCX. */
 #include "mf_test.h"
-#include "unit/comm/talk.h"
+#include "unit/net/transport_conform.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* every_op.c - an op is tested by existing: what must hold for each one, on its own samples. To
  * look at one: OP=Relu make test T=every_op */
-#include "compile/compile.h"
+#include "compiler/compiler.h"
 #include "mf_test.h"
 #include "op_harness.h"
 

@@ -3,11 +3,11 @@
  * meshes and layouts, it gives what it gives on one processor. Numbers are fed, integers are
  * constants (axes, shapes, indices); every dimension has a name of its own, so that any can be cut.
  * To look at one: OP=MatMul make test T=every_split */
-#include "compile/compile.h"
+#include "compiler/compiler.h"
 #include "graph/split.h"
 #include "mf_test.h"
 #include "op_harness.h"
-#include "unit/mesh/mesh_test.h"
+#include "unit/spmd/mesh_test.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
  *
  * GRAPHS=10000 how many (default: 200), SEED=2 other ones, GRAPHS_TO=DIR writes them there. */
 #include "base/quota.h"
-#include "compile/compile.h"
+#include "compiler/compiler.h"
 #include "mf_test.h"
 #include "op_harness.h"
 

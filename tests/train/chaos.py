@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Launched jobs whose processes are killed: who is who, and when each step was done.
 
-Tasks show themselves on boards (src/base/board.h), which are read here as they lie in their files, every
+Tasks show themselves on boards (src/observe/status_page.h), which are read here as they lie in their files, every
 few milliseconds and without asking anybody: what is measured is disturbed as little as can be.
 """
 import bisect

@@ -6,7 +6,7 @@
 #ifndef MF_OPS_CONV_PLAN_H
 #define MF_OPS_CONV_PLAN_H
 
-#include "ops/window.h"
+#include "ops/nn/window.h"
 
 typedef enum mf_conv_kind { MF_CONV_FORWARD, MF_CONV_INPUT, MF_CONV_FILTER } mf_conv_kind;
 

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "comm/transport.h"
+#include "net/transport.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef MF_PLUGINS_READING_H
 #define MF_PLUGINS_READING_H
 
-#include "comm/transport.h"
+#include "net/transport.h"
 
 typedef struct mf_reading {
     unsigned char head[MF_FRAME_BYTES];

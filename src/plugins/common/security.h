@@ -3,7 +3,7 @@
 #ifndef MF_PLUGINS_SECURITY_H
 #define MF_PLUGINS_SECURITY_H
 
-#include "comm/transport.h"
+#include "net/transport.h"
 #include "plugins/common/address.h"
 
 /* Files for TLS are named. */

@@ -7,7 +7,7 @@
 #ifndef MF_PLUGINS_ETCD_ANSWER_H
 #define MF_PLUGINS_ETCD_ANSWER_H
 
-#include "cluster/store.h"
+#include "cluster/store/store.h"
 
 typedef struct etcd_text {
     const char *bytes;

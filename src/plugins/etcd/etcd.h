@@ -3,7 +3,7 @@
 #ifndef MF_PLUGINS_ETCD_ETCD_H
 #define MF_PLUGINS_ETCD_ETCD_H
 
-#include "cluster/store.h"
+#include "cluster/store/store.h"
 #include "plugins/common/address.h"
 #include "plugins/etcd/answer.h"
 

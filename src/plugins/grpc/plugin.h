@@ -3,9 +3,9 @@
 #ifndef MF_PLUGINS_GRPC_PLUGIN_H
 #define MF_PLUGINS_GRPC_PLUGIN_H
 
-#include "comm/certificates.h"
-#include "comm/rpc.h"
-#include "comm/transport.h"
+#include "net/certificates.h"
+#include "net/transport.h"
+#include "rpc/rpc.h"
 
 extern const mf_transport_kind mf_transport_grpc;
 extern const mf_certificates mf_certificates_openssl;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rpc.h - the inside of calls by name (comm/rpc.h) on gRPC: rpc_server.c, rpc_client.c and
+/* rpc.h - the inside of calls by name (rpc/rpc.h) on gRPC: rpc_server.c, rpc_client.c and
  * rpc_peers.c. */
 #ifndef MF_PLUGINS_GRPC_RPC_H
 #define MF_PLUGINS_GRPC_RPC_H
 
-#include "comm/rpc.h"
 #include "plugins/grpc/wire.h"
+#include "rpc/rpc.h"
 
 #define MF_GRPC_SETTING(name, number)                                                              \
     {                                                                                              \
@@ -16,11 +16,11 @@
 
 /* The parts one behind the other; theirs to release. NULL: there is no memory, and all are
  * released. */
-grpc_byte_buffer *rpc_message_make(const mf_part *parts, int n);
+grpc_byte_buffer *rpc_message_make(const mf_iovec *parts, int n);
 /* Its bytes in one piece, which the slice keeps. False: it cannot be read. */
 bool rpc_message_flatten(grpc_byte_buffer *message, grpc_slice *out);
 /* Its bytes as they came, there as long as the message. Owns: mf_free(*out), also on failure. */
-bool rpc_message_parts(grpc_byte_buffer *message, mf_part **out, int *n);
+bool rpc_message_parts(grpc_byte_buffer *message, mf_iovec **out, int *n);
 
 /* ---- rpc_peers.c ---- */
 
@@ -44,7 +44,7 @@ void rpc_peers_sweep(rpc_peers *p);
 
 MF_MUST mf_status rpc_serve(const mf_rpc_server_options *o, mf_rpc_server **out);
 const char *rpc_address(const mf_rpc_server *s);
-void rpc_answer(mf_rpc_call *call, mf_status status, const char *message, const mf_part *parts,
+void rpc_answer(mf_rpc_call *call, mf_status status, const char *message, const mf_iovec *parts,
                 int n_parts);
 void rpc_stop(mf_rpc_server *s);
 

@@ -116,7 +116,7 @@ static void hand_over(asked *a)
     mf_status st = status_of(a->status);
     const char *why = hopeless(st, details);
     const char *message = why ? why : plain(st, details, text, sizeof text);
-    mf_part *parts = NULL;
+    mf_iovec *parts = NULL;
     int n = 0;
 
     if (st == MF_OK && !rpc_message_parts(a->reply, &parts, &n)) {

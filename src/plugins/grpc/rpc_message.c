@@ -6,20 +6,20 @@
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/slice.h>
 
-static grpc_slice slice_of(const mf_part *p)
+static grpc_slice slice_of(const mf_iovec *p)
 {
     if (!p->release)
         return grpc_slice_from_copied_buffer(p->data, p->size);
     return grpc_slice_new_with_user_data((void *)(uintptr_t)p->data, p->size, p->release, p->ctx);
 }
 
-grpc_byte_buffer *rpc_message_make(const mf_part *parts, int n)
+grpc_byte_buffer *rpc_message_make(const mf_iovec *parts, int n)
 {
     grpc_slice *slices = mf_calloc(n > 0 ? n : 1, sizeof *slices);
     grpc_byte_buffer *message;
 
     if (!slices) {
-        mf_parts_release(parts, n);
+        mf_iovec_release(parts, n);
         return NULL;
     }
     for (int i = 0; i < n; i++)
@@ -43,7 +43,7 @@ bool rpc_message_flatten(grpc_byte_buffer *message, grpc_slice *out)
 }
 
 /* How many slices; the first `room` of them into parts. -1: it cannot be read. */
-static int slices_of(grpc_byte_buffer *message, mf_part *parts, int room)
+static int slices_of(grpc_byte_buffer *message, mf_iovec *parts, int room)
 {
     grpc_byte_buffer_reader reader;
     grpc_slice *slice;
@@ -53,14 +53,14 @@ static int slices_of(grpc_byte_buffer *message, mf_part *parts, int room)
         return -1;
     for (; grpc_byte_buffer_reader_peek(&reader, &slice); n++) {
         if (n < room)
-            parts[n] = (mf_part){ .data = GRPC_SLICE_START_PTR(*slice),
-                                  .size = GRPC_SLICE_LENGTH(*slice) };
+            parts[n] = (mf_iovec){ .data = GRPC_SLICE_START_PTR(*slice),
+                                   .size = GRPC_SLICE_LENGTH(*slice) };
     }
     grpc_byte_buffer_reader_destroy(&reader);
     return n;
 }
 
-bool rpc_message_parts(grpc_byte_buffer *message, mf_part **out, int *n)
+bool rpc_message_parts(grpc_byte_buffer *message, mf_iovec **out, int *n)
 {
     *n = slices_of(message, NULL, 0);
     *out = *n >= 0 ? mf_calloc(*n + 1, sizeof **out) : NULL;

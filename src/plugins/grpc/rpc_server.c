@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rpc_server.c - calls that come, one request each.
  *
- * A crew (base/crew.h) takes completions from one queue and does what follows, the service's work
- * included. */
+ * A crew (base/leader_follower.h) takes completions from one queue and does what follows, the
+ * service's work included. */
 #include "base/clock.h"
 #include "base/cond.h"
-#include "base/crew.h"
+#include "base/leader_follower.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/race.h"
@@ -47,7 +47,7 @@ struct mf_rpc_server {
     grpc_server *server;
     rpc_peers peers;
     rpc_tag stopped;
-    mf_crew crew;
+    mf_leader_follower crew;
     bool runs; /* there is a crew */
 
     pthread_mutex_t lock; /* all below */
@@ -143,7 +143,7 @@ static void on_sent(incoming *c, bool ok, bool alone)
     unref(c); /* it is answered */
 }
 
-void rpc_answer(mf_rpc_call *call, mf_status status, const char *message, const mf_part *parts,
+void rpc_answer(mf_rpc_call *call, mf_status status, const char *message, const mf_iovec *parts,
                 int n_parts)
 {
     incoming *c = (incoming *)call;
@@ -405,16 +405,16 @@ static void live(void *ctx)
         const grpc_event e = next_event(s);
 
         if (e.type == GRPC_QUEUE_SHUTDOWN) {
-            mf_crew_ends(&s->crew);
+            mf_leader_follower_ends(&s->crew);
             return;
         }
-        const bool alone = !mf_crew_takes(&s->crew);
+        const bool alone = !mf_leader_follower_takes(&s->crew);
 
         pthread_mutex_lock(&s->lock);
         s->is_untidy = true;
         pthread_mutex_unlock(&s->lock);
         take_one(s, e.tag, e.success != 0, alone);
-    } while (mf_crew_stays(&s->crew));
+    } while (mf_leader_follower_stays(&s->crew));
 }
 
 /* ---- opening and closing ---- */
@@ -490,8 +490,10 @@ static mf_status open_all(mf_rpc_server *s, const mf_rpc_server_options *o)
     if (channels)
         grpc_channel_credentials_release(channels);
     MF_TRY(st);
-    s->crew = (mf_crew){ .most = MOST_THREADS, .spare = SPARE_THREADS, .live = live, .ctx = s };
-    MF_TRY(mf_crew_start(&s->crew));
+    s->crew = (mf_leader_follower){
+        .most = MOST_THREADS, .spare = SPARE_THREADS, .live = live, .ctx = s
+    };
+    MF_TRY(mf_leader_follower_start(&s->crew));
     s->runs = true;
     grpc_server_start(s->server);
     for (int i = 0; i < OPEN_CALLS; i++)
@@ -527,7 +529,7 @@ void rpc_stop(mf_rpc_server *s)
     if (ran) {
         wait_until_unused(s);
         grpc_completion_queue_shutdown(s->queue);
-        mf_crew_join(&s->crew);
+        mf_leader_follower_join(&s->crew);
     } else if (s->queue) {
         drain(s);
     }

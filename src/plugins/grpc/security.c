@@ -2,7 +2,7 @@
 /* security.c - who is let in: with TLS, whoever shows a certificate of our authority; without it,
  * processes of our user on this host. */
 #include "base/mem.h"
-#include "comm/certificates.h"
+#include "net/certificates.h"
 #include "plugins/grpc/wire.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 #ifndef MF_PLUGINS_GRPC_WIRE_H
 #define MF_PLUGINS_GRPC_WIRE_H
 
-#include "comm/transport.h"
+#include "net/transport.h"
 #include "plugins/common/reading.h"
 #include "plugins/common/security.h"
 

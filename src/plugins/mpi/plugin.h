@@ -3,7 +3,7 @@
 #ifndef MF_PLUGINS_MPI_PLUGIN_H
 #define MF_PLUGINS_MPI_PLUGIN_H
 
-#include "comm/transport.h"
+#include "net/transport.h"
 
 extern const mf_transport_kind mf_transport_mpi;
 

@@ -14,7 +14,7 @@
 #ifndef MF_PLUGINS_MPI_WIRE_H
 #define MF_PLUGINS_MPI_WIRE_H
 
-#include "comm/transport.h"
+#include "net/transport.h"
 
 #include <mpi.h>
 #include <pthread.h>

@@ -11,7 +11,7 @@
 #ifndef MF_PLUGINS_UCX_WIRE_H
 #define MF_PLUGINS_UCX_WIRE_H
 
-#include "comm/transport.h"
+#include "net/transport.h"
 #include "plugins/common/address.h"
 
 #include <pthread.h>

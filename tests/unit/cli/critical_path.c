@@ -11,7 +11,7 @@ static void took(mf_trace *t, const mf_graph *g, const char *name, int64_t secon
     const mf_node *node = mf_map_find(&g->names, name);
 
     T_TRUE(node != NULL);
-    mf_trace_add(t, node, mf_trace_now() - seconds * 1000000000);
+    mf_trace_add(t, node->name, node->op_name, mf_trace_now() - seconds * 1000000000);
 }
 
 /* x -> a -> b -> y, x -> c -> y, and d after c. */

@@ -2,7 +2,7 @@
 /* iterator.c - batches: each sample once, the same whoever makes them, and from any place on. */
 #include "base/mem.h"
 #include "data/dataset.h"
-#include "data/needed.h"
+#include "data/sample_subset.h"
 #include "mf_test.h"
 
 #include <stdlib.h>

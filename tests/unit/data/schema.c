@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/schema.h"
 
-#include "data/labels.h"
+#include "data/class_labels.h"
 #include "data/source.h"
 #include "mf_test.h"
 

@@ -2,7 +2,7 @@
 /* recompute.c - gradients that use copies of what a layer computed. */
 #include "graph/recompute.h"
 
-#include "compile/compile.h"
+#include "compiler/compiler.h"
 #include "mf_test.h"
 
 #include <meshflow/session.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* detector.c - boxes, matches, regions and average precision against plain loops. */
 #include "mf_test.h"
-#include "model_run.h"
 #include "models/detection.h"
 #include "models/metrics.h"
+#include "unit/models/model_run.h"
 
 #include <math.h>
 #include <string.h>

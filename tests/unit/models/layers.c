@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mf_test.h"
-#include "model_run.h"
 #include "models/layer.h"
+#include "unit/models/model_run.h"
 
 #include <string.h>
 

@@ -2,9 +2,9 @@
 /* Every model of the zoo learns a small batch by heart: gradients through all its layers, in two
  * shards, the way training does it. */
 #include "mf_test.h"
-#include "model_run.h"
 #include "models/losses.h"
 #include "models/zoo.h"
+#include "unit/models/model_run.h"
 
 #include <stdio.h>
 #include <string.h>

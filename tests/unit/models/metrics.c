@@ -2,7 +2,7 @@
 #include "models/metrics.h"
 
 #include "mf_test.h"
-#include "model_run.h"
+#include "unit/models/model_run.h"
 
 #include <math.h>
 

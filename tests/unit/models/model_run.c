@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model_run.h"
+#include "unit/models/model_run.h"
 
 #include "graph/graph.h"
 #include "mf_test.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What differs between training and inference: batch normalisation and dropout. */
 #include "mf_test.h"
-#include "model_run.h"
 #include "models/layer.h"
+#include "unit/models/model_run.h"
 
 #include <string.h>
 

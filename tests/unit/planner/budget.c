@@ -3,7 +3,7 @@
  * it, and of many layouts a beam looks at few. Time is set so short, or so long, that it does not
  * matter how quick the machine is. */
 #include "planner/search.h"
-#include "unit/mesh/mesh_test.h"
+#include "unit/spmd/mesh_test.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 /* predict.c - what is predicted of a step is what its processors count, and the planner takes what
  * its own model says is best. */
 #include "planner/search.h"
-#include "unit/mesh/mesh_test.h"
+#include "unit/spmd/mesh_test.h"
 
 #include <stdio.h>
 #include <string.h>

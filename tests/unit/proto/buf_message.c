@@ -26,22 +26,22 @@ MF_TEST(buf_message_is_the_same_however_it_is_cut)
         const size_t size = (size_t)counts[i] * sizeof(float);
         mf_tensor t = { 0 };
         mf_buf bytes = { 0 };
-        mf_part content;
+        mf_iovec content;
 
         fill(&t, counts[i]);
         T_OK(mf_buf_message_make(&t, &bytes, &content));
         if (content.size > 0)
             mf_buf_bytes(&bytes, content.data, content.size);
-        mf_parts_release(&content, 1);
+        mf_iovec_release(&content, 1);
         for (size_t at = 0; at <= bytes.len; at += at < 80 ? 1 : 997) {
-            mf_part parts[2] = { { bytes.data, at, NULL, NULL },
-                                 { bytes.data + at, bytes.len - at, NULL, NULL } };
-            mf_part out;
+            mf_iovec parts[2] = { { bytes.data, at, NULL, NULL },
+                                  { bytes.data + at, bytes.len - at, NULL, NULL } };
+            mf_iovec out;
 
             T_OK(mf_buf_message_read(parts, 2, size, &out));
             T_EQ(out.size, size);
             T_TRUE(size == 0 || memcmp(out.data, t.data, size) == 0);
-            mf_parts_release(&out, 1);
+            mf_iovec_release(&out, 1);
         }
         mf_buf_deinit(&bytes);
         mf_tensor_clear(&t);
@@ -52,20 +52,20 @@ MF_TEST(buf_message_leaves_many_bytes_where_they_are)
 {
     mf_tensor t = { 0 };
     mf_buf head = { 0 };
-    mf_part parts[2], out;
+    mf_iovec parts[2], out;
     int released = 0;
 
     fill(&t, 5000);
     T_OK(mf_buf_message_make(&t, &head, &parts[1]));
     T_TRUE(parts[1].data == t.data);
-    mf_parts_release(&parts[1], 1);
-    parts[0] = (mf_part){ .data = head.data, .size = head.len };
+    mf_iovec_release(&parts[1], 1);
+    parts[0] = (mf_iovec){ .data = head.data, .size = head.len };
     parts[1].release = note_release;
     parts[1].ctx = &released;
     T_OK(mf_buf_message_read(parts, 2, 20000, &out));
     T_TRUE(out.data == t.data);
     T_EQ(released, 0);
-    mf_parts_release(&out, 1);
+    mf_iovec_release(&out, 1);
     T_EQ(released, 1);
     mf_buf_deinit(&head);
     mf_tensor_clear(&t);
@@ -75,17 +75,17 @@ MF_TEST(buf_message_of_another_size_is_refused_and_released)
 {
     mf_tensor t = { 0 };
     mf_buf head = { 0 };
-    mf_part part, out;
+    mf_iovec part, out;
     int released = 0;
 
     fill(&t, 3);
     T_OK(mf_buf_message_make(&t, &head, &out));
     T_EQ(out.size, 0);
-    part = (mf_part){ head.data, head.len, note_release, &released };
+    part = (mf_iovec){ head.data, head.len, note_release, &released };
     T_FAILS(MF_INVALID_ARGUMENT, "12 bytes have come instead of 16",
             mf_buf_message_read(&part, 1, 16, &out));
     T_EQ(released, 1);
-    part = (mf_part){ "\x22\x7f", 2, NULL, NULL };
+    part = (mf_iovec){ "\x22\x7f", 2, NULL, NULL };
     T_FAILS(MF_INVALID_ARGUMENT, "runs past the end", mf_buf_message_read(&part, 1, 16, &out));
     mf_buf_deinit(&head);
     mf_tensor_clear(&t);

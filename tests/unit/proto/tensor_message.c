@@ -19,12 +19,12 @@ static void fill(mf_tensor *t, mf_dtype dtype, int64_t n)
 static void make(const mf_tensor *t, mf_buf *out)
 {
     mf_arena *arena = mf_arena_new();
-    mf_part content;
+    mf_iovec content;
 
     T_OK(mf_tensor_message_make(t, arena, out, &content));
     if (content.size > 0)
         mf_buf_bytes(out, content.data, content.size);
-    mf_parts_release(&content, 1);
+    mf_iovec_release(&content, 1);
     mf_arena_free(arena);
 }
 
@@ -47,8 +47,8 @@ MF_TEST(tensor_message_is_the_same_however_it_is_cut)
         fill(&t, types[i % 4], counts[i / 4]);
         make(&t, &bytes);
         for (size_t at = 0; at <= bytes.len; at += at < 40 ? 1 : 997) {
-            mf_part parts[2] = { { bytes.data, at, NULL, NULL },
-                                 { bytes.data + at, bytes.len - at, NULL, NULL } };
+            mf_iovec parts[2] = { { bytes.data, at, NULL, NULL },
+                                  { bytes.data + at, bytes.len - at, NULL, NULL } };
             mf_tensor back = { 0 };
             bool dead;
 
@@ -71,7 +71,7 @@ MF_TEST(tensor_message_content_stays_where_it_is)
 {
     mf_arena *arena = mf_arena_new();
     mf_tensor t = { 0 }, back = { 0 };
-    mf_part parts[2];
+    mf_iovec parts[2];
     mf_buf head = { 0 };
     int released = 0;
     bool dead;
@@ -79,9 +79,9 @@ MF_TEST(tensor_message_content_stays_where_it_is)
     fill(&t, MF_DTYPE_F32, 5000);
     T_OK(mf_tensor_message_make(&t, arena, &head, &parts[1]));
     T_TRUE(parts[1].data == t.data);
-    mf_parts_release(&parts[1], 1);
-    parts[0] = (mf_part){ head.data, head.len, count, &released };
-    parts[1] = (mf_part){ t.data, 20000, count, &released };
+    mf_iovec_release(&parts[1], 1);
+    parts[0] = (mf_iovec){ head.data, head.len, count, &released };
+    parts[1] = (mf_iovec){ t.data, 20000, count, &released };
     T_OK(mf_tensor_message_read(parts, 2, 0, &back, &dead));
     T_TRUE(back.data == t.data && back.buffer->read_only);
     T_EQ(released, 1);
@@ -103,7 +103,7 @@ MF_TEST(tensor_message_of_the_dead_has_no_tensor)
     bool dead = false;
 
     make(NULL, &bytes);
-    T_OK(mf_tensor_message_read(&(mf_part){ bytes.data, bytes.len, NULL, NULL }, 1, 0, &back,
+    T_OK(mf_tensor_message_read(&(mf_iovec){ bytes.data, bytes.len, NULL, NULL }, 1, 0, &back,
                                 &dead));
     T_TRUE(dead && !back.buffer);
     mf_buf_deinit(&bytes);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* overlap.c - what needs nothing of each other runs at the same time, and the trace shows it. */
-#include "compile/trace.h"
+#include "graph/graph.h"
 #include "mf_test.h"
+#include "observe/trace.h"
 #include "runtime/session.h"
 
 #include <string.h>

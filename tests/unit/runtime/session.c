@@ -293,7 +293,7 @@ MF_TEST(runtime_ops_that_wait_hold_up_only_what_follows_them)
     mf_session_free(s);
 }
 
-/* As TensorFlow's clients expect: see compile/late_reads.c. */
+/* As TensorFlow's clients expect: see compiler/late_reads.c. */
 MF_TEST(runtime_what_was_read_of_a_reference_is_the_variable)
 {
     const char *init = "init", *fetch = "later:0";

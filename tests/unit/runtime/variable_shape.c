@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "../ops/bench_graph.h"
+#include "unit/ops/bench_graph.h"
 
 MF_TEST(variable_assigned_without_validation_takes_another_shape)
 {

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cluster/membership/heartbeat.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const int64_t PAUSE_NS = 20000000;
+
+enum { RENEWALS = 10 }; /* of a lease that ends before the entry is written */
+
+/* ---- the entry ---- */
+
+/* The text of a view of one. */
+static mf_status put(mf_heartbeat *p, int64_t lease, int64_t length_ns, int64_t expected)
+{
+    mf_member self = *p->self;
+    const mf_view one = { .epoch = 1, .members = &self, .n = 1 };
+    mf_buf text = { 0 };
+    mf_status st;
+
+    self.lease_ns = length_ns;
+    st = mf_view_print(&one, &text);
+    if (st == MF_OK)
+        st = mf_store_put(p->store, p->key, text.data, text.len, expected, lease, &p->version);
+    mf_buf_deinit(&text);
+    p->unsure = st != MF_OK;
+    return st;
+}
+
+static mf_status grant(mf_heartbeat *p, int64_t *lease, int64_t *length_ns)
+{
+    const int64_t began = mf_clock_ns();
+
+    *length_ns = mf_adaptive_timeout_length(&p->patience, began);
+    MF_TRY(mf_store_lease_grant(p->store, *length_ns, lease));
+    mf_adaptive_timeout_kept(&p->patience, began, mf_clock_ns());
+    return MF_OK;
+}
+
+static void end_lease(mf_heartbeat *p, int64_t lease)
+{
+    if (lease != 0 && mf_store_lease_end(p->store, lease) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+}
+
+static mf_status enter(mf_heartbeat *p)
+{
+    if (p->lease == 0)
+        MF_TRY(grant(p, &p->lease, &p->length_ns));
+    return put(p, p->lease, p->length_ns, MF_STORE_NEW);
+}
+
+/* What the store has under our name: ours or another's, its lease and its version. */
+static mf_status find(mf_heartbeat *p, mf_member *who, mf_store_entry *entry)
+{
+    mf_view one = { .self = -1 };
+
+    MF_TRY(mf_store_get(p->store, p->key, entry, NULL));
+    MF_TRY(mf_view_parse(entry->value, entry->size, &one));
+    *who = one.members[0];
+    mf_view_deinit(&one);
+    return MF_OK;
+}
+
+/* ---- beginning ---- */
+
+/* A little. It has been since then that another one has our name. */
+static mf_status wait_for_other(mf_heartbeat *p, int64_t since)
+{
+    mf_store_entry e = { 0 };
+    mf_member other;
+    mf_status st = find(p, &other, &e);
+
+    mf_store_entry_deinit(&e);
+    if (st == MF_OK && mf_clock_ns() > since + 2 * other.lease_ns)
+        return MF_FAIL(MF_ALREADY_EXISTS,
+                       "there is a %s already, at %s, and it is alive; give this one another "
+                       "index, or end that one",
+                       p->self->name, other.address);
+    if (st == MF_NOT_FOUND)
+        return MF_OK;
+    MF_TRY(st);
+    (void)nanosleep(&(struct timespec){ 0, PAUSE_NS }, NULL);
+    mf_adaptive_timeout_kept(&p->patience, mf_clock_ns(), mf_clock_ns());
+    return mf_store_lease_keep(p->store, p->lease);
+}
+
+/* The machine was too busy to use the lease in time: the next one is longer. */
+static void drop_ended_lease(mf_heartbeat *p)
+{
+    mf_adaptive_timeout_ended(&p->patience, p->length_ns, mf_clock_ns());
+    p->lease = 0;
+}
+
+static mf_status enter_again(mf_heartbeat *p, mf_status why, int64_t since)
+{
+    if (why == MF_ABORTED)
+        MF_TRY(wait_for_other(p, since));
+    else
+        drop_ended_lease(p);
+    return enter(p);
+}
+
+mf_status mf_heartbeat_begin(mf_heartbeat *p, mf_store *store, const mf_member *self,
+                             int64_t usual_ns)
+{
+    const int64_t since = mf_clock_ns();
+    int renewals = 0;
+    mf_status st;
+
+    *p = (mf_heartbeat){ .store = store, .self = self };
+    mf_adaptive_timeout_init(&p->patience, usual_ns, since);
+    (void)snprintf(p->key, sizeof p->key, "task/%s", self->name);
+    for (char *c = p->key; *c; c++)
+        *c = *c == ' ' ? '-' : *c;
+    st = enter(p);
+    while (st == MF_ABORTED || (st == MF_FAILED_PRECONDITION && renewals++ < RENEWALS))
+        st = enter_again(p, st, since);
+    if (st == MF_OK)
+        return MF_OK;
+    mf_error why;
+
+    mf_error_save(st, &why);
+    mf_heartbeat_end(p);
+    return mf_error_restore(&why);
+}
+
+void mf_heartbeat_end(mf_heartbeat *p)
+{
+    end_lease(p, p->lease);
+    p->lease = 0;
+}
+
+/* ---- keeping ---- */
+
+/* We were stopped, or cut off, and are taken for dead. */
+static void come_back(mf_heartbeat *p)
+{
+    if (p->lease != 0) {
+        MF_WARN("%s was silent for longer than its lease of %.3g s, so others may have gone on "
+                "without it; it comes back",
+                p->self->name, (double)p->length_ns * 1e-9);
+        mf_adaptive_timeout_ended(&p->patience, p->length_ns, mf_clock_ns());
+    }
+    p->lease = 0;
+    if (enter(p) != MF_OK)
+        MF_WARN("%s cannot come back yet: %s", p->self->name, mf_error_message());
+}
+
+/* The entry moves to another lease; nobody sees it missing. */
+static mf_status replace(mf_heartbeat *p)
+{
+    int64_t lease, length_ns;
+
+    MF_TRY(grant(p, &lease, &length_ns));
+    MF_TRY(put(p, lease, length_ns, p->version)); /* the new lease runs out if it is not used */
+    MF_INFO("%s keeps a lease of %.3g s from now on, not of %.3g s: it was late by up to %.3g s",
+            p->self->name, (double)length_ns * 1e-9, (double)p->length_ns * 1e-9,
+            (double)mf_adaptive_timeout_gap(&p->patience) * 1e-9);
+    end_lease(p, p->lease);
+    p->lease = lease;
+    p->length_ns = length_ns;
+    return MF_OK;
+}
+
+/* The store did not say what became of the last put: look. */
+static mf_status make_sure(mf_heartbeat *p)
+{
+    mf_store_entry e = { 0 };
+    mf_member who;
+    mf_status st = find(p, &who, &e);
+
+    if (st == MF_NOT_FOUND) {
+        st = enter(p);
+    } else if (st == MF_OK && strcmp(who.id, p->self->id) == 0) {
+        p->lease = e.lease;
+        p->length_ns = who.lease_ns;
+        p->version = e.version;
+        p->unsure = false;
+    } else if (st == MF_OK) {
+        st = MF_FAIL(MF_ABORTED, "there is another %s now, at %s", p->self->name, who.address);
+    }
+    mf_store_entry_deinit(&e);
+    return st;
+}
+
+static mf_status keep(mf_heartbeat *p)
+{
+    if (p->unsure)
+        MF_TRY(make_sure(p));
+    return p->lease != 0 ? mf_store_lease_keep(p->store, p->lease) : MF_FAILED_PRECONDITION;
+}
+
+void mf_heartbeat_keep(mf_heartbeat *p)
+{
+    const int64_t began = mf_clock_ns();
+    mf_status st = keep(p);
+
+    if (st == MF_FAILED_PRECONDITION) {
+        come_back(p);
+        return;
+    }
+    if (st == MF_OK) {
+        const int64_t now = mf_clock_ns();
+
+        mf_adaptive_timeout_kept(&p->patience, began, now);
+        if (mf_adaptive_timeout_is_unfit(&p->patience, p->length_ns, now))
+            st = replace(p);
+    }
+    if (st != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* allreduce_halving.c - recursive halving and doubling, for powers of two. Pairs, then pairs of
+ * pairs ... divide the elements between them, each sends the other what that one keeps; sums come
+ * back the same way. Neighbours come first: what they have together is a node of the tree, mostly,
+ * so each round sends half as much as the one before. */
+#include "collective/group_net.h"
+
+enum { ROUNDS = 31 };
+
+typedef struct range {
+    int64_t lo, hi; /* elements */
+} range;
+
+static bool fits(const mf_group *g, const mf_reduce *r)
+{
+    (void)r;
+    return (g->size & (g->size - 1)) == 0;
+}
+
+/* Both keep half of `now`; *bag is what the d members around us have of it. */
+static mf_status halve(mf_net_group *g, const mf_reduce *r, int d, range now, range keep,
+                       int *ranks, mf_partial_sums *bag)
+{
+    const int other = g->head.rank ^ d;
+    const range give = keep.lo == now.lo ? (range){ keep.hi, now.hi } : (range){ now.lo, keep.lo };
+    mf_partial_sums in, out, stay;
+    mf_message_flow *flows;
+    int n;
+
+    for (int i = 0; i < d; i++)
+        ranks[i] = (other & ~(d - 1)) + i;
+    MF_TRY(mf_partial_sums_room(g, r, ranks, d, keep.lo, keep.hi - keep.lo, &in));
+    MF_TRY(mf_partial_sums_slice(g, r, bag, give.lo, give.hi - give.lo, &out));
+    MF_TRY(mf_partial_sums_slice(g, r, bag, keep.lo, keep.hi - keep.lo, &stay));
+    flows = mf_net_group_alloc(g, in.n + out.n, sizeof *flows);
+    if (!flows)
+        return MF_RESOURCE_EXHAUSTED;
+    n = mf_partial_sums_flows(r, &out, other, true, flows);
+    n += mf_partial_sums_flows(r, &in, other, false, flows + n);
+    MF_TRY(mf_net_flow(g, &r->call, flows, n));
+    *bag = stay;
+    return mf_partial_sums_merge(g, r, bag, &in);
+}
+
+static mf_status double_back(mf_net_group *g, const mf_reduce *r, int d, range all, range ours)
+{
+    const int64_t cell = (int64_t)mf_dtype_size(r->dtype);
+    const range theirs =
+        ours.lo == all.lo ? (range){ ours.hi, all.hi } : (range){ all.lo, ours.lo };
+    const int other = g->head.rank ^ d;
+    mf_message_flow flows[2];
+    int n = 0;
+
+    if (ours.hi > ours.lo)
+        flows[n++] =
+            mf_message_flow_to(other, mf_at(r, r->out, ours.lo), (ours.hi - ours.lo) * cell);
+    if (theirs.hi > theirs.lo)
+        flows[n++] = mf_message_flow_from(other, mf_at(r, r->out, theirs.lo),
+                                          (theirs.hi - theirs.lo) * cell);
+    return mf_net_flow(g, &r->call, flows, n);
+}
+
+static mf_status halving(mf_group *group, const mf_reduce *r)
+{
+    mf_net_group *g = (mf_net_group *)group;
+    int *ranks = mf_net_group_alloc(g, group->size, sizeof *ranks);
+    range ours[ROUNDS + 1] = { { 0, r->count } };
+    mf_partial_sums bag;
+    int k = 0;
+
+    if (!ranks)
+        return MF_RESOURCE_EXHAUSTED;
+    MF_TRY(mf_partial_sums_own(g, r, 0, r->count, &bag));
+    for (int d = 1; d < group->size; d *= 2, k++) {
+        const range now = ours[k];
+        const int64_t middle = now.lo + (now.hi - now.lo) / 2;
+
+        ours[k + 1] = group->rank & d ? (range){ middle, now.hi } : (range){ now.lo, middle };
+        MF_TRY(halve(g, r, d, now, ours[k + 1], ranks, &bag));
+    }
+    if (bag.count > 0)
+        MF_TRY(mf_partial_sums_total(r, &bag, 1, g, mf_at(r, r->out, bag.from)));
+    for (int d = group->size / 2; d > 0; d /= 2, k--)
+        MF_TRY(double_back(g, r, d, ours[k - 1], ours[k]));
+    return MF_OK;
+}
+
+const mf_algorithm mf_algorithm_halving = {
+    .name = "halving",
+    .about = "recursive halving and doubling; powers of two",
+    .fits = fits,
+    .all_reduce = halving,
+};

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* allreduce_ring.c - members in a circle, each talks to its neighbours only. Slice j starts at
+ * member j + 1 and comes round to j, which has its sum then; sums go round once more. What travels
+ * is a bag: members that follow each other make few nodes of the tree. */
+#include "collective/group_net.h"
+
+static int around(int i, int n)
+{
+    return (i % n + n) % n;
+}
+
+/* In step s we send on slice self - 1 - s and get slice self - 2 - s, which s + 1 members before us
+ * have put something into. */
+static mf_status pass_bag(mf_net_group *g, const mf_reduce *r, int s, int *ranks,
+                          mf_partial_sums *bag)
+{
+    const int n = g->head.size, self = g->head.rank, slice = around(self - 2 - s, n);
+    const int64_t from = mf_group_cut(&g->head, r->count, slice);
+    const int64_t count = mf_group_cut(&g->head, r->count, slice + 1) - from;
+    mf_partial_sums in, own;
+    mf_message_flow *flows;
+    int k;
+
+    for (int i = 0; i <= s; i++)
+        ranks[i] = around(self - 1 - s + i, n);
+    MF_TRY(mf_partial_sums_room(g, r, ranks, s + 1, from, count, &in));
+    flows = mf_net_group_alloc(g, in.n + bag->n, sizeof *flows);
+    if (!flows)
+        return MF_RESOURCE_EXHAUSTED;
+    k = mf_partial_sums_flows(r, bag, around(self + 1, n), true, flows);
+    k += mf_partial_sums_flows(r, &in, around(self - 1, n), false, flows + k);
+    MF_TRY(mf_net_flow(g, &r->call, flows, k));
+    MF_TRY(mf_partial_sums_own(g, r, from, count, &own));
+    if (s == n - 2)
+        return mf_partial_sums_total(r, (mf_partial_sums[]){ in, own }, 2, g,
+                                     mf_at(r, r->out, from));
+    *bag = in;
+    return mf_partial_sums_merge(g, r, bag, &own);
+}
+
+/* Now sums go round: we send slice self - s. */
+static mf_status pass_sum(mf_net_group *g, const mf_reduce *r, int s)
+{
+    const int n = g->head.size, self = g->head.rank;
+    const int out = around(self - s, n), in = around(self - 1 - s, n);
+    const int64_t a = mf_group_cut(&g->head, r->count, out);
+    const int64_t b = mf_group_cut(&g->head, r->count, in);
+    const int64_t cell = (int64_t)mf_dtype_size(r->dtype);
+    const int64_t na = mf_group_cut(&g->head, r->count, out + 1) - a;
+    const int64_t nb = mf_group_cut(&g->head, r->count, in + 1) - b;
+    mf_message_flow flows[2];
+    int k = 0;
+
+    if (na > 0)
+        flows[k++] = mf_message_flow_to(around(self + 1, n), mf_at(r, r->out, a), na * cell);
+    if (nb > 0)
+        flows[k++] = mf_message_flow_from(around(self - 1, n), mf_at(r, r->out, b), nb * cell);
+    return mf_net_flow(g, &r->call, flows, k);
+}
+
+static mf_status ring(mf_group *group, const mf_reduce *r)
+{
+    mf_net_group *g = (mf_net_group *)group;
+    const int n = group->size, first = around(group->rank - 1, n);
+    const int64_t from = mf_group_cut(group, r->count, first);
+    int *ranks = mf_net_group_alloc(g, n, sizeof *ranks);
+    mf_partial_sums bag;
+
+    if (!ranks)
+        return MF_RESOURCE_EXHAUSTED;
+    MF_TRY(mf_partial_sums_own(g, r, from, mf_group_cut(group, r->count, first + 1) - from, &bag));
+    if (n == 1)
+        return mf_partial_sums_total(r, &bag, 1, g, r->out);
+    for (int s = 0; s < n - 1; s++)
+        MF_TRY(pass_bag(g, r, s, ranks, &bag));
+    for (int s = 0; s < n - 1; s++)
+        MF_TRY(pass_sum(g, r, s));
+    return MF_OK;
+}
+
+const mf_algorithm mf_algorithm_ring = {
+    .name = "ring",
+    .about = "slices go round in a circle, twice",
+    .all_reduce = ring,
+};

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "collective/gradient_aggregation.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+static const char *const NAMES[] = {
+    [MF_AGGREGATE_MEAN] = "mean",         [MF_AGGREGATE_SUM] = "sum",
+    [MF_AGGREGATE_WEIGHTED] = "weighted", [MF_AGGREGATE_TRIMMED_MEAN] = "trimmed_mean",
+    [MF_AGGREGATE_MEDIAN] = "median",     [MF_AGGREGATE_ADASUM] = "adasum"
+};
+
+const char *mf_aggregate_name(mf_aggregate how)
+{
+    return NAMES[how];
+}
+
+bool mf_aggregate_find(const char *name, mf_aggregate *out)
+{
+    for (int i = 0; i < MF_COUNT(NAMES); i++) {
+        if (strcmp(name, NAMES[i]) == 0) {
+            *out = (mf_aggregate)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+double mf_aggregate_factor(const mf_aggregation *a, const int64_t *n, int size, int rank)
+{
+    double weights = 0.0;
+    int64_t samples = 0;
+
+    for (int r = 0; r < size; r++) {
+        weights += n[r] > 0 ? a->weights[r] : 0.0; /* who has no samples has nothing to say */
+        samples += n[r];
+    }
+    if (n[rank] == 0 || weights == 0.0)
+        return 0.0;
+    return a->weights[rank] / weights * (double)samples / (double)n[rank];
+}
+
+enum { BLOCK = 64 }; /* elements sorted at a time, so that the processor can take several at once */
+
+/* v[s][i] and v[s + 1][i] in their order. */
+static void order(double *restrict a, double *restrict b)
+{
+    for (int i = 0; i < BLOCK; i++) {
+        const double x = a[i], y = b[i];
+        const bool swap = y < x || x != x; /* no number is larger than numbers */
+
+        a[i] = swap ? y : x;
+        b[i] = swap ? x : y;
+    }
+}
+
+/* Neighbours are ordered until all are: shards are few. */
+static void sort(double (*v)[BLOCK], int64_t n)
+{
+    for (int64_t round = 0; round < n; round++) {
+        for (int64_t s = round % 2; s + 1 < n; s += 2)
+            order(v[s], v[s + 1]);
+    }
+}
+
+static double median(double (*v)[BLOCK], int64_t n, int64_t i)
+{
+    return n % 2 ? v[n / 2][i] : (v[n / 2 - 1][i] + v[n / 2][i]) / 2.0;
+}
+
+/* From the smallest to the largest, so that the order of shards does not show. */
+static double trimmed(double (*v)[BLOCK], int64_t n, int64_t i, double trim)
+{
+    const int64_t wanted = (int64_t)(trim * (double)n * (1.0 + 1e-7)); /* 0.35 came as a float */
+    const int64_t out = 2 * wanted < n ? wanted : (n - 1) / 2;
+    double sum = 0.0;
+
+    for (int64_t s = out; s < n - out; s++)
+        sum += v[s][i];
+    return sum / (double)(n - 2 * out);
+}
+
+mf_status mf_aggregate_robust(const mf_aggregation *a, const float *const *x, const double *factor,
+                              int64_t n, int64_t count, float *out)
+{
+    double(*v)[BLOCK] = mf_calloc(n, sizeof *v);
+
+    if (!v)
+        return MF_NOMEM("gradients");
+    for (int64_t at = 0; at < count; at += BLOCK) {
+        const int64_t m = count - at < BLOCK ? count - at : BLOCK;
+
+        for (int64_t s = 0; s < n; s++) {
+            for (int64_t i = 0; i < m; i++)
+                v[s][i] = (double)x[s][at + i] * factor[s];
+        }
+        sort(v, n);
+        for (int64_t i = 0; i < m; i++)
+            out[at + i] = (float)(a->how == MF_AGGREGATE_MEDIAN ? median(v, n, i)
+                                                                : trimmed(v, n, i, a->trim));
+    }
+    mf_free(v);
+    return MF_OK;
+}
+
+/* ---- Adasum ---- */
+
+typedef struct products {
+    double aa, ab, bb;
+} products;
+
+enum { LANES = 8 }; /* sums that run beside each other, so that the processor can take several */
+
+/* In one order, whoever asks. */
+static products multiply(const float *restrict a, const float *restrict b, int64_t count)
+{
+    double aa[LANES] = { 0 }, ab[LANES] = { 0 }, bb[LANES] = { 0 };
+    products p = { 0 };
+
+    for (int64_t i = 0; i < count; i += LANES) {
+        const int m = count - i < LANES ? (int)(count - i) : LANES;
+
+        for (int k = 0; k < m; k++) {
+            const double x = (double)a[i + k], y = (double)b[i + k];
+
+            aa[k] += x * x;
+            ab[k] += x * y;
+            bb[k] += y * y;
+        }
+    }
+    for (int k = 0; k < LANES; k++) {
+        p.aa += aa[k];
+        p.ab += ab[k];
+        p.bb += bb[k];
+    }
+    return p;
+}
+
+/* Squares of floats are no zeros as doubles. */
+static double coefficient(double product, double square)
+{
+    return square == 0.0 ? 1.0 : 1.0 - product / (2.0 * square);
+}
+
+static void combine(float *restrict a, const float *restrict b, int64_t count)
+{
+    const products p = multiply(a, b, count);
+    const double of_a = coefficient(p.ab, p.aa), of_b = coefficient(p.ab, p.bb);
+
+    for (int64_t i = 0; i < count; i++)
+        a[i] = (float)(of_a * (double)a[i] + of_b * (double)b[i]);
+}
+
+void mf_aggregate_adasum(float *const *x, const double *factor, int64_t n, int64_t count)
+{
+    for (int64_t s = 0; s < n; s++) {
+        for (int64_t i = 0; i < count; i++)
+            x[s][i] = (float)((double)x[s][i] * factor[s]);
+    }
+    for (int64_t stride = 1; stride < n; stride *= 2) {
+        for (int64_t s = 0; s + stride < n; s += 2 * stride)
+            combine(x[s], x[s + stride], count);
+    }
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* group.h - tasks that do something together: collectives.
+ *
+ * All members call the same collectives in the same order. Every call carries its step and a
+ * deadline; a member that dies, fails or does not come frees the others with an error that names
+ * it: UNAVAILABLE (gone), DEADLINE_EXCEEDED (did not come), ABORTED (it gave up, with its reason).
+ * After an error the group is of no use any more: make another one, of a later epoch.
+ *
+ * One implementation per file: shm_collectives.c (memory that all see), and over connections
+ * (net/net.h) one algorithm per file. */
+#ifndef MF_COLLECTIVE_GROUP_H
+#define MF_COLLECTIVE_GROUP_H
+
+#include "net/net.h"
+#include "observe/status_page.h"
+#include "tensor/reduction_tree.h"
+
+#include <stdbool.h>
+
+/* What every collective carries. */
+typedef struct mf_collective {
+    int64_t step;
+    int64_t deadline_ns; /* mf_clock_ns() time; 0: none */
+    const char *what; /* for messages: "the gradients" */
+} mf_collective;
+
+/* A sum over the leaves of the tree, each owned by one member. */
+typedef struct mf_reduce {
+    mf_collective call;
+    int64_t leaves;
+    const mf_reduction_tree_node *const *parts; /* by rank: what each has summed up already */
+    const int *n_parts; /* by rank */
+    const void *const *data; /* our parts: `count` elements each */
+    mf_dtype dtype;
+    int64_t count;
+    void *out; /* not any of our parts */
+} mf_reduce;
+
+/* Bytes of all members, one after the other. */
+typedef struct mf_gather {
+    mf_collective call;
+    const void *data; /* ours */
+    const int64_t *sizes; /* by rank; see mf_group_sizes() */
+    void *out; /* all of them, in the order of the ranks */
+} mf_gather;
+
+/* A member waits for another. */
+typedef struct mf_group_wait {
+    const mf_collective *call;
+    int rank; /* the other */
+    int64_t since;
+    mf_suspect suspicion; /* of check() */
+} mf_group_wait;
+
+typedef struct mf_group mf_group;
+
+typedef struct mf_group_kind {
+    const char *name;
+    mf_status (*all_reduce)(mf_group *g, const mf_reduce *r);
+    /* Rank i gets elements [from[i], from[i+1]) of the sum, at `out`. */
+    mf_status (*reduce_scatter)(mf_group *g, const mf_reduce *r, const int64_t *from);
+    mf_status (*all_gather)(mf_group *g, const mf_gather *a);
+    mf_status (*broadcast)(mf_group *g, const mf_collective *c, int root, void *data, int64_t size);
+    /* sizes[i * n + j]: bytes that rank i has for rank j, one piece behind the other in `data`;
+     * out: what the others have for us, by rank. */
+    mf_status (*all_to_all)(mf_group *g, const mf_collective *c, const void *data,
+                            const int64_t *sizes, void *out);
+    mf_status (*barrier)(mf_group *g, const mf_collective *c);
+    void (*free)(mf_group *g);
+} mf_group_kind;
+
+/* The head of every group; made by one of the functions below. */
+struct mf_group {
+    const mf_group_kind *kind;
+    int rank, size;
+    int64_t epoch;
+    const char *const *names; /* by rank: "worker 2" */
+    /* Is everybody well? Asked before every collective. NULL: nobody can tell. */
+    mf_status (*well)(void *ctx);
+    /* Is everybody well, and is there time left? Asked while waiting. NULL: only the deadline
+     * counts. Fails as described above. */
+    mf_status (*check)(void *ctx, mf_group_wait *w);
+    /* A collective has failed here: free the others. The thread's error stays. NULL: nobody can. */
+    void (*give_up)(void *ctx, mf_status why);
+    void *ctx; /* of these three */
+    int64_t bytes; /* given to others so far */
+};
+
+/* The beginning and the end of every collective. The end is called only where the beginning was
+ * good. */
+static inline mf_status mf_group_well(const mf_group *g, const mf_collective *c, int64_t bytes,
+                                      int64_t *began)
+{
+    MF_TRY(g->well ? g->well(g->ctx) : MF_OK);
+    *began = mf_status_page_call_begin(c->what, c->step, bytes);
+    return MF_OK;
+}
+static inline mf_status mf_group_done(mf_group *g, const mf_collective *c, int64_t began,
+                                      mf_status st)
+{
+    mf_status_page_call_end(c->what, c->step, began);
+    if (st != MF_OK && g->give_up)
+        g->give_up(g->ctx, st);
+    return st;
+}
+
+static inline int64_t mf_reduce_bytes(const mf_reduce *r)
+{
+    return r->count * (int64_t)mf_dtype_cell(r->dtype);
+}
+static inline mf_status mf_all_reduce(mf_group *g, const mf_reduce *r)
+{
+    int64_t began;
+
+    MF_TRY(mf_group_well(g, &r->call, mf_reduce_bytes(r), &began));
+    return mf_group_done(g, &r->call, began, g->kind->all_reduce(g, r));
+}
+static inline mf_status mf_reduce_scatter(mf_group *g, const mf_reduce *r, const int64_t *from)
+{
+    int64_t began;
+
+    MF_TRY(mf_group_well(g, &r->call, mf_reduce_bytes(r), &began));
+    return mf_group_done(g, &r->call, began, g->kind->reduce_scatter(g, r, from));
+}
+static inline mf_status mf_all_gather(mf_group *g, const mf_gather *a)
+{
+    int64_t began;
+
+    MF_TRY(mf_group_well(g, &a->call, a->sizes[g->rank], &began));
+    return mf_group_done(g, &a->call, began, g->kind->all_gather(g, a));
+}
+static inline mf_status mf_broadcast(mf_group *g, const mf_collective *c, int root, void *data,
+                                     int64_t size)
+{
+    int64_t began;
+
+    MF_TRY(mf_group_well(g, c, size, &began));
+    return mf_group_done(g, c, began, g->kind->broadcast(g, c, root, data, size));
+}
+static inline mf_status mf_all_to_all(mf_group *g, const mf_collective *c, const void *data,
+                                      const int64_t *sizes, void *out)
+{
+    int64_t began;
+
+    MF_TRY(mf_group_well(g, c, 0, &began));
+    return mf_group_done(g, c, began, g->kind->all_to_all(g, c, data, sizes, out));
+}
+static inline mf_status mf_barrier(mf_group *g, const mf_collective *c)
+{
+    int64_t began;
+
+    MF_TRY(mf_group_well(g, c, 0, &began));
+    return mf_group_done(g, c, began, g->kind->barrier(g, c));
+}
+static inline void mf_group_free(mf_group *g)
+{
+    if (g)
+        g->kind->free(g);
+}
+
+/* Everybody's size: sizes[rank] for all. */
+MF_MUST mf_status mf_group_sizes(mf_group *g, const mf_collective *c, int64_t mine, int64_t *sizes);
+/* Rank r's elements of `count`, cut evenly: from r on to r + 1. */
+static inline int64_t mf_group_cut(const mf_group *g, int64_t count, int r)
+{
+    const int64_t n = g->size > 1 ? g->size : 1;
+
+    return count / n * r + (r < count % n ? r : count % n);
+}
+/* The same for nobody to ask: "worker 2 did not come to the gradients of step 7; worker 0 waited
+ * 3.0 s", once the deadline is over. */
+MF_MUST mf_status mf_group_in_time(const mf_group *g, const mf_group_wait *w);
+
+/* ---- shared memory ---- */
+
+typedef struct mf_segment mf_segment;
+
+/* Memory for a group of `ranks`, visible to threads and children of this process; area: bytes that
+ * a member can show the others at a time. */
+MF_MUST mf_status mf_segment_new(int ranks, int64_t area, mf_segment **out);
+/* Memory with a name that other processes of this user can open. ALREADY_EXISTS. */
+MF_MUST mf_status mf_segment_create(const char *name, int ranks, int64_t area, mf_segment **out);
+/* Open it. NOT_FOUND, FAILED_PRECONDITION (made for another group). */
+MF_MUST mf_status mf_segment_open(const char *name, int ranks, int64_t area, mf_segment **out);
+/* Nobody else can open it from now on. */
+void mf_segment_unlink(const mf_segment *s);
+/* Wake all who wait: they look around (mf_group.check). Thread: any; async-signal-safe. */
+void mf_segment_wake(mf_segment *s);
+void mf_segment_free(mf_segment *s);
+
+/* A member of the group that meets in this memory, which must outlive it. All but the kind is
+ * copied from `like` (names are borrowed). */
+MF_MUST mf_status mf_group_shared(mf_segment *s, const mf_group *like, mf_group **out);
+
+#endif

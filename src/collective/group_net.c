@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* group_net.c - a group whose members talk over connections. Sums are made by the algorithms, one
+ * in each file algorithm_*.c; the others are here. Long ones are done block by block, so that what
+ * is held in between stays small. */
+#include "collective/group_net.h"
+
+#include "base/mem.h"
+#include "base/param.h"
+
+#include <string.h>
+
+MF_PARAM_INT(comm_block_kib, 4096, "KiB of a sum or broadcast that travel at a time");
+MF_PARAM_INT(comm_everyone_kib, 16, "KiB of a sum up to which all send all they have to all");
+MF_PARAM_INT(comm_everyone_members, 4, "members up to which they do so");
+MF_PARAM_INT(comm_tree_kib, 64, "KiB of a sum up to which it goes up and down a tree");
+MF_PARAM_INT(comm_direct_members, 16, "members up to which all of them talk to each other");
+
+const mf_algorithm *const mf_algorithms[] = { &mf_algorithm_everyone, &mf_algorithm_direct,
+                                              &mf_algorithm_ring,     &mf_algorithm_halving,
+                                              &mf_algorithm_tree,     NULL };
+
+/* ---- memory of a call ---- */
+
+struct mf_scratch {
+    mf_scratch *next;
+    size_t size, used;
+    char data[]; /* the first whole cache line on */
+};
+
+static void free_blocks(mf_scratch *b)
+{
+    while (b) {
+        mf_scratch *next = b->next;
+
+        mf_free(b);
+        b = next;
+    }
+}
+
+static mf_scratch *new_block(size_t size)
+{
+    mf_scratch *b = mf_realloc(NULL, (int64_t)(sizeof *b + size + 64), 1);
+
+    if (b)
+        *b = (mf_scratch){ .size = size };
+    return b;
+}
+
+/* What one call needed in several blocks the next one finds in one. */
+static void reset_blocks(mf_net_group *g)
+{
+    size_t all = 0;
+
+    for (const mf_scratch *b = g->blocks; b; b = b->next)
+        all += b->size;
+    if (g->blocks && g->blocks->next) {
+        free_blocks(g->blocks);
+        g->blocks = new_block(all);
+    }
+    if (g->blocks)
+        g->blocks->used = 0;
+}
+
+void *mf_net_group_alloc(mf_net_group *g, int64_t count, size_t size)
+{
+    mf_scratch *b = g->blocks;
+    int64_t bytes;
+    size_t need;
+    char *at;
+
+    if (!mf_mul_i64(count, (int64_t)size, &bytes) || bytes > INT64_MAX / 2) {
+        (void)MF_NOMEM("a collective");
+        return NULL;
+    }
+    need = ((size_t)bytes + 63) & ~(size_t)63;
+    if (!b || b->size - b->used < need) {
+        b = new_block(need > 65536 ? need : 65536);
+        if (!b) {
+            (void)MF_NOMEM("a collective");
+            return NULL;
+        }
+        b->next = g->blocks;
+        g->blocks = b;
+    }
+    at = b->data + (64 - (uintptr_t)b->data % 64) % 64 + b->used;
+    b->used += need;
+    return at;
+}
+
+static mf_net_group *begin_call(mf_group *group)
+{
+    mf_net_group *g = (mf_net_group *)group;
+
+    g->seq++;
+    reset_blocks(g);
+    return g;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t block_bytes(void)
+{
+    const int64_t bytes = MF_PARAM(comm_block_kib) * 1024;
+
+    return bytes < 4096 ? 4096 : bytes;
+}
+
+/* ---- sums ---- */
+
+const mf_algorithm *mf_net_group_choose(const mf_net_group *g, const mf_reduce *r)
+{
+    const int64_t bytes = r->count * (int64_t)mf_dtype_size(r->dtype);
+    const int n = g->head.size;
+
+    if (g->algorithm && (!g->algorithm->fits || g->algorithm->fits(&g->head, r)))
+        return g->algorithm;
+    if (bytes <= MF_PARAM(comm_everyone_kib) * 1024 && n <= MF_PARAM(comm_everyone_members))
+        return &mf_algorithm_everyone;
+    if (bytes <= MF_PARAM(comm_tree_kib) * 1024)
+        return &mf_algorithm_tree;
+    return n <= MF_PARAM(comm_direct_members) ? &mf_algorithm_direct : &mf_algorithm_ring;
+}
+
+/* Elements [from, from + count) of a sum are a sum. */
+static mf_reduce cut(const mf_net_group *g, const mf_reduce *r, int64_t from, int64_t count,
+                     const void **data)
+{
+    mf_reduce part = *r;
+
+    for (int i = 0; i < r->n_parts[g->head.rank]; i++)
+        data[i] = mf_at(r, r->data[i], from);
+    part.data = data;
+    part.count = count;
+    part.out = mf_at(r, r->out, from);
+    return part;
+}
+
+static mf_status check_reduce(const mf_net_group *g, const mf_reduce *r)
+{
+    if (r->n_parts[g->head.rank] > MF_REDUCTION_TREE_PARTS)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%d parts of a sum; there can be %d",
+                       r->n_parts[g->head.rank], MF_REDUCTION_TREE_PARTS);
+    return MF_OK;
+}
+
+static mf_status net_all_reduce(mf_group *group, const mf_reduce *r)
+{
+    mf_net_group *g = begin_call(group);
+    const mf_algorithm *a = mf_net_group_choose(g, r);
+    const int64_t block = block_bytes() / (int64_t)mf_dtype_size(r->dtype);
+    const void *data[MF_REDUCTION_TREE_PARTS] = { 0 };
+
+    MF_TRY(check_reduce(g, r));
+    for (int64_t at = 0; at < r->count; at += block) {
+        const mf_reduce part = cut(g, r, at, smaller(block, r->count - at), data);
+
+        reset_blocks(g);
+        MF_TRY(a->all_reduce(group, &part));
+    }
+    return MF_OK;
+}
+
+/* Of everybody's range a block at a time. */
+static mf_status net_reduce_scatter(mf_group *group, const mf_reduce *r, const int64_t *from)
+{
+    mf_net_group *g = begin_call(group);
+    const int64_t block = block_bytes() / (int64_t)mf_dtype_size(r->dtype) / group->size + 1;
+    int64_t *lo = mf_calloc(2 * (int64_t)group->size, sizeof *lo), *hi = lo + group->size;
+    int64_t most = 0;
+    mf_status st = lo ? check_reduce(g, r) : MF_NOMEM("a sum");
+
+    for (int i = 0; i < group->size; i++)
+        most = from[i + 1] - from[i] > most ? from[i + 1] - from[i] : most;
+    for (int64_t at = 0; at < most && st == MF_OK; at += block) {
+        for (int i = 0; i < group->size; i++) {
+            lo[i] = smaller(from[i] + at, from[i + 1]);
+            hi[i] = smaller(from[i] + at + block, from[i + 1]);
+        }
+        reset_blocks(g);
+        st = mf_direct_scatter(g, r, lo, hi, mf_at(r, r->out, at));
+    }
+    mf_free(lo);
+    return st;
+}
+
+/* ---- bytes ---- */
+
+/* Ours to all, theirs to us; each begins with its neighbour, so that not all send to the same. */
+static mf_status net_all_gather(mf_group *group, const mf_gather *a)
+{
+    mf_net_group *g = begin_call(group);
+    const int n = group->size, self = group->rank;
+    mf_message_flow *flows = mf_net_group_alloc(g, 2 * (int64_t)n, sizeof *flows);
+    char *out = a->out;
+    int count = 0;
+
+    if (!flows)
+        return MF_RESOURCE_EXHAUSTED;
+    for (int i = 0; i < n; i++) {
+        if (a->sizes[self] > 0)
+            flows[count++] = mf_message_flow_to((self + i) % n, a->data, a->sizes[self]);
+    }
+    for (int r = 0; r < n; out += a->sizes[r++]) {
+        if (a->sizes[r] > 0)
+            flows[count++] = mf_message_flow_from(r, out, a->sizes[r]);
+    }
+    return mf_net_flow(g, &a->call, flows, count);
+}
+
+static mf_status net_broadcast(mf_group *group, const mf_collective *c, int root, void *data,
+                               int64_t size)
+{
+    mf_net_group *g = begin_call(group);
+
+    for (int64_t at = 0; at < size; at += block_bytes()) {
+        reset_blocks(g);
+        MF_TRY(mf_net_spread(g, c, root, (char *)data + at, smaller(block_bytes(), size - at)));
+    }
+    return MF_OK;
+}
+
+static mf_status net_all_to_all(mf_group *group, const mf_collective *c, const void *data,
+                                const int64_t *sizes, void *out)
+{
+    mf_net_group *g = begin_call(group);
+    const int n = group->size, self = group->rank;
+    mf_message_flow *flows = mf_net_group_alloc(g, 2 * (int64_t)n, sizeof *flows);
+    const char *from = data;
+    char *to = out;
+    int count = 0;
+
+    if (!flows)
+        return MF_RESOURCE_EXHAUSTED;
+    for (int r = 0; r < n; r++) {
+        const int64_t mine = sizes[(int64_t)self * n + r], theirs = sizes[(int64_t)r * n + self];
+
+        if (mine > 0)
+            flows[count++] = mf_message_flow_to(r, from, mine);
+        if (theirs > 0)
+            flows[count++] = mf_message_flow_from(r, to, theirs);
+        from += mine;
+        to += theirs;
+    }
+    return mf_net_flow(g, c, flows, count);
+}
+
+/* After round k each has heard of 2^k others. */
+static mf_status net_barrier(mf_group *group, const mf_collective *c)
+{
+    mf_net_group *g = begin_call(group);
+    const int n = group->size, self = group->rank;
+    char nothing;
+
+    for (int d = 1; d < n; d *= 2) {
+        const mf_message_flow flows[] = { mf_message_flow_to((self + d) % n, &nothing, 0),
+                                          mf_message_flow_from((self + n - d) % n, &nothing, 0) };
+
+        MF_TRY(mf_net_flow(g, c, flows, MF_COUNT(flows)));
+    }
+    return MF_OK;
+}
+
+/* ---- the group ---- */
+
+static void net_free(mf_group *group)
+{
+    mf_net_group *g = (mf_net_group *)group;
+
+    if (g->net)
+        mf_net_forget(g->net, g->id);
+    free_blocks(g->blocks);
+    mf_group_names_free(group);
+    mf_free(g->tasks);
+    mf_free(g);
+}
+
+static const mf_group_kind NET = {
+    .name = "connections",
+    .all_reduce = net_all_reduce,
+    .reduce_scatter = net_reduce_scatter,
+    .all_gather = net_all_gather,
+    .broadcast = net_broadcast,
+    .all_to_all = net_all_to_all,
+    .barrier = net_barrier,
+    .free = net_free,
+};
+
+static mf_status well(void *ctx)
+{
+    return mf_net_check(ctx);
+}
+
+static void give_up(void *ctx, mf_status why)
+{
+    mf_net_abort(ctx, why);
+}
+
+mf_status mf_net_group_head(mf_net *net, const int *members, int n, mf_group *head)
+{
+    const char **names = mf_calloc(n, sizeof *names);
+
+    *head = (mf_group){ .rank = -1,
+                        .size = n,
+                        .epoch = net->epoch,
+                        .names = names,
+                        .well = well,
+                        .give_up = give_up,
+                        .ctx = net };
+    if (!names)
+        return MF_NOMEM("a group");
+    for (int i = 0; i < n; i++) {
+        if (members[i] < 0 || members[i] >= net->n_tasks || (i > 0 && members[i] <= members[i - 1]))
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "member %d of a group is task %d; they ascend, and "
+                           "there are %d",
+                           i, members[i], net->n_tasks);
+        names[i] = mf_net_name(net, members[i]);
+        if (members[i] == net->self)
+            head->rank = i;
+    }
+    if (head->rank < 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s is no member of the group",
+                       mf_net_name(net, net->self));
+    return MF_OK;
+}
+
+void mf_group_names_free(mf_group *head)
+{
+    mf_free((void *)(uintptr_t)head->names);
+}
+
+mf_status mf_group_net(mf_net *net, const int *members, int n, uint32_t id,
+                       const mf_algorithm *algorithm, mf_group **out)
+{
+    mf_net_group *g = mf_calloc(1, sizeof *g);
+    mf_status st;
+
+    *out = NULL;
+    if (!g)
+        return MF_NOMEM("a group");
+    g->tasks = mf_calloc(n, sizeof *g->tasks);
+    st = mf_net_group_head(net, members, n, &g->head);
+    if (st == MF_OK && !g->tasks)
+        st = MF_NOMEM("a group");
+    if (st != MF_OK) {
+        net_free(&g->head);
+        return st;
+    }
+    memcpy(g->tasks, members, (size_t)n * sizeof *g->tasks);
+    g->head.kind = &NET;
+    g->net = net;
+    g->id = id;
+    g->algorithm = algorithm;
+    *out = &g->head;
+    return MF_OK;
+}

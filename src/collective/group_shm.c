@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* group_shm.c - a group in shared memory, of tasks of one host that a net connects. The first
+ * member makes the memory and tells its name; when all have opened it the name is removed, so that
+ * nothing stays behind, however the tasks end. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/param.h"
+#include "collective/group_net.h"
+#include "collective/shm_segment.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+MF_PARAM_INT(comm_area_kib, 1024, "KiB that a member can show others in shared memory at a time");
+MF_PARAM_INT(comm_meet_ms, 60000, "how long members of a new group wait for each other");
+
+typedef struct host_group {
+    mf_shm_group shared; /* first */
+    mf_group_kind kind;
+    mf_net *net;
+    int *tasks;
+    mf_segment *segment;
+    mf_net_watch watch;
+} host_group;
+
+/* ---- talking about the memory ---- */
+
+/* The texts of a meeting: what the memory is called, how it went, what came of it. */
+typedef struct meeting {
+    host_group *g;
+    mf_frame frame;
+    int64_t deadline_ns;
+} meeting;
+
+static mf_status tell(const meeting *m, int rank, const char *text)
+{
+    mf_frame f = m->frame;
+
+    f.size = strlen(text);
+    return mf_net_send(m->g->net, m->g->tasks[rank], &f, text, m->deadline_ns);
+}
+
+static mf_status hear(const meeting *m, int rank, char **text)
+{
+    void *data;
+    size_t size;
+
+    MF_TRY(mf_net_take(m->g->net, m->g->tasks[rank], &m->frame, &data, &size, m->deadline_ns,
+                       "shared memory"));
+    *text = data; /* messages have a zero behind them */
+    return MF_OK;
+}
+
+static mf_status hear_verdict(const meeting *m, int rank)
+{
+    mf_status st = MF_OK;
+    char *text;
+
+    MF_TRY(hear(m, rank, &text));
+    if (text[0] != '\0')
+        st = MF_FAIL(MF_FAILED_PRECONDITION, "%s", text);
+    mf_free(text);
+    return st;
+}
+
+/* "" or the error. */
+static const char *verdict(mf_status st)
+{
+    return st == MF_OK ? "" : mf_error_message();
+}
+
+/* The first member: its own trouble is everybody's, and so is anybody else's. */
+static mf_status invite(meeting *m)
+{
+    const int n = m->g->shared.head.size;
+    const int64_t area = MF_PARAM(comm_area_kib) * 1024;
+    char name[64], text[96] = "";
+    mf_status st, bad;
+    mf_error e;
+
+    (void)snprintf(name, sizeof name, "/meshflow-%d-%016llx", (int)getpid(),
+                   (unsigned long long)mf_random_seed());
+    st = mf_segment_create(name, n, area, &m->g->segment);
+    mf_error_save(st, &e);
+    if (st == MF_OK)
+        (void)snprintf(text, sizeof text, "%s %lld", name, (long long)area);
+    for (int r = 1; r < n; r++)
+        MF_TRY(tell(m, r, text));
+    for (int r = 1; r < n; r++) {
+        bad = hear_verdict(m, r);
+        if (bad != MF_OK && bad != MF_FAILED_PRECONDITION)
+            return bad;
+        if (bad != MF_OK && e.status == MF_OK)
+            mf_error_save(bad, &e);
+    }
+    if (m->g->segment)
+        mf_segment_unlink(m->g->segment);
+    st = mf_error_restore(&e);
+    for (int r = 1; r < n; r++)
+        MF_TRY(tell(m, r, verdict(st)));
+    return e.status == MF_OK ? MF_OK : mf_error_restore(&e);
+}
+
+static mf_status open_told(meeting *m, const char *text)
+{
+    char name[64];
+    long long area;
+
+    if (sscanf(text, "%63s %lld", name, &area) != 2 || area <= 0)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "%s could not make shared memory",
+                       m->g->shared.head.names[0]);
+    return mf_segment_open(name, m->g->shared.head.size, area, &m->g->segment);
+}
+
+static mf_status accept_invitation(meeting *m)
+{
+    char *text;
+    mf_status st;
+
+    MF_TRY(hear(m, 0, &text));
+    st = open_told(m, text);
+    mf_free(text);
+    MF_TRY(tell(m, 0, verdict(st)));
+    return hear_verdict(m, 0);
+}
+
+/* ---- the group ---- */
+
+static mf_status check(void *ctx, mf_group_wait *w)
+{
+    host_group *g = ctx;
+
+    return mf_net_check_wait(g->net, g->tasks[w->rank], w);
+}
+
+static mf_status well(void *ctx)
+{
+    return mf_net_check(((host_group *)ctx)->net);
+}
+
+static void give_up(void *ctx, mf_status why)
+{
+    mf_net_abort(((host_group *)ctx)->net, why);
+}
+
+static void wake(void *ctx)
+{
+    mf_segment_wake(ctx);
+}
+
+static void host_free(mf_group *group)
+{
+    host_group *g = (host_group *)group;
+
+    if (g->watch.fn)
+        mf_net_watch_remove(g->net, &g->watch);
+    if (g->segment)
+        mf_segment_unlink(g->segment); /* nothing, if all went well */
+    mf_segment_free(g->segment);
+    mf_group_names_free(group);
+    mf_free(g->tasks);
+    mf_free(g);
+}
+
+static mf_status open_memory(host_group *g, uint32_t id)
+{
+    meeting m = { .g = g,
+                  .frame = { .kind = MF_MESSAGE_COLLECTIVE, .epoch = g->net->epoch, .group = id },
+                  .deadline_ns = mf_clock_ns() + MF_PARAM(comm_meet_ms) * 1000000 };
+
+    return g->shared.head.rank == 0 ? invite(&m) : accept_invitation(&m);
+}
+
+static mf_status init(host_group *g, mf_net *net, const int *members, int n, uint32_t id)
+{
+    mf_group head;
+
+    g->net = net;
+    g->tasks = mf_calloc(n, sizeof *g->tasks);
+    MF_TRY(mf_net_group_head(net, members, n, &g->shared.head));
+    if (!g->tasks)
+        return MF_NOMEM("a group");
+    memcpy(g->tasks, members, (size_t)n * sizeof *g->tasks);
+    MF_TRY(open_memory(g, id));
+    head = g->shared.head;
+    head.check = check;
+    head.well = well;
+    head.give_up = give_up;
+    head.ctx = g;
+    mf_shm_group_init(&g->shared, g->segment, &head);
+    g->kind = *g->shared.head.kind;
+    g->kind.free = host_free;
+    g->shared.head.kind = &g->kind;
+    g->watch = (mf_net_watch){ .fn = wake, .ctx = g->segment, .questions = true };
+    mf_net_watch_add(net, &g->watch);
+    return MF_OK;
+}
+
+mf_status mf_group_host(mf_net *net, const int *members, int n, uint32_t id, mf_group **out)
+{
+    host_group *g = mf_calloc(1, sizeof *g);
+    mf_status st;
+
+    *out = NULL;
+    if (!g)
+        return MF_NOMEM("a group");
+    st = init(g, net, members, n, id);
+    if (st != MF_OK)
+        host_free(&g->shared.head);
+    else
+        *out = &g->shared.head;
+    return st;
+}

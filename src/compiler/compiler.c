@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compiler.c - the passes in order, and the whole way from graph to program. */
+#include "compiler/compiler.h"
+
+#include <string.h>
+
+static const mf_pass passes[] = {
+    { "inline", "calls and functional control flow become nodes", true, mf_pass_inline },
+    { "shards", "shards of a batch are done together where samples are apart", true, NULL },
+    { "fold", "ops on constants become constants", true, mf_pass_fold },
+    { "simplify", "ops that change nothing are taken out", true, mf_pass_simplify },
+    { "cse", "equal ops on equal inputs become one", true, mf_pass_cse },
+    { "layout", "images keep their channels in blocks between convolutions", true, mf_pass_layout },
+    { "fuse", "trees of elementwise ops run tile by tile in cache", true, mf_pass_fuse },
+    { "updates", "updates of many variables by one rule become one op", true, mf_pass_updates },
+    { "region", "straight runs of the graph become plans", true, NULL },
+    { "schedule", "inside a plan, what frees memory comes first, writes to variables last", true,
+      NULL },
+    { "place", "values of a plan share one block of memory", true, NULL },
+};
+
+const mf_pass *mf_passes(int *n)
+{
+    *n = MF_COUNT(passes);
+    return passes;
+}
+
+static int pass_find(const char *name, size_t len)
+{
+    for (int i = 0; i < MF_COUNT(passes); i++) {
+        if (strlen(passes[i].name) == len && memcmp(passes[i].name, name, len) == 0)
+            return i;
+    }
+    return -1;
+}
+
+mf_status mf_passes_parse(const char *names, uint64_t *disabled)
+{
+    *disabled = 0;
+    while (names && *names) {
+        const size_t n = strcspn(names, ",");
+        const int i = pass_find(names, n);
+
+        if (i < 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "there is no pass '%.*s'; `meshflow graph optimize --list` lists them",
+                           (int)n, names);
+        if (strcmp(passes[i].name, "inline") == 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "the pass 'inline' cannot be switched off");
+        *disabled |= (uint64_t)1 << i;
+        names += n + (names[n] == ',');
+    }
+    return MF_OK;
+}
+
+bool mf_pass_is_on(const mf_compile *c, const char *name)
+{
+    return !(c->disabled >> pass_find(name, strlen(name)) & 1);
+}
+
+mf_status mf_compile_passes(mf_compile *c)
+{
+    for (int i = 0; i < MF_COUNT(passes); i++) {
+        if (c->disabled >> i & 1 || !passes[i].run)
+            continue;
+        MF_TRY(passes[i].run(c));
+#ifdef MF_DEBUG
+        MF_TRY(mf_graph_verify(c->graph));
+#endif
+    }
+    return MF_OK;
+}
+
+void mf_compile_end(mf_compile *c)
+{
+    mf_graph_free(c->graph);
+    c->graph = NULL;
+}
+
+mf_status mf_compile_program(const mf_graph *graph, const mf_signature *sig, const mf_compile *with,
+                             mf_program **out)
+{
+    mf_compile c = *with;
+    mf_status st;
+
+    *out = NULL;
+    st = mf_compile_begin(&c, graph, sig);
+    if (st == MF_OK)
+        st = mf_compile_late_reads(&c);
+    if (st == MF_OK)
+        st = mf_compile_passes(&c);
+    if (st == MF_OK)
+        st = mf_program_build(&c, out);
+    mf_compile_end(&c);
+    return st;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shard_map.c - _ShardMap becomes what it stands for: a function on every shard of a batch, and the
+ * results joined. Sums are made in one tree, whoever computes the shards and in whatever order:
+ *
+ *     for stride 1, 2, 4 ...: sum[i] += sum[i + stride], i a multiple of 2*stride
+ *
+ * Plainly done, every node of the function's body stands in the graph once for every shard. That is
+ * what happens without the pass "shards". With it, nodes that treat samples one by one
+ * (shard_rows.c) stand there once, on the whole batch, and those that add up over samples are told
+ * where shards begin. Only what is left is done shard by shard: the bits are the same.
+ *
+ * With several turns (micro-batches) this happens to one group of shards after the other, so that
+ * less lies in memory at a time. A group is a whole branch of the tree: again, the same bits. */
+#include "compiler/sharding/shard_map.h"
+
+#include "graph/step_exchange.h"
+
+#include <string.h>
+
+/* ---- samples ---- */
+
+static mf_status count_samples(mf_shard_map *m)
+{
+    m->samples = -1;
+    for (int i = 0; i < m->n_batched; i++) {
+        const mf_output in = m->node->inputs[i];
+        const mf_shape *s = &mf_compile_facts(m->c, in.node)->shapes[in.port];
+
+        if (s->rank < 1 || s->dims[0] < 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "{{node %s}}: the shape of batched input %d must be known",
+                           m->node->name, i);
+        if (m->samples >= 0 && s->dims[0] != m->samples)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "{{node %s}}: batched input %d has %lld samples, the first has %lld",
+                           m->node->name, i, (long long)s->dims[0], (long long)m->samples);
+        m->samples = s->dims[0];
+    }
+    if (m->samples < 1 && !m->c->exchange)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: the batch is empty", m->node->name);
+    m->wanted = m->c->exchange ? m->c->exchange->count : mf_node_int(m->node, "shards");
+    return MF_OK;
+}
+
+/* ---- turn after turn ---- */
+
+/* The rows of a turn, which waits until the one before is over. */
+static mf_status cut_inputs(mf_shard_map *m, const mf_output *before, mf_output *in)
+{
+    const mf_named_attr attrs[] = { { "from", mf_shard_int(m->first_sample) },
+                                    { "to", mf_shard_int(m->first_sample + m->samples) } };
+
+    for (int i = 0; i < m->node->n_inputs; i++) {
+        in[i] = m->node->inputs[i];
+        if (i >= m->n_batched)
+            continue;
+        MF_TRY(mf_shard_node(m, "_Rows", &m->node->inputs[i], 1, attrs, 2, &in[i]));
+        for (int k = 0; before && !m->c->turns_apart && k < m->node->n_outputs; k++)
+            mf_control(m->c->graph, in[i].node, before[k].node);
+    }
+    m->in = in;
+    return mf_graph_status(m->c->graph);
+}
+
+mf_status mf_shard_join(mf_shard_map *m, int port, mf_output *a, mf_output b)
+{
+    const bool sum = strcmp(m->join->strings[port].data, "sum") == 0;
+    mf_output in[3] = { *a, b };
+
+    if (!sum) {
+        in[2] = mf_scalar(m->c->graph, MF_DTYPE_I32, 0);
+        MF_TRY(mf_inline_adopt(m->c, in[2].node));
+    }
+    return mf_shard_node(m, sum ? "AddV2" : "ConcatV2", in, sum ? 2 : 3, NULL, 0, a);
+}
+
+/* On a mesh, parts of a gradient's sum lie on several processors: they are added now, not when all
+ * turns have been. */
+static mf_status settle(mf_shard_map *m, mf_output *outs)
+{
+    const mf_node_mark mark = m->c->graph->mark;
+    mf_status st = MF_OK;
+
+    for (int i = 0; st == MF_OK && i < m->node->n_outputs; i++) {
+        if (strcmp(m->join->strings[i].data, "sum") != 0 || !mf_node_is_gradient(outs[i].node))
+            continue;
+        m->c->graph->mark =
+            (mf_node_mark){ .layer = mf_node_layer(outs[i].node), .gradient = true };
+        st = mf_shard_node(m, "_MeshSettle", &outs[i], 1, NULL, 0, &outs[i]);
+    }
+    m->c->graph->mark = mark;
+    return st;
+}
+
+/* New nodes are those of this turn. */
+static void mark_turn(const mf_shard_map *m, int64_t turn)
+{
+    m->c->graph->mark.turn = m->c->turns_apart ? turn + 1 : 0;
+}
+
+/* What is added to a gradient is as much of its layer's as itself. */
+static mf_status join_turns(mf_shard_map *m, mf_output *a, const mf_output *b)
+{
+    const mf_node_mark mark = m->c->graph->mark;
+    mf_status st = MF_OK;
+
+    for (int i = 0; st == MF_OK && i < m->node->n_outputs; i++) {
+        if (m->c->turns_apart) {
+            m->c->graph->mark.layer = mf_node_layer(b[i].node);
+            m->c->graph->mark.gradient = mf_node_is_gradient(b[i].node);
+            /* Its next turn need not wait for what others add to it. */
+            m->c->graph->mark.turn =
+                m->c->settles_turns && m->c->graph->mark.gradient ? 0 : mark.turn;
+        }
+        st = mf_shard_is_apart(m, i) ? MF_OK : mf_shard_join(m, i, &a[i], b[i]);
+    }
+    m->c->graph->mark = mark;
+    return st;
+}
+
+/* Shards in a turn: a power of two, so that turns are branches of the tree. */
+static int64_t shards_of_turn(const mf_shard_map *m)
+{
+    const int64_t turns = mf_node_int(m->node, "turns");
+    int64_t n = 1;
+
+    if (turns <= 1)
+        return m->wanted;
+    while (n * turns < mf_node_int(m->node, "shards"))
+        n *= 2;
+    return n;
+}
+
+static mf_status map_turns(const mf_shard_map *all, int64_t size, mf_output *outs)
+{
+    const int64_t turns = (all->wanted + size - 1) / size;
+    const mf_output *before = NULL;
+    mf_output **result = MF_ARENA_ARRAY(all->arena, mf_output *, turns);
+    int64_t *samples = MF_ARENA_ARRAY(all->arena, int64_t, turns);
+    mf_shard_map m = *all;
+    int n = 0;
+
+    if (!result || !samples)
+        return MF_NOMEM("shards");
+    for (int64_t t = 0; t < turns; t++) {
+        const int64_t from = t * size, to = from + size < all->wanted ? from + size : all->wanted;
+        mf_output *in = MF_ARENA_ARRAY(all->arena, mf_output, all->node->n_inputs);
+
+        m = *all;
+        m.first_sample = all->first_sample + mf_shard_map_begin(all, from);
+        m.samples = mf_shard_map_begin(all, to) - mf_shard_map_begin(all, from);
+        m.wanted = to - from;
+        result[t] = MF_ARENA_ARRAY(all->arena, mf_output, all->node->n_outputs);
+        if (!in || !result[t])
+            return MF_NOMEM("shards");
+        if (m.samples == 0)
+            break; /* and so are all that follow */
+        mark_turn(all, t);
+        MF_TRY(cut_inputs(&m, before, in));
+        MF_TRY(mf_shard_body(&m, result[t]));
+        if (m.c->settles_turns)
+            MF_TRY(settle(&m, result[t]));
+        before = result[t];
+        samples[n++] = m.samples;
+    }
+    MF_TRY(mf_shard_weigh(&m, result, samples, n));
+    for (int64_t stride = 1; stride < n; stride *= 2) {
+        for (int64_t i = 0; i + stride < n; i += 2 * stride) {
+            mark_turn(all, i + 2 * stride < n ? i + 2 * stride - 1 : n - 1);
+            MF_TRY(join_turns(&m, result[i], result[i + stride]));
+        }
+    }
+    MF_TRY(mf_shard_aggregate(&m, result, samples, n));
+    all->c->graph->mark.turn = 0;
+    memcpy(outs, result[0], (size_t)all->node->n_outputs * sizeof *outs);
+    return MF_OK;
+}
+
+mf_status mf_shard_branch(const mf_shard_map *all, mf_output *outs)
+{
+    const int64_t size = shards_of_turn(all);
+    mf_shard_map m = *all;
+
+    if (size < all->wanted)
+        return map_turns(all, size, outs);
+    if (all->wanted != mf_node_int(all->node, "shards")) {
+        mf_output *in = MF_ARENA_ARRAY(all->arena, mf_output, all->node->n_inputs);
+
+        if (!in)
+            return MF_NOMEM("shards");
+        MF_TRY(cut_inputs(&m, NULL, in));
+    }
+    return mf_shard_body(&m, outs);
+}
+
+/* ---- the whole ---- */
+
+static mf_status make_pivot(mf_shard_map *m)
+{
+    if (m->node->n_controls > 0)
+        MF_TRY(mf_inline_node(m->c, m->node->name, "NoOp", NULL, 0, NULL, 0, &m->pivot));
+    for (int i = 0; i < m->node->n_controls; i++)
+        mf_control(m->c->graph, m->pivot, m->node->controls[i]);
+    return mf_graph_status(m->c->graph);
+}
+
+mf_status mf_lower_shard_map(mf_compile *c, mf_node *n, mf_output *outs, mf_node **done)
+{
+    mf_shard_map m = { .c = c,
+                       .node = n,
+                       .in = n->inputs,
+                       .arena = c->graph->arena,
+                       .join = mf_node_attr(n, "join"),
+                       .clever = mf_pass_is_on(c, "shards") };
+    int first;
+
+    mf_node_arg_range(n, false, 0, &first, &m.n_batched);
+    if (m.join->n != n->n_outputs)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "{{node %s}}: %lld ways to join %d results", n->name,
+                       (long long)m.join->n, n->n_outputs);
+    MF_TRY(mf_inline_find(c, n, mf_node_attr(n, "f")->func, &m.function));
+    MF_TRY(mf_infer_more(c));
+    MF_TRY(mf_shard_aggregation_read(&m));
+    MF_TRY(count_samples(&m));
+    MF_TRY(make_pivot(&m));
+    if (c->exchange)
+        MF_TRY(mf_shard_exchange(&m, outs));
+    else
+        MF_TRY(mf_shard_branch(&m, outs));
+    MF_TRY(mf_inline_node(c, n->name, "NoOp", NULL, 0, NULL, 0, done));
+    for (int i = 0; i < n->n_outputs; i++)
+        mf_control(c->graph, *done, outs[i].node);
+    return mf_graph_status(c->graph);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy_mirrored.c - one process that computes every batch in several places (strategies
+ * mirrored and central_storage; the latter over several workers is strategy_param_server.c's). */
+#include "base/log.h"
+#include "base/machine_limits.h"
+#include "dist/data_parallel/replicas.h"
+#include "dist/strategies.h"
+
+#include <stddef.h>
+
+enum { MOST = 256 }; /* replicas */
+
+typedef struct mirrored {
+    mf_strategy strategy; /* first */
+    mf_dist_worker team;
+    int n;
+    bool one_store;
+    mf_aggregation aggregation;
+    double *weights;
+    mf_replicas *replicas;
+} mirrored;
+
+static mirrored *of_team(mf_dist_worker *team)
+{
+    return (mirrored *)(void *)((char *)team - offsetof(mirrored, team));
+}
+
+/* ---- the team: this process alone, whose steps are run by several ---- */
+
+static mf_status mirrored_join(mf_dist_worker *team, mf_trainer *t)
+{
+    mirrored *m = of_team(team);
+
+    if (m->replicas)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
+    team->shards = team->n_shards = t->options.shards;
+    if (team->shards < m->n)
+        MF_WARN("%d replicas share %lld shards: some have nothing to do; give --shards %d or more",
+                m->n, (long long)team->shards, m->n);
+    MF_TRY(mf_aggregation_join(&m->aggregation, t));
+    return mf_replicas_new(
+        &(mf_replicas_options){
+            .trainer = t, .n = m->n, .one_store = m->one_store, .aggregation = m->aggregation },
+        &m->replicas);
+}
+
+static void mirrored_leave(mf_dist_worker *team, mf_trainer *t)
+{
+    mirrored *m = of_team(team);
+
+    (void)t;
+    mf_replicas_free(m->replicas);
+    m->replicas = NULL;
+}
+
+static mf_status mirrored_begin_step(mf_dist_worker *team, int64_t step, int64_t samples,
+                                     bool wants_stop)
+{
+    return mf_replicas_begin_step(of_team(team)->replicas, step, samples, wants_stop);
+}
+
+static mf_status mirrored_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
+                              const struct mf_call *call)
+{
+    (void)t;
+    return mf_replicas_run(of_team(team)->replicas, options, call);
+}
+
+static mf_status mirrored_end_step(mf_dist_worker *team, int64_t step, bool *stop)
+{
+    (void)step;
+    *stop = mf_replicas_wants_stop(of_team(team)->replicas);
+    return MF_OK;
+}
+
+static void mirrored_failed(mf_dist_worker *team, mf_status why)
+{
+    if (of_team(team)->replicas)
+        mf_replicas_abort(of_team(team)->replicas, why);
+}
+
+static const mf_dist_worker_kind TEAM = { .join = mirrored_join,
+                                          .leave = mirrored_leave,
+                                          .begin_step = mirrored_begin_step,
+                                          .run = mirrored_run,
+                                          .end_step = mirrored_end_step,
+                                          .failed = mirrored_failed };
+
+/* ---- opening and closing ---- */
+
+static void mirrored_close(mf_strategy *s)
+{
+    mf_free(((mirrored *)s)->weights);
+    mf_free(s);
+}
+
+static mf_status open_replicas(const mf_strategy_call *call, bool one_store, mf_strategy **out)
+{
+    int64_t n = mf_options_int(call->settings, "replicas");
+    mirrored *m;
+    mf_status st;
+
+    if (call->cluster->size > 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "the strategy %s is for one process, and this job has %d; use "
+                       "multi_worker_mirrored",
+                       call->name, call->cluster->size);
+    if (n == 0)
+        n = mf_default_threads(NULL);
+    if (n > MOST)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%lld replicas; at most %d are possible", (long long)n,
+                       MOST);
+    m = mf_calloc(1, sizeof *m);
+    if (!m)
+        return MF_NOMEM("replicas");
+    m->n = (int)n;
+    m->one_store = one_store;
+    m->strategy = (mf_strategy){ .team = &m->team, .close = mirrored_close };
+    m->team =
+        (mf_dist_worker){ .kind = &TEAM, .rank = 0, .size = 1, .timeout_ns = call->timeout_ns };
+    st = mf_aggregation_read(call->settings, "replica", m->n, &m->aggregation, &m->weights);
+    if (st != MF_OK)
+        mirrored_close(&m->strategy);
+    else
+        *out = &m->strategy;
+    return st;
+}
+
+mf_status mf_mirrored_open(const mf_strategy_call *call, mf_strategy **out)
+{
+    return open_replicas(call, false, out);
+}
+
+mf_status mf_central_storage_open(const mf_strategy_call *call, mf_strategy **out)
+{
+    const mf_cluster *c = call->cluster;
+    const bool many = c->size > 1 || mf_cluster_count(c, MF_ROLE_PS) > 0;
+
+    return many ? mf_ps_open_central(call, out) : open_replicas(call, true, out);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* relayout_request.c - see relayout_request.h. */
+#include "dist/mesh/relayout_request.h"
+
+#include "base/mem.h"
+#include "dist/step_flags.h"
+#include "spmd/layout/mesh_layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void mf_relayout_request_init(mf_relayout_request *w)
+{
+    pthread_mutex_init(&w->lock, NULL);
+}
+
+void mf_relayout_request_deinit(mf_relayout_request *w)
+{
+    pthread_mutex_destroy(&w->lock);
+}
+
+mf_status mf_relayout_request_set(mf_relayout_request *w, const char *axes, const char *layout)
+{
+    mf_layout_rules rules;
+    mf_meshes meshes;
+
+    if (strlen(axes) >= sizeof w->is.mesh || strlen(layout) >= sizeof w->is.layout)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "a mesh has at most %d letters, a layout %d",
+                       (int)sizeof w->is.mesh - 1, (int)sizeof w->is.layout - 1);
+    MF_TRY(mf_meshes_parse(axes, layout, &meshes, &rules));
+    pthread_mutex_lock(&w->lock);
+    w->there = true;
+    (void)snprintf(w->is.mesh, sizeof w->is.mesh, "%s", axes);
+    (void)snprintf(w->is.layout, sizeof w->is.layout, "%s", layout);
+    pthread_mutex_unlock(&w->lock);
+    return MF_OK;
+}
+
+static void take(mf_relayout_request *w, mf_mesh_agreed *out)
+{
+    out->by_board = mf_status_page_take_layout(&out->to);
+    if (out->by_board)
+        return;
+    pthread_mutex_lock(&w->lock);
+    out->by_call = w->there;
+    out->to = w->is;
+    w->there = false;
+    pthread_mutex_unlock(&w->lock);
+}
+
+void mf_relayout_request_answer(mf_relayout_request *w, const mf_mesh_agreed *a,
+                                mf_variable_request what, const char *words)
+{
+    if (a->by_board)
+        mf_status_page_answer_layout(what, words);
+    if (!a->by_call || what != MF_VARIABLE_REQUEST_MADE)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->there = true; /* what was asked last is what is wished */
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* The first who wants another layout tells which. */
+static mf_status tell_layout(mf_relayout_request *w, mf_dist_worker *team, int64_t step, int first,
+                             mf_mesh_agreed *out)
+{
+    mf_status_page_layout *all = mf_calloc(team->size, sizeof *all);
+    mf_status st = all ? mf_dist_worker_gather(team, step, "the new layout", &out->to,
+                                               (int64_t)sizeof *all, all)
+                       : MF_NOMEM("votes");
+
+    if (st == MF_OK)
+        out->to = all[first];
+    out->to.mesh[sizeof out->to.mesh - 1] = out->to.layout[sizeof out->to.layout - 1] = '\0';
+    mf_free(all);
+    if (st == MF_OK && first != team->rank) {
+        mf_relayout_request_answer(w, out, MF_VARIABLE_REQUEST_REFUSED,
+                                   "another worker was told another layout");
+        out->by_board = out->by_call = false;
+    }
+    return st;
+}
+
+typedef struct vote {
+    int32_t votes, change;
+} vote;
+
+static mf_status count_votes(mf_relayout_request *w, mf_dist_worker *team, int64_t step,
+                             mf_mesh_agreed *out)
+{
+    const vote mine = { out->votes, out->change };
+    vote *all = mf_calloc(team->size, sizeof *all);
+    mf_status st =
+        all ? mf_dist_worker_gather(team, step, "the votes", &mine, (int64_t)sizeof mine, all)
+            : MF_NOMEM("votes");
+    int first = -1;
+
+    out->votes = 0;
+    for (int i = 0; st == MF_OK && i < team->size; i++) {
+        out->votes = mf_step_flags_join(out->votes, all[i].votes);
+        if (first < 0 && all[i].change)
+            first = i;
+    }
+    out->change = first >= 0;
+    if (st == MF_OK && out->change)
+        st = tell_layout(w, team, step, first, out);
+    mf_free(all);
+    return st;
+}
+
+mf_status mf_relayout_request_agree(mf_relayout_request *w, mf_dist_worker *team, int64_t step,
+                                    int votes, mf_mesh_agreed *out)
+{
+    mf_status st = MF_OK;
+
+    *out = (mf_mesh_agreed){ .votes = votes };
+    take(w, out);
+    out->change = out->by_board || out->by_call;
+    if (team->group)
+        st = count_votes(w, team, step, out);
+    if (st != MF_OK)
+        mf_relayout_request_answer(w, out, MF_VARIABLE_REQUEST_MADE, "");
+    return st;
+}

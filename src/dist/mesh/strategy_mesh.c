@@ -1,0 +1,605 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy_mesh.c - a training whose steps run on a mesh of processors (strategy mesh): each holds
+ * its slices of variables and computes its pieces. Processors are threads of this process, or of
+ * all workers, which have an equal part of them each.
+ *
+ * The trainer's own variables are where weights come from and go to: what was written there is
+ * handed to the processors before the next step, and let go of; all is brought together when
+ * somebody is going to look. Where workers may die that is every so many steps, and everybody keeps
+ * what it got. When one does, or somebody comes, the
+ * processors are dealt out anew, among those who are there; they go on from what was brought
+ * together last, and do the steps since then again: who runs a processor does not show in the bits.
+ */
+#include "base/clock.h"
+#include "base/host_state.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "dist/mesh/mesh_private.h"
+#include "dist/step_flags.h"
+#include "train/loop/variable_query.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Processors are dealt out evenly, neighbours to one worker: the first of this rank. */
+static int first_of(const mf_job_mesh *m, int rank)
+{
+    return m->setup.meshes.processors * rank / m->team.size;
+}
+
+/* ---- the team ---- */
+
+/* Worker 0 draws it. */
+static mf_status tell_seed(mf_job_mesh *m)
+{
+    const uint64_t mine = mf_random_seed() | 1;
+    uint64_t *all = mf_calloc(m->team.size, sizeof *all);
+    mf_status st = all ? mf_dist_worker_gather(&m->team, 0, "the seed", &mine, sizeof mine, all)
+                       : MF_NOMEM("seeds");
+
+    if (st == MF_OK)
+        m->setup.seed = all[0];
+    mf_free(all);
+    return st;
+}
+
+static mf_status make_wire(mf_job_mesh *m)
+{
+    const int workers = m->team.size;
+    int *first = mf_calloc(workers + 1, sizeof *first);
+    mf_status st = MF_OK;
+
+    if (!first)
+        return MF_NOMEM("a mesh");
+    for (int i = 0; i <= workers; i++)
+        first[i] = first_of(m, i);
+    if (mf_job_mesh_net(m) && workers > 1)
+        st = mf_mesh_wire_net_new(mf_job_mesh_net(m), first, workers, m->team.timeout_ns, &m->wire);
+    mf_free(first);
+    m->setup.wire = m->wire;
+    return st;
+}
+
+/* Where workers come and go, those that are too many go, and the others meet without them. */
+static mf_status check_seats(const mf_job_mesh *m)
+{
+    const int n = m->setup.meshes.processors;
+
+    if (m->team.size <= n)
+        return MF_OK;
+    if (m->team.members && m->team.rank < n)
+        return MF_FAIL(MF_ABORTED, "%d workers came to a mesh of %d processors", m->team.size, n);
+    return MF_FAIL(
+        MF_INVALID_ARGUMENT,
+        "the mesh has %d processors and the job %d workers: some would have nothing to do", n,
+        m->team.size);
+}
+
+mf_status mf_job_mesh_begin_session(mf_job_mesh *m)
+{
+    MF_TRY(check_seats(m));
+    m->setup.first = first_of(m, m->team.rank);
+    m->setup.n = first_of(m, m->team.rank + 1) - m->setup.first;
+    if (m->team.size > 1)
+        MF_TRY(tell_seed(m));
+    MF_TRY(make_wire(m));
+    mf_mesh_balance_restart(&m->balance, m->trainer->step);
+    m->team.cuts++;
+    for (int64_t i = 0; i < m->trainer->n_trained; i++) /* nothing was handed over */
+        m->handed[i] = mf_variable_writes(m->trainer->trained[i].variable) - 1;
+    return mf_mesh_session_make(m->graph, &m->setup, &m->session);
+}
+
+void mf_job_mesh_end_session(mf_job_mesh *m)
+{
+    mf_session_free(m->session);
+    mf_mesh_wire_net_free(m->wire);
+    m->session = NULL;
+    m->wire = m->setup.wire = NULL;
+}
+
+/* One micro-batch cannot go back before all have gone forwards, where all are compared. */
+static mf_status check_pipeline(const mf_job_mesh *m, const mf_trainer *t)
+{
+    if (!t->graph.whole.loss || m->setup.meshes.n <= 1 || t->options.micro_batches <= 1 ||
+        m->setup.pipeline == MF_PIPELINE_GPIPE)
+        return MF_OK;
+    return MF_FAIL(MF_UNIMPLEMENTED,
+                   "the loss '%s' looks at all samples of a step, so all micro-batches go forwards "
+                   "before the first one goes back; use --pipeline gpipe",
+                   t->graph.whole.loss);
+}
+
+/* On a mesh the unit is the micro-batch: slices of a batch would let the layout show. */
+static mf_status check_aggregation(const mf_job_mesh *m, const mf_trainer *t)
+{
+    const char *name = mf_aggregate_name(m->aggregation.how);
+
+    if (m->aggregation.how == MF_AGGREGATE_MEAN)
+        return MF_OK;
+    if (t->options.micro_batches < 2)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "mesh: aggregation=%s combines the gradients of micro-batches, and there "
+                       "is only one; give --micro-batches N, or leave aggregation out",
+                       name);
+    if (m->n_weights > 0 && m->n_weights != t->options.micro_batches)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "mesh: there are %lld weights for %d micro-batches: give one for each",
+                       (long long)m->n_weights, t->options.micro_batches);
+    return mf_aggregation_check(&m->aggregation, t);
+}
+
+static mf_status mesh_join(mf_dist_worker *team, mf_trainer *t)
+{
+    mf_job_mesh *m = mf_job_mesh_of(team);
+
+    if (m->trainer)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "a strategy serves one trainer at a time");
+    MF_TRY(check_pipeline(m, t));
+    MF_TRY(check_aggregation(m, t));
+    m->trainer = t;
+    m->kept.steps = -1;
+    m->joined = true;
+    team->shards = team->n_shards = t->options.shards; /* of all, rows() says which samples */
+    MF_TRY(mf_job_mesh_make_graph(m));
+    m->setup.pool = t->pool;
+    m->setup.micro_batches = t->options.micro_batches;
+    m->setup.session.disable = t->options.disable;
+    return team->members ? MF_OK
+                         : mf_job_mesh_begin_session(m); /* members meet when all is ready */
+}
+
+static void mesh_leave(mf_dist_worker *team, mf_trainer *t)
+{
+    mf_job_mesh *m = mf_job_mesh_of(team);
+
+    if (m->trainer != t)
+        return; /* one that came while another was there */
+    mf_job_mesh_end_session(m);
+    mf_graph_free(m->graph);
+    m->graph = NULL;
+    m->trainer = NULL;
+}
+
+static mf_status mesh_begin_step(mf_dist_worker *team, int64_t step, int64_t samples,
+                                 bool wants_stop)
+{
+    mf_job_mesh *m = mf_job_mesh_of(team);
+
+    (void)step;
+    m->samples = samples;
+    m->wants_stop = wants_stop;
+    if (mf_job_mesh_keeps(m) && m->trainer->step >= m->kept.steps + m->keep_steps)
+        MF_TRY(mf_job_mesh_keep(m));
+    MF_TRY(mf_job_mesh_hand_over(m));
+    if (!mf_job_mesh_keeps(m))
+        mf_job_mesh_let_go(m);
+    m->whole_bytes = mf_job_mesh_whole_bytes(m);
+    return MF_OK;
+}
+
+static mf_status mesh_run(mf_dist_worker *team, mf_trainer *t, const mf_run_options *options,
+                          const mf_call *call)
+{
+    mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_status st;
+
+    mf_mesh_session_feed_rows(m->session, team->n_rows, m->samples);
+    st = mf_trainer_call_at(t, m->session, mf_job_mesh_patience(m).timeout_ms, options, call);
+    mf_mesh_session_feed_rows(m->session, 0, 0);
+    return st;
+}
+
+static mf_status mesh_rows(mf_dist_worker *team, const mf_call *call, int n, int64_t whole,
+                           mf_ranges *out)
+{
+    const mf_run_names names = { call->feed_names, call->fetches,   call->targets,
+                                 call->n_feeds,    call->n_fetches, call->n_targets };
+
+    if (!mf_job_mesh_of(team)->session)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "the workers of the mesh have not met");
+    return mf_mesh_session_rows(mf_job_mesh_of(team)->session, &names, call->feeds, n, whole, out);
+}
+
+static mf_status mesh_infer(mf_dist_worker *team, const mf_names *names)
+{
+    mf_job_mesh *m = mf_job_mesh_of(team);
+    const mf_run_options o = mf_job_mesh_patience(m);
+
+    if (!m->session) /* nothing was trained: members have not met yet */
+        MF_TRY(mf_dist_worker_gather_round(team, m->trainer, MF_OK));
+    MF_TRY(mf_job_mesh_hand_over(m));
+    return mf_session_run(m->session, &o, names->feeds, names->values, names->n_feeds,
+                          names->fetches, names->n_fetches, NULL, 0, names->results);
+}
+
+/* Everybody can, or nobody does. */
+static mf_status agree_to_change(mf_job_mesh *m, int64_t step, mf_status mine)
+{
+    const int32_t own = (int32_t)mine;
+    int32_t *all = mf_calloc(m->team.size, sizeof *all);
+    mf_error why;
+    mf_status st = MF_OK;
+
+    mf_error_save(mine, &why);
+    if (!all)
+        return MF_NOMEM("votes");
+    if (m->team.group)
+        st = mf_dist_worker_gather(&m->team, step, "whether the layout can be", &own, sizeof own,
+                                   all);
+    for (int i = 0; st == MF_OK && mine == MF_OK && m->team.group && i < m->team.size; i++) {
+        if (all[i] != (int32_t)MF_OK)
+            st = MF_FAIL(MF_INVALID_ARGUMENT, "worker %d says so; see its log", i);
+    }
+    mf_free(all);
+    return st == MF_OK ? mf_error_restore(&why) : st;
+}
+
+/* Between two steps: what processors hold goes where the new layout wants it. It is no failure that
+ * it cannot be. */
+static mf_status change(mf_job_mesh *m, int64_t step, const mf_mesh_agreed *a)
+{
+    const mf_run_options o = mf_job_mesh_patience(m);
+    const int64_t begin = mf_clock_ns();
+    mf_mesh_setup next = m->setup;
+    mf_mesh_change *c = NULL;
+    char words[MF_VARIABLE_REQUEST_TEXT];
+    int64_t bytes = 0;
+    mf_status st = mf_meshes_parse(a->to.mesh, a->to.layout, &next.meshes, &next.rules);
+
+    memset(next.layers, 0, sizeof next.layers); /* they are dealt anew */
+    if (st == MF_OK)
+        st = mf_mesh_change_new(m->session, &next, &c);
+    st = agree_to_change(m, step, st);
+    if (st == MF_OK)
+        st = mf_mesh_change_make(c, &o, &bytes);
+    mf_mesh_change_free(c);
+    if (st == MF_INVALID_ARGUMENT) {
+        (void)snprintf(words, sizeof words, "mesh '%s', layout '%s' cannot be: %s", a->to.mesh,
+                       a->to.layout, mf_error_message());
+        MF_WARN("%s", words);
+        mf_relayout_request_answer(&m->wish, a, MF_VARIABLE_REQUEST_REFUSED, words);
+        return MF_OK;
+    }
+    if (st != MF_OK) { /* perhaps those who are left can */
+        mf_relayout_request_answer(&m->wish, a, MF_VARIABLE_REQUEST_MADE, "");
+        return st;
+    }
+    m->setup = next;
+    m->now = a->to;
+    m->changes++;
+    m->team.cuts++;
+    mf_mesh_balance_restart(&m->balance, step);
+    (void)snprintf(words, sizeof words,
+                   "after step %lld the mesh is '%s', the layout '%s': %lld bytes came to "
+                   "processors here, %.1f ms",
+                   (long long)step, a->to.mesh, a->to.layout, (long long)bytes,
+                   (double)(mf_clock_ns() - begin) * 1e-6);
+    MF_INFO("%s", words);
+    mf_relayout_request_answer(&m->wish, a, MF_VARIABLE_REQUEST_DONE, words);
+    return MF_OK;
+}
+
+/* What every worker has read, by rank. */
+static mf_status count_workers(mf_job_mesh *m)
+{
+    const mf_mesh_worker mine = { .samples = m->team.samples,
+                                  .samples_read = m->team.samples_read,
+                                  .whole_bytes = m->whole_bytes };
+    mf_mesh_worker *all = mf_calloc(m->team.size, sizeof *all);
+    mf_status st = all ? MF_OK : MF_NOMEM("counters");
+
+    if (st == MF_OK && m->team.size > 1)
+        st = mf_dist_worker_gather(&m->team, 0, "what was read", &mine, (int64_t)sizeof mine, all);
+    else if (st == MF_OK)
+        all[0] = mine;
+    if (st != MF_OK) {
+        mf_free(all);
+        return st;
+    }
+    mf_free(m->workers);
+    m->workers = all;
+    m->n_workers = m->team.size;
+    return MF_OK;
+}
+
+/* What everybody's processors have done: neighbours are one worker's, in the order of the ranks. */
+static mf_status count(mf_job_mesh *m)
+{
+    const int64_t each = (int64_t)sizeof *m->counts;
+    const mf_collective c = mf_dist_worker_call(&m->team, 0, "the counters");
+    mf_mesh_counts *mine = mf_calloc(m->setup.n, sizeof *mine);
+    int64_t *sizes = mf_calloc(m->team.size, sizeof *sizes);
+    mf_status st = MF_OK;
+
+    if (!m->counts)
+        m->counts = mf_calloc(m->setup.meshes.processors, sizeof *m->counts);
+    if (!mine || !sizes || !m->counts)
+        st = MF_NOMEM("counters");
+    for (int i = 0; st == MF_OK && i < m->setup.n; i++)
+        st = mf_mesh_session_counts(m->session, m->setup.first + i, &mine[i]);
+    for (int i = 0; st == MF_OK && i < m->team.size; i++)
+        sizes[i] = each * (first_of(m, i + 1) - first_of(m, i));
+    if (st == MF_OK && m->team.size > 1)
+        st = mf_all_gather(
+            m->team.group,
+            &(mf_gather){ .call = c, .data = mine, .sizes = sizes, .out = m->counts });
+    else if (st == MF_OK)
+        memcpy(m->counts, mine, (size_t)(each * m->setup.n));
+    mf_free(mine);
+    mf_free(sizes);
+    return st;
+}
+
+/* Everybody knows the same, so everybody does. */
+static mf_status balance(mf_job_mesh *m, int64_t step)
+{
+    const mf_meshes *meshes = &m->setup.meshes;
+    int64_t *busy = mf_calloc(meshes->processors, sizeof *busy);
+    mf_mesh_agreed to = { 0 };
+    mf_buf text = { 0 };
+    mf_mesh next;
+    bool better = false;
+    mf_status st = busy ? count(m) : MF_NOMEM("speeds");
+
+    for (int i = 0; st == MF_OK && i < meshes->processors; i++)
+        busy[i] = m->counts[i].busy_ns;
+    if (st == MF_OK)
+        st = mf_mesh_balance_look(&m->balance, meshes, &m->setup.rules, step, busy, &next, &better);
+    mf_free(busy);
+    if (st == MF_OK && better) {
+        mf_mesh_text(&next, &text);
+        st = mf_buf_finish(&text);
+        if (st == MF_OK && text.len < sizeof to.to.mesh) {
+            memcpy(to.to.mesh, text.data, text.len + 1);
+            (void)snprintf(to.to.layout, sizeof to.to.layout, "%s", m->now.layout);
+            st = change(m, step, &to);
+        }
+    }
+    mf_buf_deinit(&text);
+    return st;
+}
+
+static mf_status mesh_end_step(mf_dist_worker *team, int64_t step, bool *stop)
+{
+    mf_job_mesh *m = mf_job_mesh_of(team);
+    const int votes = team->members   ? mf_job_members_votes(&m->members, team, m->wants_stop)
+                      : m->wants_stop ? MF_STEP_FLAG_STOP
+                                      : 0;
+    mf_mesh_agreed all;
+
+    MF_TRY(mf_relayout_request_agree(&m->wish, team, step,
+                                     votes | (team->looks ? MF_STEP_FLAG_LOOK : 0), &all));
+    mf_job_take_votes(team, all.votes, stop);
+    if (m->trainer->graph.guard.kind == MF_GUARD_SKIP)
+        MF_TRY(mf_job_mesh_take_counts(m));
+    if (all.votes & MF_STEP_FLAG_LOOK)
+        MF_TRY(mf_job_mesh_keep(m));
+    if (all.change)
+        return change(m, step, &all);
+    if (m->balances && team->size > 1 &&
+        mf_mesh_balance_is_due(&m->balance, &m->setup.meshes, step))
+        return balance(m, step);
+    return MF_OK;
+}
+
+static mf_status mesh_settle(mf_dist_worker *team, bool *stop)
+{
+    mf_job_mesh *m = mf_job_mesh_of(team);
+
+    (void)stop;
+    MF_TRY(count(m));
+    MF_TRY(count_workers(m));
+    return mf_job_mesh_keep(m);
+}
+
+static void mesh_failed(mf_dist_worker *team, mf_status why)
+{
+    mf_job_mesh *m = mf_job_mesh_of(team);
+
+    if (mf_job_mesh_net(m))
+        mf_net_abort(mf_job_mesh_net(m), why);
+}
+
+static void mesh_traffic(const mf_dist_worker *team, mf_traffic *out)
+{
+    const mf_job_mesh *m = mf_job_mesh_of((mf_dist_worker *)(uintptr_t)team);
+
+    if (m->wire)
+        out->bytes = out->plain_bytes = mf_mesh_wire_net_bytes(m->wire);
+}
+
+/* "[0:392, 0:128]" */
+static void box_text(const mf_box *box, int rank, mf_buf *out)
+{
+    mf_buf_str(out, "[");
+    for (int d = 0; d < rank; d++)
+        mf_buf_printf(out, "%s%lld:%lld", d > 0 ? ", " : "", (long long)box->begin[d],
+                      (long long)box->begin[d] + (long long)box->size[d]);
+    mf_buf_str(out, "]");
+}
+
+/* The trainer's copy is brought up to date where nobody else is needed for that. */
+static mf_status mesh_holders(mf_dist_worker *team, const mf_trainer *t, int64_t i, mf_holders *out,
+                              int64_t *step)
+{
+    mf_job_mesh *m = mf_job_mesh_of(team);
+    mf_buf slice = { 0 };
+    char task[64];
+    mf_box box;
+    int rank;
+
+    if (team->size == 1 && m->kept.steps != t->step)
+        MF_TRY(mf_job_mesh_keep(m));
+    *step = m->kept.steps;
+    for (int r = 0; r < team->size; r++) {
+        for (int p = first_of(m, r); p < first_of(m, r + 1); p++) {
+            if (!mf_mesh_session_holds(m->session, t->trained[i].name, p, &box, &rank))
+                continue;
+            mf_buf_clear(&slice);
+            box_text(&box, rank, &slice);
+            (void)snprintf(task, sizeof task, "worker %d, processor %d", r, p);
+            mf_holders_add(out, task, slice.data, t->step);
+        }
+    }
+    mf_buf_deinit(&slice);
+    return MF_OK;
+}
+
+static const mf_dist_worker_kind TEAM = { .join = mesh_join,
+                                          .leave = mesh_leave,
+                                          .begin_step = mesh_begin_step,
+                                          .run = mesh_run,
+                                          .rows = mesh_rows,
+                                          .infer = mesh_infer,
+                                          .end_step = mesh_end_step,
+                                          .settle = mesh_settle,
+                                          .meet = mf_job_mesh_meet,
+                                          .aligned = mf_job_mesh_aligned,
+                                          .note_saved = mf_job_note_saved,
+                                          .over = mf_job_note_end,
+                                          .failed = mesh_failed,
+                                          .traffic = mesh_traffic,
+                                          .holders = mesh_holders,
+                                          .each_slice = mf_job_mesh_each_slice };
+
+/* ---- opening and closing ---- */
+
+static void mesh_close(mf_strategy *s)
+{
+    mf_job_mesh *m = (mf_job_mesh *)s;
+
+    if (m->joined && mf_job_mesh_net(m) && mf_net_check(mf_job_mesh_net(m)) == MF_OK &&
+        mf_dist_worker_meet(&m->team, 0, "the end") !=
+            MF_OK) /* nobody leaves while others still send */
+        MF_LOG(m->team.members ? MF_LOG_DEBUG : MF_LOG_WARNING, "%s", mf_error_message());
+    mf_mesh_wire_net_free(m->wire);
+    mf_relayout_request_deinit(&m->wish);
+    mf_mesh_balance_deinit(&m->balance);
+    mf_free(m->counts);
+    mf_free(m->workers);
+    mf_free(m->weights);
+    mf_group_free(m->team.group);
+    if (m->net)
+        mf_net_close(m->net);
+    if (m->team.members)
+        mf_job_members_deinit(&m->members);
+    mf_free(m);
+}
+
+static mf_status connect(mf_job_mesh *m, const mf_strategy_call *call)
+{
+    if (mf_job_may_change(call->o, call->cluster)) {
+        m->team.members = &m->members;
+        return mf_job_members_init(call, &m->members);
+    }
+    MF_TRY(mf_job_connect(call, &m->net));
+    return mf_job_group(call, m->net, 1, &m->team.group);
+}
+
+/* How many micro-batches there are is not known yet. */
+static mf_status read_aggregation(mf_job_mesh *m, const mf_options *o)
+{
+    m->n_weights = mf_options_get(o, "weights")->n;
+    MF_TRY(mf_aggregation_read(o, "micro-batch", (int)m->n_weights, &m->aggregation, &m->weights));
+    if (m->aggregation.how != MF_AGGREGATE_MEAN)
+        m->setup.aggregation = &m->aggregation;
+    return MF_OK;
+}
+
+static mf_status open_mesh(mf_job_mesh *m, const mf_strategy_call *call)
+{
+    MF_TRY(mf_mesh_setup_read(call->settings, &m->setup));
+    MF_TRY(read_aggregation(m, call->settings));
+    m->balances = mf_options_bool(call->settings, "balance");
+    (void)snprintf(m->now.mesh, sizeof m->now.mesh, "%s",
+                   mf_options_string(call->settings, "axes"));
+    (void)snprintf(m->now.layout, sizeof m->now.layout, "%s",
+                   mf_options_string(call->settings, "layout"));
+    return call->cluster->size > 1 ? connect(m, call) : MF_OK;
+}
+
+mf_status mf_mesh_open(const mf_strategy_call *call, mf_strategy **out)
+{
+    mf_job_mesh *m = mf_calloc(1, sizeof *m);
+    mf_error why;
+    mf_status st;
+
+    if (!m)
+        return MF_NOMEM("a mesh");
+    m->strategy = (mf_strategy){ .team = &m->team, .close = mesh_close };
+    m->kept.steps = -1;
+    mf_relayout_request_init(&m->wish);
+    mf_mesh_balance_init(&m->balance);
+    m->team = (mf_dist_worker){ .kind = &TEAM,
+                                .lockstep = call->cluster->size > 1,
+                                .in_slices = true,
+                                .rank = call->cluster->size > 1 ? call->cluster->rank : 0,
+                                .size = call->cluster->size > 1 ? call->cluster->size : 1,
+                                .timeout_ns = call->timeout_ns };
+    st = open_mesh(m, call);
+    if (st == MF_OK) {
+        *out = &m->strategy;
+        return MF_OK;
+    }
+    mf_error_save(st, &why);
+    mesh_close(&m->strategy);
+    return mf_error_restore(&why);
+}
+
+mf_status mf_strategy_mesh_relayout(mf_strategy *strategy, const char *axes, const char *layout)
+{
+    MF_ENTRY;
+
+    if (!strategy || strategy->close != mesh_close)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "only a training on a mesh can change its layout");
+    return mf_relayout_request_set(&((mf_job_mesh *)strategy)->wish, axes ? axes : "",
+                                   layout ? layout : "");
+}
+
+const mf_mesh_setup *mf_strategy_mesh_setup(const mf_strategy *strategy)
+{
+    return strategy && strategy->close == mesh_close ? &((const mf_job_mesh *)strategy)->setup
+                                                     : NULL;
+}
+
+int mf_strategy_mesh_counts(const mf_strategy *strategy, mf_mesh_counts *out, int max)
+{
+    MF_ENTRY_OR(0);
+
+    const mf_job_mesh *m =
+        strategy && strategy->close == mesh_close ? (const mf_job_mesh *)strategy : NULL;
+
+    if (!m || !m->counts)
+        return 0;
+    for (int i = 0; out && i < max && i < m->setup.meshes.processors; i++)
+        out[i] = m->counts[i];
+    return m->setup.meshes.processors;
+}
+
+int mf_strategy_mesh_workers(const mf_strategy *strategy, mf_mesh_worker *out, int max)
+{
+    MF_ENTRY_OR(0);
+
+    const mf_job_mesh *m =
+        strategy && strategy->close == mesh_close ? (const mf_job_mesh *)strategy : NULL;
+
+    if (!m || !m->workers)
+        return 0;
+    for (int i = 0; out && i < max && i < m->n_workers; i++)
+        out[i] = m->workers[i];
+    return m->n_workers;
+}
+
+mf_status mf_strategy_mesh_costs(const mf_strategy *strategy, mf_mesh_cost_fn *each, void *ctx)
+{
+    MF_ENTRY;
+    MF_NEED_FUNCTION(each);
+
+    const mf_job_mesh *m =
+        strategy && strategy->close == mesh_close ? (const mf_job_mesh *)strategy : NULL;
+
+    if (!m || !m->session)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "no step has run on a mesh");
+    return mf_mesh_session_costs(m->session, each, ctx);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps_answer.c - what workers get back for their pushes: the new weights, the rows of tables that
+ * they do not know yet, and sums. */
+#include "base/mem.h"
+#include "dist/param_server/ps_server.h"
+#include "dist/step_flags.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rows ---- */
+
+static int by_number(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Rows that this gradient has changed, each once: behind the update, the feed is ours. */
+static int64_t changed_now(server *s, int g, int64_t *ids)
+{
+    const mf_tensor *at = mf_ps_store_rows(&s->store, g);
+    int64_t n = 0;
+
+    memcpy(ids, at->data, (size_t)at->count * sizeof *ids);
+    qsort(ids, (size_t)at->count, sizeof *ids, by_number);
+    for (int64_t i = 0; i < at->count; i++) {
+        if (i == 0 || ids[i] != ids[i - 1])
+            ids[n++] = ids[i];
+    }
+    return n;
+}
+
+/* Rows that anybody has changed since this worker was last here. */
+static int64_t changed_since(const server *s, int weight, int64_t version, int64_t *ids)
+{
+    const int64_t rows = s->store.model->weights[weight]->shape.dims[0];
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < rows; i++) {
+        if (s->touched[weight][i] > version)
+            ids[n++] = i;
+    }
+    return n;
+}
+
+/* What the worker (-1: any) does not know yet of the rows that gradient g is about. */
+static mf_status write_rows(server *s, int g, int worker, mf_ps_out *out)
+{
+    const mf_weight *w = s->store.graph.gradients[g].weight;
+    const int64_t width = mf_shape_span(&w->shape, 1, w->shape.rank), first = mf_ps_first_row(s, w);
+    const int64_t most = worker < 0 ? mf_ps_store_rows(&s->store, g)->count : w->shape.dims[0];
+    int64_t *ids = mf_calloc(most + 1, sizeof *ids), n;
+    mf_tensor value = { 0 };
+    mf_status st;
+
+    if (!ids)
+        return MF_NOMEM("rows");
+    n = worker < 0 ? changed_now(s, g, ids)
+                   : changed_since(s, mf_ps_index_of(s, w), s->pulled[worker], ids);
+    st = mf_variable_read(s->store.variables[mf_ps_index_of(s, w)].variable, &value);
+    if (st != MF_OK)
+        n = 0;
+    mf_ps_out_put(out, &n, sizeof n);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t global = ids[i] + first;
+
+        mf_ps_out_put(out, &global, sizeof global);
+    }
+    for (int64_t i = 0; i < n; i++)
+        mf_ps_out_put(out, (const float *)value.data + ids[i] * width,
+                      (size_t)width * sizeof(float));
+    mf_tensor_clear(&value);
+    mf_free(ids);
+    return st;
+}
+
+/* ---- all of it ---- */
+
+static mf_status write_dense(server *s, mf_ps_out *out)
+{
+    for (int i = 0; i < s->store.n_slices; i++) {
+        mf_tensor value = { 0 };
+
+        if (s->store.model->weights[i]->lookups)
+            continue;
+        MF_TRY(mf_variable_read(s->store.variables[i].variable, &value));
+        mf_ps_out_align(out);
+        mf_ps_out_put(out, value.data, mf_tensor_bytes(&value));
+        mf_tensor_clear(&value);
+    }
+    return MF_OK;
+}
+
+static mf_status write_body(server *s, push *const *all, int n_all, int worker, mf_ps_out *out)
+{
+    const int64_t extra = all[0]->head.n_extra;
+    float *to;
+
+    MF_TRY(write_dense(s, out));
+    if (extra > 0) {
+        to = mf_ps_out_room(out, (size_t)extra * sizeof(float));
+        if (to)
+            MF_TRY(mf_ps_sum_extra(s, all, n_all, to));
+    }
+    for (int g = 0; g < s->store.graph.n_gradients; g++) {
+        if (s->store.graph.gradients[g].weight->lookups)
+            MF_TRY(write_rows(s, g, worker, out));
+    }
+    return MF_OK;
+}
+
+mf_status mf_ps_write_reply(server *s, push *const *all, int n_all, int worker, const push *to,
+                            mf_buf *message)
+{
+    mf_ps_reply head = { .n_extra = all[0]->head.n_extra,
+                         .version = s->version,
+                         .done = s->start + s->batches + s->late_batches,
+                         .in_lane = -1 };
+    const mf_ps_out plain = { .pool = s->t->pool, .buf = message };
+    mf_ps_out out = plain;
+    int votes = s->stop ? MF_STEP_FLAG_STOP : 0;
+
+    for (int i = 0; i < n_all; i++)
+        votes = mf_step_flags_join(votes, all[i]->head.votes);
+    s->stop = votes & MF_STEP_FLAG_STOP;
+    head.votes = (uint32_t)votes;
+    mf_buf_clear(message);
+    if (to) {
+        const mf_ps_shm *lane = &s->lanes[to->of->from];
+
+        out.at = mf_ps_shm_answer(lane, (int)to->head.answer);
+        out.left = (size_t)lane->room;
+        MF_TRY(write_body(s, all, n_all, worker, &out));
+        head.in_lane = out.full ? -1 : lane->room - (int64_t)out.left;
+        out = plain;
+    }
+    mf_buf_bytes(message, &head, sizeof head);
+    if (head.in_lane < 0)
+        MF_TRY(write_body(s, all, n_all, worker, &out));
+    return mf_buf_finish(message);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps_client.h - the inside of a worker's side of parameter servers; shared by ps_client.c,
+ * ps_push.c, ps_round.c, ps_state.c and ps_save.c. */
+#ifndef MF_DIST_PARAM_SERVER_PS_CLIENT_H
+#define MF_DIST_PARAM_SERVER_PS_CLIENT_H
+
+#include "dist/param_server/ps_accumulate.h"
+#include "dist/param_server/ps_host_aggregate.h"
+#include "dist/param_server/ps_shm.h"
+#include "dist/param_server/strategy_param_server.h"
+
+struct mf_ps_client {
+    mf_net *net;
+    int first_server, n_servers;
+    mf_trainer *t;
+    int64_t timeout_ns;
+    mf_placement place;
+    mf_push_pull *rounds;
+    /* What is where; in the trainer's arena. */
+    int *at, *ids; /* by gradient: its value of a round, and (rows; else -1) that of its ids */
+    int *gradient; /* by value of a round: whose it is; -1: nobody's */
+    int **of_slice; /* by server and slice: the value that is its gradient; -1: rows */
+    int64_t *dense; /* by server: floats of all slices but those of rows */
+    mf_ps_shm *lanes; /* by server */
+    int *answer; /* by server: the area of its lane for the answer; -1: none */
+    mf_ps_mode mode;
+    uint32_t seq; /* of requests; grows */
+    int64_t *version; /* by server: of the weights we have */
+    int64_t done; /* batches of the training, as a server has said last */
+    int64_t batches; /* that the next push is of */
+    mf_ps_accumulate held;
+    mf_ps_host_aggregate crew; /* the strategy's */
+    float factor; /* of our gradients, in this step */
+    int votes; /* of the last round */
+    int64_t pushed, pulled; /* bytes of pushes and of their answers, wherever these lay */
+    mf_buf *push; /* by server: the last one's message, to be sent again if need be */
+    int64_t again; /* pushes that were */
+};
+
+/* Send c->push[server]; receive its answer. One that gets no answer for a while is sent again.
+ * Owns: mf_free(*data). */
+MF_MUST mf_status mf_ps_ask_push(mf_ps_client *c, int server, int64_t step);
+MF_MUST mf_status mf_ps_answer_push(mf_ps_client *c, int server, int64_t step, void **data,
+                                    size_t *size);
+/* Send a request; receive its answer. Owns: mf_free(*data). */
+MF_MUST mf_status mf_ps_ask(mf_ps_client *c, int server, mf_ps_request what, int64_t step,
+                            const mf_buf *data);
+MF_MUST mf_status mf_ps_answer(mf_ps_client *c, int server, mf_ps_request what, int64_t step,
+                               void **data, size_t *size);
+/* The same, of one that may take longer than others. */
+MF_MUST mf_status mf_ps_answer_by(mf_ps_client *c, int64_t deadline_ns, int server,
+                                  mf_ps_request what, int64_t step, void **data, size_t *size);
+/* An answer that is nothing, or says what is wrong: FAILED_PRECONDITION. */
+MF_MUST mf_status mf_ps_answer_done(mf_ps_client *c, int server, mf_ps_request what, int64_t step);
+/* Who server s is. */
+static inline const char *mf_ps_server_name(const mf_ps_client *c, int server)
+{
+    return mf_net_name(c->net, c->first_server + server);
+}
+/* Is it a gradient of rows, of which this server holds some? */
+static inline bool mf_ps_has_rows(const mf_ps_client *c, int server, int gradient)
+{
+    return c->ids[gradient] >= 0 &&
+           mf_placement_find(&c->place, server, c->t->graph.gradients[gradient].weight);
+}
+/* A round of a step (ps_round.c), and what comes before it (ps_push.c). ctx: the client. */
+MF_MUST mf_status mf_ps_round(void *ctx, mf_push_pull_round *r);
+bool mf_ps_take(void *ctx, int value, int part, int n_parts, const mf_tensor *x);
+/* Let there be room for this round in the lanes of all servers of this host. */
+MF_MUST mf_status mf_ps_open_lanes(mf_ps_client *c, const mf_push_pull_round *r);
+MF_MUST mf_status mf_ps_write_push(mf_ps_client *c, const mf_push_pull_round *r, int server,
+                                   mf_buf *message);
+
+#endif

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps_replica_store.c - a parameter server keeps copies of its slice and of those of the servers
+ * before it. What is in a copy says ps_replica_image.c.
+ *
+ * On one host a copy is written once, into memory that all who keep it see, and kept there: of
+ * three areas two hold what is kept, the third is free for the next step. A server that dies leaves
+ * the others' view of the memory as it is. Otherwise copies travel in messages. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "dist/param_server/ps_replication.h"
+#include "dist/param_server/ps_server.h"
+#include "observe/status_page.h"
+
+#include <string.h>
+
+enum { SPARE = 4096 }; /* bytes of a lane: what a server is grows and shrinks a little */
+
+/* The message: this, then where the memory is (mf_ps_shm_tell) or the slice itself. */
+typedef struct copy_head {
+    mf_ps_copy_of about;
+    int64_t area; /* of the memory; -1: the slice is in the message */
+    int64_t size; /* of the slice */
+} copy_head;
+
+typedef struct kept_head {
+    mf_ps_copy_of about;
+    int64_t has_it; /* 0: the memory cannot be used */
+} kept_head;
+
+/* How many servers keep our copies. */
+static int keepers(const server *s)
+{
+    return s->o.n_copies < s->o.n_servers ? s->o.n_copies : s->o.n_servers - 1;
+}
+
+/* The i-th of them: the servers behind us. */
+static int keeper(const server *s, int i)
+{
+    return s->o.n_workers + (s->o.index + 1 + i) % s->o.n_servers;
+}
+
+static mf_status send_to_server(server *s, int to, uint32_t what, const void *data, size_t size)
+{
+    const mf_frame f = {
+        .kind = MF_MESSAGE_REQUEST, .epoch = mf_net_epoch(s->o.net), .group = what, .size = size
+    };
+
+    return mf_net_send(s->o.net, to, &f, data, mf_clock_ns() + s->o.timeout_ns);
+}
+
+/* ---- giving ---- */
+
+static mf_status send_to_keepers(server *s, const void *data, size_t size)
+{
+    for (int i = 0; i < keepers(s); i++)
+        MF_TRY(send_to_server(s, keeper(s, i), MF_PS_COPY, data, size));
+    return MF_OK;
+}
+
+/* Which of the keepers answers; -1: none does. */
+static int find_answer(const server *s, const mf_mail *r, const mf_ps_copy_of *about, bool *has_it)
+{
+    kept_head k;
+    int i = 0;
+
+    while (i < keepers(s) && keeper(s, i) != r->from)
+        i++;
+    if (r->frame.group != MF_PS_KEPT || i == keepers(s) || r->frame.size != sizeof k)
+        return -1;
+    memcpy(&k, r->data, sizeof k);
+    *has_it = k.has_it != 0;
+    return memcmp(&k.about, about, sizeof *about) == 0 ? i : -1;
+}
+
+/* The first that has not answered yet; NULL: all have. */
+static const char *find_silent(const server *s, uint64_t answered)
+{
+    for (int i = 0; i < keepers(s); i++) {
+        if (!(answered >> i & 1))
+            return mf_net_name(s->o.net, keeper(s, i));
+    }
+    return NULL;
+}
+
+static bool is_about_copies(const mf_mail *r)
+{
+    return r->frame.group == MF_PS_COPY || r->frame.group == MF_PS_REPLICATION ||
+           r->frame.group == MF_PS_FETCH;
+}
+
+/* What was sent may be lost with us as long as it is on its way. All that is done meanwhile is to
+ * keep and to confirm the copies of others, who wait likewise. *all_have: it could be used. */
+static mf_status wait_until_kept(server *s, const mf_ps_copy_of *about, bool *all_have)
+{
+    mf_mail *aside = NULL, **end = &aside;
+    uint64_t answered = 0;
+    mf_status st = MF_OK;
+
+    *all_have = true;
+    while (st == MF_OK && (s->keeper = find_silent(s, answered))) {
+        bool has_it = false;
+        mf_mail *r;
+        int who;
+
+        st = mf_ps_next_request(s, &r);
+        if (st != MF_OK)
+            break;
+        who = find_answer(s, r, about, &has_it);
+        if (who >= 0) {
+            answered |= UINT64_C(1) << who;
+            *all_have &= has_it;
+            mf_mail_free(r);
+        } else if (is_about_copies(r)) {
+            st = mf_ps_serve_copies(s, r);
+        } else {
+            *end = r;
+            end = &r->next;
+            r->next = NULL;
+        }
+    }
+    s->keeper = NULL;
+    while (aside) {
+        mf_mail *next = aside->next;
+
+        mf_mailbox_add(&s->requests, aside);
+        aside = next;
+    }
+    return st;
+}
+
+/* False: there is no memory that all see. */
+static bool has_lane(server *s, size_t size)
+{
+    mf_ps_shm *lane = &s->copies_out;
+
+    for (int i = 0; i < keepers(s); i++) {
+        if (lane->refused || !mf_ps_shm_may_be(s->o.net, keeper(s, i)))
+            return false;
+    }
+    if (lane->memory && lane->room >= (int64_t)size)
+        return true;
+    mf_ps_shm_close(lane);
+    lane->refused = mf_ps_shm_make(lane, (int64_t)(size + size / 8 + SPARE)) != MF_OK;
+    return !lane->refused;
+}
+
+/* *kept false: there is no such memory, and nothing has happened. */
+static mf_status keep_in_lane(server *s, const mf_ps_copy_of *about, size_t size, bool *kept)
+{
+    mf_ps_shm *lane = &s->copies_out;
+    copy_head head = { .about = *about, .area = -1, .size = (int64_t)size };
+    mf_ps_out to = { .pool = s->t->pool, .left = size };
+    const bool fresh = !lane->memory || lane->room < (int64_t)size;
+    mf_buf message = { 0 };
+    mf_status st;
+
+    *kept = false;
+    if (has_lane(s, size))
+        head.area = mf_ps_shm_free_answer(lane);
+    if (head.area < 0)
+        return MF_OK;
+    to.at = lane->answers[head.area]->data;
+    MF_TRY(mf_ps_image_write(s, &to));
+    mf_buf_bytes(&message, &head, sizeof head);
+    mf_ps_shm_tell(lane, &message);
+    st = mf_buf_finish(&message);
+    if (st == MF_OK)
+        st = send_to_keepers(s, message.data, message.len + 1);
+    mf_buf_deinit(&message);
+    if (st == MF_OK)
+        st = mf_ps_replication_put(s->o.copies, about, lane->answers[head.area], size);
+    if (st == MF_OK)
+        st = wait_until_kept(s, about, kept);
+    if (fresh) /* the others have opened it, or will not */
+        mf_ps_shm_hide(lane);
+    lane->refused = !*kept;
+    return st;
+}
+
+static void free_bytes(void *data, void *ctx)
+{
+    (void)data;
+    mf_free(ctx);
+}
+
+/* The message is what we keep, too. */
+static mf_status keep_message(server *s, const mf_ps_copy_of *about, mf_buf *message)
+{
+    const size_t size = message->len - sizeof(copy_head);
+    mf_buffer *bytes;
+    bool all_have;
+    mf_status st;
+
+    MF_TRY(
+        mf_buffer_wrap(message->data + sizeof(copy_head), size, free_bytes, message->data, &bytes));
+    st = mf_ps_replication_put(s->o.copies, about, bytes, size);
+    if (st == MF_OK)
+        st = send_to_keepers(s, message->data, message->len);
+    *message = (mf_buf){ 0 };
+    mf_buffer_unref(bytes);
+    return st == MF_OK ? wait_until_kept(s, about, &all_have) : st;
+}
+
+static mf_status keep_by_message(server *s, const mf_ps_copy_of *about, size_t size)
+{
+    const copy_head head = { .about = *about, .area = -1, .size = (int64_t)size };
+    mf_buf message = { 0 };
+    void *room = mf_buf_room(&message, sizeof head + size);
+    mf_status st = mf_buf_finish(&message);
+
+    if (st == MF_OK) {
+        memcpy(room, &head, sizeof head);
+        st = mf_ps_image_write(
+            s, &(mf_ps_out){ .pool = s->t->pool, .at = (char *)room + sizeof head, .left = size });
+    }
+    if (st == MF_OK)
+        st = keep_message(s, about, &message);
+    mf_buf_deinit(&message);
+    return st;
+}
+
+mf_status mf_ps_keep_copy(server *s)
+{
+    mf_ps_copy_of about;
+    bool kept = false;
+    size_t size;
+
+    if (!s->o.copies)
+        return MF_OK;
+    s->moment++;
+    about = mf_ps_copy_at_hand(s);
+    if (s->version > 0) /* workers push only when all servers have begun */
+        mf_ps_replication_forget_before(s->o.copies, s->generation);
+    MF_TRY(mf_ps_image_size(s, &size));
+    if (keepers(s) > 0)
+        MF_TRY(keep_in_lane(s, &about, size, &kept));
+    return kept ? MF_OK : keep_by_message(s, &about, size);
+}
+
+/* ---- taking ---- */
+
+mf_ps_copy_of mf_ps_copy_at_hand(const server *s)
+{
+    return (mf_ps_copy_of){ .generation = s->generation,
+                            .slices = s->o.n_servers,
+                            .slice = s->o.index,
+                            .step = s->o.mode.sync ? s->start + s->version : s->moment };
+}
+
+static mf_status confirm(server *s, int to, const mf_ps_copy_of *about, bool has_it)
+{
+    const kept_head k = { *about, has_it };
+
+    return send_to_server(s, to, MF_PS_KEPT, &k, sizeof k);
+}
+
+/* The same memory as last time, or another one. */
+static mf_status open_lane(mf_ps_shm *lane, const char *text)
+{
+    mf_buf known = { 0 };
+    bool same;
+
+    if (lane->memory)
+        mf_ps_shm_tell(lane, &known);
+    same = known.data && strcmp(known.data, text) == 0;
+    mf_buf_deinit(&known);
+    if (same)
+        return MF_OK;
+    MF_TRY(mf_ps_shm_open(lane, text));
+    return mf_ps_shm_wrap(lane);
+}
+
+/* False: it cannot be seen. */
+static bool find_in_lane(server *s, const copy_head *head, const mf_mail *r, mf_buffer **out)
+{
+    const char *text = (const char *)r->data + sizeof *head;
+    mf_ps_shm *lane = &s->copies_in[r->from - s->o.n_workers];
+
+    if (r->frame.size == sizeof *head || ((const char *)r->data)[r->frame.size - 1] != '\0')
+        return false;
+    if (open_lane(lane, text) != MF_OK) {
+        MF_WARN("copies come by messages instead of shared memory: %s", mf_error_message());
+        return false;
+    }
+    if (head->area >= MF_PS_ANSWERS || head->size < 0 || head->size > lane->room)
+        return false;
+    *out = mf_buffer_ref(lane->answers[head->area]);
+    return true;
+}
+
+/* Its bytes are ours from here on. */
+static bool find_in_message(mf_mail *r, const copy_head *head, mf_buffer **out)
+{
+    if (head->size < 0 || (uint64_t)head->size != r->frame.size - sizeof *head ||
+        mf_buffer_wrap((char *)r->data + sizeof *head, (size_t)head->size, free_bytes, r->data,
+                       out) != MF_OK)
+        return false;
+    r->data = NULL;
+    return true;
+}
+
+static mf_status take_copy(server *s, mf_mail *r)
+{
+    mf_buffer *bytes = NULL;
+    copy_head head;
+    bool found;
+    mf_status st = MF_OK;
+
+    if (r->from < s->o.n_workers || r->frame.size < sizeof head)
+        return MF_OK; /* no server of ours has sent this */
+    memcpy(&head, r->data, sizeof head);
+    found = head.area >= 0 ? find_in_lane(s, &head, r, &bytes) : find_in_message(r, &head, &bytes);
+    if (found)
+        st = mf_ps_replication_put(s->o.copies, &head.about, bytes, (size_t)head.size);
+    mf_buffer_unref(bytes);
+    if (st == MF_OK && found)
+        mf_status_page_holds(mf_net_name(s->o.net, r->from), head.about.step);
+    return st == MF_OK ? confirm(s, r->from, &head.about, found) : st;
+}
+
+static void fetch(server *s, const mf_mail *r, mf_buf *out)
+{
+    const void *found = NULL;
+    mf_ps_copy_of about;
+    size_t size = 0;
+
+    if (r->frame.size == sizeof about) {
+        memcpy(&about, r->data, sizeof about);
+        found = mf_ps_replication_find(s->o.copies, &about, &size);
+    }
+    if (!found)
+        return;
+    mf_buf_bytes(out, &about, sizeof about); /* it may be all: some optimizers have no slots */
+    mf_buf_bytes(out, found, size);
+}
+
+static mf_status answer(server *s, const mf_mail *r)
+{
+    mf_buf out = { 0 };
+    mf_status st;
+
+    if (s->o.copies && r->frame.group == MF_PS_FETCH)
+        fetch(s, r, &out);
+    else if (s->o.copies)
+        mf_ps_replication_list(s->o.copies, &out);
+    st = mf_buf_finish(&out);
+    if (st == MF_OK)
+        st = mf_ps_send_reply(s, r, out.data, out.len);
+    mf_buf_deinit(&out);
+    return st;
+}
+
+mf_status mf_ps_serve_copies(server *s, mf_mail *r)
+{
+    mf_status st = MF_OK;
+
+    if (r->frame.group != MF_PS_COPY)
+        st = answer(s, r);
+    else if (s->o.copies)
+        st = take_copy(s, r);
+    mf_mail_free(r);
+    return st;
+}

@@ -1,0 +1,632 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps_server.c - a parameter server: requests come and are answered. An update waits for all workers
+ * (synchronous), for some of them (a quorum), or for nobody. */
+#include "dist/param_server/ps_server.h"
+
+#include "base/clock.h"
+#include "base/cond.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "observe/status_page.h"
+#include "observe/wait_report.h"
+
+#include <string.h>
+
+/* ---- requests ---- */
+
+mf_status mf_ps_send_reply(server *s, const mf_mail *r, const void *data, size_t size)
+{
+    mf_frame f = r->frame;
+
+    f.kind = MF_MESSAGE_REPLY;
+    f.size = size;
+    return mf_net_send(s->o.net, r->from, &f, data, mf_clock_ns() + s->o.timeout_ns);
+}
+
+/* ---- steps ---- */
+
+static mf_status answer_push(server *s, push *p, const mf_buf *out)
+{
+    mf_buf *kept = &s->last_reply[p->of->from];
+    const int64_t start = mf_clock_ns();
+    mf_status st = mf_ps_send_reply(s, p->of, out->data, out->len);
+
+    mf_ps_note(s, "acknowledge", mf_net_name(s->o.net, p->of->from), start);
+    s->last_seq[p->of->from] = p->of->frame.seq;
+    s->pulled[p->of->from] = s->version;
+    mf_buf_clear(kept);
+    mf_buf_bytes(kept, out->data, out->len);
+    mf_mail_free(p->of);
+    p->of = NULL;
+    return st;
+}
+
+/* An error is the workers' to say; nothing was changed. */
+static void write_failure(mf_status st, mf_buf *out)
+{
+    const mf_ps_reply head = { .status = st, .in_lane = -1 };
+
+    mf_buf_clear(out);
+    mf_buf_bytes(out, &head, sizeof head);
+    mf_buf_str(out, mf_error_message());
+}
+
+/* It makes no sense, which is its worker's business alone. */
+static mf_status refuse_push(server *s, push *p)
+{
+    mf_buf out = { 0 };
+    mf_status st;
+
+    MF_WARN("a push was refused: %s", mf_error_message());
+    write_failure(MF_INVALID_ARGUMENT, &out);
+    st = mf_buf_finish(&out);
+    if (st == MF_OK)
+        st = answer_push(s, p, &out);
+    mf_buf_deinit(&out);
+    return st;
+}
+
+/* All are written before the first is sent: with that, the push is gone. One answer does for all
+ * that get a message, except where workers differ in what they know already. */
+static mf_status answer_all(server *s, mf_status st, push *const *all, int n_all)
+{
+    const bool same = s->o.mode.sync;
+    mf_buf *out = mf_calloc(n_all, sizeof *out);
+    mf_status sent = MF_OK;
+    int common = -1;
+
+    if (!out)
+        return MF_NOMEM("answers");
+    for (int i = 0; i < n_all && sent == MF_OK; i++) {
+        const int worker = all[i]->of->from;
+        const int64_t start = mf_clock_ns();
+        const bool in_lane = s->lanes[worker].memory && all[i]->head.answer >= 0;
+
+        if (!in_lane && same && common >= 0)
+            continue;
+        common = in_lane ? common : i;
+        if (st == MF_OK)
+            st = mf_ps_write_reply(s, all, n_all, same ? -1 : worker, in_lane ? all[i] : NULL,
+                                   &out[i]);
+        if (st != MF_OK) {
+            mf_buf_deinit(&out[i]); /* it may have failed, which stays */
+            write_failure(st, &out[i]);
+        }
+        sent = mf_buf_finish(&out[i]);
+        mf_ps_note(s, "pull", mf_net_name(s->o.net, worker), start);
+    }
+    for (int i = 0; i < n_all && sent == MF_OK; i++)
+        sent = answer_push(s, all[i], &out[out[i].len > 0 ? i : common]);
+    for (int i = 0; i < n_all; i++)
+        mf_buf_deinit(&out[i]);
+    mf_free(out);
+    return sent;
+}
+
+/* A push is one batch's, and no other push is: then one that has gone into the weights, of a worker
+ * that was lost before it heard of it, need not once more. */
+static bool counts_batches(const server *s)
+{
+    return !s->o.mode.sync && s->o.mode.period <= 1;
+}
+
+/* What these were about need not be done again. */
+static mf_status note_done(server *s, push *const *all, int n_all, int64_t *batches)
+{
+    for (int i = 0; i < n_all && !s->o.mode.sync; i++) {
+        *batches += all[i]->head.batches;
+        if (counts_batches(s))
+            MF_TRY(mf_ps_dedup_add(&s->done, all[i]->head.step));
+    }
+    return MF_OK;
+}
+
+/* Nobody may get to know of what could be lost with us. */
+static mf_status keep_and_answer(server *s, push *const *all, int n_all)
+{
+    const int64_t start = mf_clock_ns();
+
+    MF_TRY(mf_ps_keep_copy(s));
+    if (s->o.copies)
+        mf_ps_note(s, "copy", "to other servers", start);
+    return answer_all(s, MF_OK, all, n_all);
+}
+
+static mf_status do_step(server *s, push *const *all, int n_all)
+{
+    const mf_status st = mf_ps_apply(s, all, n_all);
+
+    if (st != MF_OK)
+        return answer_all(s, st, all, n_all);
+    MF_TRY(note_done(s, all, n_all, &s->batches));
+    return keep_and_answer(s, all, n_all);
+}
+
+/* How many pushes make an update; synchronous ones may be of several workers. */
+static int wanted(const server *s)
+{
+    const int quorum = (int)s->o.mode.quorum;
+
+    if (s->o.mode.sync)
+        return s->o.n_workers;
+    return quorum < 1 ? 1 : quorum < s->active ? quorum : s->active;
+}
+
+/* Those that are here and belong to the weights of now, if they are enough. */
+static mf_status try_step(server *s)
+{
+    push *all[MF_REDUCTION_TREE_LEAVES];
+    int64_t workers = 0;
+    int n = 0;
+
+    for (int w = 0; w < s->o.n_workers && n < MF_REDUCTION_TREE_LEAVES; w++) {
+        if (!s->pushes[w].of)
+            continue;
+        workers += s->o.mode.sync ? s->pushes[w].head.workers : 1;
+        all[n++] = &s->pushes[w];
+    }
+    return n > 0 && workers >= wanted(s) ? do_step(s, all, n) : MF_OK;
+}
+
+/* It went into the weights already: its worker gets them as they are. */
+static mf_status pass_over(server *s, push *p)
+{
+    s->repeated++;
+    return answer_all(s, MF_OK, &p, 1);
+}
+
+/* Others were enough: it is done, though nothing comes of it. */
+static mf_status throw_away(server *s, push *p)
+{
+    s->late++;
+    MF_TRY(note_done(s, &p, 1, &s->late_batches));
+    return keep_and_answer(s, &p, 1);
+}
+
+static mf_status take_push(server *s, mf_mail *r)
+{
+    const int64_t start = mf_clock_ns();
+    mf_status st;
+
+    if (r->from < 0 || r->from >= s->o.n_workers) {
+        mf_mail_free(r);
+        return MF_OK; /* not a worker's business */
+    }
+    if (s->last_reply[r->from].len > 0 && r->frame.seq <= s->last_seq[r->from]) {
+        st = mf_ps_send_reply(s, r, s->last_reply[r->from].data, s->last_reply[r->from].len);
+        mf_mail_free(r); /* it was applied already */
+        return st;
+    }
+    if (s->pushes[r->from].of) {
+        mf_mail_free(r);
+        return MF_OK;
+    }
+    st = mf_ps_look_at(s, r, &s->pushes[r->from]);
+    if (st == MF_OK && counts_batches(s))
+        st = mf_ps_dedup_check(&s->done, s->pushes[r->from].head.step);
+    mf_ps_note(s, "push", mf_net_name(s->o.net, r->from), start);
+    if (st != MF_OK)
+        return refuse_push(s, &s->pushes[r->from]);
+    if (counts_batches(s) && mf_ps_dedup_has(&s->done, s->pushes[r->from].head.step))
+        return pass_over(s, &s->pushes[r->from]);
+    if (s->o.mode.quorum > 0 && s->pushes[r->from].head.version < s->version)
+        return throw_away(s, &s->pushes[r->from]);
+    return try_step(s);
+}
+
+/* ---- other requests ---- */
+
+static mf_status take_lane(server *s, mf_mail *r)
+{
+    const char *text = "";
+    mf_status st;
+
+    if (r->from >= s->o.n_workers)
+        text = "only workers push";
+    else if (s->pushes[r->from].of) /* and may lie in the lane that would be closed */
+        text = "a push is waiting";
+    else if (mf_ps_shm_open(&s->lanes[r->from], r->data) != MF_OK)
+        text = mf_error_message();
+    st = mf_ps_send_reply(s, r, text, strlen(text));
+    mf_mail_free(r);
+    return st;
+}
+
+/* A training begins: nothing of an earlier one counts any more, and workers count their requests
+ * anew. */
+static void begin_training(server *s, int64_t start)
+{
+    for (int w = 0; w < s->o.n_workers; w++) {
+        mf_buf_clear(&s->last_reply[w]);
+        s->last_seq[w] = 0;
+        s->pulled[w] = 0;
+    }
+    for (int i = 0; i < s->store.n_slices; i++) {
+        if (s->touched[i])
+            memset(s->touched[i], 0,
+                   (size_t)s->store.model->weights[i]->shape.dims[0] * sizeof *s->touched[i]);
+    }
+    mf_ps_leases_reset(s->leases);
+    mf_ps_dedup_reset(&s->done, start);
+    s->start = start;
+    s->version = s->batches = s->repeated = s->late = s->late_batches = 0;
+    s->generation = s->o.generation;
+    s->moment = start;
+    s->active = s->o.n_workers;
+    s->stop = false;
+    s->begun = true;
+}
+
+static mf_status take_set(server *s, mf_mail *r)
+{
+    mf_reader in = { .at = r->data, .left = r->frame.size };
+    const mf_status read = mf_ps_store_read(&s->store, &in);
+    const char *text = read == MF_OK ? "" : mf_error_message();
+    mf_status st = MF_OK;
+
+    begin_training(s, r->frame.step);
+    if (read == MF_OK)
+        st = mf_ps_keep_copy(s);
+    if (st == MF_OK)
+        st = mf_ps_send_reply(s, r, text, *text ? strlen(text) + 1 : 0);
+    mf_mail_free(r);
+    return st;
+}
+
+static mf_status take_get(server *s, mf_mail *r)
+{
+    mf_buf out = { 0 };
+    mf_status st =
+        mf_ps_store_write(&s->store, false, &(mf_ps_out){ .pool = s->t->pool, .buf = &out });
+
+    if (st == MF_OK)
+        st = mf_buf_finish(&out);
+    if (st == MF_OK && r->from < s->o.n_workers) /* rows, too */
+        s->pulled[r->from] = s->version;
+    if (st == MF_OK)
+        st = mf_ps_send_reply(s, r, out.data, out.len);
+    mf_buf_deinit(&out);
+    mf_mail_free(r);
+    return st;
+}
+
+static mf_status take_stand(server *s, mf_mail *r)
+{
+    mf_ps_standing standing = { .begun = s->begun,
+                                .start = s->start,
+                                .version = s->version,
+                                .batches = s->batches,
+                                .repeated = s->repeated,
+                                .late = s->late,
+                                .done = s->start + s->batches + s->late_batches,
+                                .staleness = mf_ps_leases_staleness(s->leases),
+                                .holds = mf_ps_copy_at_hand(s) };
+    mf_status st = mf_ps_store_steps(&s->store, &standing.steps);
+
+    if (st == MF_OK)
+        st = mf_ps_send_reply(s, r, &standing, sizeof standing);
+    mf_mail_free(r);
+    return st;
+}
+
+/* A copy takes the place of what is here: of this slice, as it was after it was last answered for.
+ */
+static mf_status become(server *s, const mf_mail *r)
+{
+    mf_reader in = { .at = r->data, .left = r->frame.size };
+    const void *from = mf_reader_take(&in, 1, sizeof(mf_ps_copy_of));
+    mf_ps_copy_of about = { .slices = -1 };
+
+    if (from)
+        memcpy(&about, from, sizeof about);
+    if (s->o.mode.sync || about.slices != s->o.n_servers || about.slice != s->o.index)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "this is no copy of what this server is to hold");
+    s->begun = false;
+    MF_TRY(mf_ps_image_read(s, &in));
+    s->generation = about.generation;
+    s->moment = about.step;
+    s->begun = true;
+    return mf_ps_leases_renew(s->leases, s->o.n_workers);
+}
+
+static mf_status take_copy_of_self(server *s, mf_mail *r)
+{
+    const mf_status read = r->frame.size > 0 ? become(s, r) : MF_OK;
+    const char *text = read == MF_OK ? "" : mf_error_message();
+    mf_status st = MF_OK;
+
+    if (read == MF_OK)
+        st = mf_ps_keep_copy(s);
+    if (st == MF_OK)
+        st = mf_ps_send_reply(s, r, text, *text ? strlen(text) + 1 : 0);
+    mf_mail_free(r);
+    return st;
+}
+
+static mf_status take_end(server *s, mf_mail *r)
+{
+    const int64_t staleness = mf_ps_leases_staleness(s->leases);
+    const mf_status st = mf_ps_send_reply(s, r, &staleness, sizeof staleness);
+
+    s->over = true;
+    mf_mail_free(r);
+    return st;
+}
+
+/* Whoever may go on now, goes on. */
+static mf_status grant_leases(server *s)
+{
+    mf_ps_grant g;
+
+    while (mf_ps_leases_next(s->leases, &g)) {
+        mf_frame f = { .kind = MF_MESSAGE_REPLY,
+                       .epoch = mf_net_epoch(s->o.net),
+                       .group = MF_PS_LEASE,
+                       .seq = g.seq };
+
+        if (g.batch == MF_PS_NO_BLOCK && s->stop)
+            g.batch = MF_PS_NONE_LEFT;
+        f.size = sizeof g.batch;
+        MF_TRY(mf_net_send(s->o.net, g.worker, &f, &g.batch, mf_clock_ns() + s->o.timeout_ns));
+    }
+    return MF_OK;
+}
+
+/* When nobody pushes any more. */
+static mf_status try_save(server *s)
+{
+    mf_mail *r = s->save;
+    const char *text;
+    mf_status st;
+
+    if (!r || s->active > 0)
+        return MF_OK;
+    text = mf_ps_save_part(s, r->data) == MF_OK ? "" : mf_error_message();
+    st = mf_ps_send_reply(s, r, text, strlen(text));
+    mf_mail_free(r);
+    s->save = NULL;
+    return st;
+}
+
+static mf_status take_save(server *s, mf_mail *r)
+{
+    mf_mail_free(s->save);
+    s->save = r;
+    return try_save(s);
+}
+
+/* Updates and leases wait for it no longer. */
+static mf_status take_leave(server *s, mf_mail *r)
+{
+    const mf_status st = mf_ps_send_reply(s, r, NULL, 0);
+
+    if (r->from < s->o.n_workers) {
+        s->active--;
+        mf_ps_leases_leave(s->leases, r->from);
+    }
+    mf_mail_free(r);
+    MF_TRY(st);
+    MF_TRY(grant_leases(s));
+    MF_TRY(try_step(s));
+    return try_save(s);
+}
+
+static mf_status take_lease(server *s, mf_mail *r)
+{
+    mf_ps_lease lease = { 0 };
+    mf_status st = MF_OK;
+
+    if (r->frame.size == sizeof lease)
+        memcpy(&lease, r->data, sizeof lease);
+    if (r->from >= 0 && r->from < s->o.n_workers)
+        st = mf_ps_leases_ask(s->leases, r->from, r->frame.seq, &lease);
+    mf_mail_free(r);
+    return st == MF_OK ? grant_leases(s) : st;
+}
+
+static mf_status serve_one(server *s, mf_mail *r)
+{
+    switch (r->frame.group) {
+    case MF_PS_PUSH:
+        return take_push(s, r);
+    case MF_PS_SHM:
+        return take_lane(s, r);
+    case MF_PS_SET:
+        return take_set(s, r);
+    case MF_PS_GET:
+        return take_get(s, r);
+    case MF_PS_END:
+        return take_end(s, r);
+    case MF_PS_LEAVE:
+        return take_leave(s, r);
+    case MF_PS_SAVE:
+        return take_save(s, r);
+    case MF_PS_LEASE:
+        return take_lease(s, r);
+    case MF_PS_TRACE:
+        return mf_ps_take_trace(s, r);
+    case MF_PS_STAND:
+        return take_stand(s, r);
+    case MF_PS_TAKE:
+        return take_copy_of_self(s, r);
+    case MF_PS_COPY:
+    case MF_PS_REPLICATION:
+    case MF_PS_FETCH:
+        return mf_ps_serve_copies(s, r);
+    default:
+        mf_mail_free(r);
+        return MF_OK;
+    }
+}
+
+static void show_version(const server *s)
+{
+    mf_status_page_holds(mf_net_name(s->o.net, mf_net_self(s->o.net)), mf_ps_copy_at_hand(s).step);
+}
+
+static mf_status serve_and_show(server *s, mf_mail *r)
+{
+    const int64_t before = s->version, start = s->start;
+    mf_status st;
+
+    mf_status_page_computing(+1);
+    st = serve_one(s, r);
+    mf_status_page_computing(-1);
+    if (s->version != before || s->start != start)
+        show_version(s);
+    if (s->version != before) {
+        mf_status_page_step(s->version, 0, 0, 0.0);
+        mf_status_page_phase(MF_PHASE_SERVE);
+    }
+    return st;
+}
+
+/* ---- the whole ---- */
+
+static void wake(void *ctx)
+{
+    mf_mailbox_wake(ctx);
+}
+
+/* What it holds. */
+static mf_status hold(server *s, mf_trainer *t)
+{
+    MF_TRY(mf_ps_place(t, s->o.n_servers, &s->o.mode, &s->place));
+    MF_TRY(mf_ps_store_init(&s->store, t, &s->place, s->o.index));
+    for (int i = 0; i < s->store.n_slices; i++) {
+        if (!s->store.slices[i].weight->lookups)
+            s->dense += s->store.slices[i].to - s->store.slices[i].from;
+    }
+    s->touched = mf_calloc(s->store.n_slices, sizeof *s->touched);
+    if (!s->touched)
+        return MF_NOMEM("a parameter server");
+    for (int i = 0; i < s->store.n_slices; i++) {
+        const mf_weight *w = s->store.model->weights[i];
+
+        if (w->lookups)
+            s->touched[i] = mf_calloc(w->shape.dims[0], sizeof *s->touched[i]);
+        if (w->lookups && !s->touched[i])
+            return MF_NOMEM("a parameter server");
+    }
+    MF_TRY(mf_ps_leases_new(s->o.n_workers, s->o.mode.staleness, &s->leases));
+    MF_TRY(mf_ps_leases_cut(s->leases, s->o.mode.blocks));
+    MF_INFO("this parameter server holds %lld numbers", (long long)s->dense);
+    return MF_OK;
+}
+
+/* Whom it serves. */
+static mf_status connect(server *s)
+{
+    const int n = s->o.n_workers;
+
+    mf_mailbox_init(&s->requests);
+    s->active = n;
+    if (s->o.mode.sync)
+        s->generation = s->o.generation; /* slices are set anew */
+    s->pushes = mf_calloc(n, sizeof *s->pushes);
+    s->last_seq = mf_calloc(n, sizeof *s->last_seq);
+    s->last_reply = mf_calloc(n, sizeof *s->last_reply);
+    s->pulled = mf_calloc(n, sizeof *s->pulled);
+    s->lanes = mf_calloc(n, sizeof *s->lanes);
+    s->copies_in = mf_calloc(s->o.n_servers, sizeof *s->copies_in);
+    if (!s->pushes || !s->last_seq || !s->last_reply || !s->pulled || !s->lanes || !s->copies_in)
+        return MF_NOMEM("a parameter server");
+    MF_TRY(mf_ps_leases_renew(s->leases, n));
+    mf_status_page_holds("", 0);
+    show_version(s);
+    mf_net_serve(s->o.net, mf_mailbox_put, &s->requests);
+    s->watch = (mf_net_watch){ .fn = wake, .ctx = &s->requests, .questions = true };
+    mf_net_watch_add(s->o.net, &s->watch);
+    return MF_OK;
+}
+
+static void disconnect(server *s)
+{
+    if (s->watch.fn)
+        mf_net_watch_remove(s->o.net, &s->watch);
+    s->watch.fn = NULL;
+    mf_net_serve(s->o.net, NULL, NULL);
+    mf_ps_trace_end(s);
+    for (int w = 0; s->pushes && w < s->o.n_workers; w++)
+        mf_mail_free(s->pushes[w].of);
+    for (int w = 0; s->last_reply && w < s->o.n_workers; w++)
+        mf_buf_deinit(&s->last_reply[w]);
+    for (int w = 0; s->lanes && w < s->o.n_workers; w++)
+        mf_ps_shm_close(&s->lanes[w]);
+    mf_mail_free(s->save);
+    s->save = NULL;
+    mf_ps_shm_close(&s->copies_out);
+    for (int i = 0; s->copies_in && i < s->o.n_servers; i++)
+        mf_ps_shm_close(&s->copies_in[i]);
+    mf_free(s->copies_in);
+    mf_free(s->lanes);
+    mf_free(s->pulled);
+    mf_free(s->pushes);
+    mf_free(s->last_seq);
+    mf_free(s->last_reply);
+    mf_mailbox_deinit(&s->requests);
+}
+
+void mf_ps_server_free(server *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; s->touched && i < s->store.n_slices; i++)
+        mf_free(s->touched[i]);
+    mf_free(s->touched);
+    mf_ps_dedup_deinit(&s->done);
+    mf_ps_leases_free(s->leases);
+    mf_ps_store_deinit(&s->store);
+    mf_free(s);
+}
+
+/* The one that was kept, if its slices are still the same; else another one. */
+static mf_status find_server(const mf_ps_server_options *o, mf_trainer *t, server **out)
+{
+    server *s = o->kept ? *o->kept : NULL;
+    mf_status st;
+
+    if (o->kept)
+        *o->kept = NULL;
+    if (s && s->o.n_servers == o->n_servers && s->o.index == o->index) {
+        s->o = *o;
+        *out = s;
+        return MF_OK;
+    }
+    mf_ps_server_free(s);
+    s = mf_calloc(1, sizeof *s);
+    if (!s)
+        return MF_NOMEM("a parameter server");
+    s->o = *o;
+    s->t = t;
+    st = hold(s, t);
+    if (st == MF_OK)
+        *out = s;
+    else
+        mf_ps_server_free(s);
+    return st;
+}
+
+mf_status mf_ps_serve(const mf_ps_server_options *o, mf_trainer *t)
+{
+    server *s;
+    mf_status st;
+
+    MF_TRY(find_server(o, t, &s));
+    st = connect(s);
+    mf_status_page_begin(0, 0);
+    mf_status_page_phase(MF_PHASE_SERVE);
+    while (st == MF_OK && !s->over) {
+        mf_mail *r;
+
+        st = mf_ps_next_request(s, &r);
+        if (st == MF_OK)
+            st = serve_and_show(s, r);
+    }
+    disconnect(s);
+    if (o->kept)
+        *o->kept = s;
+    else
+        mf_ps_server_free(s);
+    return st;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps_settings.c - what the settings of the strategy parameter_server mean. */
+#include "dist/param_server/strategy_param_server.h"
+
+#include <string.h>
+
+/* ---- how weights are cut ---- */
+
+/* Which settings go with which rule. */
+static const struct {
+    const char *name;
+    mf_weight_partition_kind kind;
+    bool shards, bytes; /* has them */
+} RULES[] = {
+    { "even", MF_WEIGHT_PARTITION_EVEN, false, false },
+    { "whole", MF_WEIGHT_PARTITION_WHOLE, false, false },
+    { "fixed", MF_WEIGHT_PARTITION_FIXED, true, false },
+    { "min_size", MF_WEIGHT_PARTITION_MIN_SIZE, false, true },
+    { "max_size", MF_WEIGHT_PARTITION_MAX_SIZE, false, true },
+};
+
+static mf_status read_partition(const mf_options *o, mf_weight_partition *out)
+{
+    const char *name = mf_options_string(o, "partition"), *place = mf_options_string(o, "place");
+    int i = 0;
+
+    while (i < MF_COUNT(RULES) && strcmp(RULES[i].name, name) != 0)
+        i++;
+    if (i == MF_COUNT(RULES))
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server: partition is even, whole, fixed, min_size or max_size, "
+                       "not '%s'",
+                       name);
+    *out = (mf_weight_partition){ .kind = RULES[i].kind,
+                                  .shards = mf_options_int(o, "shards"),
+                                  .bytes = mf_options_int(o, "shard_bytes"),
+                                  .max_shards = mf_options_int(o, "max_shards"),
+                                  .by_size = strcmp(place, "by_size") == 0 };
+    if (!out->by_size && strcmp(place, "round_robin") != 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server: place is round_robin or by_size, not '%s'", place);
+    if ((out->shards > 0) != RULES[i].shards)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server: shards=N and partition=fixed go together");
+    if (!RULES[i].bytes &&
+        (mf_options_given(o, "shard_bytes") || mf_options_given(o, "max_shards")))
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server: shard_bytes and max_shards are for partition=min_size "
+                       "and partition=max_size");
+    if (RULES[i].kind == MF_WEIGHT_PARTITION_EVEN && mf_options_given(o, "place"))
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server: place=%s is for weights that are whole or cut by a rule: "
+                       "give partition=whole, fixed, min_size or max_size",
+                       place);
+    return MF_OK;
+}
+
+/* ---- who waits for whom ---- */
+
+static mf_status read_aggregation(const mf_options *o, int workers, mf_ps_mode *mode,
+                                  double **weights)
+{
+    MF_TRY(mf_aggregation_read(o, "worker", workers, &mode->aggregation, weights));
+    if (mode->sync || mode->aggregation.how == MF_AGGREGATE_MEAN)
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "parameter_server: aggregation=%s is for mode=sync: with mode=%s servers update "
+                   "without waiting for all workers, so they never have the gradients of a whole "
+                   "batch; use mode=sync, or leave aggregation out",
+                   mf_options_string(o, "aggregation"), mf_options_string(o, "mode"));
+}
+
+mf_status mf_ps_read_mode(const mf_options *o, int workers, mf_ps_mode *mode, double **weights)
+{
+    const char *name = mf_options_string(o, "mode");
+    const bool semi = strcmp(name, "semi") == 0;
+
+    if (!semi && strcmp(name, "sync") != 0 && strcmp(name, "async") != 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server: mode is sync, async or semi, not '%s'", name);
+    *mode = (mf_ps_mode){ .sync = strcmp(name, "sync") == 0,
+                          .staleness = semi ? mf_options_int(o, "staleness") : -1,
+                          .quorum = semi ? mf_options_int(o, "quorum") : 0,
+                          .period = mf_options_int(o, "period"),
+                          .blocks = mf_options_int(o, "blocks") };
+    if (mode->sync && mode->blocks > 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server: blocks=%lld is for mode=async and mode=semi; in sync all "
+                       "workers share every batch",
+                       (long long)mode->blocks);
+    if (mode->sync && mode->period > 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "parameter_server: period=%lld is for mode=async and mode=semi; in sync "
+                       "all workers push every step",
+                       (long long)mode->period);
+    if (mode->quorum > 0 && !mf_options_given(o, "staleness"))
+        mode->staleness = -1; /* those that are late are not waited for, but left behind */
+    MF_TRY(read_aggregation(o, workers, mode, weights));
+    return read_partition(o, &mode->partition);
+}

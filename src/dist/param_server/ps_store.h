@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps_store.h - what a parameter server holds: slices of weights and of their slots, and the graph
+ * that updates them. */
+#ifndef MF_DIST_PARAM_SERVER_PS_STORE_H
+#define MF_DIST_PARAM_SERVER_PS_STORE_H
+
+#include "dist/param_server/strategy_param_server.h"
+
+typedef struct mf_ps_variable {
+    const char *name;
+    mf_variable *variable; /* a reference */
+} mf_ps_variable;
+
+typedef struct mf_ps_store {
+    const mf_piece *slices;
+    int n_slices;
+    mf_model *model; /* of the slices alone */
+    mf_step_graph graph;
+    mf_resources *resources;
+    mf_session *session;
+    mf_ps_variable *variables; /* weights in the order of the slices, then the rest */
+    int64_t n_variables;
+    /* of a run */
+    const char **feeds;
+    mf_tensor *values; /* by feed: clock, rate, then gradients and rows */
+    int n_feeds;
+} mf_ps_store;
+
+/* t: the whole model and its settings. */
+MF_MUST mf_status mf_ps_store_init(mf_ps_store *s, const mf_trainer *t, const mf_placement *place,
+                                   int server);
+void mf_ps_store_deinit(mf_ps_store *s);
+
+/* Where gradient i is to be put before an update, and (rows) the ids. */
+mf_tensor *mf_ps_store_gradient(mf_ps_store *s, int i);
+mf_tensor *mf_ps_store_rows(mf_ps_store *s, int i);
+MF_MUST mf_status mf_ps_store_update(mf_ps_store *s, int64_t step, float learning_rate);
+
+/* Its global_step: each update has counted it up. */
+MF_MUST mf_status mf_ps_store_steps(const mf_ps_store *s, int64_t *out);
+
+/* All variables, for a checkpoint, or (slots) without the weights, which workers have; and back. */
+MF_MUST mf_status mf_ps_store_write(const mf_ps_store *s, bool slots, mf_ps_out *out);
+/* How many bytes that is. */
+MF_MUST mf_status mf_ps_store_size(const mf_ps_store *s, bool slots, size_t *out);
+MF_MUST mf_status mf_ps_store_read(mf_ps_store *s, mf_reader *in);
+
+#endif

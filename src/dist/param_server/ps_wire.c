@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ps_wire.c - what both sides of a parameter server have in common. */
+#include "base/log.h"
+#include "dist/param_server/strategy_param_server.h"
+#include "train/step/prune_weights.h"
+
+#include <string.h>
+
+mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_ps_mode *mode, mf_placement *out)
+{
+    const mf_weight_partition *rule = &mode->partition;
+    const char *clip = t->options.clip;
+    bool global = false, whole;
+
+    MF_TRY(mf_prune_is_global(t->options.prune, t->arena, &global));
+    if (global && servers > 1)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "no parameter server sees all weights, so --prune with scope=global needs "
+                       "one server (--ps 1), scope=layer, or another strategy");
+    if (clip && strncmp(clip, "global_norm", 11) == 0 && servers > 1)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "no parameter server sees all gradients, so --clip %s needs one server "
+                       "(--ps 1), or another strategy",
+                       clip);
+    whole = t->graph.updates.kind->whole || t->options.prune ||
+            mode->aggregation.how == MF_AGGREGATE_ADASUM || (clip && strncmp(clip, "norm", 4) == 0);
+    return rule->kind == MF_WEIGHT_PARTITION_EVEN
+               ? mf_placement_make(t->model, servers, whole, t->arena, out)
+               : mf_placement_deal(t->model, servers, whole, rule, t->arena, out);
+}
+
+void mf_ps_say_placement(const mf_placement *place, const mf_weight_partition *rule)
+{
+    for (int s = 0; s < place->n_servers; s++) {
+        for (int i = 0; i < place->n_slices[s]; i++) {
+            const mf_piece *x = &place->slices[s][i];
+
+            MF_INFO("ps %d has elements %lld to %lld of %s, which is cut into %lld shards", s,
+                    (long long)x->from, (long long)x->to, x->weight->name,
+                    (long long)mf_weight_partition_shards(rule, &x->weight->shape));
+        }
+    }
+}
+
+/* Whose it is: a weight's own, or a slot beside it; NULL: nobody's in particular. */
+static const mf_weight *owner_of(const mf_trainer *t, const char *name)
+{
+    const mf_weight *best = NULL;
+
+    for (int64_t i = 0; i < t->model->n_weights; i++) {
+        const mf_weight *w = t->model->weights[i];
+        const size_t n = strlen(w->name);
+
+        if (strncmp(w->name, name, n) == 0 && (name[n] == '\0' || name[n] == '/') &&
+            (!best || n > strlen(best->name)))
+            best = w;
+    }
+    return best;
+}
+
+bool mf_ps_range(const mf_trainer *t, const mf_placement *place, int server, const char *name,
+                 int64_t count, int64_t *from, int64_t *to)
+{
+    const mf_weight *w = owner_of(t, name);
+    const mf_piece *s = w ? mf_placement_find(place, server, w) : NULL;
+
+    *from = 0;
+    *to = count;
+    if (!w)
+        return true;
+    if (!s)
+        return false;
+    if (count == mf_shape_span(&w->shape, 0, w->shape.rank)) {
+        *from = s->from;
+        *to = s->to;
+    }
+    return true;
+}
+
+void mf_ps_write_variable(mf_ps_out *out, const char *name, const void *data, int64_t count,
+                          size_t cell)
+{
+    const int64_t head[2] = { (int64_t)strlen(name) + 1, count * (int64_t)cell };
+
+    mf_ps_out_put(out, head, sizeof head);
+    mf_ps_out_put(out, name, (size_t)head[0]);
+    mf_ps_out_put(out, data, (size_t)head[1]);
+}
+
+bool mf_ps_read_variable(mf_reader *r, const char **name, const void **data, int64_t *bytes)
+{
+    const char *head;
+    int64_t sizes[2];
+
+    if (r->left == 0 || r->bad)
+        return false;
+    head = mf_reader_take(r, 2, sizeof(int64_t));
+    if (!head)
+        return false;
+    memcpy(sizes, head, sizeof sizes);
+    *name = mf_reader_take(r, sizes[0], 1);
+    *data = mf_reader_take(r, sizes[1], 1);
+    *bytes = sizes[1];
+    r->bad |= sizes[0] < 1 || !*name || (*name)[sizes[0] - 1] != '\0';
+    return !r->bad;
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rejoin.c - tasks that are connected anew whenever somebody comes, leaves or is lost. */
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/param.h"
+#include "dist/orphan_output.h"
+#include "dist/step_flags.h"
+#include "dist/strategies.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+MF_PARAM_FROM(lease_ms, 3000, 100, "a task that is silent for so long is taken for lost");
+
+#define SETTINGS "settings" /* in the store: the identity of those who began */
+
+static const char *store_of(const mf_strategy_options *o)
+{
+    const char *store = o->store ? o->store : getenv("MESHFLOW_STORE");
+
+    return store && store[0] != '\0' ? store : NULL;
+}
+
+bool mf_job_may_change(const mf_strategy_options *o, const mf_cluster *cluster)
+{
+    return store_of(o) && cluster->addresses && cluster->n_tasks > 0 &&
+           !(o->transport && strcmp(o->transport, "mpi") == 0);
+}
+
+/* ---- making and freeing ---- */
+
+/* Those that train, then the servers. */
+static mf_status copy_tasks(const mf_strategy_call *call, mf_job_members *j, int n,
+                            const char **addresses)
+{
+    const mf_cluster *c = call->cluster;
+    const int self = c->rank >= 0 ? c->rank : c->size + mf_cluster_self(c)->index;
+
+    for (int i = 0; i < n; i++) {
+        const mf_cluster_task *t =
+            i < c->size ? mf_cluster_rank(c, i) : mf_cluster_find(c, MF_ROLE_PS, i - c->size);
+        mf_buf name = { 0 };
+
+        if (!t)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "the cluster does not list all of its tasks");
+        mf_buf_printf(&name, "%s %d", mf_role_name(t->role), t->index);
+        MF_TRY(mf_buf_finish(&name));
+        j->first[j->n_first++] = name.data;
+        addresses[i] = t->address;
+    }
+    j->name = mf_strdup(j->first[self]);
+    j->address = mf_strdup(addresses[self]);
+    return j->name && j->address ? MF_OK : MF_NOMEM("members");
+}
+
+static mf_status copy_call(const mf_strategy_call *call, mf_job_members *j, int n,
+                           const char **addresses)
+{
+    mf_buf identity = { 0 };
+    mf_status st = mf_job_identity(call, &identity);
+
+    j->identity = identity.data;
+    MF_TRY(st);
+    j->store = mf_strdup(store_of(call->o));
+    j->collective = mf_strdup(mf_options_string(call->settings, "collective"));
+    if (!j->store || !j->collective)
+        return MF_NOMEM("members");
+    j->timeout_ns = call->timeout_ns;
+    MF_TRY(copy_tasks(call, j, n, addresses));
+    return mf_job_transport(call, addresses, n, j->name, &j->way);
+}
+
+mf_status mf_job_members_init(const mf_strategy_call *call, mf_job_members *out)
+{
+    const int n = call->cluster->size + mf_cluster_count(call->cluster, MF_ROLE_PS);
+    const char **addresses = mf_calloc(n, sizeof *addresses);
+    mf_status st;
+
+    *out = (mf_job_members){ .first = mf_calloc(n, sizeof *out->first) };
+    pthread_mutex_init(&out->lock, NULL);
+    st = addresses && out->first ? copy_call(call, out, n, addresses) : MF_NOMEM("members");
+    mf_free(addresses);
+    return st;
+}
+
+void mf_job_members_deinit(mf_job_members *j)
+{
+    if (!j->first)
+        return;
+    mf_job_members_part(j, MF_OK);
+    mf_members_close(j->members);
+    for (int i = 0; i < j->n_first; i++)
+        mf_free(j->first[i]);
+    mf_free(j->first);
+    mf_free(j->store);
+    mf_free(j->name);
+    mf_free(j->address);
+    mf_free(j->identity);
+    mf_free(j->collective);
+    mf_free(j->way.paths);
+    pthread_mutex_destroy(&j->lock);
+    *j = (mf_job_members){ 0 };
+}
+
+/* ---- meeting ---- */
+
+/* Those who wait for one that is lost, or in an epoch that is over, need not wait any longer. */
+static void take_news(void *ctx)
+{
+    mf_job_members *j = ctx;
+    mf_status st;
+
+    pthread_mutex_lock(&j->lock);
+    st = j->net ? mf_members_check(j->members) : MF_OK;
+    if (st != MF_OK)
+        mf_net_abort(j->net, st);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* A launcher's death ends its tasks; but not those that need it no more than it needs each of them.
+ */
+static void outlive_launcher(void)
+{
+    const char *launcher = getenv("MESHFLOW_LAUNCHER");
+
+    if (!launcher || atoi(launcher) != (int)getppid())
+        return;
+    (void)prctl(PR_SET_PDEATHSIG, 0);
+    mf_job_keep_output();
+}
+
+static bool is_told_to_end(void *ctx)
+{
+    const mf_job_members *j = ctx;
+
+    return (j->team && atomic_load(&j->team->leaves)) ||
+           (j->trainer && mf_trainer_wants_stop(j->trainer));
+}
+
+static mf_status come_in(mf_job_members *j)
+{
+    outlive_launcher();
+    return mf_members_open(&(mf_members_options){ .store = j->store,
+                                                  .security = j->way.security,
+                                                  .name = j->name,
+                                                  .address = j->address,
+                                                  .first = (const char *const *)j->first,
+                                                  .n_first = j->n_first,
+                                                  .lease_ns = MF_PARAM(lease_ms) * 1000000,
+                                                  .timeout_ns = j->timeout_ns,
+                                                  .news = take_news,
+                                                  .stops = is_told_to_end,
+                                                  .ctx = j },
+                           &j->members);
+}
+
+/* Between two that are there. Not too soon: one that is busy listens a little later. */
+static int64_t silence_ns(const mf_job_members *j)
+{
+    const int64_t leases = 3 * MF_PARAM(lease_ms) * 1000000;
+
+    return leases < j->timeout_ns ? leases : j->timeout_ns;
+}
+
+static mf_status is_worth_it(void *ctx)
+{
+    return mf_members_check(ctx);
+}
+
+static bool is_server(const mf_member *m)
+{
+    const char *role = mf_role_name(MF_ROLE_PS);
+
+    return strncmp(m->name, role, strlen(role)) == 0 && m->name[strlen(role)] == ' ';
+}
+
+/* Members of a role, in the order of the view, behind those that are there. */
+static void list_role(mf_job_members *j, bool servers, mf_net_task *tasks, int *n)
+{
+    for (int i = 0; i < j->view->n; i++) {
+        const mf_member *m = &j->view->members[i];
+
+        if (is_server(m) != servers)
+            continue;
+        if (i == j->view->self)
+            j->self = *n;
+        tasks[(*n)++] = (mf_net_task){ m->name, m->address };
+    }
+}
+
+/* The place of a task in the view. */
+static int place_of(const mf_job_members *j, int task)
+{
+    const bool server = task >= j->n_workers;
+    int left = server ? task - j->n_workers : task, i = 0;
+
+    while (is_server(&j->view->members[i]) != server || left-- > 0)
+        i++;
+    return i;
+}
+
+/* *missing: who did not come, where it fails with DEADLINE_EXCEEDED. */
+static mf_status connect_view(mf_job_members *j, mf_net **out, int *missing)
+{
+    const mf_view *v = j->view;
+    mf_net_task *tasks = mf_calloc(v->n, sizeof *tasks);
+    mf_status st;
+
+    if (!tasks)
+        return MF_NOMEM("members");
+    j->n_workers = 0;
+    list_role(j, false, tasks, &j->n_workers);
+    j->n_servers = j->n_workers;
+    list_role(j, true, tasks, &j->n_servers);
+    j->n_servers -= j->n_workers;
+    st = mf_net_open(&(mf_net_options){ .tasks = tasks,
+                                        .n_tasks = v->n,
+                                        .self = j->self,
+                                        .identity = j->identity,
+                                        .transport = j->way.transport,
+                                        .security = j->way.security,
+                                        .timeout_ns = j->timeout_ns,
+                                        .silence_ns = silence_ns(j),
+                                        .missing = missing,
+                                        .epoch = (uint32_t)v->epoch,
+                                        .check = is_worth_it,
+                                        .check_ctx = j->members },
+                     out);
+    mf_free(tasks);
+    return st;
+}
+
+bool mf_job_others_failed(mf_status st)
+{
+    return st == MF_UNAVAILABLE || st == MF_ABORTED || st == MF_DEADLINE_EXCEEDED;
+}
+
+/* They would not take what we have to tell, and it would be waited for that they do. */
+static void drop_lost(mf_job_members *j, mf_net *net)
+{
+    if (mf_members_look(j->members) != MF_OK) /* others may have told us sooner than the store */
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+    for (int i = 0; i < j->n_workers + j->n_servers; i++) {
+        if (i != j->self && mf_members_is_lost(j->members, place_of(j, i)))
+            mf_net_drop(net, i);
+    }
+}
+
+void mf_job_members_part(mf_job_members *j, mf_status why)
+{
+    mf_net *net;
+
+    pthread_mutex_lock(&j->lock);
+    net = j->net;
+    j->net = NULL;
+    pthread_mutex_unlock(&j->lock);
+    if (net && why != MF_OK) {
+        mf_error e;
+
+        mf_error_save(why, &e);
+        drop_lost(j, net);
+        mf_net_abort(net, mf_error_restore(&e));
+    }
+    if (net)
+        mf_net_close(net);
+}
+
+/* Somebody did not come, and is there: the next view is without it, or without us. */
+static mf_status doubt(mf_job_members *j, int task)
+{
+    MF_WARN("epoch %lld: %s", (long long)j->view->epoch, mf_error_message());
+    return mf_members_doubt(j->members, place_of(j, task));
+}
+
+static mf_status meet_members(mf_job_members *j)
+{
+    mf_net *net;
+    mf_status st;
+
+    if (!j->members)
+        MF_TRY(come_in(j));
+    do {
+        int missing = -1;
+
+        MF_TRY(mf_members_next(j->members, &j->view));
+        st = connect_view(j, &net, &missing);
+        if (st == MF_DEADLINE_EXCEEDED && missing >= 0)
+            MF_TRY(doubt(j, missing));
+        else if (st != MF_OK)
+            MF_LOG(MF_LOG_DEBUG, "epoch %lld: %s", (long long)j->view->epoch, mf_error_message());
+    } while (mf_job_others_failed(st));
+    MF_TRY(st);
+    pthread_mutex_lock(&j->lock);
+    j->net = net;
+    pthread_mutex_unlock(&j->lock);
+    take_news(j); /* of what has happened meanwhile */
+    return MF_OK;
+}
+
+/* A task that comes too late is not needed. A new training in a store that was used before is, and
+ * would end with 0 without a result: other settings show it. */
+static mf_status look_at_end(const mf_job_members *j, mf_status over)
+{
+    char *then = NULL;
+    mf_buf text = { 0 };
+    mf_error why;
+
+    mf_error_save(over, &why);
+    if (mf_members_agreed(j->members, SETTINGS, &then) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+    if (then)
+        mf_net_differences(then, "that job", j->identity, j->name, &text);
+    mf_free(then);
+    over = mf_error_restore(&why);
+    if (text.len > 0)
+        over = MF_FAIL(MF_INVALID_ARGUMENT,
+                       "the store '%s' is that of a job that is over and had different settings: "
+                       "%s; give every training a --store of its own",
+                       j->store, text.data);
+    else if (!getenv("MESHFLOW_LAUNCHER")) /* a launcher's store is used once */
+        over = mf_error_wrap(over, "", "; for a new training give another --store");
+    mf_buf_deinit(&text);
+    return over;
+}
+
+mf_status mf_job_members_meet(mf_job_members *j)
+{
+    const mf_status st = meet_members(j);
+
+    return st == MF_OUT_OF_RANGE ? look_at_end(j, st) : st;
+}
+
+mf_status mf_job_members_group(mf_job_members *j, uint32_t id, mf_group **out)
+{
+    int *members = mf_calloc(j->n_workers, sizeof *members);
+    mf_status st;
+
+    *out = NULL;
+    if (!members)
+        return MF_NOMEM("members");
+    for (int i = 0; i < j->n_workers; i++)
+        members[i] = i;
+    st = mf_job_group_of(j->net, members, j->n_workers, id, j->collective, out);
+    mf_free(members);
+    return st;
+}
+
+/* ---- votes ---- */
+
+static void leave(mf_job_members *j, mf_dist_worker *team)
+{
+    if (team->leaving)
+        return;
+    team->leaving = true;
+    MF_INFO("%s wants to leave", j->name);
+    if (mf_members_leave(j->members) != MF_OK) {
+        MF_WARN("%s cannot leave yet: %s", j->name, mf_error_message());
+        team->leaving = false;
+    }
+}
+
+int mf_job_members_votes(mf_job_members *j, mf_dist_worker *team, bool wants_stop)
+{
+    int votes = wants_stop ? MF_STEP_FLAG_STOP : 0;
+
+    if (atomic_load(&team->leaves))
+        leave(j, team);
+    votes |= team->leaving ? MF_STEP_FLAG_LEAVE : 0;
+    return votes | (mf_members_wait_for_next(j->members) ? MF_STEP_FLAG_MEET : 0);
+}
+
+void mf_job_take_votes(mf_dist_worker *team, int votes, bool *stop)
+{
+    const int leaving = mf_step_flags_leaving(votes);
+
+    *stop = (votes & MF_STEP_FLAG_STOP) || leaving >= team->size; /* who would go on? */
+    team->changes = (votes & MF_STEP_FLAG_MEET) || leaving > 0;
+}
+
+/* ---- telling ---- */
+
+static void say_met(const mf_job_members *j, const mf_error *why, int64_t since)
+{
+    const char *reason = why->status == MF_OK ? "for some come or leave" : why->message;
+    mf_buf names = { 0 };
+
+    if (j->view->epoch == 1)
+        return;
+    for (int i = 0; i < j->view->n; i++)
+        mf_buf_printf(&names, "%s%s", i > 0 ? ", " : "", j->view->members[i].name);
+    MF_INFO("epoch %lld, %.*s: training goes on with %s after %.0f ms", (long long)j->view->epoch,
+            (int)strcspn(reason, "\n"), reason, names.data ? names.data : "",
+            (double)(mf_clock_ns() - since) * 1e-6);
+    mf_buf_deinit(&names);
+}
+
+/* ---- meeting, as a team does ---- */
+
+/* What has failed is not due to others, or there is no trouble with them at all. */
+static bool is_our_matter(mf_job_members *j, mf_status why)
+{
+    if (why == MF_OK)
+        return false;
+    if (!mf_job_others_failed(why))
+        return true;
+    return j->net && !mf_job_others_failed(mf_net_check(j->net));
+}
+
+mf_status mf_job_meet(mf_dist_worker *team, mf_trainer *t, const mf_job_meeting *m, mf_status why)
+{
+    const int64_t since = mf_clock_ns();
+    mf_error reason;
+    mf_status st = why;
+
+    team->members->team = team;
+    team->members->trainer = t;
+    mf_error_save(why, &reason);
+    if (is_our_matter(team->members, why))
+        return mf_error_restore(&reason);
+    do {
+        m->part(team, st);
+        st = m->once(team, t);
+    } while (mf_job_others_failed(st));
+    team->over = st == MF_OUT_OF_RANGE;
+    team->stopped |= team->over && mf_members_were_stopped(team->members->members);
+    team->left = st == MF_CANCELLED;
+    if (st == MF_OK)
+        say_met(team->members, &reason, since);
+    return st;
+}
+
+mf_status mf_job_note_saved(mf_dist_worker *team)
+{
+    return team->members ? mf_members_mark(team->members->members, "saved") : MF_OK;
+}
+
+/* The result is on disk by now, whether those who come later can be told or not. */
+mf_status mf_job_note_end(mf_dist_worker *team)
+{
+    const mf_status st =
+        team->members ? mf_members_end(team->members->members, team->stopped) : MF_OK;
+
+    if (st != MF_DATA_LOSS)
+        return st;
+    MF_WARN("%s", mf_error_message());
+    return MF_OK;
+}
+
+static mf_status note_settings(mf_job_members *j)
+{
+    char *text = mf_strdup(j->identity);
+    const mf_status st =
+        text ? mf_members_agree(j->members, SETTINGS, text, strlen(text) + 1) : MF_NOMEM("members");
+
+    mf_free(text);
+    return st;
+}
+
+mf_status mf_job_describe_view(mf_job_members *j, mf_dist_worker *team)
+{
+    if (!team->job[0]) {
+        mf_job_id(team->job);
+        MF_TRY(mf_members_agree(j->members, "job", team->job, sizeof team->job));
+        MF_TRY(note_settings(j));
+    }
+    team->rank = j->self;
+    team->size = j->n_workers;
+    team->lost |= j->view->epoch > 1;
+    return mf_members_marked(j->members, "saved", &team->saved);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy.c - opening a strategy by its name. */
+#include "base/host_state.h"
+#include "base/log.h"
+#include "dist/strategies.h"
+#include "observe/status_page.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+const mf_strategy_kind mf_strategies[] = {
+    { "multi_worker_mirrored",
+      "{collective: string = 'auto', balance: bool = true, " MF_AGGREGATION_SETTINGS "}",
+      "every worker has all weights; sums over all shards of a batch are made together",
+      mf_workers_open },
+    { "reduce_to_one",
+      "{collective: string = 'auto', balance: bool = true, " MF_AGGREGATION_SETTINGS "}",
+      "gradients go to one worker, which updates and gives the others the new weights",
+      mf_reduce_to_one_open },
+    { "mirrored", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",
+      "one process computes in several places; each has all weights", mf_mirrored_open },
+    { "central_storage", "{replicas: int >= 0 = 0, " MF_AGGREGATION_SETTINGS "}",
+      "one process computes in several places, or several workers do; the weights are in one of "
+      "them, or in one parameter server",
+      mf_central_storage_open },
+    { "local_sgd",
+      "{groups: int >= 0 = 0, period: int >= 1 = 16, slots: string = 'average', "
+      "collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
+      "groups of workers train apart; their weights are averaged every so many steps",
+      mf_local_sgd_open },
+    { "parameter_server",
+      "{mode: string = 'sync', staleness: int >= 0 = 2, quorum: int >= 0 = 0, "
+      "period: int >= 1 = 1, blocks: int >= 0 = 0, copies: int >= 0 = 1, by_host: bool = true, "
+      "partition: string = 'even', shards: int >= 0 = 0, shard_bytes: int >= 1 = 262144, "
+      "max_shards: int >= 0 = 0, place: string = 'round_robin', balance: bool = true, "
+      "collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
+      "servers hold and update the weights; workers push gradients and pull weights", mf_ps_open },
+    { "mesh",
+      "{axes: string, layout: string = '', exact: bool = false, stages: string = '', "
+      "pipeline: string = '1f1b', chunks: int >= 1 = 2, balance: bool = false, "
+      "collective: string = 'auto', " MF_AGGREGATION_SETTINGS "}",
+      "processors hold slices of the weights and compute pieces, as a layout of named dimensions "
+      "says; --mesh and --layout are short for it",
+      mf_mesh_open },
+    { "servers", "{target: string, by_bytes: bool = true}",
+      "steps run on a cluster of servers, TensorFlow's or `meshflow server`; --target is short for "
+      "it",
+      mf_servers_open },
+    { 0 },
+};
+
+static void close_alone(mf_strategy *s)
+{
+    mf_free(s);
+}
+
+/* One process, nobody else. */
+static mf_status open_alone(mf_strategy **out)
+{
+    mf_strategy *s = mf_calloc(1, sizeof *s);
+
+    if (!s)
+        return MF_NOMEM("a strategy");
+    s->close = close_alone;
+    *out = s;
+    return MF_OK;
+}
+
+static mf_status open_kind(const char *text, const mf_strategy_options *o,
+                           const mf_cluster *cluster, mf_arena *arena, mf_strategy **out)
+{
+    const mf_kinds kinds = { "strategy", mf_strategies, sizeof mf_strategies[0] };
+    const void *row;
+    const char *rest;
+    mf_options settings;
+
+    MF_TRY(mf_kinds_find(&kinds, text, arena, &row, &rest));
+    const mf_strategy_kind *kind = row;
+    MF_TRY(mf_options_parse(kind->name, kind->settings, rest, arena, &settings));
+    if (o->codec && kind->open != mf_workers_open)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "codecs are for sums between workers: leave --codec out, or use the "
+                       "strategy multi_worker_mirrored instead of %s",
+                       kind->name);
+    return kind->open(&(mf_strategy_call){ .name = kind->name,
+                                           .text = text,
+                                           .settings = &settings,
+                                           .o = o,
+                                           .cluster = cluster,
+                                           .timeout_ns = mf_job_timeout_ns(o),
+                                           .arena = arena },
+                      out);
+}
+
+static const char *usual_for(const mf_cluster *cluster)
+{
+    return mf_cluster_count(cluster, MF_ROLE_PS) > 0 ? "parameter_server" : "multi_worker_mirrored";
+}
+
+static mf_status check_role(const mf_cluster *cluster)
+{
+    const mf_cluster_task *self = mf_cluster_self(cluster);
+
+    if (!self || mf_role_trains(self->role) || self->role == MF_ROLE_PS)
+        return MF_OK;
+    return MF_FAIL(MF_INVALID_ARGUMENT,
+                   "this process is %s %d, which has no part in a training: chief, worker and ps "
+                   "have%s",
+                   mf_role_name(self->role), self->index,
+                   self->role == MF_ROLE_MASTER
+                       ? "; a master needs a store, so leave --masters or --all-stay out"
+                       : "");
+}
+
+/* What only tasks of a cluster have. */
+static void warn_of_unused(const mf_strategy_options *o)
+{
+    const char *unused = o->store       ? "the store"
+                         : o->tls_dir   ? "the folder of certificates"
+                         : o->transport ? "the transport"
+                                        : NULL;
+
+    if (unused)
+        MF_WARN("this process trains alone, for nothing describes a cluster: %s is not used",
+                unused);
+}
+
+static mf_status open_for(const char *text, const mf_strategy_options *o, const mf_cluster *cluster,
+                          mf_strategy **out)
+{
+    mf_arena *arena;
+    mf_status st;
+
+    if (!text && cluster->n_tasks <= 1 && !o->codec /* which changes bits alone, too */
+        && !mf_job_may_change(o, cluster)) { /* others may come */
+        if (!cluster->addresses)
+            warn_of_unused(o);
+        return open_alone(out);
+    }
+    arena = mf_arena_new();
+    if (!arena)
+        return MF_NOMEM("a strategy");
+    st = open_kind(text ? text : usual_for(cluster), o, cluster, arena, out);
+    mf_arena_free(arena);
+    return st;
+}
+
+/* From here on others see this process. */
+static mf_status show(const char *job, const mf_cluster *cluster)
+{
+    const mf_cluster_task *self = mf_cluster_self(cluster);
+    char task[MF_STATUS_PAGE_TASK] = "worker 0";
+
+    if (self)
+        (void)snprintf(task, sizeof task, "%s %d", mf_role_name(self->role), self->index);
+    return mf_status_page_open(job, task, cluster->n_tasks > 1 ? cluster->n_tasks : 1);
+}
+
+mf_status mf_job_show(const mf_strategy_options *o)
+{
+    mf_cluster *cluster = NULL;
+    mf_status st;
+
+    MF_TRY(mf_job_resolve(o, &cluster));
+    st = check_role(cluster);
+    if (st == MF_OK && o->job)
+        st = show(o->job, cluster);
+    mf_cluster_free(cluster);
+    return st;
+}
+
+mf_status mf_strategy_open(const char *strategy, const mf_strategy_options *options,
+                           mf_strategy **out)
+{
+    MF_ENTRY;
+    MF_NEED(out);
+
+    const mf_strategy_options none = { 0 }, *o = options ? options : &none;
+    mf_cluster *cluster = NULL;
+    bool shown;
+    mf_status st;
+
+    *out = NULL;
+    MF_TRY(mf_job_resolve(o, &cluster));
+    st = check_role(cluster);
+    if (st == MF_OK && o->job)
+        st = show(o->job, cluster);
+    shown = o->job && st == MF_OK;
+    if (st == MF_OK)
+        st = open_for(strategy, o, cluster, out);
+    if (st == MF_OK) {
+        atomic_init(&(*out)->refs, 1);
+        (*out)->shown = shown;
+    } else if (shown)
+        mf_status_page_close();
+    mf_cluster_free(cluster);
+    return st;
+}
+
+void mf_strategy_close(mf_strategy *strategy)
+{
+    MF_ENTRY_OR();
+
+    if (strategy)
+        mf_strategy_unref(strategy);
+}
+
+int mf_strategy_rank(const mf_strategy *strategy)
+{
+    return strategy && strategy->team ? strategy->team->rank : 0;
+}
+
+int mf_strategy_size(const mf_strategy *strategy)
+{
+    return strategy && strategy->team ? strategy->team->size : 1;
+}
+
+void mf_strategy_traffic(const mf_strategy *strategy, mf_traffic *out)
+{
+    MF_ENTRY_OR();
+    if (!out)
+        return;
+
+    *out = (mf_traffic){ 0 };
+    if (strategy && strategy->team && strategy->team->kind->traffic)
+        strategy->team->kind->traffic(strategy->team, out);
+}
+
+bool mf_strategy_serves(const mf_strategy *strategy)
+{
+    return strategy && strategy->team && strategy->team->kind->serve;
+}
+
+bool mf_strategy_is_over(const mf_strategy *strategy)
+{
+    return strategy && strategy->team && strategy->team->over;
+}
+
+bool mf_strategy_is_chief(const mf_strategy *strategy)
+{
+    return mf_strategy_rank(strategy) == 0;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* net_failure_detection.c - somebody is gone, gives up, or does not come: everybody learns who.
+ *
+ * A connection that ends names its peer. A peer that stands still says nothing, and those who wait
+ * for it make others wait: when a deadline is near, whoever waits asks the one it waits for whom
+ * that one waits for, and goes on asking from one to the next. A task that waits answers; the one
+ * that does not is to blame. Answers are sent by threads that wait, never by the transport's, which
+ * must go on reading. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/param.h"
+#include "net/net_private.h"
+
+#include <string.h>
+
+MF_PARAM_INT(comm_ask_ms, 400, "a task that does not answer for so long is to blame for a wait");
+
+static int64_t ask_ns(void)
+{
+    return MF_PARAM(comm_ask_ms) * 1000000;
+}
+
+/* ---- telling ---- */
+
+void mf_net_note_trouble(mf_net *n, mf_status st)
+{
+    if (n->trouble.status != MF_OK)
+        return;
+    mf_error_save(st, &n->trouble);
+    pthread_cond_broadcast(&n->changed);
+}
+
+void mf_net_tell_watches(mf_net *n, bool question)
+{
+    pthread_mutex_lock(&n->watching);
+    for (mf_net_watch *w = n->watches; w; w = w->next) {
+        if (!question || w->questions)
+            w->fn(w->ctx);
+    }
+    pthread_mutex_unlock(&n->watching);
+}
+
+void mf_net_watch_add(mf_net *n, mf_net_watch *w)
+{
+    pthread_mutex_lock(&n->watching);
+    w->next = n->watches;
+    n->watches = w;
+    pthread_mutex_unlock(&n->watching);
+}
+
+void mf_net_watch_remove(mf_net *n, mf_net_watch *w)
+{
+    pthread_mutex_lock(&n->watching);
+    for (mf_net_watch **at = &n->watches; *at; at = &(*at)->next) {
+        if (*at == w) {
+            *at = w->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&n->watching);
+}
+
+mf_status mf_net_check(mf_net *n)
+{
+    mf_status st;
+
+    pthread_mutex_lock(&n->lock);
+    st = n->trouble.status == MF_OK ? MF_OK : mf_error_restore(&n->trouble);
+    pthread_mutex_unlock(&n->lock);
+    return st;
+}
+
+mf_status mf_net_why_not(const mf_net *n, int task)
+{
+    const mf_peer *p = &n->peers[task];
+
+    if (n->trouble.status != MF_OK)
+        return mf_error_restore(&n->trouble);
+    if (p->left)
+        return MF_FAIL(MF_UNAVAILABLE, "%s has left", p->name);
+    return p->gone ? mf_error_restore(&p->why) : MF_OK;
+}
+
+mf_status mf_net_check_task(mf_net *n, int task)
+{
+    mf_status st;
+
+    pthread_mutex_lock(&n->lock);
+    st = mf_net_why_not(n, task);
+    pthread_mutex_unlock(&n->lock);
+    return st;
+}
+
+void mf_net_abort(mf_net *n, mf_status why)
+{
+    mf_frame f = { .kind = MF_MESSAGE_ABORT, .epoch = n->epoch };
+    mf_error e;
+    bool first;
+
+    mf_error_save(why, &e);
+    pthread_mutex_lock(&n->lock);
+    first = !n->aborted;
+    n->aborted = true;
+    mf_net_note_trouble(n, why);
+    pthread_mutex_unlock(&n->lock);
+    mf_net_tell_watches(n, false);
+    f.size = strlen(e.message);
+    for (int i = 0; first && i < n->n_tasks; i++) {
+        if (i != n->self && mf_net_meets(n, i) &&
+            mf_net_send(n, i, &f, e.message, mf_clock_ns() + ask_ns()) != MF_OK)
+            MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message()); /* it sees that we are gone */
+    }
+    (void)mf_error_restore(&e);
+}
+
+/* ---- asking ---- */
+
+/* With the lock held, which is let go. No bytes go with it: `step` says it all. */
+static void send_word(mf_net *n, int to, mf_message kind, int64_t step)
+{
+    const mf_frame f = { .kind = (uint16_t)kind, .epoch = n->epoch, .step = step };
+
+    pthread_mutex_unlock(&n->lock);
+    if (mf_net_send(n, to, &f, NULL, mf_clock_ns() + ask_ns()) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+    pthread_mutex_lock(&n->lock);
+}
+
+void mf_net_answer(mf_net *n, int task, int but)
+{
+    for (int i = 0; i < n->n_tasks; i++) {
+        if (!n->peers[i].asks || i == but)
+            continue;
+        n->peers[i].asks = false;
+        if (i != task) /* it knows that we wait for it */
+            send_word(n, i, MF_MESSAGE_ANSWER, task);
+    }
+}
+
+static void ask(mf_net *n, mf_suspect *s)
+{
+    s->asked = mf_clock_ns();
+    send_word(n, s->task, MF_MESSAGE_ASK, 0);
+}
+
+int64_t mf_net_next_look(int64_t deadline_ns)
+{
+    const int64_t now = mf_clock_ns(), rarely = now + 1000000000;
+
+    if (deadline_ns <= 0)
+        return rarely;
+    if (now >= deadline_ns - ask_ns())
+        return now + 20000000;
+    return deadline_ns - ask_ns() < rarely ? deadline_ns - ask_ns() : rarely;
+}
+
+bool mf_net_suspect(mf_net *n, mf_suspect *s, int64_t deadline_ns)
+{
+    const mf_peer *p = &n->peers[s->task];
+    const int64_t now = mf_clock_ns();
+
+    if (deadline_ns <= 0 || now < deadline_ns - ask_ns())
+        return false;
+    if (s->asked == 0) {
+        ask(n, s);
+        return false;
+    }
+    if (p->answered >= s->asked && p->waits_for != n->self && s->hops < n->n_tasks) {
+        s->task = p->waits_for;
+        s->hops++;
+        ask(n, s);
+        return false;
+    }
+    return now >= deadline_ns && now >= s->asked + ask_ns();
+}
+
+mf_status mf_net_blame(const mf_net *n, const mf_suspect *s, int waited_for, const char *verb,
+                       const char *what, int64_t step, int64_t since)
+{
+    const char *self = n->peers[n->self].name, *other = n->peers[waited_for].name;
+    const double seconds = (double)(mf_clock_ns() - since) * 1e-9;
+
+    if (s->task == waited_for)
+        return MF_FAIL(MF_DEADLINE_EXCEEDED, "%s did not %s %s of step %lld; %s waited %.1f s",
+                       other, verb, what, (long long)step, self, seconds);
+    return MF_FAIL(MF_DEADLINE_EXCEEDED,
+                   "%s holds up %s of step %lld: %s waited %.1f s for %s, which waits for it",
+                   n->peers[s->task].name, what, (long long)step, self, seconds, other);
+}

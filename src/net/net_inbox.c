@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* net_inbox.c - what the transport tells a net: messages that come, to whom they go, and who is
+ * gone. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "net/net_private.h"
+#include "observe/status_page.h"
+
+enum { UNCLAIMED_MAX = 1 << 30 }; /* bytes of a peer that nobody has asked for */
+
+void mf_message_free(message *m)
+{
+    if (!m)
+        return;
+    mf_free(m->data);
+    mf_free(m);
+}
+
+static message *new_message(const mf_frame *f)
+{
+    message *m = mf_calloc(1, sizeof *m);
+
+    if (m)
+        m->data = mf_calloc((int64_t)f->size + 1, 1);
+    if (!m || !m->data) {
+        mf_free(m);
+        (void)MF_NOMEM("a message");
+        return NULL;
+    }
+    m->frame = *f;
+    return m;
+}
+
+/* The first that waits for a message like this. */
+static mf_net_waiter *find_waiter(const mf_peer *p, const mf_frame *f)
+{
+    for (mf_net_waiter *w = p->waiters; w; w = w->next) {
+        if (!w->busy && !w->done && !w->message && mf_net_same_key(&w->frame, f))
+            return w;
+    }
+    return NULL;
+}
+
+/* A waiter that wants just these bytes gets them where it wants them. */
+static void *begin(mf_inbox *in, int peer, const mf_frame *f)
+{
+    mf_net *n = (mf_net *)in;
+    mf_peer *p = &n->peers[peer];
+    message *m = NULL;
+    mf_net_waiter *w;
+
+    pthread_mutex_lock(&n->lock);
+    w = find_waiter(p, f);
+    if (w && w->data && w->frame.size == f->size && f->size > 0) {
+        w->busy = true;
+        p->coming_to = w;
+        pthread_mutex_unlock(&n->lock);
+        return w->data;
+    }
+    if (p->unclaimed + (int64_t)f->size <= UNCLAIMED_MAX)
+        m = new_message(f);
+    else
+        (void)MF_FAIL(MF_RESOURCE_EXHAUSTED, "it sent more than anybody here asked for");
+    p->coming = m;
+    p->unclaimed += m ? (int64_t)f->size : 0;
+    pthread_mutex_unlock(&n->lock);
+    return m ? m->data : NULL;
+}
+
+/* The thread's error is why a peer is not here any more: the first reason stays. */
+static void note_gone(mf_net *n, mf_peer *p, mf_status why)
+{
+    if (!p->gone)
+        mf_error_save(why, &p->why);
+    p->gone = true;
+    if (!p->left && !n->closing && !n->star)
+        mf_net_note_trouble(n, why);
+    pthread_cond_broadcast(&n->changed);
+}
+
+static void take_abort(mf_net *n, int peer, const message *m)
+{
+    mf_peer *p = &n->peers[peer];
+    mf_status why;
+
+    MF_LOG(MF_LOG_DEBUG, "%s gives up: %s", p->name, m->data);
+    why = MF_FAIL(MF_ABORTED, "%s gave up: %.800s", p->name, m->data);
+    if (n->star)
+        note_gone(n, p, why);
+    else
+        mf_net_note_trouble(n, why);
+}
+
+/* With the lock held: what concerns the net itself. True: those who wait elsewhere shall know. */
+static bool take_word(mf_net *n, int peer, const message *m)
+{
+    mf_peer *p = &n->peers[peer];
+
+    switch (m->frame.kind) {
+    case MF_MESSAGE_ABORT:
+        take_abort(n, peer, m);
+        return true;
+    case MF_MESSAGE_BYE:
+        p->left = true;
+        break;
+    case MF_MESSAGE_ASK:
+    case MF_MESSAGE_STATE: /* it shall know that it is heard */
+        p->asks = true;
+        break;
+    case MF_MESSAGE_ANSWER:
+        if (m->frame.step < 0 || m->frame.step >= n->n_tasks)
+            return false;
+        p->waits_for = (int)m->frame.step;
+        p->answered = mf_clock_ns();
+        break;
+    default:
+        return false;
+    }
+    pthread_cond_broadcast(&n->changed);
+    return m->frame.kind != MF_MESSAGE_ANSWER;
+}
+
+/* True: the message is dealt with. */
+static bool take_control(mf_net *n, int peer, message *m)
+{
+    mf_net_serve_fn *serve = NULL;
+    void *ctx = NULL;
+    bool news;
+
+    if (m->frame.kind == MF_MESSAGE_STATE && n->self == 0)
+        mf_status_page_keep(n->peers[peer].name, m->data, m->frame.size);
+    pthread_mutex_lock(&n->lock);
+    news = take_word(n, peer, m);
+    if (m->frame.kind == MF_MESSAGE_REQUEST) {
+        serve = n->serve;
+        ctx = n->serve_ctx;
+    }
+    pthread_mutex_unlock(&n->lock);
+    if (news)
+        mf_net_tell_watches(n,
+                            m->frame.kind == MF_MESSAGE_ASK || m->frame.kind == MF_MESSAGE_STATE);
+    if (serve) {
+        serve(ctx, peer, &m->frame, m->data);
+        m->data = NULL;
+    }
+    return serve || mf_net_is_word(&m->frame) || m->frame.epoch < n->epoch;
+}
+
+/* With the lock held: to the one who waits for it, or to the others that nobody has asked for. */
+static void deliver(mf_peer *p, message *m)
+{
+    message **last = &p->arrived;
+    mf_net_waiter *w = find_waiter(p, &m->frame);
+
+    if (w) {
+        w->message = m;
+        p->unclaimed -= (int64_t)m->frame.size;
+        return;
+    }
+    while (*last)
+        last = &(*last)->next;
+    *last = m;
+}
+
+/* The message that was coming is whole. Of a request: with `serving` held. */
+static void take_whole(mf_net *n, int peer)
+{
+    mf_peer *p = &n->peers[peer];
+    message *m = p->coming;
+
+    if (peer == 0) {
+        pthread_mutex_lock(&n->lock);
+        n->unheard = 0;
+        pthread_mutex_unlock(&n->lock);
+    }
+    if (m && take_control(n, peer, m)) {
+        pthread_mutex_lock(&n->lock);
+        p->unclaimed -= (int64_t)m->frame.size;
+        p->coming = NULL;
+        pthread_mutex_unlock(&n->lock);
+        mf_message_free(m);
+        return;
+    }
+    pthread_mutex_lock(&n->lock);
+    if (m) {
+        deliver(p, m);
+    } else {
+        p->coming_to->busy = false;
+        p->coming_to->done = true;
+    }
+    p->coming = NULL;
+    p->coming_to = NULL;
+    pthread_cond_broadcast(&n->changed);
+    pthread_mutex_unlock(&n->lock);
+}
+
+static void end(mf_inbox *in, int peer, const mf_frame *f)
+{
+    mf_net *n = (mf_net *)in;
+
+    if (f->kind != MF_MESSAGE_REQUEST) {
+        take_whole(n, peer);
+        return;
+    }
+    pthread_mutex_lock(&n->serving);
+    take_whole(n, peer);
+    pthread_mutex_unlock(&n->serving);
+}
+
+static void gone(mf_inbox *in, int peer, const char *why)
+{
+    mf_net *n = (mf_net *)in;
+    mf_peer *p = &n->peers[peer];
+    bool news;
+
+    pthread_mutex_lock(&n->lock);
+    mf_message_free(p->coming);
+    p->coming = NULL;
+    if (p->coming_to)
+        p->coming_to->busy = false;
+    p->coming_to = NULL;
+    news = !p->left && !n->closing;
+    note_gone(n, p,
+              MF_FAIL(MF_UNAVAILABLE, "%s%s%s is gone: %s", p->name, p->address ? " at " : "",
+                      p->address ? p->address : "", why));
+    pthread_mutex_unlock(&n->lock);
+    if (news)
+        mf_net_tell_watches(n, false);
+}
+
+/* With the lock held. */
+static void show_sending(mf_net *n, int peer, const mf_frame *f)
+{
+    mf_peer *p = &n->peers[peer];
+
+    if (p->sending.stall.since == 0) {
+        p->sending = (mf_wait_report){ .who = n->peers[n->self].name,
+                                       .whom = p->name,
+                                       .where = p->address,
+                                       .what = "to take a message",
+                                       .step = f->step };
+        mf_wait_report_begin(&p->sending);
+    }
+    mf_wait_report_look(&p->sending);
+}
+
+/* While we cannot go on sending. Words are told even in trouble. */
+static mf_status waits(mf_inbox *in, int peer, const mf_frame *f)
+{
+    mf_net *n = (mf_net *)in;
+    mf_status st = MF_OK;
+
+    if (mf_net_is_word(f))
+        return MF_OK;
+    pthread_mutex_lock(&n->lock);
+    if (n->trouble.status != MF_OK)
+        st = mf_error_restore(&n->trouble);
+    else {
+        show_sending(n, peer, f);
+        mf_net_answer(n, peer, peer);
+    }
+    pthread_mutex_unlock(&n->lock);
+    return st;
+}
+
+const mf_inbox_kind mf_net_inbox = {
+    .greeting = mf_net_greeting,
+    .hello = mf_net_hello,
+    .refused = mf_net_refused,
+    .ready = mf_net_ready,
+    .begin = begin,
+    .end = end,
+    .waits = waits,
+    .gone = gone,
+};

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* uds_transport.c - the transport between processes of one host and one user: Unix sockets, in the
+ * abstract name space, named after the address a task has. The kernel tells who is at the other
+ * end: other users are sent away, on both sides, before a byte of theirs is read.
+ *
+ * One thread reads everything; whoever sends writes by itself. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "net/uds_socket.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EVENTS = 16, PAUSE_MS = 20 };
+
+typedef struct connection {
+    int fd;
+    int peer; /* -1: has not said who it is */
+    pthread_mutex_t writing; /* one frame at a time */
+    bool dead; /* guarded by writing */
+    /* reading, by the thread */
+    unsigned char head[MF_FRAME_BYTES];
+    size_t have; /* bytes of the head, the greeting or the frame's data */
+    mf_frame frame;
+    char *data; /* NULL: the head is not whole yet */
+    char *greeting;
+    struct connection *next;
+} connection;
+
+typedef struct local {
+    mf_transport base;
+    mf_transport_options o;
+    char address[128];
+    const char *hello; /* the inbox's */
+    int listener, epoll, wake;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    connection **by_peer; /* guarded by lock; freed by local_close() only */
+    connection *all; /* guarded by lock */
+    bool closing; /* guarded by lock */
+} local;
+
+/* ---- peers ---- */
+
+static connection *connection_new(int fd, int peer)
+{
+    connection *c = mf_calloc(1, sizeof *c);
+
+    if (!c)
+        return NULL;
+    c->fd = fd;
+    c->peer = peer;
+    pthread_mutex_init(&c->writing, NULL);
+    return c;
+}
+
+static void connection_free(connection *c)
+{
+    close(c->fd);
+    pthread_mutex_destroy(&c->writing);
+    mf_free(c->greeting);
+    mf_free(c);
+}
+
+static connection *find_peer(local *t, int peer)
+{
+    connection *c;
+
+    pthread_mutex_lock(&t->lock);
+    c = t->by_peer[peer];
+    pthread_mutex_unlock(&t->lock);
+    return c;
+}
+
+/* ---- writing ---- */
+
+/* Another thread of ours may be at it, and its peer may not read. */
+static mf_status lock_writing(connection *c, int64_t deadline_ns)
+{
+    const int64_t until = mf_clock_wall_ns() + (deadline_ns - mf_clock_ns());
+
+    if (deadline_ns <= 0)
+        (void)pthread_mutex_lock(&c->writing);
+    else if (pthread_mutex_timedlock(/* clocklock would be better; TSan does not know it */
+                                     &c->writing, &(struct timespec){ until / 1000000000,
+                                                                      until % 1000000000 }) != 0)
+        return MF_FAIL(MF_DEADLINE_EXCEEDED, "the other end does not keep up");
+    return MF_OK;
+}
+
+static mf_status local_send(mf_transport *transport, int peer, const mf_frame *f, const void *data,
+                            int64_t deadline_ns)
+{
+    local *t = (local *)transport;
+    connection *c = find_peer(t, peer);
+    unsigned char head[MF_FRAME_BYTES];
+    struct iovec parts[2] = { { head, sizeof head }, { (void *)(uintptr_t)data, (size_t)f->size } };
+    mf_uds_writer w = { .inbox = t->o.inbox, .peer = peer, .frame = f };
+    mf_status st;
+
+    if (!c)
+        return MF_FAIL(MF_UNAVAILABLE, "there is no connection");
+    mf_frame_write(f, head);
+    MF_TRY(lock_writing(c, deadline_ns));
+    st = c->dead ? MF_FAIL(MF_UNAVAILABLE, "the connection is closed")
+                 : mf_uds_write(c->fd, parts, f->size > 0 ? 2 : 1, deadline_ns, &w);
+    if (st != MF_OK && w.begun) { /* half a frame is out: nothing after it would make sense */
+        c->dead = true;
+        (void)shutdown(c->fd, SHUT_RDWR);
+    }
+    pthread_mutex_unlock(&c->writing);
+    return st;
+}
+
+/* ---- the thread that reads ---- */
+
+static mf_status watch(local *t, connection *c)
+{
+    struct epoll_event e = { .events = EPOLLIN, .data.ptr = c };
+
+    pthread_mutex_lock(&t->lock);
+    c->next = t->all;
+    t->all = c;
+    if (c->peer >= 0)
+        t->by_peer[c->peer] = c;
+    pthread_mutex_unlock(&t->lock);
+    if (epoll_ctl(t->epoll, EPOLL_CTL_ADD, c->fd, &e) != 0)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "epoll: %s", strerror(errno));
+    return MF_OK;
+}
+
+/* Nobody knew who it was. */
+static void forget(local *t, connection *c)
+{
+    pthread_mutex_lock(&t->lock);
+    for (connection **at = &t->all; *at; at = &(*at)->next) {
+        if (*at == c) {
+            *at = c->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+    connection_free(c);
+}
+
+static void end_connection(local *t, connection *c, const char *why)
+{
+    (void)epoll_ctl(t->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+    (void)shutdown(c->fd, SHUT_RDWR); /* first: it ends a write that holds the lock */
+    pthread_mutex_lock(&c->writing);
+    c->dead = true;
+    pthread_mutex_unlock(&c->writing);
+    if (c->peer >= 0)
+        t->o.inbox->kind->gone(t->o.inbox, c->peer, why);
+    else
+        forget(t, c);
+}
+
+static void accept_one(local *t)
+{
+    const int fd = accept4(t->listener, NULL, NULL, SOCK_CLOEXEC);
+    connection *c;
+
+    if (fd < 0) {
+        if (errno != EAGAIN) /* no more descriptors: it stays at the door */
+            (void)usleep(1000 * PAUSE_MS);
+        return;
+    }
+    if (mf_uds_check_user(fd) != MF_OK) {
+        MF_WARN("a connection was refused: %s", mf_error_message());
+        close(fd);
+        return;
+    }
+    c = connection_new(fd, -1);
+    if (!c)
+        close(fd);
+    else if (watch(t, c) != MF_OK)
+        end_connection(t, c, mf_error_message());
+}
+
+/* Its greeting is whole: who is it? */
+static mf_status meet(local *t, connection *c)
+{
+    const int64_t soon = mf_clock_ns() + 5000000000;
+    mf_status st = t->o.inbox->kind->hello(t->o.inbox, c->greeting, &c->peer);
+
+    if (st != MF_OK) {
+        c->peer = -1;
+        (void)!mf_uds_send_text(c->fd, (uint32_t)st, mf_error_message(), true, soon);
+        t->o.inbox->kind->refused(t->o.inbox);
+        return st;
+    }
+    mf_free(c->greeting);
+    c->greeting = NULL;
+    c->have = 0;
+    MF_TRY(mf_uds_send_text(c->fd, MF_OK, t->hello, true, soon)); /* before any frame */
+    pthread_mutex_lock(&t->lock);
+    t->by_peer[c->peer] = c;
+    pthread_mutex_unlock(&t->lock);
+    t->o.inbox->kind->ready(t->o.inbox, c->peer);
+    return MF_OK;
+}
+
+/* Where the next bytes go, and how many are wanted. */
+static void place_for(connection *c, char **to, size_t *want)
+{
+    if (c->peer < 0 && c->greeting) {
+        uint32_t size;
+
+        memcpy(&size, c->head, sizeof size);
+        *to = c->greeting + c->have;
+        *want = size - c->have;
+    } else if (c->peer < 0) {
+        *to = (char *)c->head + c->have;
+        *want = sizeof(uint32_t) - c->have;
+    } else if (!c->data) {
+        *to = (char *)c->head + c->have;
+        *want = MF_FRAME_BYTES - c->have;
+    } else {
+        *to = c->data + c->have;
+        *want = (size_t)c->frame.size - c->have;
+    }
+}
+
+/* What was wanted is there. */
+static mf_status take_step(local *t, connection *c)
+{
+    c->have = 0;
+    if (c->peer < 0 && c->greeting)
+        return meet(t, c);
+    if (c->peer < 0) {
+        uint32_t size;
+
+        memcpy(&size, c->head, sizeof size);
+        if (size >= MF_UDS_TEXT_MAX)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "this is no greeting of Meshflow");
+        c->greeting = mf_calloc(size + 1, 1);
+        return c->greeting ? MF_OK : MF_NOMEM("a greeting");
+    }
+    if (!c->data) {
+        if (!mf_frame_read(c->head, &c->frame))
+            return MF_FAIL(MF_DATA_LOSS, "what it sends makes no sense");
+        c->data = t->o.inbox->kind->begin(t->o.inbox, c->peer, &c->frame);
+        if (!c->data)
+            return MF_RESOURCE_EXHAUSTED;
+        if (c->frame.size > 0)
+            return MF_OK;
+    }
+    c->data = NULL;
+    t->o.inbox->kind->end(t->o.inbox, c->peer, &c->frame);
+    return MF_OK;
+}
+
+static mf_status read_some(local *t, connection *c)
+{
+    for (int i = 0; i < 64; i++) { /* and then it is the others' turn */
+        size_t want;
+        ssize_t n;
+        char *to;
+
+        place_for(c, &to, &want);
+        n = want > 0 ? recv(c->fd, to, want, MSG_DONTWAIT) : 0;
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return MF_OK;
+        if (n < 0)
+            return MF_FAIL(MF_UNAVAILABLE, "its connection broke: %s", strerror(errno));
+        if (n == 0 && want > 0)
+            return MF_FAIL(MF_UNAVAILABLE, "its connection was closed");
+        c->have += (size_t)n;
+        if ((size_t)n == want)
+            MF_TRY(take_step(t, c));
+    }
+    return MF_OK;
+}
+
+static bool is_closing(local *t)
+{
+    bool closing;
+
+    pthread_mutex_lock(&t->lock);
+    closing = t->closing;
+    pthread_mutex_unlock(&t->lock);
+    return closing;
+}
+
+static void *read_everything(void *arg)
+{
+    local *t = arg;
+    struct epoll_event e[EVENTS];
+
+    while (!is_closing(t)) {
+        const int n = epoll_wait(t->epoll, e, EVENTS, -1);
+
+        for (int i = 0; i < n; i++) {
+            connection *c = e[i].data.ptr;
+
+            if (c == NULL)
+                continue; /* woken up */
+            if (e[i].data.ptr == t)
+                accept_one(t);
+            else if (read_some(t, c) != MF_OK)
+                end_connection(t, c, mf_error_message());
+        }
+    }
+    return NULL;
+}
+
+/* ---- opening, connecting, closing ---- */
+
+static mf_status listen_at(local *t, const char *address)
+{
+    struct sockaddr_un name = { 0 };
+    char any[64];
+    socklen_t size;
+
+    if (!address) { /* some name that is not taken */
+        (void)snprintf(any, sizeof any, "any-%d-%016llx", (int)getpid(),
+                       (unsigned long long)mf_random_seed());
+        address = any;
+    }
+    if (snprintf(t->address, sizeof t->address, "%s", address) >= (int)sizeof t->address)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "address '%s' is too long", address);
+    size = mf_uds_name(t->address, &name);
+    if (size == 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "address '%s' is too long", address);
+    if (bind(t->listener, (struct sockaddr *)&name, size) != 0)
+        return MF_FAIL(errno == EADDRINUSE ? MF_ALREADY_EXISTS : MF_INTERNAL,
+                       "cannot listen at %s: %s", address,
+                       errno == EADDRINUSE ? "another task listens there" : strerror(errno));
+    if (listen(t->listener, 128) != 0)
+        return MF_FAIL(MF_INTERNAL, "cannot listen at %s: %s", address, strerror(errno));
+    return MF_OK;
+}
+
+static mf_status add_event(local *t, int fd, void *ptr)
+{
+    struct epoll_event e = { .events = EPOLLIN, .data.ptr = ptr };
+
+    if (epoll_ctl(t->epoll, EPOLL_CTL_ADD, fd, &e) != 0)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "epoll: %s", strerror(errno));
+    return MF_OK;
+}
+
+static void local_close(mf_transport *transport);
+
+static mf_status start(local *t)
+{
+
+    t->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    t->epoll = epoll_create1(EPOLL_CLOEXEC);
+    t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    t->by_peer = mf_calloc(t->o.n_peers, sizeof(connection *));
+    if (t->listener < 0 || t->epoll < 0 || t->wake < 0 || !t->by_peer)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more sockets or memory: %s", strerror(errno));
+    MF_TRY(listen_at(t, t->o.address));
+    t->hello = t->o.inbox->kind->greeting(t->o.inbox, t->address);
+    if (!t->hello)
+        return MF_RESOURCE_EXHAUSTED;
+    MF_TRY(add_event(t, t->listener, t));
+    MF_TRY(add_event(t, t->wake, NULL));
+    if (mf_thread_start(&t->thread, read_everything, t) != 0)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
+    return MF_OK;
+}
+
+static mf_status local_open(const mf_transport_options *o, mf_transport **out)
+{
+    local *t = mf_calloc(1, sizeof *t);
+    mf_status st;
+
+    *out = NULL;
+    if (!t)
+        return MF_NOMEM("connections");
+    t->base.kind = &mf_transport_local;
+    t->o = *o;
+    t->listener = t->epoll = t->wake = -1;
+    pthread_mutex_init(&t->lock, NULL);
+    st = start(t);
+    if (st != MF_OK)
+        local_close(&t->base);
+    else
+        *out = &t->base;
+    return st;
+}
+
+static const char *local_address(const mf_transport *transport)
+{
+    return ((const local *)transport)->address;
+}
+
+static mf_status greet(local *t, int fd, int peer, int64_t deadline_ns)
+{
+    char text[MF_UDS_TEXT_MAX];
+    int who = -1;
+
+    MF_TRY(mf_uds_check_user(fd));
+    MF_TRY(mf_uds_send_text(fd, 0, t->hello, false, deadline_ns));
+    MF_TRY(mf_uds_read_answer(fd, text, deadline_ns));
+    MF_TRY(t->o.inbox->kind->hello(t->o.inbox, text, &who));
+    if (who != peer)
+        return MF_FAIL(MF_FAILED_PRECONDITION, "another task listens there: number %d", who);
+    return MF_OK;
+}
+
+/* A full queue at the other end makes connect() wait. */
+static int connect_in_time(int fd, const struct sockaddr_un *name, socklen_t size,
+                           int64_t deadline_ns)
+{
+    const int64_t left = deadline_ns - mf_clock_ns();
+    const struct timeval limit = { .tv_sec = left / 1000000000,
+                                   .tv_usec = left % 1000000000 / 1000 + 1 };
+
+    if (deadline_ns > 0 && left <= 0)
+        return -1;
+    if (deadline_ns > 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    return connect(fd, (const struct sockaddr *)name, size);
+}
+
+static mf_status local_connect(mf_transport *transport, int peer, const char *address,
+                               int64_t deadline_ns)
+{
+    local *t = (local *)transport;
+    struct sockaddr_un name = { 0 };
+    const socklen_t size = mf_uds_name(address, &name);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    connection *c;
+    mf_status st = MF_OK;
+
+    if (fd < 0 || size == 0)
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "cannot connect to '%s'", address);
+    else if (connect_in_time(fd, &name, size, deadline_ns) != 0)
+        st = MF_FAIL(MF_UNAVAILABLE, "nobody listens there yet");
+    if (st == MF_OK)
+        st = greet(t, fd, peer, deadline_ns);
+    c = st == MF_OK ? connection_new(fd, peer) : NULL;
+    if (st == MF_OK && !c)
+        st = MF_NOMEM("a connection");
+    if (st != MF_OK) {
+        if (fd >= 0)
+            close(fd);
+        return st;
+    }
+    MF_TRY(watch(t, c));
+    t->o.inbox->kind->ready(t->o.inbox, peer);
+    return MF_OK;
+}
+
+static void local_drop(mf_transport *transport, int peer)
+{
+    connection *c = find_peer((local *)transport, peer);
+
+    if (c)
+        (void)shutdown(c->fd, SHUT_RDWR); /* the thread sees the end */
+}
+
+static void local_close(mf_transport *transport)
+{
+    local *t = (local *)transport;
+
+    pthread_mutex_lock(&t->lock);
+    t->closing = true;
+    pthread_mutex_unlock(&t->lock);
+    if (t->thread) {
+        (void)eventfd_write(t->wake, 1);
+        pthread_join(t->thread, NULL);
+    }
+    while (t->all) {
+        connection *c = t->all;
+
+        t->all = c->next;
+        connection_free(c);
+    }
+    for (int i = 0; i < 3; i++) {
+        const int fd = i == 0 ? t->listener : i == 1 ? t->epoll : t->wake;
+
+        if (fd >= 0)
+            close(fd);
+    }
+    pthread_mutex_destroy(&t->lock);
+    mf_free(t->by_peer);
+    mf_free(t);
+}
+
+const mf_transport_kind mf_transport_local = {
+    .name = "local",
+    .about = "Unix sockets between processes of one host",
+    .open = local_open,
+    .address = local_address,
+    .connect = local_connect,
+    .send = local_send,
+    .drop = local_drop,
+    .close = local_close,
+};

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* job_view_text.c - who waits for whom, and what the one does that all wait for, in sentences. */
+#include "observe/job_view.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const int64_t LONG_NS = 1000000000; /* shorter waits belong to every step */
+static const int64_t SILENT_NS = 15000000000; /* whoever waits tells it every 10 s or oftener */
+
+/* ---- one task ---- */
+
+static double seconds(int64_t since, int64_t now)
+{
+    return now > since ? (double)(now - since) * 1e-9 : 0.0;
+}
+
+/* It is on another host, and has told nothing of itself for long: it is stopped, or it computes,
+ * saves or evaluates for long, which is no fault unless others wait. What it waited for then, it
+ * has. */
+static bool is_silent(const mf_status_page_seen *t, int64_t now)
+{
+    return t->alive && mf_job_view_is_kept(t) && now - t->page.told_ns > SILENT_NS;
+}
+
+/* The wait that keeps it from going on, the longest of them; NULL: it goes on. */
+static const mf_status_page_wait *blocked_by(const mf_status_page_seen *t)
+{
+    const mf_status_page_wait *found = NULL;
+
+    for (int i = 0; i < MF_STATUS_PAGE_WAITS && t->page.computing == 0; i++) {
+        const mf_status_page_wait *w = &t->page.waits[i];
+
+        if (w->since_ns != 0 && (!found || w->since_ns < found->since_ns))
+            found = w;
+    }
+    return found;
+}
+
+static void put_wait(const mf_status_page_wait *w, int64_t now, mf_buf *out)
+{
+    mf_buf_printf(out, "waits for %s", w->whom);
+    if (w->where[0])
+        mf_buf_printf(out, " (%s)", w->where);
+    mf_buf_printf(out, ": %s", w->what);
+    if (w->step >= 0)
+        mf_buf_printf(out, " of step %lld", (long long)w->step);
+    mf_buf_printf(out, ", since %.1f s", seconds(w->since_ns, now));
+}
+
+/* What of this kind has lasted longest; NULL: nothing. */
+static const mf_status_page_act *longest_act(const mf_status_page *p, mf_act kind)
+{
+    const mf_status_page_act *found = NULL;
+
+    for (int i = 0; i < MF_STATUS_PAGE_ACTS; i++) {
+        const mf_status_page_act *a = &p->acts[i];
+
+        if (a->kind == (int32_t)kind && a->what[0] && (!found || a->since_ns < found->since_ns))
+            found = a;
+    }
+    return found;
+}
+
+static void put_act(const mf_status_page *p, mf_act kind, int64_t now, mf_buf *out)
+{
+    static const char *const words[MF_ACTS] = { "", ", op", ": reads", ": writes" };
+    const mf_status_page_act *a = longest_act(p, kind);
+
+    if (a)
+        mf_buf_printf(out, "%s %s since %.1f s", words[kind], a->what, seconds(a->since_ns, now));
+}
+
+/* Which part of the batch the task computes, where tasks share batches. */
+static void put_shards(const mf_status_page *p, mf_buf *out)
+{
+    const long long first = p->first_shard, last = first + p->n_shards - 1;
+
+    if (p->n_shards > 1)
+        mf_buf_printf(out, " shards %lld..%lld of", first, last);
+    else if (p->n_shards == 1 && p->tasks > 1)
+        mf_buf_printf(out, " shard %lld of", first);
+}
+
+static void put_phase(const mf_status_page *p, int64_t now, mf_buf *out)
+{
+    mf_buf_str(out, mf_phase_text((mf_phase)p->phase));
+    if (p->phase == MF_PHASE_STEP) {
+        put_shards(p, out);
+        mf_buf_printf(out, " step %lld", (long long)p->step);
+    }
+    mf_buf_printf(out, " since %.1f s", seconds(p->phase_since_ns, now));
+    if (p->computing > 0)
+        put_act(p, MF_ACT_RUN, now, out);
+    else if (p->phase == MF_PHASE_SAVE || p->phase == MF_PHASE_END)
+        put_act(p, MF_ACT_WRITE, now, out);
+    else if (p->phase != MF_PHASE_STEP)
+        put_act(p, MF_ACT_READ, now, out);
+}
+
+void mf_job_view_doing_text(const mf_status_page_seen *t, int64_t now, mf_buf *out)
+{
+    const mf_status_page_wait *w = blocked_by(t);
+
+    if (w)
+        put_wait(w, now, out);
+    else
+        put_phase(&t->page, now, out);
+}
+
+/* One of another host: what it does is as old as what it has told. */
+static void put_kept(const mf_status_page_seen *t, int64_t now, mf_buf *out)
+{
+    const double ago = seconds(t->page.told_ns, now);
+
+    if (is_silent(t, now)) {
+        mf_buf_printf(out, "is on %s and was last heard of %.1f s ago", t->page.host, ago);
+        return;
+    }
+    mf_buf_printf(out, "is on %s and told %.1f s ago that it ", t->page.host, ago);
+    mf_job_view_doing_text(t, t->page.told_ns, out);
+}
+
+static void put_alive(const mf_status_page_seen *t, int64_t now, mf_buf *out)
+{
+    char where[64];
+
+    mf_job_view_doing_text(t, now, out);
+    if (mf_process_is_blocked(t->page.pid, where, sizeof where))
+        mf_buf_printf(out, ", blocked in the kernel%s%s", where[0] ? " in " : "", where);
+}
+
+void mf_job_view_task_text(const mf_status_page_seen *t, int64_t now, mf_buf *out)
+{
+    if (!t->alive)
+        mf_buf_printf(out, "is dead: it was killed, or has crashed, %.1f s ago or later",
+                      seconds(t->page.changed_ns, now));
+    else if (mf_job_view_is_stopped(t))
+        mf_buf_printf(out, "is stopped by a %s since %.1f s or less",
+                      t->process.state == 'T' ? "signal" : "debugger",
+                      seconds(t->page.changed_ns, now));
+    else if (mf_job_view_is_kept(t))
+        put_kept(t, now, out);
+    else
+        put_alive(t, now, out);
+}
+
+/* Others wait for something. */
+static bool wants_to_run(const mf_status_page *p)
+{
+    return p->computing > 0 || p->phase == MF_PHASE_START || p->phase == MF_PHASE_LOAD ||
+           p->phase == MF_PHASE_STEP || p->phase == MF_PHASE_EVALUATE;
+}
+
+void mf_job_view_starved(const mf_status_page_seen *t, const mf_process_times *lately,
+                         char note[MF_JOB_VIEW_NOTE])
+{
+    const int64_t counted = lately->ran_ns + lately->ready_ns;
+    const int64_t wanted = lately->ready > 0 && counted < lately->at_ns ? lately->at_ns : counted;
+
+    note[0] = '\0';
+    if (!wants_to_run(&t->page) || mf_job_view_is_stopped(t) || wanted < lately->at_ns / 5 ||
+        lately->ran_ns > wanted / 2)
+        return;
+    (void)snprintf(
+        note, MF_JOB_VIEW_NOTE,
+        ", and gets %.0f %% of the processor time that it wants: others run on its cores",
+        100.0 * (double)lately->ran_ns / (double)wanted);
+}
+
+/* ---- who is the reason ---- */
+
+/* The wait of a task that is able to go on if only it got what it waits for. One of another host
+ * had waited for so long when it said so; it may have gone on since. */
+static const mf_status_page_wait *waits(const mf_status_page_seen *t, int64_t now)
+{
+    const int64_t known = mf_job_view_is_kept(t) ? t->page.told_ns : now;
+    const bool able = t->alive && !mf_job_view_is_stopped(t) && !is_silent(t, now);
+    const mf_status_page_wait *w = able ? blocked_by(t) : NULL;
+
+    return w && known - w->since_ns >= LONG_NS ? w : NULL;
+}
+
+/* From one to the next, until one that waits for nobody; *name: of that one. -1: it is not here, or
+ * they go round in a ring. */
+static int root_of(const mf_job_view_job *job, int i, int64_t now, const char **name)
+{
+    *name = job->tasks[i].page.task;
+    for (int hops = 0; hops <= job->n; hops++) {
+        const mf_status_page_wait *w = waits(&job->tasks[i], now);
+
+        if (!w)
+            return i;
+        *name = w->whom;
+        i = mf_job_view_find(job, w->whom);
+        if (i < 0)
+            return -1;
+    }
+    *name = NULL;
+    return -1;
+}
+
+/* "; worker 0 and worker 2 wait for it, the longest since 3.2 s: the gradients, bucket 0 of step
+ * 812". */
+static void put_waiting(const mf_job_view_job *job, const char *name, int64_t now, mf_buf *out)
+{
+    const mf_status_page_wait *longest = NULL;
+    int n = 0;
+
+    for (int i = 0; i < job->n; i++) {
+        const mf_status_page_wait *w = waits(&job->tasks[i], now);
+        const char *root;
+
+        if (!w || (root_of(job, i, now, &root), !root || strcmp(root, name) != 0))
+            continue;
+        mf_buf_printf(out, "%s%s", n == 0 ? "; " : ", ", job->tasks[i].page.task);
+        longest = !longest || w->since_ns < longest->since_ns ? w : longest;
+        n++;
+    }
+    if (!longest)
+        return;
+    mf_buf_printf(out, " %s for it since %.1f s: %s", n == 1 ? "waits" : "wait",
+                  seconds(longest->since_ns, now), longest->what);
+    if (longest->step >= 0)
+        mf_buf_printf(out, " of step %lld", (long long)longest->step);
+}
+
+/* The one that most wait for; else one that is known not to go on, which is no matter of a master.
+ * NULL: all is well. */
+static const char *reason(const mf_job_view_job *job, int64_t now)
+{
+    const char *best = NULL;
+    int most = 0;
+
+    for (int i = 0; i < job->n; i++) {
+        const mf_status_page_seen *t = &job->tasks[i];
+        const bool stuck = (!t->alive || mf_job_view_is_stopped(t)) && !mf_job_view_is_master(t);
+        const char *name;
+        int n = 0;
+
+        if (!waits(&job->tasks[i], now) && !stuck)
+            continue;
+        root_of(job, i, now, &name);
+        for (int k = 0; name && k < job->n; k++) {
+            const char *other;
+
+            root_of(job, k, now, &other);
+            n += other && strcmp(other, name) == 0;
+        }
+        if (n > most) {
+            most = n;
+            best = name;
+        }
+    }
+    return best;
+}
+
+/* They wait for each other. */
+static bool put_ring(const mf_job_view_job *job, int64_t now, mf_buf *out)
+{
+    for (int i = 0; i < job->n; i++) {
+        const char *name;
+
+        if (!waits(&job->tasks[i], now) || (root_of(job, i, now, &name), name))
+            continue;
+        mf_buf_str(out, "they wait for each other: ");
+        for (int k = i, hops = 0; hops < job->n && (hops == 0 || k != i); hops++) {
+            const mf_status_page_wait *w = waits(&job->tasks[k], now);
+
+            mf_buf_printf(out, "%s%s ", hops > 0 ? "; " : "", job->tasks[k].page.task);
+            put_wait(w, now, out);
+            k = mf_job_view_find(job, w->whom);
+        }
+        return true;
+    }
+    return false;
+}
+
+const mf_status_page_wait *mf_job_view_waits(const mf_job_view_job *job, int i, int64_t now)
+{
+    return waits(&job->tasks[i], now);
+}
+
+const char *mf_job_view_root(const mf_job_view_job *job, int i, int64_t now)
+{
+    const char *name;
+
+    root_of(job, i, now, &name);
+    return name;
+}
+
+void mf_job_view_blame(const mf_job_view_job *job, const char *name, const char *note, int64_t now,
+                       mf_buf *out)
+{
+    const int i = mf_job_view_find(job, name);
+
+    if (i >= 0) {
+        mf_buf_printf(out, "%s (pid %lld) ", name, (long long)job->tasks[i].page.pid);
+        mf_job_view_task_text(&job->tasks[i], now, out);
+    } else {
+        mf_buf_printf(out, "%s is not on this host, or has not come", name);
+    }
+    mf_buf_str(out, note);
+    put_waiting(job, name, now, out);
+}
+
+bool mf_job_view_explain(const mf_job_view_job *job, int64_t now, mf_buf *out)
+{
+    const char *name = reason(job, now);
+
+    if (!name)
+        return put_ring(job, now, out);
+    mf_job_view_blame(job, name, "", now, out);
+    return true;
+}

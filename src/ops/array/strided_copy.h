@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strided_copy.h - the one engine behind every op that copies elements from one regular pattern to
+ * another: slices, transposes, concatenations, padding, tiling, reversal, blocks.
+ *
+ * A move is a box of cells with a stride per dimension on either side. The engine merges
+ * dimensions, copies runs with memcpy, transposes in tiles, and cuts the work into pieces fixed by
+ * the shape. */
+#ifndef MF_OPS_ARRAY_STRIDED_COPY_H
+#define MF_OPS_ARRAY_STRIDED_COPY_H
+
+#include "graph/op.h"
+
+enum { MF_STRIDED_COPY_RANK = 2 * MF_MAX_RANK + 1 };
+
+typedef struct mf_strided_copy {
+    mf_dtype dtype;
+    void *dst; /* where the first cell goes; must not overlap what is read */
+    const void *src; /* the first cell */
+    int rank;
+    /* Outermost first. Strides are in cells, may be negative; 0 in `from` repeats. No two cells may
+     * go to the same place. */
+    int64_t dims[MF_STRIDED_COPY_RANK], to[MF_STRIDED_COPY_RANK], from[MF_STRIDED_COPY_RANK];
+} mf_strided_copy;
+
+/* Fails only for strings (RESOURCE_EXHAUSTED). pool may be NULL. */
+MF_MUST mf_status mf_strided_copy_run(mf_pool *pool, const mf_strided_copy *m);
+
+/* Row-major strides of a static shape, in cells. */
+void mf_strides_of(const mf_shape *shape, int64_t *stride);
+/* Add a dimension inside the ones there are. */
+static inline void mf_strided_copy_add(mf_strided_copy *m, int64_t dim, int64_t to, int64_t from)
+{
+    m->dims[m->rank] = dim;
+    m->to[m->rank] = to;
+    m->from[m->rank++] = from;
+}
+static inline void *mf_cell_at(mf_dtype dtype, const void *data, int64_t at)
+{
+    return (char *)(uintptr_t)data + at * (int64_t)mf_dtype_cell(dtype);
+}
+
+/* `rows` runs of `run` cells each, at these distances (in cells) from run to run. */
+MF_MUST mf_status mf_strided_copy_rows(mf_pool *pool, mf_dtype dtype, void *dst, int64_t dst_at,
+                                       int64_t dst_step, const void *src, int64_t src_at,
+                                       int64_t src_step, int64_t rows, int64_t run);
+
+#endif

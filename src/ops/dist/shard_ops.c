@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shard_ops.c - the ops of a training step that is cut into shards. compiler/sharding/shard_map.c
+ * says what becomes of them. */
+#include "graph/split.h"
+#include "ops/random/random_util.h"
+
+/* ---- training or inference ---- */
+
+/* Only training has gradients. */
+static mf_status by_mode_grad(mf_grad *g)
+{
+    g->dx[0] = g->dy[0];
+    return MF_OK;
+}
+
+static mf_status by_mode_infer(mf_infer *in)
+{
+    in->out[0] = in->in[1];
+    return MF_OK;
+}
+
+/* ---- random numbers of samples ---- */
+
+typedef struct uniform_job {
+    float *out;
+    int64_t row; /* elements of a sample */
+    uint64_t seed, step, stream, offset;
+} uniform_job;
+
+/* Key: the seed. Counter: which block of the sample, which sample of the batch, the step, and the
+ * stream: all of them 32 bits wide except for the stream, which is mixed into the key. */
+static void uniform_sample(void *ctx, int64_t i)
+{
+    const uniform_job *job = ctx;
+    const uint64_t key = job->seed ^ job->stream;
+    mf_philox gen = { .counter = { 0, (uint32_t)(job->offset + (uint64_t)i), (uint32_t)job->step,
+                                   (uint32_t)(job->step >> 32) },
+                      .key = { (uint32_t)key, (uint32_t)(key >> 32) } };
+    mf_random_draw draw = { .gen = gen, .used = 4 };
+    float *out = job->out + i * job->row;
+
+    for (int64_t e = 0; e < job->row; e++)
+        out[e] = (float)(mf_random_u32(&draw) >> 8) * 0x1p-24f;
+}
+
+static mf_status uniform_run(mf_kernel *k)
+{
+    const mf_shape *shape = &k->in[0]->shape;
+    const int64_t *clock = k->in[1]->data;
+    const uniform_job *fixed = k->state;
+    uniform_job job = *fixed;
+    mf_tensor *out;
+
+    if (k->in[1]->count < 2 || k->in[1]->count > 3 || shape->rank < 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "clock must be a vector of seed, step and (if not 0) the batch's first "
+                       "sample, and samples the first dimension of `like`");
+    MF_TRY(mf_kernel_out(k, 0, shape, &out));
+    if (out->count == 0)
+        return MF_OK;
+    job.out = out->data;
+    job.row = out->count / shape->dims[0];
+    job.seed = (uint64_t)clock[0];
+    job.step = (uint64_t)clock[1];
+    if (k->in[1]->count == 3)
+        job.offset += (uint64_t)clock[2];
+    return mf_kernel_parallel(k, shape->dims[0], uniform_sample, &job);
+}
+
+static mf_status uniform_prepare(mf_prepare *p)
+{
+    uniform_job *job = MF_ARENA_NEW(p->arena, uniform_job);
+
+    if (!job)
+        return MF_NOMEM("random numbers");
+    job->stream = (uint64_t)mf_node_int(p->node, "stream");
+    job->offset = (uint64_t)mf_node_int(p->node, "offset");
+    p->state = job;
+    return MF_OK;
+}
+
+static mf_status uniform_infer(mf_infer *in)
+{
+    MF_TRY(mf_infer_rank_at_least(in, 0, 1));
+    in->out[0] = in->in[0];
+    return MF_OK;
+}
+
+/* ---- what belongs to samples, of all that there is ---- */
+
+static mf_status check_own(int64_t from, int64_t n, int64_t rows)
+{
+    if (from >= 0 && from <= rows - n)
+        return MF_OK;
+    return MF_FAIL(
+        MF_INVALID_ARGUMENT,
+        "%lld samples from %lld on of the batch want a row each, but there are %lld rows: make "
+        "batches smaller, or rows more (chains of an RBM)",
+        (long long)n, (long long)from, (long long)rows);
+}
+
+static mf_status own_infer(mf_infer *in)
+{
+    const mf_shape *like = &in->in[0], *rows = &in->in[1];
+
+    MF_TRY(mf_infer_rank_at_least(in, 0, 1));
+    MF_TRY(mf_infer_rank_at_least(in, 1, 1));
+    in->out[0] = *rows;
+    if (rows->rank > 0)
+        in->out[0].dims[0] = like->rank > 0 ? like->dims[0] : -1;
+    if (like->rank > 0 && rows->rank > 0 && like->dims[0] >= 0 && rows->dims[0] >= 0)
+        return check_own(mf_node_int(in->node, "offset"), like->dims[0], rows->dims[0]);
+    return MF_OK;
+}
+
+static mf_status own_prepare(mf_prepare *p)
+{
+    int64_t *offset = MF_ARENA_NEW(p->arena, int64_t);
+
+    if (!offset)
+        return MF_NOMEM("rows");
+    *offset = mf_node_int(p->node, "offset");
+    p->state = offset;
+    return MF_OK;
+}
+
+static mf_status own_run(mf_kernel *k)
+{
+    const mf_tensor *all = k->in[1], *clock = k->in[2];
+    mf_shape shape = all->shape;
+    int64_t from = *(const int64_t *)k->state, n, row;
+    mf_tensor *out;
+
+    if (k->in[0]->shape.rank < 1 || shape.rank < 1 || clock->count < 2 || clock->count > 3)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "samples and rows must be first dimensions, and clock a vector of seed, "
+                       "step and (if not 0) the batch's first sample");
+    if (clock->count == 3)
+        from = (int64_t)((uint64_t)from + (uint64_t)((const int64_t *)clock->data)[2]);
+    n = k->in[0]->shape.dims[0];
+    MF_TRY(check_own(from, n, shape.dims[0]));
+    row = shape.dims[0] > 0 ? all->count / shape.dims[0] : 0;
+    shape.dims[0] = n;
+    MF_TRY(mf_kernel_out(k, 0, &shape, &out));
+    return mf_cells_copy(out->dtype, out->data, 0, all->data, from * row, n * row);
+}
+
+/* ---- some rows ---- */
+
+typedef struct rows_state {
+    int64_t from, to;
+} rows_state;
+
+static mf_status rows_infer(mf_infer *in)
+{
+    const int64_t from = mf_node_int(in->node, "from"), to = mf_node_int(in->node, "to");
+
+    MF_TRY(mf_infer_rank_at_least(in, 0, 1));
+    in->out[0] = in->in[0];
+    if (in->in[0].rank < 1)
+        return MF_OK;
+    if (from < 0 || to < from || (in->in[0].dims[0] >= 0 && to > in->in[0].dims[0]))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "rows %lld to %lld of %lld", (long long)from,
+                       (long long)to, (long long)in->in[0].dims[0]);
+    in->out[0].dims[0] = to - from;
+    return MF_OK;
+}
+
+static mf_status rows_prepare(mf_prepare *p)
+{
+    rows_state *s = MF_ARENA_NEW(p->arena, rows_state);
+
+    if (!s)
+        return MF_NOMEM("rows");
+    *s = (rows_state){ mf_node_int(p->node, "from"), mf_node_int(p->node, "to") };
+    p->state = s;
+    return MF_OK;
+}
+
+static mf_status rows_run(mf_kernel *k)
+{
+    const rows_state *s = k->state;
+    const mf_tensor *x = k->in[0];
+    mf_shape shape = x->shape;
+    int64_t row;
+
+    if (shape.rank < 1 || s->from < 0 || s->to < s->from || s->to > shape.dims[0])
+        return MF_FAIL(MF_INVALID_ARGUMENT, "rows %lld to %lld are not there", (long long)s->from,
+                       (long long)s->to);
+    row = shape.dims[0] > 0 ? x->count / shape.dims[0] : 0;
+    shape.dims[0] = s->to - s->from;
+    mf_kernel_view(k, 0, 0, &shape);
+    k->out[0]->data = (char *)x->data + (size_t)(s->from * row) * mf_dtype_cell(x->dtype);
+    k->out[0]->count = row * shape.dims[0];
+    return MF_OK;
+}
+
+/* A sample's numbers follow from its place. */
+static void uniform_split(mf_split *s)
+{
+    mf_split_through(s, 0, 0, 0);
+    s->offset_attr = "offset";
+    s->offset_letter = 0;
+}
+
+const mf_op mf_ops_shard[] = {
+    /* x[from:to]: its storage, not a copy. */
+    { .name = "_Rows",
+      .def = "(x:T) -> (rows:T) {T:type, from:int, to:int}",
+      .flags = MF_OP_VIEW,
+      .infer = rows_infer,
+      .grad = mf_grad_missing,
+      .prepare = rows_prepare,
+      .run = rows_run,
+      .samples =
+          MF_SAMPLES("f32[5,3] ; from=1 to=4", "i32[4] ; from=2 to=2", "u8[3,2] ; from=0 to=3",
+                     "f32[2] ; from=1 to=3 !fails", "f32[] ; from=0 to=0 !fails") },
+    /* f on each of `shards` parts of the batch: the first dimension of every `batched` input, cut
+     * into sizes that differ by at most one. Each result is joined as said: 'sum' in the fixed tree
+     * over the shard numbers, 'concat' along the first dimension. turns: how many groups of shards
+     * come one after the other. buckets: for each result, with which others it travels when shards
+     * are exchanged with other workers; none: all sums in one, all else in another. names: the
+     * weight whose gradient a result is, or ''. aggregation, trim, weights: what becomes of the
+     * gradients of all turns (collective/gradient_aggregation.h); not where shards are exchanged.
+     */
+    { .name = "_ShardMap",
+      .def = "(batched:*Tbatched, shared:*Tshared) -> (output:*Tout) {Tbatched:list(type)>=1, "
+             "Tshared:list(type)>=0, Tout:list(type)>=1, f:func, shards:int>=1, "
+             "turns:int=1, join:list(string)>=1, buckets:list(int)>=0=[], "
+             "names:list(string)>=0=[], aggregation:string='mean', trim:float=0, "
+             "weights:list(float)>=0=[]} is_stateful",
+      .control = MF_CONTROL_CALL,
+      .infer = mf_infer_unknown,
+      .grad = mf_grad_missing },
+    /* `training` inside of a _ShardMap, `inference` elsewhere. The other one is not computed. */
+    { .name = "_ByMode",
+      .def = "(training:T, inference:T) -> (output:T) {T:type}",
+      .control = MF_CONTROL_CALL,
+      .infer = by_mode_infer,
+      .grad = by_mode_grad },
+    /* Uniform in [0,1): a function of seed, step, stream, the sample's place in the batch (its row,
+     * plus the offset of its shard, plus clock[2] where another worker has the samples before) and
+     * the element. */
+    { .name = "_SampleUniform",
+      .def = "(like:T, clock:int64) -> (output:float) {T:type, stream:int, offset:int=0}",
+      .infer = uniform_infer,
+      .grad = mf_grad_none,
+      .prepare = uniform_prepare,
+      .run = uniform_run,
+      .split = uniform_split,
+      .samples =
+          MF_SAMPLES("f32[3,5]~ i64[2]{7,9} ; stream=3", "f32[2]~ i64[2]{7,9} ; stream=3 offset=4",
+                     "f32[3,5]~ i64[3]{7,9,100} ; stream=3", "f32[2]~ i64[1]{7} !fails") },
+    /* Of rows that belong to the samples of the whole batch, those of the samples at hand: as many
+     * as `like` has, from the place of its first on (which is found as for _SampleUniform). */
+    { .name = "_SampleRows",
+      .def = "(like:L, rows:T, clock:int64) -> (own:T) {L:type, T:type, offset:int=0}",
+      .infer = own_infer,
+      .grad = mf_grad_none,
+      .prepare = own_prepare,
+      .run = own_run,
+      .samples =
+          MF_SAMPLES("f32[2,5]~ f32[4,3] i64[2]{7,9} ; offset=1", "i32[3] f32[3] i64[2]{7,9}",
+                     "f32[2]~ i32[5,2] i64[3]{7,9,2} ; offset=1", "f32[0]~ f32[2] i64[2]{7,9}",
+                     "f32[2]~ f32[4] i64[2]{7,9} ; offset=3 !fails",
+                     "f32[2]~ f32[4] i64[1]{7} !fails", "f32[2]~ f32[] i64[2]{7,9} !fails") },
+    { 0 },
+};

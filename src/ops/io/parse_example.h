@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parse_example.h - tf.Example messages into tensors, a column for each feature. */
+#ifndef MF_OPS_IO_PARSE_EXAMPLE_H
+#define MF_OPS_IO_PARSE_EXAMPLE_H
+
+#include "formats/example.h"
+#include "graph/op.h"
+
+/* A feature that is asked for. */
+typedef struct mf_column {
+    const char *key;
+    mf_dtype type; /* float, int64 or string */
+    mf_shape shape; /* dense: of one example; the first dimension may be unknown */
+    const mf_tensor *missing; /* dense: what stands for it; empty: it is required */
+    mf_dtype splits; /* ragged: int32 or int64 */
+} mf_column;
+
+/* What an op asks for, and of what. Outputs come in this order: indices, values and shapes of the
+ * sparse ones, the dense ones, values and splits of the ragged ones. */
+typedef struct mf_parse {
+    mf_kernel *k;
+    mf_arena *arena;
+    const mf_tensor *serialized; /* a vector of messages, or one */
+    const mf_tensor *names; /* of the messages, for errors; NULL or empty: none */
+    mf_column *sparse, *dense, *ragged;
+    int n_sparse, n_dense, n_ragged;
+    mf_example *examples; /* decoded */
+} mf_parse;
+
+/* Decodes, and fills all outputs of the kernel. INVALID_ARGUMENT in TensorFlow's words. */
+MF_MUST mf_status mf_parse_run(mf_parse *p);
+
+#endif

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reader.c - reads in line, and getting the next name. See reader.h. */
+#include "ops/io/reader.h"
+
+#include "ops/string/tensor_text.h"
+
+/* A read. */
+typedef struct read_op {
+    mf_wait wait; /* first */
+    mf_reading *reader; /* wait.at */
+    mf_queue *names;
+    mf_object *names_ref;
+    bool up_to;
+    int64_t wanted, have;
+    mf_tensor keys, values; /* vectors of those it has */
+    /* A dequeue of the next name, started by this op. */
+    mf_kernel dequeue;
+    mf_node node;
+    mf_dtype type;
+    mf_tensor name, *name_ptr;
+    atomic_int meeting; /* who is through first: the call that started it, or its end */
+    mf_status dequeued;
+    mf_error error;
+} read_op;
+
+enum { NOBODY, STARTED, ENDED };
+
+/* ---- the object ---- */
+
+void mf_reading_close(mf_reading *r)
+{
+    mf_lines_deinit(&r->lines);
+    mf_reader_close(r->file);
+    r->file = NULL;
+    r->working = false;
+    r->at = r->limit = 0;
+}
+
+static void reading_destroy(mf_object *o)
+{
+    mf_reading *r = (mf_reading *)o;
+
+    mf_reading_close(r);
+    mf_buf_deinit(&r->work);
+    pthread_mutex_destroy(&r->lock);
+    mf_free(r);
+}
+
+const mf_object_type mf_reading_type = { .name = "reader", .destroy = reading_destroy };
+
+mf_status mf_reading_make(void *spec, mf_object **out)
+{
+    mf_reading *r = mf_calloc(1, sizeof *r);
+
+    *out = NULL;
+    if (!r)
+        return MF_NOMEM("a reader");
+    r->object.type = &mf_reading_type;
+    atomic_store(&r->object.refs, 1);
+    pthread_mutex_init(&r->lock, NULL);
+    r->spec = *(const mf_reader_spec *)spec;
+    *out = &r->object;
+    return MF_OK;
+}
+
+mf_status mf_reading_reset(mf_reading *r)
+{
+    mf_status st = MF_OK;
+
+    pthread_mutex_lock(&r->lock);
+    if (r->busy) {
+        st = MF_FAIL(MF_FAILED_PRECONDITION, "a reader cannot be reset while it reads");
+    } else {
+        mf_reading_close(r);
+        r->records = r->units = 0;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return st;
+}
+
+/* ---- records ---- */
+
+static mf_status append(mf_tensor *strings, int64_t at, mf_buf *text)
+{
+    if (at == strings->count) {
+        mf_tensor more = { 0 };
+        mf_status st = mf_tensor_alloc(&more, MF_DTYPE_STRING, &MF_SHAPE(at ? 2 * at : 1));
+
+        if (st == MF_OK && at > 0)
+            st = mf_cells_copy(MF_DTYPE_STRING, more.data, 0, strings->data, 0, at);
+        if (st == MF_OK)
+            mf_tensor_move(strings, &more);
+        mf_tensor_clear(&more);
+        MF_TRY(st);
+    }
+    return mf_string_take((mf_string *)strings->data + at, text);
+}
+
+static mf_status take_record(read_op *op, bool *end)
+{
+    mf_reading *r = op->reader;
+    mf_buf key = { 0 }, value = { 0 };
+    mf_status st = r->spec.kind->next(r, &key, &value, end);
+
+    if (st == MF_OK && !*end) {
+        st = append(&op->keys, op->have, &key);
+        if (st == MF_OK)
+            st = append(&op->values, op->have, &value);
+        op->have += st == MF_OK;
+    }
+    mf_buf_deinit(&key);
+    mf_buf_deinit(&value);
+    return st;
+}
+
+static void count(mf_reading *r, int64_t records, int64_t units)
+{
+    pthread_mutex_lock(&r->lock);
+    r->records += records;
+    r->units += units;
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* What the present file still has, as far as it is wanted. */
+static mf_status take_records(read_op *op)
+{
+    mf_reading *r = op->reader;
+    const int64_t before = op->have;
+    bool end = false;
+    mf_status st = MF_OK;
+
+    while (st == MF_OK && !end && op->have < op->wanted) {
+        st = take_record(op, &end);
+        end = end || (st == MF_OK && r->spec.kind->one);
+    }
+    if (st != MF_OK || end)
+        mf_reading_close(r);
+    count(r, op->have - before, st == MF_OK && end);
+    return st;
+}
+
+/* ---- names ---- */
+
+static mf_status begin_work(read_op *op)
+{
+    mf_reading *r = op->reader;
+    const mf_string *name = op->name.data;
+    mf_status st = MF_OK;
+
+    mf_buf_clear(&r->work);
+    if (op->name.count != 1)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "a reader's queue must hold scalar strings");
+    mf_buf_bytes(&r->work, mf_string_data(name), name->len);
+    if (r->work.failed)
+        return MF_NOMEM("a file name");
+    mf_tensor_clear(&op->name);
+    r->working = true;
+    if (r->spec.kind->open)
+        st = r->spec.kind->open(r, op->wait.kernel->step);
+    if (st != MF_OK)
+        mf_reading_close(r);
+    return st;
+}
+
+static void serve(mf_reading *r);
+
+static void name_came(mf_kernel *k, mf_status status)
+{
+    read_op *op = (read_op *)((char *)k - offsetof(read_op, dequeue));
+    mf_reading *r = op->reader;
+
+    op->dequeued = status;
+    if (status != MF_OK)
+        mf_error_save(status, &op->error);
+    if (atomic_exchange(&op->meeting, ENDED) == STARTED)
+        serve(r);
+}
+
+/* True: a name has come, or there will be none. False: name_came() goes on from here. */
+static bool ask_for_name(read_op *op)
+{
+    op->type = MF_DTYPE_STRING;
+    op->name_ptr = &op->name;
+    op->node = (mf_node){ .name = op->wait.kernel->node->name,
+                          .op_name = "QueueDequeueV2",
+                          .out_types = &op->type,
+                          .n_outputs = 1 };
+    op->dequeue = (mf_kernel){ .node = &op->node,
+                               .step = op->wait.kernel->step,
+                               .out = &op->name_ptr,
+                               .n_out = 1,
+                               .done = name_came };
+    atomic_store(&op->meeting, NOBODY);
+    mf_queue_dequeue(&op->dequeue, op->names, -1, false);
+    return atomic_exchange(&op->meeting, STARTED) == ENDED;
+}
+
+/* ---- serving ---- */
+
+static void op_free(read_op *op)
+{
+    mf_tensor_clear(&op->keys);
+    mf_tensor_clear(&op->values);
+    mf_tensor_clear(&op->name);
+    mf_object_unref(op->names_ref);
+    mf_object_unref(op->wait.at);
+    mf_free(op);
+}
+
+static void cut(mf_tensor *strings, int64_t n, bool scalar)
+{
+    strings->shape = scalar ? MF_SCALAR : MF_SHAPE(n);
+    strings->count = n;
+}
+
+/* The op is off the line. */
+static void finish(read_op *op, mf_status st)
+{
+    mf_kernel *k = op->wait.kernel;
+
+    mf_wait_unhook(&op->wait);
+    if (st == MF_OK) {
+        cut(&op->keys, op->have, !op->up_to);
+        cut(&op->values, op->have, !op->up_to);
+        mf_tensor_move(k->out[0], &op->keys);
+        mf_tensor_move(k->out[1], &op->values);
+    }
+    op_free(op);
+    mf_kernel_done(k, st);
+}
+
+/* One step of the op in front. True: it is over, with *st. *waits: a name was asked for, and
+ * whoever brings it goes on. */
+static bool step_front(read_op *op, mf_status *st, bool *waits)
+{
+    *st = MF_OK;
+    if (!op->reader->working) {
+        if (op->dequeued == MF_OK && op->name.data) {
+            *st = begin_work(op);
+        } else if (op->dequeued != MF_OK) {
+            *st = mf_error_restore(&op->error);
+        } else {
+            *waits = !ask_for_name(op);
+            return false;
+        }
+    }
+    if (*st == MF_OK)
+        *st = take_records(op);
+    return *st != MF_OK || op->have > 0;
+}
+
+/* Takes `over` off the line. *front NULL: nobody is left, and nobody serves any more. */
+static void next_front(mf_reading *r, read_op *over, read_op **front)
+{
+    pthread_mutex_lock(&r->lock);
+    if (over)
+        mf_wait_unlink(&over->wait);
+    *front = (read_op *)r->line.first;
+    r->busy = *front != NULL;
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Serves those in line until one waits for a name. By one thread at a time: the one that set
+ * `busy`, then the one that brings the name. */
+static void serve(mf_reading *r)
+{
+    mf_object *keep = mf_object_ref(&r->object);
+    read_op *op;
+    bool waits = false;
+
+    next_front(r, NULL, &op);
+    while (op && !waits) {
+        read_op *over = op;
+        mf_status st;
+
+        if (!step_front(op, &st, &waits))
+            continue;
+        next_front(r, over, &op);
+        finish(over, st); /* the thread's error is still the one of `st` */
+    }
+    mf_object_unref(keep);
+}
+
+/* Ops behind the front end at once; the front's dequeue is cancelled by itself. */
+static void on_cancel(mf_cancel_hook *hook)
+{
+    read_op *op = (read_op *)(void *)hook;
+    mf_reading *r = op->reader;
+    bool mine;
+
+    pthread_mutex_lock(&r->lock);
+    mine = op->wait.line && r->line.first != &op->wait;
+    if (mine) {
+        mf_wait_unlink(&op->wait);
+        op->wait.hooked = false;
+    }
+    pthread_mutex_unlock(&r->lock);
+    if (mine)
+        finish(op, MF_FAIL(MF_CANCELLED, "ReaderRead operation was cancelled"));
+}
+
+static read_op *op_new(mf_kernel *k, mf_reading *r, mf_queue *names)
+{
+    read_op *op = mf_calloc(1, sizeof *op);
+
+    if (!op)
+        return NULL;
+    op->wait.kernel = k;
+    op->wait.at = mf_object_ref(&r->object);
+    op->reader = r;
+    op->names = names;
+    op->names_ref = mf_object_ref(&names->object);
+    return op;
+}
+
+void mf_reading_read(mf_kernel *k, mf_reading *r, mf_queue *names, bool up_to, int64_t n)
+{
+    read_op *op = op_new(k, r, names);
+    mf_object *keep = mf_object_ref(&r->object);
+    bool serves, cancelled;
+
+    if (!op) {
+        mf_object_unref(keep);
+        mf_kernel_done(k, MF_NOMEM("a read"));
+        return;
+    }
+    op->up_to = up_to;
+    op->wanted = n;
+    pthread_mutex_lock(&r->lock);
+    cancelled = !mf_wait_hook(&op->wait, on_cancel);
+    serves = !cancelled && !r->busy;
+    if (!cancelled)
+        mf_wait_append(&r->line, &op->wait);
+    r->busy = r->busy || serves;
+    pthread_mutex_unlock(&r->lock);
+    if (cancelled)
+        finish(op, MF_FAIL(MF_CANCELLED, "ReaderRead operation was cancelled"));
+    else if (serves)
+        serve(r);
+    mf_object_unref(keep);
+}

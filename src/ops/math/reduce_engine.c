@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reduce_engine.c - cutting a reduction into pieces.
+ *
+ * Neighbouring dimensions that are both kept or both reduced are one. What remains alternates; the
+ * innermost is either reduced (each output element takes in contiguous runs) or kept (a tile of
+ * output columns takes in rows). Few outputs with much to take in are cut along the reduced
+ * dimensions too: then every part leaves partial accumulators, which are merged in the order of the
+ * parts. All cuts follow from the shape, and those behind one output not from how many outputs
+ * there are: a sample's bits do not depend on the batch it is in. */
+#include "ops/math/reduce_engine.h"
+
+#include <string.h>
+
+enum {
+    PART = 32768, /* elements one partial accumulator takes in, about */
+    GRAIN = 16384, /* elements a piece reads at least, about */
+    WIDE = 256, /* narrow rows are taken side by side until they are this wide */
+    ACC_MAX = 16, /* bytes of the largest accumulator */
+};
+
+/* Some of the merged dimensions, outermost first. */
+typedef struct axes {
+    int rank;
+    int64_t dim[MF_MAX_RANK + 1], stride[MF_MAX_RANK + 1];
+    int64_t count;
+} axes;
+
+typedef struct job {
+    const mf_reduce_engine *fold;
+    const char *in;
+    char *out, *partial;
+    size_t item;
+    axes keep, reduce; /* without the innermost dimension */
+    int64_t inner; /* its length; its stride is 1 */
+    bool inner_reduced;
+    int64_t count; /* elements behind each output */
+    /* Outputs (inner_reduced) or tiles of output columns. */
+    int64_t groups, tiles, groups_per_piece;
+    /* Units of one group: runs or cuts of runs; rows. */
+    int64_t units, cuts, units_per_part, parts;
+} job;
+
+static int64_t min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static int64_t max_i64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+static int64_t div_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static void push(axes *a, int64_t dim, int64_t stride)
+{
+    a->dim[a->rank] = dim;
+    a->stride[a->rank++] = stride;
+    a->count *= dim;
+}
+
+/* Where element `index` of these axes begins. */
+static int64_t offset_of(const axes *a, int64_t index)
+{
+    int64_t offset = 0;
+
+    for (int d = a->rank - 1; d > 0; d--) {
+        offset += index % a->dim[d] * a->stride[d];
+        index /= a->dim[d];
+    }
+    return a->rank ? offset + index * a->stride[0] : 0;
+}
+
+/* Merge dimensions; the shape has no dimension of length 0. */
+static void plan_axes(job *j, const mf_shape *shape, const bool *reduced)
+{
+    int64_t dim[MF_MAX_RANK + 1], stride = 1;
+    bool is_reduced[MF_MAX_RANK + 1];
+    int n = 0;
+
+    for (int d = 0; d < shape->rank; d++) {
+        if (shape->dims[d] == 1)
+            continue;
+        if (n > 0 && is_reduced[n - 1] == reduced[d]) {
+            dim[n - 1] *= shape->dims[d];
+        } else {
+            dim[n] = shape->dims[d];
+            is_reduced[n++] = reduced[d];
+        }
+    }
+    j->keep.count = j->reduce.count = 1;
+    j->inner = n ? dim[n - 1] : 1;
+    j->inner_reduced = n && is_reduced[n - 1];
+    for (int d = n - 1; d >= 0; d--) { /* innermost first, turned round below */
+        if (d < n - 1)
+            push(is_reduced[d] ? &j->reduce : &j->keep, dim[d], stride);
+        stride *= dim[d];
+    }
+    for (int k = 0; k < 2; k++) {
+        axes *a = k ? &j->keep : &j->reduce;
+
+        for (int i = 0; i < a->rank / 2; i++) {
+            const int o = a->rank - 1 - i;
+            const int64_t t = a->dim[i], s = a->stride[i];
+
+            a->dim[i] = a->dim[o];
+            a->stride[i] = a->stride[o];
+            a->dim[o] = t;
+            a->stride[o] = s;
+        }
+    }
+    j->count = j->reduce.count * (j->inner_reduced ? j->inner : 1);
+}
+
+static void plan_pieces(job *j)
+{
+    const int64_t width = j->inner_reduced ? 1 : min_i64(j->inner, MF_REDUCE_ENGINE_TILE);
+
+    j->tiles = j->inner_reduced ? 1 : div_up(j->inner, MF_REDUCE_ENGINE_TILE);
+    j->groups = j->keep.count * j->tiles;
+    j->cuts = j->inner_reduced ? div_up(j->inner, PART) : 1;
+    j->units = j->reduce.count * j->cuts;
+    j->units_per_part = j->inner_reduced ? max_i64(1, PART / j->inner) : max_i64(64, PART / width);
+    j->parts = div_up(j->units, j->units_per_part);
+    j->groups_per_piece = j->parts > 1 ? 1 : max_i64(1, GRAIN / max_i64(1, j->count * width));
+}
+
+/* Rows [from, to) of a tile, all within one run of the innermost reduced dimension. Narrow rows
+ * that lie end to end are taken as fewer, wider ones whose columns are merged afterwards. */
+static void take_rows(const job *j, void *acc, const char *x, int64_t cols, int64_t rows,
+                      int64_t stride)
+{
+    _Alignas(16) char wide[WIDE * ACC_MAX];
+    const int64_t side = stride == cols ? WIDE / cols : 0;
+
+    if (side > 3 && rows >= 4 * side) {
+        const int64_t blocks = rows / side;
+
+        j->fold->init(wide, cols * side);
+        j->fold->rows(wide, x, cols * side, blocks, stride * side);
+        for (int64_t s = 0; s < side; s++)
+            j->fold->merge(acc, wide + (size_t)(s * cols) * j->fold->acc_size, cols);
+        x += (size_t)(blocks * side * stride) * j->item;
+        rows -= blocks * side;
+    }
+    if (rows > 0)
+        j->fold->rows(acc, x, cols, rows, stride);
+}
+
+static void fold_tile(const job *j, void *acc, const char *x, int64_t cols, int64_t from,
+                      int64_t to)
+{
+    const axes *r = &j->reduce;
+    const int64_t run = r->rank ? r->dim[r->rank - 1] : 1;
+    const int64_t stride = r->rank ? r->stride[r->rank - 1] : j->inner;
+
+    while (from < to) { /* up to the end of a run of the innermost reduced dimension */
+        const int64_t rows = min_i64(run - from % run, to - from);
+
+        take_rows(j, acc, x + (size_t)offset_of(r, from) * j->item, cols, rows, stride);
+        from += rows;
+    }
+}
+
+static void fold_runs(const job *j, void *acc, const char *x, int64_t from, int64_t to)
+{
+    for (int64_t u = from; u < to; u++) {
+        const int64_t run = u / j->cuts, at = u % j->cuts * PART;
+        const int64_t n = j->cuts > 1 ? min_i64(PART, j->inner - at) : j->inner;
+
+        j->fold->run(acc, x + (size_t)(offset_of(&j->reduce, run) + at) * j->item, n);
+    }
+}
+
+/* One part of one group, into `acc`. Returns how many accumulators it has. */
+static int64_t fold_part(const job *j, int64_t group, int64_t part, void *acc)
+{
+    const int64_t keep = group / j->tiles, tile = group % j->tiles * MF_REDUCE_ENGINE_TILE;
+    const int64_t from = part * j->units_per_part;
+    const int64_t to = min_i64(from + j->units_per_part, j->units);
+    const int64_t cols = j->inner_reduced ? 1 : min_i64(MF_REDUCE_ENGINE_TILE, j->inner - tile);
+    const char *x = j->in + (size_t)(offset_of(&j->keep, keep) + tile) * j->item;
+
+    j->fold->init(acc, cols);
+    if (j->inner_reduced)
+        fold_runs(j, acc, x, from, to);
+    else
+        fold_tile(j, acc, x, cols, from, to);
+    return cols;
+}
+
+static char *group_out(const job *j, int64_t group)
+{
+    const int64_t row = j->inner_reduced ? 1 : j->inner;
+    const int64_t at = group / j->tiles * row + group % j->tiles * MF_REDUCE_ENGINE_TILE;
+
+    return j->out + (size_t)at * j->item;
+}
+
+static size_t part_bytes(const job *j)
+{
+    const int64_t width = j->inner_reduced ? 1 : min_i64(j->inner, MF_REDUCE_ENGINE_TILE);
+
+    return (size_t)width * j->fold->acc_size;
+}
+
+/* Many outputs with a short run each: several at once. */
+static void run_short(const job *j, int64_t from, int64_t to)
+{
+    _Alignas(16) char acc[MF_REDUCE_ENGINE_TILE * ACC_MAX];
+
+    for (int64_t g = from; g < to; g += MF_REDUCE_ENGINE_TILE) {
+        const int64_t n = min_i64(MF_REDUCE_ENGINE_TILE, to - g);
+
+        j->fold->runs(acc, j->in + (size_t)(g * j->inner) * j->item, j->inner, n);
+        j->fold->store(j->out + (size_t)g * j->item, acc, n, j->count);
+    }
+}
+
+static void run_whole(void *ctx, int64_t piece)
+{
+    const job *j = ctx;
+    const int64_t from = piece * j->groups_per_piece;
+    const int64_t to = min_i64(from + j->groups_per_piece, j->groups);
+    _Alignas(16) char acc[MF_REDUCE_ENGINE_TILE * ACC_MAX];
+
+    if (j->inner_reduced && j->inner <= MF_REDUCE_ENGINE_SHORT && j->reduce.rank == 0) {
+        run_short(j, from, to);
+        return;
+    }
+    for (int64_t g = from; g < to; g++) {
+        const int64_t n = fold_part(j, g, 0, acc);
+
+        j->fold->store(group_out(j, g), acc, n, j->count);
+    }
+}
+
+static void run_part(void *ctx, int64_t piece)
+{
+    const job *j = ctx;
+
+    (void)fold_part(j, piece / j->parts, piece % j->parts,
+                    j->partial + (size_t)piece * part_bytes(j));
+}
+
+static void merge_parts(const job *j)
+{
+    const size_t bytes = part_bytes(j);
+    const int64_t width = (int64_t)(bytes / j->fold->acc_size);
+
+    for (int64_t g = 0; g < j->groups; g++) {
+        char *first = j->partial + (size_t)(g * j->parts) * bytes;
+        const int64_t at = g % j->tiles * MF_REDUCE_ENGINE_TILE;
+        const int64_t n = j->inner_reduced ? 1 : min_i64(width, j->inner - at);
+
+        for (int64_t p = 1; p < j->parts; p++)
+            j->fold->merge(first, first + (size_t)p * bytes, n);
+        j->fold->store(group_out(j, g), first, n, j->count);
+    }
+}
+
+/* Has a dimension of length 0 (one that is not in `except`)? */
+static bool has_zero(const mf_shape *shape, const bool *except)
+{
+    for (int d = 0; d < shape->rank; d++) {
+        if (shape->dims[d] == 0 && !(except && except[d]))
+            return true;
+    }
+    return false;
+}
+
+/* Nothing to take in: every output is what an empty reduction gives. */
+static void store_empty(const mf_reduce_engine *fold, char *out, const mf_shape *shape,
+                        const bool *reduced, size_t item)
+{
+    _Alignas(16) char acc[MF_REDUCE_ENGINE_TILE * ACC_MAX];
+    int64_t n = 1; /* the output exists, so this fits */
+
+    for (int d = 0; d < shape->rank; d++)
+        n *= reduced[d] ? 1 : shape->dims[d];
+    fold->init(acc, MF_REDUCE_ENGINE_TILE);
+    for (int64_t at = 0; at < n; at += MF_REDUCE_ENGINE_TILE)
+        fold->store(out + (size_t)at * item, acc, min_i64(MF_REDUCE_ENGINE_TILE, n - at), 0);
+}
+
+mf_status mf_reduce_engine_run(const mf_reduce_engine *fold, mf_pool *pool, const mf_shape *shape,
+                               const bool *reduced, size_t item, const void *in, void *out)
+{
+    job j = { .fold = fold, .in = in, .out = out, .item = item };
+    mf_tensor partial = { 0 };
+    mf_shape bytes = MF_SHAPE(0);
+    int64_t pieces;
+    mf_status st;
+
+    if (has_zero(shape, NULL)) {
+        if (!has_zero(shape, reduced))
+            store_empty(fold, out, shape, reduced, item);
+        return MF_OK;
+    }
+    plan_axes(&j, shape, reduced);
+    plan_pieces(&j);
+    if (j.parts == 1) {
+        pieces = div_up(j.groups, j.groups_per_piece);
+        return mf_pool_parallel(pool, pieces, run_whole, &j);
+    }
+    pieces = j.groups * j.parts;
+    bytes.dims[0] = pieces * (int64_t)part_bytes(&j);
+    MF_TRY(mf_tensor_alloc(&partial, MF_DTYPE_U8, &bytes));
+    j.partial = partial.data;
+    st = mf_pool_parallel(pool, pieces, run_part, &j);
+    if (st == MF_OK)
+        merge_parts(&j);
+    mf_tensor_clear(&partial);
+    return st;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* link_speed.c - see link_speed.h. A graph sums over a dimension that is cut, several times: one
+ * after the other, or all at once. */
+#include "planner/link_speed.h"
+
+#include "base/clock.h"
+#include "graph/op.h"
+
+#include <meshflow/mesh.h>
+
+#include <math.h>
+#include <stdio.h>
+
+enum { SMALL = 64, LARGE = 1 << 17, SUMS = 8, LARGE_SUMS = 3, RUNS = 40 };
+
+typedef struct bench {
+    int processors, threads;
+    const mf_links_team *team; /* NULL: all processors are here */
+    int64_t width; /* numbers that are summed */
+    int sums;
+    bool at_once;
+} bench;
+
+/* What everybody has; a collective, because the sum over dimension 0 is over all processors. */
+static mf_output sum_all(mf_graph *g, mf_output x)
+{
+    const mf_output y = mf_apply(g, "Sum", MF_IN(x, mf_ints(g, (int64_t[]){ 0 }, 1)));
+
+    mf_name_dims(g, y, "whole");
+    return y;
+}
+
+static mf_output mul(mf_graph *g, mf_output a, mf_output b)
+{
+    return mf_apply(g, "Mul", MF_IN(a, b));
+}
+
+/* Squares, so that sums cannot be put off until all are one. */
+static mf_output sums_at_once(mf_graph *g, const bench *b, mf_output x)
+{
+    mf_output y = { 0 };
+
+    for (int i = 0; i < b->sums; i++) {
+        const mf_output part = mul(g, x, mf_scalar(g, MF_DTYPE_F32, 2.0 + i));
+        const mf_output z = mf_apply(g, "Square", MF_IN(sum_all(g, part)));
+
+        y = y.node ? mf_apply(g, "AddV2", MF_IN(y, z)) : z;
+    }
+    return y;
+}
+
+static mf_output sums_in_turn(mf_graph *g, const bench *b, mf_output x, mf_output ones)
+{
+    mf_output y = x;
+
+    for (int i = 0; i < b->sums; i++)
+        y = mul(g, ones, sum_all(g, y));
+    return y;
+}
+
+static mf_status build(mf_graph *g, const bench *b)
+{
+    const mf_output fed =
+        mf_applyf(g, "Placeholder", MF_NO_IN, "dtype=float shape=shape[%d,%lld] name='x'",
+                  b->processors, (long long)b->width);
+    const mf_output x = mf_apply(g, "Square", MF_IN(fed)); /* what is fed everybody has */
+    const mf_output ones = mf_applyf(g, "Placeholder", MF_NO_IN,
+                                     "dtype=float shape=shape[%d,1] name='ones'", b->processors);
+    mf_output y;
+
+    mf_name_dims(g, x, "cut,");
+    mf_name_dims(g, ones, "cut,");
+    y = b->at_once ? sums_at_once(g, b, x) : sums_in_turn(g, b, x, ones);
+    y = mf_apply(g, "Square", MF_IN(y));
+    (void)mf_applyf(g, "NoOp", MF_NO_IN, "name='run'");
+    if (y.node)
+        mf_control(g, mf_graph_find(g, "run"), y.node);
+    return mf_graph_status(g);
+}
+
+static mf_status ones_of(int64_t rows, int64_t width, mf_tensor **out)
+{
+    MF_TRY(mf_tensor_new(MF_DTYPE_F32, (int64_t[]){ rows, width }, 2, out));
+    for (int64_t i = 0; i < (*out)->count; i++)
+        ((float *)(*out)->data)[i] = 1.0f / (float)rows;
+    return MF_OK;
+}
+
+/* The least of some runs. */
+static mf_status run(mf_session *s, const mf_tensor *x, const mf_tensor *ones, double *ns)
+{
+    static const char *const names[] = { "x", "ones" }, *const target = "run";
+    const mf_tensor *feeds[] = { x, ones };
+
+    *ns = INFINITY;
+    for (int i = 0; i < RUNS; i++) {
+        const int64_t begin = mf_clock_ns();
+        double took;
+
+        MF_TRY(mf_session_run(s, NULL, names, feeds, 2, NULL, 0, &target, 1, NULL));
+        took = (double)(mf_clock_ns() - begin);
+        *ns = i > 0 && took < *ns ? took : *ns;
+    }
+    return MF_OK;
+}
+
+static mf_status open_session(const bench *b, const mf_graph *g, mf_session **out)
+{
+    mf_mesh_setup setup = { .n = b->processors };
+    char axes[32];
+
+    if (b->team)
+        setup = *b->team->setup;
+    setup.session.threads = b->threads;
+    (void)snprintf(axes, sizeof axes, "all:%d", b->processors);
+    MF_TRY(mf_meshes_parse(axes, "cut:all", &setup.meshes, &setup.rules));
+    return mf_mesh_session_make(g, &setup, out);
+}
+
+static mf_status measure(const bench *b, double *ns)
+{
+    mf_graph *g = NULL;
+    mf_session *s = NULL;
+    mf_tensor *x = NULL, *ones = NULL;
+    mf_status st;
+
+    st = mf_graph_new(&g);
+    if (st == MF_OK)
+        st = build(g, b);
+    if (st == MF_OK)
+        st = open_session(b, g, &s);
+    if (st == MF_OK)
+        st = ones_of(b->processors, b->width, &x);
+    if (st == MF_OK)
+        st = ones_of(b->processors, 1, &ones);
+    if (st == MF_OK)
+        st = run(s, x, ones, ns);
+    mf_tensor_free(x);
+    mf_tensor_free(ones);
+    mf_session_free(s);
+    mf_graph_free(g);
+    if (st == MF_OK && b->team) /* nobody sends what belongs to the next session before all ended */
+        st = b->team->meet(b->team->ctx);
+    return st;
+}
+
+static double above(double x, double least)
+{
+    return x > least ? x : least;
+}
+
+static mf_status measure_all(const bench *b, mf_links *out)
+{
+    bench small = *b, wide = *b, large = *b;
+    double none, in_turn, at_once, bytes;
+
+    *out = (mf_links){ 0 };
+    MF_TRY(measure(b, &none));
+    out->step_ns = none;
+    if (b->processors == 1)
+        return MF_OK;
+    small.sums = wide.sums = SUMS;
+    wide.at_once = true;
+    large.sums = LARGE_SUMS;
+    large.width = LARGE;
+    MF_TRY(measure(&small, &in_turn));
+    MF_TRY(measure(&wide, &at_once));
+    out->round_ns = above((in_turn - none) / SUMS, 100);
+    out->collective_ns = above((at_once - none - out->round_ns) / (SUMS - 1), 100);
+    MF_TRY(measure(&large, &in_turn));
+    bytes = (double)LARGE_SUMS * 4 * 2 * LARGE * (b->processors - 1);
+    out->byte_ns = above((in_turn - none - LARGE_SUMS * out->round_ns) / bytes, 1e-3);
+    return MF_OK;
+}
+
+mf_status mf_links_measure(int processors, int threads, mf_links *out)
+{
+    return measure_all(&(bench){ .processors = processors, .threads = threads, .width = SMALL },
+                       out);
+}
+
+mf_status mf_links_measure_together(const mf_links_team *team, mf_links *out)
+{
+    return measure_all(&(bench){ .processors = team->setup->meshes.processors,
+                                 .threads = team->setup->session.threads,
+                                 .team = team,
+                                 .width = SMALL },
+                       out);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* predict_pipeline.c - see predict_pipeline.h. */
+#include "planner/predict_pipeline.h"
+
+#include "base/mem.h"
+#include "spmd/pipeline/pipeline_schedule.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- time ---- */
+
+typedef struct progress {
+    int at; /* the item it is at, or waits for */
+    bool busy;
+    double talk, compute; /* that is left of it */
+} progress;
+
+static const mf_stage_item *item_of(const mf_stages *s, int k, int at)
+{
+    return &s->items[k * mf_stage_items(s->turns) + at];
+}
+
+/* A micro-batch comes from the stage before, and back from the one behind. */
+static bool may_begin(const mf_stages *s, const progress *all, int k)
+{
+    const int ahead = mf_pipeline_ahead(s->how, s->n, k, s->turns);
+
+    for (int turn = 0; turn < s->turns; turn++) {
+        for (int back = 0; back < 2; back++) {
+            const int from = back ? k + 1 : k - 1;
+            const int its = mf_pipeline_ahead(s->how, s->n, from, s->turns);
+
+            if (mf_pipeline_place(turn, back, s->turns, ahead) == all[k].at)
+                return from < 0 || from >= s->n ||
+                       all[from].at > mf_pipeline_place(turn, back, s->turns, its);
+        }
+    }
+    return true;
+}
+
+static bool begin(const mf_stages *s, progress *all)
+{
+    bool any = false;
+
+    for (int k = 0; k < s->n; k++) {
+        if (!all[k].busy && all[k].at < mf_stage_items(s->turns) && may_begin(s, all, k)) {
+            all[k].busy = true;
+            all[k].talk = item_of(s, k, all[k].at)->talk_ns;
+            all[k].compute = item_of(s, k, all[k].at)->compute_ns;
+        }
+        any = any || all[k].busy;
+    }
+    return any;
+}
+
+/* How quickly those that compute do so: 1, if there are cores for all. */
+static double speed(const mf_stages *s, const progress *all)
+{
+    double wanted = 0;
+
+    for (int k = 0; k < s->n; k++)
+        wanted += all[k].busy && all[k].talk <= 0 ? item_of(s, k, all[k].at)->cores : 0;
+    return s->cores > 0 && wanted > s->cores ? s->cores / wanted : 1;
+}
+
+/* Until the first of them is done with what it does. */
+static double go_on(const mf_stages *s, progress *all)
+{
+    const double rate = speed(s, all);
+    double ns = INFINITY;
+
+    for (int k = 0; k < s->n; k++) {
+        const double left = all[k].talk > 0 ? all[k].talk : all[k].compute / rate;
+
+        ns = all[k].busy && left < ns ? left : ns;
+    }
+    for (int k = 0; k < s->n; k++) {
+        double *left = all[k].talk > 0 ? &all[k].talk : &all[k].compute;
+        const double done = all[k].talk > 0 ? ns : ns * rate;
+
+        if (!all[k].busy)
+            continue;
+        *left = *left - done > 1e-6 ? *left - done : 0;
+        if (all[k].talk <= 0 && all[k].compute <= 0) {
+            all[k].busy = false;
+            all[k].at++;
+        }
+    }
+    return ns;
+}
+
+mf_status mf_stages_time(const mf_stages *s, double *ns)
+{
+    progress *all = mf_calloc(s->n, sizeof *all);
+
+    *ns = 0;
+    if (!all)
+        return MF_NOMEM("a prediction");
+    while (begin(s, all))
+        *ns += go_on(s, all);
+    mf_free(all);
+    return MF_OK;
+}
+
+/* ---- what belongs to which ---- */
+
+enum { NOWHERE = -1 };
+
+static int said(const mf_node *n, const mf_stages *s, int ahead)
+{
+    const int64_t turn = mf_node_turn(n);
+
+    if (s->turns == 0 || strcmp(n->op_name, "Const") == 0)
+        return NOWHERE;
+    if (turn == 0 && (s->turns > 1 || mf_node_layer(n) == 0))
+        return NOWHERE;
+    return (int)mf_pipeline_place(turn > 0 ? turn - 1 : 0, mf_node_is_gradient(n), s->turns, ahead);
+}
+
+/* The last of what it needs. */
+static int by_inputs(const mf_node *n, const int *part)
+{
+    int last = NOWHERE;
+
+    for (int k = 0; k < n->n_inputs; k++) {
+        const int from = part[n->inputs[k].node->id];
+
+        last = from > last ? from : last;
+    }
+    return last;
+}
+
+void mf_stage_parts(mf_node *const *order, int64_t n, const mf_stages *s, int stage, int *part)
+{
+    const int ahead = mf_pipeline_ahead(s->how, s->n, stage, s->turns), rest = 2 * s->turns;
+    int64_t i;
+
+    for (i = 0; i < n; i++) {
+        part[order[i]->id] = said(order[i], s, ahead);
+        if (part[order[i]->id] == NOWHERE)
+            part[order[i]->id] = by_inputs(order[i], part);
+    }
+    for (i = n - 1; i >= 0; i--) { /* the first that needs it is before it in this order */
+        const int its = part[order[i]->id];
+
+        for (int k = 0; its != NOWHERE && k < order[i]->n_inputs; k++) {
+            int *from = &part[order[i]->inputs[k].node->id];
+
+            *from = *from == NOWHERE || *from > its ? its : *from;
+        }
+    }
+    for (i = 0; i < n; i++)
+        part[order[i]->id] = part[order[i]->id] == NOWHERE ? rest : part[order[i]->id];
+}

@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* uds_rpc_client.c - asking servers of this host; see uds_rpc.h. A channel has a line when
+ * somebody listens, and a new one when it was lost. */
+#include "base/clock.h"
+#include "base/cond.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "net/uds_socket.h"
+#include "rpc/uds_rpc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PLACE_BITS = 20 }; /* of a question's number: where it is noted */
+
+/* A question that is not answered yet; free when done is NULL. */
+typedef struct asked {
+    mf_rpc_done_fn *done;
+    void *ctx;
+    uint64_t id;
+    int64_t deadline_ns;
+    bool is_cancelled;
+} asked;
+
+typedef struct line {
+    mf_uds_line base;
+    mf_rpc_channel *channel;
+    int wake; /* file: there is something to look at besides what comes */
+    mf_lend_words *words;
+    const char *region; /* the server's; NULL: it has none */
+    size_t region_size;
+    asked *all; /* guarded by the channel's lock, as is all below */
+    int64_t n, room, left; /* places; those that wait */
+    int64_t free_from; /* no place before is free */
+    uint64_t made;
+    int64_t nearest_ns; /* no deadline is before */
+    atomic_int refs; /* of its thread, of questions on their way, and of what is borrowed */
+} line;
+
+struct mf_rpc_channel {
+    char address[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t changed;
+    line *line; /* NULL: there is none now */
+    int lines; /* threads of lines */
+    bool is_closing;
+};
+
+/* ---- lines ---- */
+
+static void free_line(line *l)
+{
+    if (l->words)
+        (void)munmap(l->words, sizeof *l->words);
+    if (l->region)
+        (void)munmap((void *)(uintptr_t)l->region, l->region_size);
+    if (l->wake >= 0)
+        (void)close(l->wake);
+    mf_uds_line_deinit(&l->base);
+    mf_free(l->all);
+    mf_free(l);
+}
+
+static void unref_line(line *l)
+{
+    if (atomic_fetch_sub(&l->refs, 1) == 1)
+        free_line(l);
+}
+
+static void wake(const line *l)
+{
+    const uint64_t one = 1;
+
+    if (write(l->wake, &one, sizeof one) < 0)
+        MF_WARN("a thread cannot be woken: %s", strerror(errno));
+}
+
+/* ---- what is not answered; with the channel's lock ---- */
+
+/* NULL: no memory, or too many. */
+static asked *add_asked(line *l, const mf_rpc_question *q)
+{
+    int64_t i = l->free_from;
+
+    while (i < l->n && l->all[i].done)
+        i++;
+    if (i == l->n) {
+        if (l->n == (int64_t)1 << PLACE_BITS ||
+            mf_grow(&l->all, &l->room, l->n + 1, sizeof *l->all) != MF_OK)
+            return NULL;
+        l->n++;
+    }
+    l->free_from = i + 1;
+    l->all[i] = (asked){ .done = q->done,
+                         .ctx = q->ctx,
+                         .id = ++l->made << PLACE_BITS | (uint64_t)i,
+                         .deadline_ns = q->deadline_ns };
+    l->left++;
+    return &l->all[i];
+}
+
+static asked *find_asked(const line *l, uint64_t id)
+{
+    const uint64_t i = id & ((UINT64_C(1) << PLACE_BITS) - 1);
+
+    return i < (uint64_t)l->n && l->all[i].done && l->all[i].id == id ? &l->all[i] : NULL;
+}
+
+static asked remove_asked(line *l, asked *a)
+{
+    const asked was = *a;
+
+    a->done = NULL;
+    l->left--;
+    if (a - l->all < l->free_from)
+        l->free_from = a - l->all;
+    pthread_cond_broadcast(&l->channel->changed);
+    return was;
+}
+
+/* One that nobody waits for any more; false: there is none. */
+static bool remove_late(line *l, asked *out)
+{
+    const int64_t now = mf_clock_ns();
+
+    l->nearest_ns = INT64_MAX;
+    for (int64_t i = 0; i < l->n; i++) {
+        asked *a = &l->all[i];
+
+        if (a->done && (a->is_cancelled || a->deadline_ns <= now)) {
+            *out = remove_asked(l, a);
+            return true;
+        }
+        if (a->done && a->deadline_ns < l->nearest_ns)
+            l->nearest_ns = a->deadline_ns;
+    }
+    return false;
+}
+
+/* ---- answers ---- */
+
+/* What the server lends us, until we say that we are done with it. */
+typedef struct borrowed {
+    line *line;
+    uint64_t slot;
+} borrowed;
+
+static void give_back(line *l, uint64_t slot)
+{
+    atomic_store_explicit(&l->words->lent[slot], 0, memory_order_release);
+}
+
+static void release(void *ctx)
+{
+    borrowed *b = ctx;
+
+    give_back(b->line, b->slot);
+    unref_line(b->line);
+    mf_free(b);
+}
+
+/* What follows the bytes of an answer. False: it is not there. */
+static bool borrow(line *l, const mf_uds_frame *f, mf_iovec *out)
+{
+    borrowed *b;
+
+    if (!l->region || !l->words || f->slot >= MF_LEND_SLOTS || f->lent_size > l->region_size ||
+        f->lent_at > l->region_size - f->lent_size)
+        return false;
+    b = mf_calloc(1, sizeof *b);
+    if (!b) {
+        give_back(l, f->slot);
+        return false;
+    }
+    *b = (borrowed){ l, f->slot };
+    atomic_fetch_add(&l->refs, 1);
+    *out = (mf_iovec){ l->region + f->lent_at, f->lent_size, release, b };
+    return true;
+}
+
+static void answer(line *l, const mf_uds_frame *f, const char *text, const void *data)
+{
+    mf_iovec parts[2] = { { .data = data, .size = f->size } };
+    int n = 1;
+    asked *a, was = { 0 };
+    mf_status st = f->status <= MF_UNAUTHENTICATED ? (mf_status)f->status : MF_UNKNOWN;
+
+    if (f->lent_size > 0 && !borrow(l, f, &parts[n++])) {
+        n = 1;
+        st = MF_INTERNAL;
+        text = "the answer cannot be read: it is in memory that is not there";
+    }
+    pthread_mutex_lock(&l->channel->lock);
+    a = find_asked(l, f->id);
+    if (a)
+        was = remove_asked(l, a);
+    pthread_mutex_unlock(&l->channel->lock);
+    if (!was.done || st != MF_OK) {
+        mf_iovec_release(parts, n);
+        n = 0;
+    }
+    if (was.done)
+        was.done(was.ctx, st, text, parts, n);
+}
+
+/* ---- a line's thread ---- */
+
+static void tell_server(line *l, uint64_t id)
+{
+    if (mf_uds_line_send(&l->base, &(mf_uds_frame){ .kind = MF_UDS_CANCEL, .id = id }, "", NULL, 0,
+                         -1) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+}
+
+static void end_late(line *l)
+{
+    asked a;
+    bool some;
+
+    do {
+        pthread_mutex_lock(&l->channel->lock);
+        some = remove_late(l, &a);
+        pthread_mutex_unlock(&l->channel->lock);
+        if (some) {
+            tell_server(l, a.id);
+            a.done(a.ctx, a.is_cancelled ? MF_CANCELLED : MF_DEADLINE_EXCEEDED,
+                   a.is_cancelled ? "it was cancelled" : "there was no answer in time", NULL, 0);
+        }
+    } while (some);
+}
+
+static mf_status take_frame(line *l)
+{
+    mf_uds_frame f;
+    const void *data;
+    char *text;
+    size_t size;
+    mf_status st = mf_uds_line_read(&l->base, &f, &text, &data);
+
+    if (st == MF_OK && f.kind == MF_UDS_HELLO && !l->region) {
+        l->region = mf_uds_line_map(&l->base, false, &size);
+        l->region_size = size;
+    } else if (st == MF_OK && f.kind == MF_UDS_ANSWER) {
+        answer(l, &f, text, data);
+    } else if (st == MF_OK) {
+        st = MF_FAIL(MF_UNAVAILABLE, "what is at the other end is not Meshflow, or another one");
+    }
+    mf_free(text);
+    return st;
+}
+
+/* has_come: a frame; is_late: it is time to look at deadlines, and at what was cancelled. */
+static void await_something(line *l, bool *has_come, bool *is_late)
+{
+    struct pollfd p[2] = { { .fd = l->base.fd, .events = POLLIN },
+                           { .fd = l->wake, .events = POLLIN } };
+    int64_t nearest;
+    uint64_t count;
+
+    *has_come = mf_uds_line_has_more(&l->base);
+    *is_late = false;
+    if (*has_come)
+        return;
+    pthread_mutex_lock(&l->channel->lock);
+    nearest = l->nearest_ns;
+    pthread_mutex_unlock(&l->channel->lock);
+    if (nearest != INT64_MAX) {
+        const int64_t left = (nearest - mf_clock_ns()) / 1000000 + 1;
+
+        (void)poll(p, 2, left < 0 ? 0 : left < 3600000 ? (int)left : 3600000);
+    } else {
+        (void)poll(p, 2, -1);
+    }
+    *has_come = p[0].revents != 0;
+    *is_late = !*has_come || p[1].revents || mf_clock_ns() >= nearest;
+    if (p[1].revents && read(l->wake, &count, sizeof count) < 0)
+        MF_WARN("%s", strerror(errno));
+}
+
+static bool is_closing(line *l)
+{
+    bool closing;
+
+    pthread_mutex_lock(&l->channel->lock);
+    closing = l->channel->is_closing && l->left == 0;
+    pthread_mutex_unlock(&l->channel->lock);
+    return closing;
+}
+
+/* All that was asked by a line that is lost. */
+static void fail_all(line *l)
+{
+    char why[MF_ERROR_MESSAGE_MAX];
+    asked a;
+    bool some;
+
+    (void)snprintf(why, sizeof why, "%s", mf_error_message());
+    do {
+        some = false;
+        pthread_mutex_lock(&l->channel->lock);
+        if (l->channel->line == l)
+            l->channel->line = NULL;
+        for (int64_t i = 0; i < l->n && !some; i++) {
+            if (l->all[i].done) {
+                a = remove_asked(l, &l->all[i]);
+                some = true;
+            }
+        }
+        pthread_mutex_unlock(&l->channel->lock);
+        if (some)
+            a.done(a.ctx, MF_UNAVAILABLE, why, NULL, 0);
+    } while (some);
+}
+
+static void *take_answers(void *arg)
+{
+    line *l = arg;
+    mf_rpc_channel *c = l->channel;
+    mf_status st = MF_OK;
+
+    while (st == MF_OK && !is_closing(l)) {
+        bool has_come, is_late;
+
+        await_something(l, &has_come, &is_late);
+        if (has_come)
+            st = take_frame(l);
+        if (is_late)
+            end_late(l);
+    }
+    if (st == MF_OK)
+        (void)MF_FAIL(MF_UNAVAILABLE, "the connection is closed");
+    fail_all(l);
+    unref_line(l);
+    pthread_mutex_lock(&c->lock);
+    c->lines--;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+/* ---- connecting ---- */
+
+/* Words of what is lent: a file that both map. Without them all is copied. */
+static int make_words(line *l)
+{
+    const int file = memfd_create("meshflow-lent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *at;
+
+    if (file < 0)
+        return -1;
+    at = ftruncate(file, sizeof *l->words) == 0
+             ? mmap(NULL, sizeof *l->words, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+             : MAP_FAILED;
+    if (at == MAP_FAILED) {
+        (void)close(file);
+        return -1;
+    }
+    if (fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+        (void)munmap(at, sizeof *l->words);
+        (void)close(file);
+        return -1;
+    }
+    l->words = at;
+    return file;
+}
+
+static bool say_hello(line *l)
+{
+    const int file = make_words(l);
+    const mf_status st =
+        mf_uds_line_send(&l->base, &(mf_uds_frame){ .kind = MF_UDS_HELLO }, "", NULL, 0, file);
+
+    if (file >= 0)
+        (void)close(file);
+    return st == MF_OK;
+}
+
+static int connect_there(const char *address)
+{
+    struct sockaddr_un name;
+    const socklen_t size = mf_uds_rpc_name(address, &name);
+    const int fd = size > 0 ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
+
+    if (fd < 0)
+        return -1;
+    if (connect(fd, (const struct sockaddr *)&name, size) != 0 || mf_uds_check_user(fd) != MF_OK) {
+        (void)close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* With the lock. NULL: nobody listens there. */
+static line *find_line(mf_rpc_channel *c)
+{
+    pthread_t thread;
+    line *l;
+    int fd;
+
+    if (c->line || c->is_closing)
+        return c->line;
+    fd = connect_there(c->address);
+    if (fd < 0)
+        return NULL;
+    l = mf_calloc(1, sizeof *l);
+    if (!l || mf_uds_line_init(&l->base, fd) != MF_OK) {
+        (void)close(fd);
+        mf_free(l);
+        return NULL;
+    }
+    l->channel = c;
+    l->nearest_ns = INT64_MAX;
+    atomic_init(&l->refs, 1);
+    l->wake = eventfd(0, EFD_CLOEXEC);
+    if (l->wake < 0 || !say_hello(l) || mf_thread_start(&thread, take_answers, l) != 0) {
+        free_line(l);
+        return NULL;
+    }
+    (void)pthread_detach(thread);
+    c->lines++;
+    c->line = l;
+    return l;
+}
+
+static bool local_reaches(mf_rpc_channel *c)
+{
+    bool reaches;
+
+    pthread_mutex_lock(&c->lock);
+    reaches = find_line(c) != NULL;
+    pthread_mutex_unlock(&c->lock);
+    return reaches;
+}
+
+/* ---- asking ---- */
+
+/* Notes the question; the line has a reference more. NULL: why. */
+static line *begin(mf_rpc_channel *c, const mf_rpc_question *q, uint64_t *id, const char **why)
+{
+    line *l;
+    asked *a = NULL;
+
+    pthread_mutex_lock(&c->lock);
+    l = find_line(c);
+    if (l)
+        a = add_asked(l, q);
+    if (a) {
+        *id = a->id;
+        atomic_fetch_add(&l->refs, 1);
+        if (a->deadline_ns < l->nearest_ns) {
+            l->nearest_ns = a->deadline_ns;
+            wake(l);
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
+    *why = l ? "there is no memory for a call" : "nobody listens there";
+    return a ? l : NULL;
+}
+
+static void *local_ask(mf_rpc_channel *c, const mf_rpc_question *q)
+{
+    mf_uds_frame f = { .kind = MF_UDS_ASK, .left_ns = INT64_MAX };
+    const char *why;
+    line *l = begin(c, q, &f.id, &why);
+
+    if (!l) {
+        mf_iovec_release(q->parts, q->n_parts);
+        q->done(q->ctx, MF_UNAVAILABLE, why, NULL, 0);
+        return NULL;
+    }
+    if (q->deadline_ns != INT64_MAX)
+        f.left_ns = q->deadline_ns - mf_clock_ns();
+    /* When it cannot be sent the line is shut, and its thread fails all that was asked. */
+    if (mf_uds_line_send(&l->base, &f, q->method, q->parts, q->n_parts, -1) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+    mf_iovec_release(q->parts, q->n_parts);
+    unref_line(l);
+    return (void *)(uintptr_t)f.id;
+}
+
+static void local_cancel(mf_rpc_channel *c, void *which)
+{
+    asked *a;
+
+    pthread_mutex_lock(&c->lock);
+    a = c->line ? find_asked(c->line, (uint64_t)(uintptr_t)which) : NULL;
+    if (a) {
+        a->is_cancelled = true;
+        wake(c->line);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- opening and closing ---- */
+
+static mf_status local_connect(const char *address, const mf_security *security,
+                               mf_rpc_channel **out)
+{
+    mf_rpc_channel *c = mf_calloc(1, sizeof *c);
+
+    (void)security; /* the other end is this user's */
+    *out = c;
+    if (!c)
+        return MF_NOMEM("a connection");
+    (void)snprintf(c->address, sizeof c->address, "%s", address);
+    pthread_mutex_init(&c->lock, NULL);
+    mf_cond_init(&c->changed);
+    return MF_OK;
+}
+
+static void local_disconnect(mf_rpc_channel *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->is_closing = true;
+    for (int64_t i = 0; c->line && i < c->line->n; i++)
+        c->line->all[i].is_cancelled = true;
+    if (c->line)
+        wake(c->line);
+    while (c->lines > 0)
+        pthread_cond_wait(&c->changed, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+    mf_free(c);
+}
+
+const mf_rpc_kind mf_rpc_local = {
+    .serve = mf_uds_rpc_serve,
+    .address = mf_uds_rpc_address,
+    .answer = mf_uds_rpc_answer,
+    .stop = mf_uds_rpc_stop,
+    .connect = local_connect,
+    .reaches = local_reaches,
+    .ask = local_ask,
+    .cancel = local_cancel,
+    .disconnect = local_disconnect,
+};

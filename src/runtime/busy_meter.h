@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* busy_meter.h - how long a processor of a mesh is at work: at least one of its items runs. What
+ * waits for others (asynchronous kernels, once they have begun) does not count. Two looks at the
+ * clock for an item, which may be a whole plan. Under the run's lock. */
+#ifndef MF_RUNTIME_BUSY_METER_H
+#define MF_RUNTIME_BUSY_METER_H
+
+#include "base/clock.h"
+#include "compiler/program.h"
+#include "graph/spmd_op.h"
+
+enum { MF_BUSY_METER_GAP_NS = 20000 };
+
+/* Returns when that was. */
+static inline int64_t mf_busy_meter_begin(mf_mesh_meter *m)
+{
+    const int64_t now = mf_clock_ns();
+
+    if (m->running++ == 0)
+        m->since = now;
+    return now;
+}
+
+/* There is no room for another turn: the last one of that micro-batch and direction was longer. */
+static inline void mf_busy_meter_prolong(mf_mesh_meter *m, const mf_mesh_turn *t)
+{
+    int64_t i = m->n_turns - 1;
+
+    while (i >= 0 &&
+           (m->turns[i].micro_batch != t->micro_batch || m->turns[i].is_back != t->is_back))
+        i--;
+    if (i >= 0)
+        m->turns[i].end_ns = t->end_ns;
+}
+
+/* An item of a micro-batch has run; those that follow each other are one turn. */
+static inline void mf_busy_meter_turn(mf_mesh_meter *m, const mf_item *item, int64_t began,
+                                      int64_t now)
+{
+    mf_mesh_turn *last = m->n_turns > 0 ? &m->turns[m->n_turns - 1] : NULL;
+    const mf_mesh_turn t = { item->turn, item->is_back + item->is_late, began - m->begin,
+                             now - m->begin };
+
+    if (last && last->micro_batch == t.micro_batch && last->is_back == t.is_back &&
+        t.begin_ns - last->end_ns < MF_BUSY_METER_GAP_NS)
+        last->end_ns = t.end_ns;
+    else if (m->n_turns < MF_MESH_TURNS)
+        m->turns[m->n_turns++] = t;
+    else
+        mf_busy_meter_prolong(m, &t);
+}
+
+static inline void mf_busy_meter_end(mf_mesh_meter *m, const mf_item *item, int64_t began)
+{
+    const int64_t now = mf_clock_ns();
+
+    if (--m->running == 0)
+        m->busy_ns += now - m->since;
+    if (item->turn > 0 && item->kind != MF_ITEM_ASYNC) /* what is sent goes when it can */
+        mf_busy_meter_turn(m, item, began, now);
+}
+
+#endif

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rendezvous_table.c - see rendezvous_table.h. */
+#include "runtime/rendezvous_table.h"
+
+#include "base/cond.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/waiter.h"
+#include "graph/resource.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { OVER_MAX = 1024 }; /* steps that are remembered to be over */
+
+typedef struct fetch fetch;
+
+/* What is known of a key: a value, or those who wait for it. */
+typedef struct place {
+    char *key;
+    bool sent, is_ref; /* is_ref: value is the handle of a variable */
+    mf_tensor value; /* empty: dead */
+    fetch *first, *last;
+} place;
+
+struct fetch {
+    mf_waiter pending; /* first */
+    mf_rendezvous_table *room;
+    mf_fetched_fn *done;
+    void *ctx;
+    /* guarded by the room's lock: */
+    place *at; /* where it waits; NULL: nowhere */
+    fetch *prev, *next;
+};
+
+struct mf_rendezvous_table {
+    mf_rendezvous_tables *rooms;
+    char step[17];
+    int refs; /* guarded by the rooms' lock */
+    pthread_mutex_t lock; /* all below */
+    mf_map places; /* by key */
+    mf_error why; /* it has ended so */
+};
+
+struct mf_rendezvous_tables {
+    pthread_mutex_t lock; /* all below */
+    mf_map rooms; /* by step */
+    pthread_cond_t changed; /* there is one less, or somebody was cancelled who waits for that */
+    int64_t over[OVER_MAX]; /* a ring */
+    int64_t n_over;
+};
+
+/* ---- places; with the room's lock ---- */
+
+static mf_status place_of(mf_rendezvous_table *room, const char *key, place **out)
+{
+    place *p = mf_map_find(&room->places, key);
+
+    *out = p;
+    if (p)
+        return MF_OK;
+    p = mf_calloc(1, sizeof *p);
+    if (p)
+        p->key = mf_strdup(key);
+    if (!p || !p->key || mf_map_set(&room->places, p->key, p) != MF_OK) {
+        if (p)
+            mf_free(p->key);
+        mf_free(p);
+        return MF_NOMEM("a value between tasks");
+    }
+    *out = p;
+    return MF_OK;
+}
+
+static void remove_place(mf_rendezvous_table *room, place *p)
+{
+    (void)mf_map_remove(&room->places, p->key);
+    mf_tensor_clear(&p->value);
+    mf_free(p->key);
+    mf_free(p);
+}
+
+static void take_off(fetch *f)
+{
+    place *p = f->at;
+
+    *(f->prev ? &f->prev->next : &p->first) = f->next;
+    *(f->next ? &f->next->prev : &p->last) = f->prev;
+    f->at = NULL;
+    f->prev = f->next = NULL;
+}
+
+static void line_up(place *p, fetch *f)
+{
+    f->at = p;
+    f->prev = p->last;
+    f->next = NULL;
+    *(p->last ? &p->last->next : &p->first) = f;
+    p->last = f;
+}
+
+/* ---- fetching ---- */
+
+static void fetch_unref(fetch *f)
+{
+    mf_rendezvous_table *room = f->room;
+
+    if (!mf_waiter_unref(&f->pending))
+        return;
+    mf_free(f);
+    mf_rendezvous_table_leave(room);
+}
+
+/* It is in no line any more. On failure the thread's error is set. */
+static void fetch_end(fetch *f, mf_status st, const mf_tensor *value)
+{
+    mf_error why;
+
+    mf_error_save(st, &why);
+    mf_waiter_end(&f->pending);
+    if (st != MF_OK)
+        (void)mf_error_restore(&why);
+    f->done(f->ctx, st, value && value->dtype != MF_DTYPE_INVALID ? value : NULL);
+    fetch_unref(f);
+}
+
+static void on_cancel(mf_cancel_hook *hook)
+{
+    fetch *f = (fetch *)(void *)hook;
+    place *p;
+    bool waits;
+
+    pthread_mutex_lock(&f->room->lock);
+    p = f->at;
+    waits = p != NULL;
+    if (waits) {
+        take_off(f);
+        if (!p->first)
+            remove_place(f->room, p);
+    }
+    pthread_mutex_unlock(&f->room->lock);
+    if (waits)
+        fetch_end(f, MF_FAIL(MF_CANCELLED, "the step was cancelled"), NULL);
+}
+
+void mf_rendezvous_table_fetch(mf_rendezvous_table *room, const char *key, mf_cancel *cancel,
+                               mf_fetched_fn *done, void *ctx)
+{
+    fetch *f = mf_calloc(1, sizeof *f);
+    mf_tensor value = { 0 };
+    place *p = NULL;
+    bool there = false, is_ref = false;
+    mf_status st;
+
+    if (!f) {
+        done(ctx, MF_NOMEM("a value between tasks"), NULL);
+        return;
+    }
+    pthread_mutex_lock(&room->rooms->lock);
+    room->refs++;
+    pthread_mutex_unlock(&room->rooms->lock);
+    *f = (fetch){ .pending = mf_waiter_of(&room->lock, cancel, on_cancel),
+                  .room = room,
+                  .done = done,
+                  .ctx = ctx };
+    pthread_mutex_lock(&room->lock);
+    st = room->why.status == MF_OK ? place_of(room, key, &p) : mf_error_restore(&room->why);
+    there = p && p->sent;
+    if (there) {
+        mf_tensor_move(&value, &p->value);
+        is_ref = p->is_ref;
+        remove_place(room, p);
+    } else if (p) {
+        line_up(p, f);
+    }
+    pthread_mutex_unlock(&room->lock);
+    if (is_ref)
+        st = mf_reference_read(&value);
+    if (there || st != MF_OK)
+        fetch_end(f, st, &value);
+    else
+        mf_waiter_begin(&f->pending);
+    mf_tensor_clear(&value);
+    fetch_unref(f);
+}
+
+/* A thread waits for it already. */
+static void hand_over(fetch *f, const mf_tensor *sent, bool is_ref)
+{
+    mf_tensor value = { 0 };
+    mf_status st = MF_OK;
+
+    if (sent)
+        mf_tensor_set(&value, sent);
+    if (is_ref)
+        st = mf_reference_read(&value);
+    fetch_end(f, st, &value);
+    mf_tensor_clear(&value);
+}
+
+static mf_status put(mf_rendezvous_table *room, const char *key, const mf_tensor *value,
+                     bool is_ref)
+{
+    fetch *f = NULL;
+    place *p = NULL;
+    mf_status st;
+
+    pthread_mutex_lock(&room->lock);
+    st = room->why.status == MF_OK ? place_of(room, key, &p) : mf_error_restore(&room->why);
+    if (p && p->sent) {
+        st = MF_FAIL(MF_INTERNAL, "the value %s is sent twice", key);
+    } else if (p && p->first) {
+        f = p->first;
+        take_off(f);
+        if (!p->first)
+            remove_place(room, p);
+    } else if (p) {
+        p->sent = true;
+        p->is_ref = is_ref;
+        if (value)
+            mf_tensor_set(&p->value, value);
+    }
+    pthread_mutex_unlock(&room->lock);
+    if (f)
+        hand_over(f, value, is_ref);
+    return st;
+}
+
+mf_status mf_rendezvous_table_send(mf_rendezvous_table *room, const char *key,
+                                   const mf_tensor *value)
+{
+    return put(room, key, value, false);
+}
+
+mf_status mf_rendezvous_table_send_ref(mf_rendezvous_table *room, const char *key,
+                                       const mf_tensor *handle)
+{
+    return put(room, key, handle, true);
+}
+
+/* ---- ending ---- */
+
+static fetch *any_waiting(mf_rendezvous_table *room)
+{
+    mf_map_entry *e;
+    fetch *f = NULL;
+    int64_t it = 0;
+
+    pthread_mutex_lock(&room->lock);
+    while (!f && (e = mf_map_next(&room->places, &it)) != NULL)
+        f = ((place *)e->value)->first;
+    if (f)
+        take_off(f);
+    pthread_mutex_unlock(&room->lock);
+    return f;
+}
+
+void mf_rendezvous_table_fail(mf_rendezvous_table *room, mf_status status)
+{
+    mf_error why;
+    bool first;
+    fetch *f;
+
+    mf_error_save(status, &why);
+    pthread_mutex_lock(&room->lock);
+    first = room->why.status == MF_OK;
+    if (first)
+        room->why = why;
+    pthread_mutex_unlock(&room->lock);
+    while (first && (f = any_waiting(room)) != NULL) /* nobody lines up any more */
+        fetch_end(f, mf_error_restore(&why), NULL);
+}
+
+/* ---- rooms ---- */
+
+static void room_free(mf_rendezvous_table *room)
+{
+    mf_map_entry *e;
+    int64_t it = 0;
+
+    while ((e = mf_map_next(&room->places, &it)) != NULL) {
+        place *p = e->value;
+
+        mf_tensor_clear(&p->value);
+        mf_free(p->key);
+        mf_free(p);
+    }
+    mf_map_deinit(&room->places);
+    pthread_mutex_destroy(&room->lock);
+    mf_free(room);
+}
+
+/* Nothing has happened there that anybody who comes later should know. With the rooms' lock, and
+ * nobody in it. */
+static bool is_bare(const mf_rendezvous_table *room)
+{
+    return room->places.count == 0 && room->why.status == MF_OK &&
+           mf_map_find(&room->rooms->rooms, room->step) == room;
+}
+
+void mf_rendezvous_table_leave(mf_rendezvous_table *room)
+{
+    mf_rendezvous_tables *rooms = room->rooms;
+    bool last;
+
+    pthread_mutex_lock(&rooms->lock);
+    last = --room->refs == 0;
+    if (room->refs == 1 &&
+        is_bare(room)) { /* or whoever asks for steps that are none would fill us */
+        (void)mf_map_remove(&rooms->rooms, room->step);
+        pthread_cond_broadcast(&rooms->changed);
+        last = true;
+    }
+    pthread_mutex_unlock(&rooms->lock);
+    if (last)
+        room_free(room);
+}
+
+static bool is_over(const mf_rendezvous_tables *rooms, int64_t step)
+{
+    const int64_t n = rooms->n_over < OVER_MAX ? rooms->n_over : OVER_MAX;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (rooms->over[i] == step)
+            return true;
+    }
+    return false;
+}
+
+/* With the lock. */
+static mf_status room_of(mf_rendezvous_tables *rooms, int64_t step, const char *name,
+                         mf_rendezvous_table **out)
+{
+    mf_rendezvous_table *room = mf_map_find(&rooms->rooms, name);
+
+    *out = room;
+    if (room)
+        return MF_OK;
+    if (is_over(rooms, step))
+        return MF_FAIL(MF_CANCELLED, "the step is over");
+    room = mf_calloc(1, sizeof *room);
+    if (!room)
+        return MF_NOMEM("a step");
+    room->rooms = rooms;
+    room->refs = 1; /* of those that can be found */
+    memcpy(room->step, name, sizeof room->step);
+    pthread_mutex_init(&room->lock, NULL);
+    if (mf_map_set(&rooms->rooms, room->step, room) != MF_OK) {
+        room_free(room);
+        return MF_NOMEM("a step");
+    }
+    *out = room;
+    return MF_OK;
+}
+
+mf_status mf_rendezvous_tables_enter(mf_rendezvous_tables *rooms, int64_t step,
+                                     mf_rendezvous_table **out)
+{
+    char name[17];
+    mf_status st;
+
+    (void)snprintf(name, sizeof name, "%016" PRIx64, (uint64_t)step);
+    pthread_mutex_lock(&rooms->lock);
+    st = room_of(rooms, step, name, out);
+    if (st == MF_OK)
+        (*out)->refs++;
+    pthread_mutex_unlock(&rooms->lock);
+    return st;
+}
+
+void mf_rendezvous_tables_end(mf_rendezvous_tables *rooms, int64_t step)
+{
+    char name[17];
+    mf_error before; /* a step often ends because of an error, which the caller returns */
+    mf_rendezvous_table *room;
+
+    (void)snprintf(name, sizeof name, "%016" PRIx64, (uint64_t)step);
+    pthread_mutex_lock(&rooms->lock);
+    room = mf_map_remove(&rooms->rooms, name);
+    pthread_cond_broadcast(&rooms->changed);
+    if (!is_over(rooms, step))
+        rooms->over[rooms->n_over++ % OVER_MAX] = step;
+    pthread_mutex_unlock(&rooms->lock);
+    if (!room)
+        return;
+    mf_error_save(MF_OK, &before);
+    mf_rendezvous_table_fail(room, MF_FAIL(MF_CANCELLED, "the step is over"));
+    (void)mf_error_restore(&before);
+    mf_rendezvous_table_leave(room);
+}
+
+/* ---- waiting for others ---- */
+
+typedef struct waiter {
+    mf_cancel_hook hook; /* first */
+    mf_rendezvous_tables *rooms;
+} waiter;
+
+static void stop_waiting(mf_cancel_hook *hook)
+{
+    mf_rendezvous_tables *rooms = ((waiter *)(void *)hook)->rooms;
+
+    pthread_mutex_lock(&rooms->lock);
+    pthread_cond_broadcast(&rooms->changed);
+    pthread_mutex_unlock(&rooms->lock);
+}
+
+mf_status mf_rendezvous_tables_await_fetched(mf_rendezvous_tables *rooms, int64_t step,
+                                             mf_cancel *cancel, int64_t deadline_ns)
+{
+    waiter w = { .hook.fn = stop_waiting, .rooms = rooms };
+    bool there, in_time = true;
+    char name[17];
+
+    (void)snprintf(name, sizeof name, "%016" PRIx64, (uint64_t)step);
+    if (!mf_cancel_add(cancel, &w.hook))
+        return MF_FAIL(MF_CANCELLED, "the step was cancelled");
+    pthread_mutex_lock(&rooms->lock);
+    while ((there = mf_map_find(&rooms->rooms, name) != NULL) && in_time &&
+           !mf_cancel_is_raised(cancel))
+        in_time = mf_cond_wait_until(&rooms->changed, &rooms->lock, deadline_ns);
+    pthread_mutex_unlock(&rooms->lock);
+    (void)mf_cancel_remove(cancel, &w.hook);
+    if (!there)
+        return MF_OK;
+    if (mf_cancel_is_raised(cancel))
+        return MF_FAIL(MF_CANCELLED, "the step was cancelled");
+    return MF_FAIL(MF_DEADLINE_EXCEEDED, "what was sent has not been fetched");
+}
+
+mf_status mf_rendezvous_tables_new(mf_rendezvous_tables **out)
+{
+    *out = mf_calloc(1, sizeof **out);
+    if (!*out)
+        return MF_NOMEM("steps");
+    pthread_mutex_init(&(*out)->lock, NULL);
+    mf_cond_init(&(*out)->changed);
+    return MF_OK;
+}
+
+void mf_rendezvous_tables_free(mf_rendezvous_tables *rooms)
+{
+    mf_map_entry *e;
+    int64_t it = 0;
+
+    if (!rooms)
+        return;
+    while ((e = mf_map_next(&rooms->rooms, &it)) != NULL)
+        room_free(e->value);
+    mf_map_deinit(&rooms->rooms);
+    pthread_cond_destroy(&rooms->changed);
+    pthread_mutex_destroy(&rooms->lock);
+    mf_free(rooms);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serving/replica_frame.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static mf_status read_all(int fd, void *to, size_t len)
+{
+    for (size_t done = 0; done < len;) {
+        const ssize_t n = recv(fd, (char *)to + done, len - done, 0);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return MF_FAIL(MF_UNAVAILABLE, "the front is gone");
+        done += (size_t)n;
+    }
+    return MF_OK;
+}
+
+static mf_status write_all(int fd, const void *from, size_t len)
+{
+    for (size_t done = 0; done < len;) {
+        const ssize_t n = send(fd, (const char *)from + done, len - done, MSG_NOSIGNAL);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return MF_FAIL(MF_UNAVAILABLE, "the front is gone");
+        done += (size_t)n;
+    }
+    return MF_OK;
+}
+
+mf_status mf_serve_frame_read(int fd, mf_serve_head *head, mf_buf *body)
+{
+    void *room;
+
+    MF_TRY(read_all(fd, head, sizeof *head));
+    mf_buf_clear(body);
+    room = mf_buf_room(body, head->len);
+    if (!room)
+        return MF_NOMEM("a request");
+    return read_all(fd, room, head->len);
+}
+
+mf_status mf_serve_frame_write(int fd, mf_serve_kind kind, int64_t detail, const void *data,
+                               size_t len)
+{
+    const mf_serve_head head = { kind, detail, len };
+
+    MF_TRY(write_all(fd, &head, sizeof head));
+    return write_all(fd, data, len);
+}

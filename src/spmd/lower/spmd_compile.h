@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* spmd_compile.h - a run's graphs on a mesh, and where variables lie. */
+#ifndef MF_SPMD_LOWER_SPMD_COMPILE_H
+#define MF_SPMD_LOWER_SPMD_COMPILE_H
+
+#include "compiler/compiler.h"
+#include "spmd/layout/op_costs.h"
+#include "spmd/session/mesh_session.h"
+
+/* Where variables lie: decided once, for all runs. */
+typedef struct mf_mesh_variables {
+    mf_arena *arena;
+    mf_map layouts; /* name -> mf_mesh_variable */
+    int64_t first_layer[MF_MESH_CHUNKS]; /* by mesh, or chunk: of a model; 0: not decided yet */
+} mf_mesh_variables;
+
+typedef struct mf_mesh_variable {
+    const char *name;
+    mf_dtype dtype;
+    int mesh;
+    mf_layout layout;
+    mf_axes stored; /* see mf_mesh_value */
+    mf_shape shape;
+} mf_mesh_variable;
+
+MF_MUST mf_status mf_mesh_variables_init(mf_mesh_variables *v);
+void mf_mesh_variables_deinit(mf_mesh_variables *v);
+/* Those of the graph that are not known yet: by their names and by what updates them, whatever a
+ * run will need. */
+MF_MUST mf_status mf_mesh_variables_add(mf_mesh_variables *v, const mf_mesh_setup *setup,
+                                        const mf_graph *graph);
+
+/* The graphs of the processors here, for a run of `graph`, and what it costs (mf_mesh_lower).
+ * Owns: the caller frees the graphs, also after a failure. */
+MF_MUST mf_status mf_mesh_compile(const mf_graph *graph, const mf_signature *sig,
+                                  const mf_mesh_setup *setup, const mf_mesh_variables *variables,
+                                  mf_graph **graphs, int64_t *receives, mf_mesh_costs *costs);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pipeline_schedule.c - see pipeline_schedule.h. A stage has an item for each micro-batch forwards
+ * and one for each backwards. They come one after the other:
+ *
+ *     GPipe        F1 F2 F3 F4 B1 B2 B3 B4
+ *     1F1B         F1 F2 B1 F3 B2 F4 B3 B4      (the first of two stages; the second: F1 B1 F2 B2)
+ *     zero bubble  F1 F2 B1 W1 F3 B2 W2 F4 B3 W3 B4 W4      (the second: F1 B1 F2 B2 W1 F3 B3 W2)
+ *
+ * With the second, a stage keeps what it needs for the way back of as many micro-batches as there
+ * are stages behind it, not of all. With the third (ZB-H1), the way back is cut in two: B, that
+ * earlier stages wait for, and W, the gradients of weights, for which nobody waits; later stages
+ * do them later, when they would be idle. Interleaved, a stage has several chunks of layers, and
+ * as many items for each: F of the first chunk for as many micro-batches as there are stages, then
+ * F of the next chunk for the same, and so on; backwards from the last chunk. What begins an item
+ * waits for all that ends the one before. Receiving and sending are no part of items: they happen
+ * as soon as they can. */
+#include "spmd/pipeline/pipeline_schedule.h"
+
+#include "spmd/pipeline/virtual_stages.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* ---- orders ---- */
+
+int mf_pipeline_ahead(mf_pipeline how, int stages, int stage, int64_t turns)
+{
+    return (int)(how != MF_PIPELINE_GPIPE && stages - stage < turns ? stages - stage : turns);
+}
+
+int mf_pipeline_place(int64_t turn, bool back, int64_t turns, int64_t ahead)
+{
+    if (!back)
+        return (int)(turn < ahead ? turn : ahead + 2 * (turn - ahead) + 1);
+    return (int)(turn < turns - ahead ? ahead + 2 * turn : turns + turn);
+}
+
+/* As many as there would be if the last round of an interleaved pipeline were full: those that are
+ * not there are left out. */
+static int64_t full_turns(const mf_pipeline_plan *p)
+{
+    if (p->how != MF_PIPELINE_INTERLEAVED)
+        return p->turns;
+    return (p->turns + p->stages - 1) / p->stages * p->stages;
+}
+
+/* The k-th item in one direction: rounds of as many micro-batches as there are stages. */
+static mf_pipeline_item nth(const mf_pipeline_plan *p, int64_t k, bool back)
+{
+    const int64_t round = (int64_t)p->stages * p->chunks;
+    const int chunk = (int)(k % round / p->stages);
+
+    if (p->how != MF_PIPELINE_INTERLEAVED)
+        return (mf_pipeline_item){ back ? MF_PIPELINE_BACKWARDS : MF_PIPELINE_FORWARDS, 0, k };
+    return (mf_pipeline_item){ back ? MF_PIPELINE_BACKWARDS : MF_PIPELINE_FORWARDS,
+                               back ? p->chunks - 1 - chunk : chunk,
+                               k / round * p->stages + k % p->stages };
+}
+
+static int64_t ahead_of(const mf_pipeline_plan *p, int stage, int64_t n)
+{
+    int64_t ahead = mf_pipeline_ahead(p->how, p->stages, stage, p->turns);
+
+    if (p->how == MF_PIPELINE_INTERLEAVED)
+        ahead = (int64_t)(p->stages - 1 - stage) * 2 + (int64_t)(p->chunks - 1) * p->stages + 1;
+    return ahead < n ? ahead : n;
+}
+
+int64_t mf_pipeline_items(const mf_pipeline_plan *p)
+{
+    return p->turns * p->chunks * (p->how == MF_PIPELINE_ZERO_BUBBLE ? 3 : 2);
+}
+
+void mf_pipeline_order(const mf_pipeline_plan *p, int stage, mf_pipeline_item *out)
+{
+    const int64_t n = full_turns(p) * p->chunks, ahead = ahead_of(p, stage, n);
+    const bool apart = p->how == MF_PIPELINE_ZERO_BUBBLE;
+    int64_t n_out = 0;
+
+    for (int64_t there = 0, back = 0; back < n;) {
+        const bool is_back = there == n || there - back == ahead;
+        const mf_pipeline_item item = nth(p, is_back ? back : there, is_back);
+
+        *(is_back ? &back : &there) += 1;
+        if (item.turn < p->turns)
+            out[n_out++] = item;
+        if (apart && is_back && item.turn >= stage)
+            out[n_out++] = (mf_pipeline_item){ MF_PIPELINE_WEIGHTS, 0, item.turn - stage };
+    }
+    for (int64_t turn = n > stage ? n - stage : 0; apart && turn < n; turn++)
+        out[n_out++] = (mf_pipeline_item){ MF_PIPELINE_WEIGHTS, 0, turn };
+}
+
+double mf_pipeline_idle(const mf_pipeline_plan *p)
+{
+    const double stages = p->stages, turns = (double)p->turns;
+    double work = 3 * turns * p->chunks, all = work + 3 * (stages - 1);
+
+    if (p->how == MF_PIPELINE_ZERO_BUBBLE) /* the second: too few micro-batches to fill it */
+        all = p->turns >= p->stages ? work + stages - 1 : 2 * (stages + turns) - 1;
+    return 1 - work / all;
+}
+
+/* ---- graphs ---- */
+
+typedef struct items {
+    mf_graph *graph;
+    mf_pipeline_plan plan;
+    int *places; /* by way, chunk and turn: when it comes */
+    int *at; /* by node's id: when its item comes, from 0 on; INT_MAX: at any time */
+    int64_t *reach; /* by node's id: the first layer that what it makes of gradients leads to */
+    bool *marked, *leads; /* by node's id: it is of an item; another of its item uses it */
+    mf_node **order;
+    int64_t n; /* nodes that there were */
+} items;
+
+static mf_status read_turns(items *s)
+{
+    mf_graph *g = s->graph;
+
+    s->n = g->n_nodes;
+    s->at = MF_ARENA_ARRAY(g->arena, int, s->n + 1);
+    s->marked = MF_ARENA_ARRAY(g->arena, bool, s->n + 1);
+    s->leads = MF_ARENA_ARRAY(g->arena, bool, s->n + 1);
+    s->reach = MF_ARENA_ARRAY(g->arena, int64_t, s->n + 1);
+    s->order = MF_ARENA_ARRAY(g->arena, mf_node *, s->n + 1);
+    if (!s->at || !s->marked || !s->leads || !s->reach || !s->order)
+        return MF_NOMEM("a pipeline");
+    for (int64_t i = 0; i < s->n; i++) {
+        const mf_node *n = g->nodes[i];
+        const int64_t turn = mf_node_turn(n);
+
+        s->marked[n->id] = turn > 0 && strcmp(n->op_name, "Const") != 0;
+        s->plan.turns = turn > s->plan.turns ? turn : s->plan.turns;
+    }
+    return MF_OK;
+}
+
+static void need_by(const items *s, const mf_node *n, int at)
+{
+    if (at < s->at[n->id])
+        s->at[n->id] = at;
+}
+
+static int *place_of(const items *s, mf_pipeline_item i)
+{
+    return &s->places[((int)i.way * s->plan.chunks + i.chunk) * s->plan.turns + i.turn];
+}
+
+static mf_status find_places(items *s, int stage)
+{
+    const int64_t n = mf_pipeline_items(&s->plan);
+    mf_pipeline_item *order = MF_ARENA_ARRAY(s->graph->arena, mf_pipeline_item, n + 1);
+
+    s->places = MF_ARENA_ARRAY(s->graph->arena, int,
+                               (int64_t)MF_PIPELINE_WAYS * s->plan.chunks * s->plan.turns + 1);
+    if (!order || !s->places)
+        return MF_NOMEM("a pipeline");
+    mf_pipeline_order(&s->plan, stage, order);
+    for (int64_t i = 0; i < n; i++)
+        *place_of(s, order[i]) = (int)i;
+    return MF_OK;
+}
+
+static bool is_op(const mf_node *n, const char *op)
+{
+    return strcmp(n->op_name, op) == 0;
+}
+
+/* What does not lead to another stage, nor to gradients of an earlier layer, is for weights. Sums
+ * and moves between processors of the stage are on the way. */
+static void find_reach(const items *s, int64_t n_order)
+{
+    for (int64_t i = 0; i < s->n; i++)
+        s->reach[i] = INT64_MAX;
+    for (int64_t i = n_order - 1; i >= 0; i--) {
+        const mf_node *n = s->order[i];
+        const bool on_the_way = is_op(n, "_MeshReduce") || is_op(n, "_MeshMove");
+        int64_t to = s->reach[n->id];
+
+        if (is_op(n, "_MeshSend"))
+            to = 0;
+        else if (s->marked[n->id] && mf_node_is_gradient(n) && mf_node_layer(n) > 0)
+            to = mf_node_layer(n) < to ? mf_node_layer(n) : to;
+        else if (!on_the_way && !(s->marked[n->id] && mf_node_is_gradient(n)))
+            continue;
+        for (int k = 0; k < n->n_inputs; k++) {
+            int64_t *from = &s->reach[n->inputs[k].node->id];
+
+            *from = to < *from ? to : *from;
+        }
+    }
+}
+
+static mf_pipeline_way way_of(const items *s, const mf_node *n)
+{
+    const int64_t layer = mf_node_layer(n);
+
+    if (!mf_node_is_gradient(n))
+        return MF_PIPELINE_FORWARDS;
+    if (s->plan.how != MF_PIPELINE_ZERO_BUBBLE || s->reach[n->id] < (layer ? layer : INT64_MAX))
+        return MF_PIPELINE_BACKWARDS;
+    return MF_PIPELINE_WEIGHTS;
+}
+
+/* When it comes by what is said of it; INT_MAX: nothing is. */
+static mf_status said(const items *s, mf_node *n, int *at)
+{
+    static const mf_attr yes = { .kind = MF_ATTR_BOOL, .n = 1, .b = true };
+    const int64_t chunk = s->plan.chunks > 1 ? mf_node_mark_of(n, MF_CHUNK_ATTR) : 1;
+    mf_pipeline_item item;
+
+    *at = INT_MAX;
+    if (!s->marked[n->id] || chunk == 0)
+        return MF_OK;
+    item = (mf_pipeline_item){ way_of(s, n), (int)((chunk - 1) / s->plan.stages),
+                               mf_node_turn(n) - 1 };
+    *at = *place_of(s, item);
+    return item.way == MF_PIPELINE_WEIGHTS ? mf_node_set_attr(s->graph, n, "_late", &yes) : MF_OK;
+}
+
+/* What several micro-batches use, because it is the same for all, is there when the first of them
+ * needs it. */
+static mf_status find_items(items *s)
+{
+    int64_t n_order = 0;
+
+    MF_TRY(mf_graph_order(s->graph, s->order, &n_order));
+    if (s->plan.how == MF_PIPELINE_ZERO_BUBBLE)
+        find_reach(s, n_order);
+    for (int64_t i = 0; i < s->n; i++)
+        MF_TRY(said(s, s->graph->nodes[i], &s->at[s->graph->nodes[i]->id]));
+    for (int64_t i = n_order - 1; i >= 0; i--) {
+        const mf_node *n = s->order[i];
+
+        for (int k = 0; k < n->n_inputs; k++)
+            need_by(s, n->inputs[k].node, s->at[n->id]);
+        for (int k = 0; k < n->n_controls; k++)
+            need_by(s, n->controls[k], s->at[n->id]);
+    }
+    return MF_OK;
+}
+
+/* A node that no item needs, such as a count of fed labels, runs at any time: it is no part of its
+ * micro-batch's turn, and the meter does not record it as such. */
+static mf_status unmark_free(items *s)
+{
+    static const mf_attr none = { .kind = MF_ATTR_INT, .n = 1 };
+
+    for (int64_t i = 0; i < s->n; i++) {
+        mf_node *n = s->graph->nodes[i];
+
+        if (!s->marked[n->id] || s->at[n->id] != INT_MAX)
+            continue;
+        s->marked[n->id] = false;
+        MF_TRY(mf_node_set_attr(s->graph, n, "_turn", &none));
+    }
+    return MF_OK;
+}
+
+static bool are_together(const items *s, const mf_node *a, const mf_node *b)
+{
+    return s->marked[a->id] && s->marked[b->id] && s->at[a->id] == s->at[b->id];
+}
+
+static bool begins(const items *s, const mf_node *n)
+{
+    for (int k = 0; k < n->n_inputs; k++) {
+        if (are_together(s, n->inputs[k].node, n))
+            return false;
+    }
+    return true;
+}
+
+static void find_leads(const items *s)
+{
+    for (int64_t i = 0; i < s->n; i++) {
+        const mf_node *n = s->graph->nodes[i];
+
+        for (int k = 0; k < n->n_inputs; k++) {
+            if (are_together(s, n->inputs[k].node, n))
+                s->leads[n->inputs[k].node->id] = true;
+        }
+    }
+}
+
+/* What begins an item waits for what ends the one before, and for what that had to wait for. */
+static mf_status put_behind(const items *s, int before, mf_node **turn)
+{
+    const mf_node_spec spec = { .name = mf_graph_unique_name(s->graph, "_turn"),
+                                .op = "_MeshTurn" };
+    mf_node *node;
+
+    if (!spec.name)
+        return MF_NOMEM("a pipeline");
+    MF_TRY(mf_graph_add(s->graph, &spec, &node));
+    if (*turn)
+        mf_control(s->graph, node, *turn);
+    for (int64_t i = 0; i < s->n; i++) {
+        mf_node *n = s->graph->nodes[i];
+
+        if (s->marked[n->id] && s->at[n->id] == before && !s->leads[n->id])
+            mf_control(s->graph, node, n);
+        if (s->marked[n->id] && s->at[n->id] == before + 1 && begins(s, n))
+            mf_control(s->graph, n, node);
+    }
+    *turn = node;
+    return mf_graph_status(s->graph);
+}
+
+mf_status mf_mesh_schedule(mf_graph *graph, const mf_pipeline_plan *plan, int stage)
+{
+    items s = { .graph = graph, .plan = *plan };
+    mf_node *turn = NULL;
+
+    s.plan.turns = 0;
+    MF_TRY(read_turns(&s));
+    MF_TRY(find_places(&s, stage));
+    MF_TRY(find_items(&s));
+    MF_TRY(unmark_free(&s));
+    find_leads(&s);
+    for (int i = 0; i + 1 < mf_pipeline_items(&s.plan); i++)
+        MF_TRY(put_behind(&s, i, &turn));
+    return MF_OK;
+}

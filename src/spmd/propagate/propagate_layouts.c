@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* propagate_layouts.c - layouts spread from where they are said. A node takes the cut of a letter
+ * from the first of its values that has one and gives it to those that may still be cut: on the way
+ * forwards to its outputs, on the way back to its inputs, until nothing changes. The order is that
+ * of the graph, so everybody comes to the same layouts. */
+#include "spmd/propagate/sharding_table.h"
+
+mf_layout_dim mf_mesh_letter_of(mf_layout_dim cut, mf_split_dim dim)
+{
+    if (!cut.axes || cut.grain % dim.inside != 0)
+        return (mf_layout_dim){ 0 };
+    return (mf_layout_dim){ cut.axes, cut.grain / dim.inside };
+}
+
+static mf_mesh_value *side(const mf_sharding_table *s, const mf_node *n, bool output, int i)
+{
+    return output ? &s->values[n->id][i] : mf_mesh_value_of(s, n->inputs[i]);
+}
+
+/* An input may come from another mesh, whose axes mean nothing here. */
+static bool speaks(const mf_sharding_table *s, const mf_node *n, int i)
+{
+    return mf_mesh_speaks(s, n->inputs[i], &s->meshes->at[mf_mesh_home(s, n)]);
+}
+
+/* How the letter is cut in one of the values; axes 0: in none. */
+static mf_layout_dim find_cut(const mf_sharding_table *s, const mf_split *q, int letter)
+{
+    for (int k = 0; k < q->n_in + q->n_out; k++) {
+        const bool output = k >= q->n_in;
+        const int i = output ? k - q->n_in : k;
+        const mf_mesh_value *v = side(s, q->node, output, i);
+        const mf_split_shape *dims = output ? &q->out_dims[i] : &q->in_dims[i];
+
+        if (!output && !speaks(s, q->node, i))
+            continue;
+        for (int d = 0; d < v->shape.rank; d++) {
+            if (dims->dims[d].letter == letter) {
+                mf_layout_dim cut = mf_mesh_letter_of(v->layout.dims[d], dims->dims[d]);
+
+                cut.axes &= ~v->stored;
+                if (cut.axes)
+                    return cut;
+            }
+        }
+    }
+    return (mf_layout_dim){ 0 };
+}
+
+static bool give(mf_mesh_value *v, const mf_split_shape *dims, int letter, mf_layout_dim cut)
+{
+    bool changed = false;
+
+    for (int d = 0; d < v->shape.rank; d++) {
+        const mf_layout_dim mine = mf_mesh_dim_of(cut, dims->dims[d]);
+
+        if (dims->dims[d].letter != letter || v->closed >> d & 1 || v->layout.dims[d].axes ||
+            (cut.axes & mf_layout_cuts(&v->layout, v->shape.rank)) ||
+            (mine.grain > 1 && v->shape.dims[d] % mine.grain != 0))
+            continue;
+        v->layout.dims[d] = mine;
+        changed = true;
+    }
+    return changed;
+}
+
+static bool visit(const mf_sharding_table *s, const mf_node *n, bool forwards)
+{
+    const mf_split *q = s->splits[n->id];
+    bool changed = false;
+
+    for (int l = 0; q && l < q->n_letters; l++) {
+        mf_layout_dim cut;
+
+        if (s->exact && !mf_cut_is_exact(q->letters[l].cut))
+            continue;
+        cut = find_cut(s, q, l);
+        if (!cut.axes)
+            continue;
+        for (int i = 0; forwards && i < q->n_out; i++)
+            changed |= give(side(s, n, true, i), &q->out_dims[i], l, cut);
+        for (int i = 0; !forwards && i < q->n_in; i++)
+            changed |= speaks(s, n, i) && give(side(s, n, false, i), &q->in_dims[i], l, cut);
+    }
+    return changed;
+}
+
+void mf_mesh_propagate(mf_sharding_table *s)
+{
+    bool changed;
+
+    do {
+        changed = false;
+        for (int64_t i = 0; i < s->n; i++)
+            changed |= visit(s, s->order[i], true);
+        for (int64_t i = s->n - 1; i >= 0; i--)
+            changed |= visit(s, s->order[i], false);
+    } while (changed);
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mesh_net.c - see mesh_net.h. A piece is a message: its frame says which run, which op and from
+ * whom to whom, and its flags the type of the numbers.
+ *
+ * What is sent waits in a line for a thread of its own: whoever has something to send may be the
+ * thread that reads from the others (it has brought the last part of a sum), and two of these that
+ * wait for each other to read would wait for ever. */
+#include "spmd/session/mesh_net.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/thread.h"
+
+typedef struct letter {
+    struct letter *next;
+    int to; /* task */
+    mf_frame frame;
+    mf_tensor piece;
+} letter;
+
+typedef struct wire {
+    mf_mesh_wire base; /* first */
+    mf_net *net;
+    int *first; /* by task */
+    int n_tasks;
+    int64_t timeout_ns;
+    mf_rendezvous_tables *rooms;
+    mf_net_watch watch;
+    void (*trouble)(void *ctx);
+    void *ctx;
+    atomic_llong bytes;
+    pthread_t thread;
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t changed;
+    letter *first_letter, *last_letter;
+    bool closing;
+} wire;
+
+static int task_of(const wire *w, int processor)
+{
+    int t = 0;
+
+    while (t < w->n_tasks - 1 && processor >= w->first[t + 1])
+        t++;
+    return t;
+}
+
+/* ---- sending ---- */
+
+static void line_up(wire *w, letter *l)
+{
+    pthread_mutex_lock(&w->lock);
+    *(w->last_letter ? &w->last_letter->next : &w->first_letter) = l;
+    w->last_letter = l;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* The next one; NULL: there will be none. */
+static letter *take_letter(wire *w)
+{
+    letter *l;
+
+    pthread_mutex_lock(&w->lock);
+    while (!w->first_letter && !w->closing)
+        pthread_cond_wait(&w->changed, &w->lock);
+    l = w->first_letter;
+    if (l)
+        w->first_letter = l->next;
+    if (!w->first_letter)
+        w->last_letter = NULL;
+    pthread_mutex_unlock(&w->lock);
+    return l;
+}
+
+/* What cannot be sent ends the job: the others would wait for it. */
+static void *send_all(void *arg)
+{
+    wire *w = arg;
+    letter *l;
+    bool failed = false;
+
+    while ((l = take_letter(w)) != NULL) {
+        const mf_status st = failed ? MF_OK
+                                    : mf_net_send(w->net, l->to, &l->frame, l->piece.data,
+                                                  mf_clock_ns() + w->timeout_ns);
+
+        atomic_fetch_add(&w->bytes, (long long)l->frame.size);
+        if (st != MF_OK) {
+            failed = true;
+            mf_net_abort(w->net, st);
+        }
+        mf_tensor_clear(&l->piece);
+        mf_free(l);
+    }
+    return NULL;
+}
+
+static mf_status wire_send(mf_mesh_wire *base, int from, int to, int64_t run, int64_t key,
+                           const mf_tensor *piece)
+{
+    wire *w = (wire *)base;
+    const uint64_t size = (uint64_t)piece->count * mf_dtype_cell(piece->dtype);
+    const mf_frame f = { .kind = MF_MESSAGE_REQUEST,
+                         .flags = (uint16_t)piece->dtype,
+                         .epoch = mf_net_epoch(w->net),
+                         .group = (uint32_t)from << 16 | (uint32_t)to,
+                         .seq = (uint32_t)key,
+                         .step = run,
+                         .size = size };
+
+    letter *l;
+
+    if (size > MF_FRAME_MAX)
+        return MF_FAIL(MF_UNIMPLEMENTED, "a piece of %llu bytes cannot go to another process",
+                       (unsigned long long)size);
+    l = mf_calloc(1, sizeof *l);
+    if (!l)
+        return MF_NOMEM("a piece on its way");
+    l->to = task_of(w, to);
+    l->frame = f;
+    mf_tensor_set(&l->piece, piece);
+    line_up(w, l);
+    return MF_OK;
+}
+
+/* ---- receiving ---- */
+
+static void release(void *data, void *ctx)
+{
+    (void)ctx;
+    mf_free(data);
+}
+
+/* It goes from a processor of that task to one of ours, in a run. */
+static bool is_for_us(const wire *w, int task, const mf_frame *f)
+{
+    const int from = (int)(f->group >> 16), to = (int)(f->group & 0xffff);
+    const int self = mf_net_self(w->net);
+
+    return task >= 0 && task < w->n_tasks && from >= w->first[task] && from < w->first[task + 1] &&
+           to >= w->first[self] && to < w->first[self + 1] && f->step > 0;
+}
+
+static mf_status take(const wire *w, int from, const mf_frame *f, void *data)
+{
+    const mf_dtype dtype = (mf_dtype)f->flags;
+    const size_t cell = f->flags < MF_DTYPE_COUNT ? mf_dtype_size(dtype) : 0;
+    const int64_t n = cell ? (int64_t)(f->size / cell) : 0;
+    mf_tensor *piece;
+    mf_status st;
+
+    if (!cell || f->size % cell != 0 || !is_for_us(w, from, f)) {
+        mf_free(data);
+        return MF_FAIL(MF_INVALID_ARGUMENT, "what has come is no piece of a tensor of ours");
+    }
+    st = mf_tensor_wrap(dtype, &n, 1, data, (size_t)f->size, release, NULL, &piece);
+    if (st != MF_OK) {
+        mf_free(data);
+        return st;
+    }
+    st = mf_mesh_put(w->rooms, (int)(f->group >> 16), (int)(f->group & 0xffff), f->step,
+                     (int64_t)f->seq, piece);
+    mf_tensor_free(piece);
+    return st;
+}
+
+/* What comes for a run that has failed here is of no use. */
+static void serve(void *ctx, int from, const mf_frame *f, void *data)
+{
+    const mf_status st = take(ctx, from, f, data);
+
+    if (st != MF_OK && st != MF_CANCELLED)
+        MF_WARN("a piece from task %d is lost: %s", from, mf_error_message());
+}
+
+static void watched(void *ctx)
+{
+    const wire *w = ctx;
+
+    w->trouble(w->ctx);
+}
+
+static void wire_open(mf_mesh_wire *base, mf_rendezvous_tables *rooms, void (*trouble)(void *ctx),
+                      void *ctx)
+{
+    wire *w = (wire *)base;
+
+    w->rooms = rooms;
+    w->trouble = trouble;
+    w->ctx = ctx;
+    w->watch = (mf_net_watch){ .fn = watched, .ctx = w };
+    mf_net_watch_add(w->net, &w->watch);
+    mf_net_serve(w->net, serve, w);
+}
+
+static void wire_close(mf_mesh_wire *base)
+{
+    wire *w = (wire *)base;
+
+    mf_net_serve(w->net, NULL, NULL);
+    mf_net_watch_remove(w->net, &w->watch);
+}
+
+static void wire_give_up(mf_mesh_wire *base, mf_status why)
+{
+    mf_net_abort(((wire *)base)->net, why);
+}
+
+static mf_status wire_check(mf_mesh_wire *base)
+{
+    return mf_net_check(((wire *)base)->net);
+}
+
+static const mf_mesh_wire_kind KIND = { .send = wire_send,
+                                        .open = wire_open,
+                                        .close = wire_close,
+                                        .give_up = wire_give_up,
+                                        .check = wire_check };
+
+static void wire_free(wire *w)
+{
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    mf_free(w->first);
+    mf_free(w);
+}
+
+mf_status mf_mesh_wire_net_new(mf_net *net, const int *first, int n_tasks, int64_t timeout_ns,
+                               mf_mesh_wire **out)
+{
+    wire *w = mf_calloc(1, sizeof *w);
+
+    *out = NULL;
+    if (w)
+        w->first = mf_calloc(n_tasks + 1, sizeof *w->first);
+    if (!w || !w->first) {
+        mf_free(w);
+        return MF_NOMEM("a mesh");
+    }
+    w->base.kind = &KIND;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    w->net = net;
+    w->n_tasks = n_tasks;
+    w->timeout_ns = timeout_ns;
+    for (int i = 0; i <= n_tasks; i++)
+        w->first[i] = first[i];
+    if (mf_thread_start(&w->thread, send_all, w) != 0) {
+        wire_free(w);
+        return MF_NOMEM("a thread that sends");
+    }
+    *out = &w->base;
+    return MF_OK;
+}
+
+void mf_mesh_wire_net_free(mf_mesh_wire *base)
+{
+    wire *w = (wire *)base;
+
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    wire_free(w);
+}
+
+int64_t mf_mesh_wire_net_bytes(const mf_mesh_wire *base)
+{
+    return atomic_load(&((const wire *)base)->bytes);
+}

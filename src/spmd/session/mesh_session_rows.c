@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mesh_session_rows.c - which samples of a batch the processors of this process look at. Feeds are
+ * whole to whoever lowers a graph, and pieces are cut out of them; where nothing else is done with
+ * them here, the rows that no piece has need not be there at all. */
+#include "base/mem.h"
+#include "spmd/session/mesh_session_private.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A node that reads something that is fed: rows [begin, end) of the batch. */
+typedef struct reading {
+    mf_node *n;
+    mf_node *feed; /* NULL: it reads nothing that is fed in rows */
+    int64_t begin, end;
+    bool slice; /* of the feed, or of rows of it: it may read less of what is there */
+    bool rows; /* it is such rows: who reads these counts */
+} reading;
+
+static bool is_op(const mf_node *n, const char *op)
+{
+    return strcmp(n->op_name, op) == 0;
+}
+
+/* Is this one of the run's first n_rows feeds? */
+static bool is_fed_in_rows(const mf_mesh_run *r, const mf_node *n)
+{
+    if (!is_op(n, "Placeholder"))
+        return false;
+    for (int k = 0; k < r->n_rows; k++) {
+        if (strcmp(n->name, r->feeds[k]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The value of input i; NULL: it is no constant. */
+static const mf_tensor *constant(const mf_node *n, int i)
+{
+    const mf_node *in = n->inputs[i].node;
+    const mf_attr *a = is_op(in, "Const") ? mf_node_attr(in, "value") : NULL;
+
+    return a ? a->tensor : NULL;
+}
+
+static void look_at_slice(reading *at)
+{
+    const mf_tensor *begin = constant(at->n, 1), *size = constant(at->n, 2);
+    int64_t first, rows;
+
+    if (!begin || !size || begin->count < 1 || size->count < 1)
+        return;
+    first = mf_tensor_int_at(begin, 0);
+    rows = mf_tensor_int_at(size, 0);
+    if (first < 0 || first > at->end - at->begin || rows > at->end - at->begin - first)
+        return; /* it will say so itself */
+    for (int64_t d = 1; d < size->count; d++) { /* of nothing, rows need not be there */
+        if (mf_tensor_int_at(size, d) == 0)
+            rows = 0;
+    }
+    at->slice = true;
+    at->begin += first;
+    at->end = rows < 0 ? at->end : at->begin + rows;
+}
+
+/* What the node reads by its input k. */
+static reading look(const mf_mesh_run *r, mf_node *n, int k, int64_t whole)
+{
+    mf_node *in = n->inputs[k].node;
+    reading at = { .n = n, .end = whole };
+
+    if (is_op(in, "_Rows") && is_fed_in_rows(r, in->inputs[0].node)) {
+        at.feed = in->inputs[0].node;
+        at.begin = mf_node_int(in, "from");
+        at.end = mf_node_int(in, "to");
+    } else if (is_fed_in_rows(r, in)) {
+        at.feed = in;
+        at.rows = is_op(n, "_Rows");
+    }
+    if (at.feed && k == 0 && is_op(n, "Slice"))
+        look_at_slice(&at);
+    return at;
+}
+
+static mf_status add_readings(mf_mesh_run *r, const mf_graph *g, int64_t whole)
+{
+    for (int64_t i = 0; i < g->n_nodes; i++) {
+        for (int k = 0; k < g->nodes[i]->n_inputs; k++) {
+            const reading at = look(r, g->nodes[i], k, whole);
+
+            if (at.feed && !at.rows)
+                MF_TRY(mf_ranges_add(&r->rows, at.begin, at.end));
+        }
+    }
+    return MF_OK;
+}
+
+/* ---- feeds without the others ---- */
+
+static mf_status set_int(mf_graph *g, mf_node *n, const char *name, int64_t value)
+{
+    const mf_attr a = { .kind = MF_ATTR_INT, .n = 1, .i = value };
+
+    return mf_node_set_attr(g, n, name, &a);
+}
+
+/* It begins where its rows are among those that are there. */
+static mf_status shift_slice(const mf_mesh_run *r, mf_graph *g, const reading *at)
+{
+    const mf_tensor *begin = constant(at->n, 1);
+    mf_tensor moved = { 0 };
+    const mf_status st = mf_tensor_clone(&moved, begin);
+
+    if (st != MF_OK)
+        return st;
+    mf_tensor_put(&moved, 0,
+                  at->begin < at->end ? (double)mf_ranges_before(&r->rows, at->begin) : 0);
+    at->n->inputs[0] = (mf_output){ at->feed, 0 };
+    at->n->inputs[1] = mf_constant(g, &moved, NULL);
+    mf_tensor_clear(&moved);
+    return mf_graph_status(g);
+}
+
+/* Rows of the feed that something reads all of are there, one behind the other. */
+static mf_status shift_rows(const mf_mesh_run *r, mf_graph *g, mf_node *rows)
+{
+    const int64_t from = mf_ranges_before(&r->rows, mf_node_int(rows, "from")),
+                  to = mf_ranges_before(&r->rows, mf_node_int(rows, "to"));
+
+    MF_TRY(set_int(g, rows, "from", from));
+    return set_int(g, rows, "to", to);
+}
+
+static mf_status shrink_feed(mf_graph *g, mf_node *feed, int64_t rows)
+{
+    const mf_shape *known = mf_node_shape(feed, "shape");
+    mf_attr a = { .kind = MF_ATTR_SHAPE, .n = 1, .shape = MF_ARENA_NEW(g->arena, mf_shape) };
+
+    if (!a.shape)
+        return MF_NOMEM("a feed");
+    *a.shape = *known;
+    a.shape->dims[0] = rows;
+    return mf_node_set_attr(g, feed, "shape", &a);
+}
+
+static mf_status shrink(const mf_mesh_run *r, mf_graph *g, int64_t whole)
+{
+    const int64_t n = g->n_nodes, rows = mf_ranges_count(&r->rows);
+
+    for (int64_t i = 0; i < n; i++) { /* first, for _Rows still say where they are */
+        const reading at =
+            g->nodes[i]->n_inputs > 0 ? look(r, g->nodes[i], 0, whole) : (reading){ 0 };
+
+        if (at.feed && at.slice)
+            MF_TRY(shift_slice(r, g, &at));
+    }
+    for (int64_t i = 0; i < n; i++) {
+        mf_node *node = g->nodes[i];
+
+        if (is_op(node, "_Rows") && is_fed_in_rows(r, node->inputs[0].node))
+            MF_TRY(shift_rows(r, g, node));
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (is_fed_in_rows(r, g->nodes[i]))
+            MF_TRY(shrink_feed(g, g->nodes[i], rows));
+    }
+    return MF_OK;
+}
+
+mf_status mf_mesh_run_shrink_feeds(mf_mesh_run *r)
+{
+    const int64_t whole = r->n_rows > 0 ? r->shapes[0].dims[0] : 0;
+
+    mf_ranges_deinit(&r->rows);
+    for (int i = 0; r->n_rows > 0 && i < r->n; i++)
+        MF_TRY(add_readings(r, r->graphs[i], whole));
+    if (r->n_rows == 0 || mf_ranges_count(&r->rows) == whole)
+        return MF_OK;
+    for (int i = 0; i < r->n; i++)
+        MF_TRY(shrink(r, r->graphs[i], whole));
+    return MF_OK;
+}
+
+mf_status mf_mesh_run_check_feeds(const mf_mesh_run *r, const mf_tensor *const *feeds)
+{
+    const int64_t rows = mf_ranges_count(&r->rows);
+
+    for (int k = 0; k < r->n_rows; k++) {
+        if (feeds[k]->shape.rank < 1 || feeds[k]->shape.dims[0] != rows)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "processors here look at %lld samples of the batch, and are fed %lld",
+                           (long long)rows,
+                           (long long)(feeds[k]->shape.rank < 1 ? 0 : feeds[k]->shape.dims[0]));
+    }
+    return MF_OK;
+}
+
+/* ---- asking ---- */
+
+void mf_mesh_session_feed_rows(mf_session *base, int n, int64_t whole)
+{
+    mf_mesh_session *s = mf_mesh_session_of(base);
+
+    pthread_mutex_lock(&s->lock);
+    s->n_rows = n;
+    s->whole = whole;
+    pthread_mutex_unlock(&s->lock);
+}
+
+mf_status mf_mesh_session_rows(mf_session *base, const mf_run_names *names,
+                               const mf_tensor *const *feeds, int n, int64_t whole, mf_ranges *out)
+{
+    mf_mesh_session *s = mf_mesh_session_of(base);
+    mf_mesh_run *r = NULL;
+    mf_status st;
+
+    *out = (mf_ranges){ 0 };
+    pthread_mutex_lock(&s->lock);
+    s->n_rows = n;
+    s->whole = whole;
+    st = mf_mesh_find_run(s, names, feeds, &r);
+    s->n_rows = 0;
+    if (st == MF_OK)
+        st = mf_ranges_copy(&r->rows, out);
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* launch_store.c - where the tasks of a launched job keep who belongs to it: a folder beside the
+ * boards. */
+#include "base/file.h"
+#include "cluster/store/store.h"
+#include "observe/status_page.h"
+#include "supervisor/launch.h"
+#include "supervisor/leftovers.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+mf_status mf_launch_store_make(mf_launch *l)
+{
+    const char *given = getenv("MESHFLOW_STORE");
+    mf_buf dir = { 0 }, url = { 0 };
+    mf_status st;
+
+    if (given && given[0] != '\0') {
+        l->store = mf_strdup(given);
+        return l->store ? MF_OK : MF_NOMEM("a store");
+    }
+    st = mf_status_page_dir(&dir);
+    if (st == MF_OK)
+        st = mf_dir_make_own(dir.data);
+    mf_buf_printf(&dir, "/store-%d", (int)getpid());
+    mf_buf_printf(&url, "file:%s", dir.failed ? "" : dir.data);
+    if (st == MF_OK)
+        st = mf_buf_finish(&dir);
+    if (st == MF_OK)
+        st = mf_buf_finish(&url);
+    if (st != MF_OK) {
+        mf_buf_deinit(&dir);
+        mf_buf_deinit(&url);
+        return st;
+    }
+    l->store_dir = dir.data;
+    l->store = url.data;
+    mf_leftovers_remove_tree(AT_FDCWD, l->store_dir,
+                             2); /* of a launcher that had our number and was killed */
+    return MF_OK;
+}
+
+/* Does the store have anything of the kind? */
+static bool has(const mf_launch *l, const char *prefix)
+{
+    mf_store_entries all = { 0 };
+    mf_store *store;
+    bool found;
+
+    if (!l->store || mf_store_open(l->store, NULL, &store) != MF_OK)
+        return false;
+    found = mf_store_list(store, prefix, &all) == MF_OK && all.n > 0;
+    mf_store_entries_deinit(&all);
+    mf_store_close(store);
+    return found;
+}
+
+bool mf_launch_has_members(const mf_launch *l)
+{
+    return has(l, "view");
+}
+
+void mf_launch_store_remove(mf_launch *l)
+{
+    if (l->store_dir && !has(l, "task/")) /* those who came later may still be at it */
+        mf_leftovers_remove_tree(AT_FDCWD, l->store_dir, 2);
+}

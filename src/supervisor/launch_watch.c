@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* launch_watch.c - waits for tasks, their output and signals, in one thread.
+ *
+ * The run is in one of three phases: going on; leaving (parameter servers have the grace period to
+ * follow the others); stopping (everybody was told to end, and is killed after the grace period).
+ */
+#include "base/clock.h"
+#include "base/exit_code.h"
+#include "base/file.h"
+#include "supervisor/launch.h"
+#include "supervisor/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef enum phase { GOING, LEAVING, STOPPING, KILLING } phase;
+
+typedef struct watch {
+    mf_launch *l;
+    phase phase;
+    int64_t deadline; /* of LEAVING and STOPPING */
+    int told; /* the signal everybody was sent; 0 */
+    bool asked; /* a signal to us began it */
+    bool done_well; /* some task that leads has ended well */
+    bool without; /* tasks have gone on without one that was lost */
+    int code; /* of the first permanent error, else of the first failure; 0 */
+    char why[128]; /* and how */
+    int signals; /* signalfd */
+    struct pollfd *polls; /* signals, then out and err of each task */
+} watch;
+
+static void say(const char *fmt, ...) MF_PRINTF(1, 2);
+
+static void say(const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(text, sizeof text - 1, fmt, args);
+    va_end(args);
+    if (n > 0)
+        (void)fprintf(stderr, "[launch] %s\n", text);
+}
+
+/* ---- telling tasks ---- */
+
+static void tell(watch *w, int signal_number, bool servers_only)
+{
+    for (int i = 0; i < w->l->n; i++) {
+        const mf_launched *t = &w->l->tasks[i];
+
+        if (t->pid > 0 && (!servers_only || t->role == MF_ROLE_PS))
+            (void)kill(-t->pid, signal_number);
+    }
+}
+
+static void stop(watch *w, int signal_number)
+{
+    tell(w, signal_number, false);
+    w->told = signal_number;
+    w->phase = STOPPING;
+    w->deadline = mf_clock_ns() + w->l->grace_ns;
+}
+
+static void kill_all(watch *w)
+{
+    tell(w, SIGKILL, false);
+    if (w->l->by_masters)
+        mf_supervisor_kill_wards(w->l->store);
+    w->told = SIGKILL;
+    w->phase = KILLING;
+}
+
+static bool runs(const mf_launch *l, bool followers)
+{
+    for (int i = 0; i < l->n; i++) {
+        if (!l->tasks[i].done && (followers || mf_launch_leads(l, &l->tasks[i])))
+            return true;
+    }
+    return false;
+}
+
+/* ---- tasks that end ---- */
+
+static void describe(const siginfo_t *info, int code, char *text, size_t size)
+{
+    if (info->si_code == CLD_EXITED && code == MF_EXIT_STOPPED)
+        (void)snprintf(text, size, "was stopped before its end (exit code %d)", code);
+    else if (info->si_code == CLD_EXITED)
+        (void)snprintf(text, size, "ended with exit code %d", info->si_status);
+    else
+        (void)snprintf(text, size, "was killed by signal %d (%s)%s", info->si_status,
+                       strsignal(info->si_status),
+                       info->si_code == CLD_DUMPED ? ", core dumped" : "");
+}
+
+/* Does a task run or is it to run that began later than this server, which has served those before
+ * and ended? */
+static bool is_needed_again(const mf_launch *l, const mf_launched *server)
+{
+    for (int i = 0; i < l->n; i++) {
+        const mf_launched *t = &l->tasks[i];
+
+        if (mf_launch_leads(l, t) && (t->again_ns > 0 || (!t->done && t->restarts > 0 &&
+                                                          t->started_ns > server->started_ns)))
+            return true;
+    }
+    return false;
+}
+
+/* Servers end well when their workers end, also when those have failed. */
+static void bring_back_servers(watch *w, int64_t at_ns)
+{
+    for (int i = 0; i < w->l->n; i++) {
+        mf_launched *t = &w->l->tasks[i];
+
+        if (t->role != MF_ROLE_PS || !t->done || !t->well || w->l->by_masters ||
+            !is_needed_again(w->l, t))
+            continue;
+        t->done = false;
+        t->again_ns = at_ns;
+    }
+}
+
+/* A kill from outside says nothing about the task itself, so the pauses do not
+ * grow. A job whose tasks are killed again and again would wait more than it trains. */
+static bool try_again(watch *w, mf_launched *t, int code, const char *how)
+{
+    const int64_t now = mf_clock_ns();
+
+    if (w->phase != GOING || t->restarts >= w->l->max_restarts || !mf_exit_may_restart(code))
+        return false;
+    t->in_row = code == MF_EXIT_SIGNAL + SIGKILL ? 0 : t->in_row;
+    t->again_ns = now + mf_launch_pause_ns(t->started_ns, now, &t->in_row);
+    t->restarts++;
+    bring_back_servers(w, t->again_ns);
+    say("%s %s: restart %d of %d in %.2f s", t->name, how, t->restarts, w->l->max_restarts,
+        (double)(t->again_ns - now) * 1e-9);
+    return true;
+}
+
+/* Those whose time has come. */
+static void start_again(watch *w)
+{
+    for (int i = 0; i < w->l->n; i++) {
+        mf_launched *t = &w->l->tasks[i];
+
+        if (t->again_ns == 0 || mf_clock_ns() < t->again_ns)
+            continue;
+        t->again_ns = 0;
+        if (w->phase == GOING && mf_launch_start(w->l, t) == MF_OK)
+            continue;
+        if (w->phase == GOING)
+            say("%s", mf_error_message());
+        t->done = true;
+    }
+}
+
+/* A training that a signal to us has ended before it could react was stopped, too. */
+static int code_of(const watch *w, const siginfo_t *info)
+{
+    if (info->si_code == CLD_EXITED)
+        return info->si_status;
+    return w->asked && w->l->trains ? MF_EXIT_STOPPED : MF_EXIT_SIGNAL + info->si_status;
+}
+
+/* How much a code says of the job: a permanent failure is the reason for those of its peers, and a
+ * task that was stopped did not fail. */
+static int weight_of(int code)
+{
+    return code == MF_EXIT_DONE         ? 0
+           : code == MF_EXIT_STOPPED    ? 1
+           : mf_exit_is_permanent(code) ? 3
+                                        : 2;
+}
+
+/* The first of those that say most. */
+static void note_failure(watch *w, const mf_launched *t, int code, const char *how)
+{
+    if (weight_of(code) <= weight_of(w->code))
+        return;
+    w->code = code;
+    (void)snprintf(w->why, sizeof w->why, "%s %s", t->name, how);
+}
+
+static void failed(watch *w, mf_launched *t, const siginfo_t *info)
+{
+    const bool exited = info->si_code == CLD_EXITED;
+    const int code = code_of(w, info);
+    char how[96];
+
+    /* A follower that ended because it was told to has done its part. */
+    if (!mf_launch_leads(w->l, t) && w->told && !exited && info->si_status == w->told)
+        return;
+    describe(info, code, how, sizeof how);
+    if (exited && code == MF_EXIT_STOPPED && w->phase == GOING && mf_launch_has_members(w->l)) {
+        say("%s has left: the others go on", t->name);
+        note_failure(w, t, code, "has left");
+        w->without = true;
+        return;
+    }
+    if (w->l->masters && t->role != MF_ROLE_MASTER) {
+        say("%s %s: it is the masters' matter", t->name, how);
+        return;
+    }
+    if (try_again(w, t, code, how)) {
+        t->done = false;
+        return;
+    }
+    note_failure(w, t, code, how);
+    if (w->phase == STOPPING || w->phase == KILLING)
+        return;
+    if (runs(w->l, false) && mf_launch_has_members(w->l)) {
+        say("%s %s: the others go on", t->name, how);
+        w->without = true;
+        return;
+    }
+    if (runs(w->l, true)) {
+        say("%s %s: the others are told to end", t->name, how);
+        stop(w, SIGTERM);
+    }
+}
+
+static void ended(watch *w, mf_launched *t, const siginfo_t *info)
+{
+    /* What it started itself goes with it. Its number is not given away before it is reaped. */
+    (void)kill(-t->pid, SIGKILL);
+    while (waitpid(t->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    t->pid = 0;
+    t->done = true;
+    (void)mf_lines_read(&t->out);
+    (void)mf_lines_read(&t->err);
+    t->well = info->si_code == CLD_EXITED && info->si_status == 0;
+    if (!t->well)
+        failed(w, t, info);
+    else if (mf_launch_leads(w->l, t))
+        w->done_well = true;
+    else if (w->phase == GOING)
+        bring_back_servers(w, mf_clock_ns());
+}
+
+static void reap(watch *w)
+{
+    for (int i = 0; i < w->l->n; i++) {
+        mf_launched *t = &w->l->tasks[i];
+        siginfo_t info = { 0 };
+
+        if (t->pid > 0 && waitid(P_PID, (id_t)t->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            info.si_pid == t->pid)
+            ended(w, t, &info);
+    }
+    if (w->phase == GOING && !runs(w->l, false) && runs(w->l, true)) {
+        if (w->code != MF_EXIT_DONE && !w->done_well) { /* there is nothing left to serve for */
+            stop(w, SIGTERM);
+            return;
+        }
+        w->phase = LEAVING;
+        w->deadline = mf_clock_ns() + w->l->grace_ns;
+    }
+}
+
+/* ---- time and signals ---- */
+
+static void look_at_clock(watch *w)
+{
+    if ((w->phase != LEAVING && w->phase != STOPPING) || mf_clock_ns() < w->deadline)
+        return;
+    for (int i = 0; i < w->l->n; i++) {
+        const mf_launched *t = &w->l->tasks[i];
+
+        if (!t->done)
+            say("%s %s after %.3g s: it is %s", t->name,
+                w->phase == STOPPING ? "has not ended"
+                : w->l->masters      ? "has not followed the masters"
+                                     : "has not followed the workers",
+                (double)w->l->grace_ns * 1e-9, w->phase == LEAVING ? "told to end" : "killed");
+    }
+    if (w->phase == LEAVING)
+        stop(w, SIGTERM);
+    else
+        kill_all(w);
+}
+
+/* One worker that is told to end leaves, and the others go on; the whole job is interrupted. */
+static void take_signals(watch *w)
+{
+    struct signalfd_siginfo got;
+
+    while (read(w->signals, &got, sizeof got) == (ssize_t)sizeof got) {
+        const int number = (int)got.ssi_signo;
+
+        if (number == SIGCHLD)
+            continue;
+        if (w->asked) {
+            say("%s again: tasks are killed", strsignal(number));
+            kill_all(w);
+            continue;
+        }
+        w->asked = true;
+        say("%s: passed on to the tasks; once more kills them", strsignal(number));
+        stop(w, w->l->trains && mf_launch_has_members(w->l) ? SIGINT : number);
+    }
+}
+
+static int time_left_ms(const watch *w)
+{
+    int64_t next = w->phase == LEAVING || w->phase == STOPPING ? w->deadline : 0, left;
+
+    for (int i = 0; i < w->l->n; i++) {
+        const int64_t again = w->l->tasks[i].again_ns;
+
+        if (again > 0 && (next == 0 || again < next))
+            next = again;
+    }
+    left = (next - mf_clock_ns()) / 1000000 + 1;
+    if (next == 0)
+        return -1;
+    return left < 0 ? 0 : left > 1000000 ? 1000000 : (int)left;
+}
+
+/* ---- the loop ---- */
+
+static mf_lines *lines_of(const watch *w, int i)
+{
+    mf_launched *t = &w->l->tasks[i / 2];
+
+    return i % 2 == 0 ? &t->out : &t->err;
+}
+
+static void wait_once(watch *w)
+{
+    const int n = 2 * w->l->n;
+
+    w->polls[0] = (struct pollfd){ .fd = w->signals, .events = POLLIN };
+    for (int i = 0; i < n; i++)
+        w->polls[1 + i] = (struct pollfd){ .fd = lines_of(w, i)->from, .events = POLLIN };
+    if (poll(w->polls, (nfds_t)n + 1, time_left_ms(w)) < 0)
+        return; /* EINTR, of a signal that is not ours */
+    for (int i = 0; i < n; i++) {
+        if (w->polls[1 + i].revents)
+            (void)mf_lines_read(lines_of(w, i));
+    }
+    take_signals(w);
+    reap(w);
+    start_again(w);
+    look_at_clock(w);
+}
+
+static mf_status start_all(watch *w)
+{
+    for (int i = 0; i < w->l->n; i++) {
+        const mf_status st = w->l->tasks[i].done ? MF_OK : mf_launch_start(w->l, &w->l->tasks[i]);
+
+        if (st != MF_OK) {
+            mf_error why;
+
+            mf_error_save(st, &why);
+            kill_all(w);
+            for (; i < w->l->n; i++)
+                w->l->tasks[i].done = true;
+            while (runs(w->l, true))
+                wait_once(w);
+            return mf_error_restore(&why);
+        }
+    }
+    return MF_OK;
+}
+
+static mf_status watch_all(watch *w, int *exit_code)
+{
+    MF_TRY(start_all(w));
+    while (runs(w->l, true))
+        wait_once(w);
+    for (int i = 0; i < 2 * w->l->n; i++) {
+        (void)mf_lines_read(lines_of(w, i));
+        mf_lines_close(lines_of(w, i));
+    }
+    if (w->without && w->done_well && !w->asked)
+        w->code = 0;
+    *exit_code = w->code;
+    return w->code == MF_EXIT_DONE ? MF_OK : MF_FAIL(MF_ABORTED, "%s", w->why);
+}
+
+mf_status mf_launch_run(mf_launch *l, int *exit_code)
+{
+    watch w = { .l = l };
+    sigset_t set, before;
+    mf_status st;
+
+    sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, &set, &before);
+    w.signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    w.polls = mf_calloc(2 * (int64_t)l->n + 1, sizeof *w.polls);
+    if (w.signals < 0 || !w.polls)
+        st = MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot watch tasks: %s", strerror(errno));
+    else
+        st = watch_all(&w, exit_code);
+    if (w.signals >= 0)
+        (void)close(w.signals);
+    mf_free(w.polls);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return st;
+}

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* supervisor.c - see supervisor.h. Masters are all active. Which task is whose, which process it is
+ * and how often it was started stands in the store (ward/NAME), changed by compare-and-set, so a
+ * master that is started again goes on where it was, and two never start the same task. Training
+ * does not need them: they only see to it that there are enough processes. */
+#include "supervisor/supervisor.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/exit_code.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/process.h"
+#include "cluster/store/store.h"
+#include "observe/status_page.h"
+#include "supervisor/launch.h"
+#include "supervisor/proc_cmdline.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { NAME = 32, LOOK_MS = 50, UNKNOWN = -1 };
+static const int64_t LEASE_NS = 3000000000;
+
+typedef struct ward {
+    char name[NAME]; /* "worker 1" */
+    mf_role role;
+    int index;
+    /* as the store has it */
+    int64_t version; /* 0: it is nobody's yet */
+    char master[NAME];
+    long long pid, start; /* pid 0: it does not run */
+    int restarts;
+    int code; /* exit code of its last process; UNKNOWN: it runs, or its master did not see it end
+               */
+    /* ours */
+    int64_t started_ns, again_ns; /* when it was, 0: not by us, and when it is to be */
+    int in_row; /* restarts without having run for a while in between */
+} ward;
+
+typedef struct master {
+    const mf_cluster *cluster;
+    char name[NAME];
+    mf_store *store;
+    int64_t lease, revision;
+    ward *wards;
+    int n;
+    char (*alive)[NAME]; /* masters */
+    int n_alive;
+    bool over;
+    bool stopped; /* a signal to us ended the job */
+    int max_restarts;
+    mf_proc_cmdline command; /* our own is that of the tasks */
+} master;
+
+static volatile sig_atomic_t told; /* a signal came */
+
+static void on_signal(int number)
+{
+    told = number;
+}
+
+/* ---- what the store has ---- */
+
+static void key_of(const char *kind, const char *name, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%s/%s", kind, name);
+    for (char *c = out; *c; c++)
+        *c = *c == ' ' ? '-' : *c;
+}
+
+/* "MASTER,PID,START,RESTARTS,CODE". */
+static void read_ward(const mf_store_entry *e, ward *w)
+{
+    const size_t n = strcspn(e->value, ",");
+
+    if (n >= sizeof w->master ||
+        sscanf(e->value + n, ",%lld,%lld,%d,%d", &w->pid, &w->start, &w->restarts, &w->code) != 4)
+        return;
+    memcpy(w->master, e->value, n);
+    w->master[n] = '\0';
+    w->version = e->version;
+}
+
+static void read_entry(master *m, const mf_store_entry *e)
+{
+    char key[MF_STORE_KEY_MAX];
+
+    m->over |= strcmp(e->key, "over") == 0;
+    if (strncmp(e->key, "master/", 7) == 0 && e->size < NAME)
+        memcpy(m->alive[m->n_alive++], e->value, e->size + 1);
+    for (int i = 0; i < m->n; i++) {
+        key_of("ward", m->wards[i].name, key, sizeof key);
+        if (strcmp(e->key, key) == 0)
+            read_ward(e, &m->wards[i]);
+    }
+}
+
+static mf_status look(master *m)
+{
+    mf_store_entries all = { 0 };
+
+    MF_TRY(mf_store_list(m->store, "", &all));
+    mf_free(m->alive);
+    m->n_alive = 0;
+    m->alive = mf_calloc(all.n + 1, sizeof *m->alive);
+    for (int i = 0; m->alive && i < all.n; i++)
+        read_entry(m, &all.entries[i]);
+    m->revision = all.revision;
+    mf_store_entries_deinit(&all);
+    return m->alive ? MF_OK : MF_NOMEM("masters");
+}
+
+/* *won: nobody else has changed it. */
+static mf_status put_ward(master *m, ward *w, bool *won)
+{
+    char key[MF_STORE_KEY_MAX], text[128];
+    mf_status st;
+
+    key_of("ward", w->name, key, sizeof key);
+    (void)snprintf(text, sizeof text, "%s,%lld,%lld,%d,%d", w->master, w->pid, w->start,
+                   w->restarts, w->code);
+    st = mf_store_put(m->store, key, text, strlen(text), w->version, 0, &w->version);
+    *won = st == MF_OK;
+    return st == MF_ABORTED ? MF_OK : st;
+}
+
+static mf_status be_there(master *m)
+{
+    char key[MF_STORE_KEY_MAX];
+
+    key_of("master", m->name, key, sizeof key);
+    MF_TRY(mf_store_lease_grant(m->store, LEASE_NS, &m->lease));
+    return mf_store_put(m->store, key, m->name, strlen(m->name), MF_STORE_ANY, m->lease, NULL);
+}
+
+static mf_status stay_there(master *m)
+{
+    const mf_status st = mf_store_lease_keep(m->store, m->lease);
+
+    return st == MF_FAILED_PRECONDITION ? be_there(m) : st;
+}
+
+/* ---- processes ---- */
+
+/* A child of ours has ended, and reap() will see how. */
+static bool is_to_be_reaped(const ward *w)
+{
+    siginfo_t info = { 0 };
+
+    return waitid(P_PID, (id_t)w->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == (pid_t)w->pid;
+}
+
+static bool runs(const ward *w)
+{
+    mf_process p;
+
+    return w->pid > 0 && mf_process_look(w->pid, &p) && p.start == w->start &&
+           (p.state != 'Z' || is_to_be_reaped(w));
+}
+
+/* Between fork and exec. */
+static _Noreturn void become(const master *m, const ward *w, const char *config)
+{
+    char prefix[NAME + 4];
+
+    (void)snprintf(prefix, sizeof prefix, "[%s] ", w->name);
+    (void)setpgid(0, 0); /* what becomes of us is not its business */
+    (void)signal(SIGINT, SIG_DFL);
+    (void)signal(SIGTERM, SIG_DFL);
+    (void)setenv("TF_CONFIG", config, 1);
+    (void)setenv("MESHFLOW_LOG_PREFIX", prefix, 1);
+    (void)execv("/proc/self/exe", m->command.list);
+    _exit(127);
+}
+
+static mf_status start(master *m, ward *w)
+{
+    mf_buf config = { 0 };
+    mf_process p = { 0 };
+    bool won = false;
+    mf_status st;
+    pid_t pid;
+
+    /* Masters come last. */
+    mf_cluster_write_tf_config(m->cluster->tasks,
+                               m->cluster->n_tasks - mf_cluster_count(m->cluster, MF_ROLE_MASTER),
+                               w->role, w->index, &config);
+    MF_TRY(mf_buf_finish(&config));
+    pid = fork();
+    if (pid == 0)
+        become(m, w, config.data);
+    mf_buf_deinit(&config);
+    if (pid < 0)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start %s: %s", w->name, strerror(errno));
+    (void)mf_process_look(pid, &p);
+    w->pid = pid;
+    w->start = p.start;
+    w->code = UNKNOWN;
+    w->started_ns = mf_clock_ns();
+    st = put_ward(m, w, &won);
+    if (!won)
+        (void)kill(pid, SIGKILL);
+    return st;
+}
+
+/* ---- seeing to it ---- */
+
+static bool is_alive(const master *m, const char *name)
+{
+    for (int i = 0; i < m->n_alive; i++) {
+        if (strcmp(m->alive[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Of the masters that are there each takes its part. */
+static bool falls_to_us(const master *m, int ward_number)
+{
+    return m->n_alive > 0 && strcmp(m->alive[ward_number % m->n_alive], m->name) == 0;
+}
+
+/* A first look: those who are there share all tasks; their own number says who is to take which,
+ * while others may not have come yet. */
+static bool is_ours_first(const master *m, int ward_number)
+{
+    const int masters = mf_cluster_count(m->cluster, MF_ROLE_MASTER);
+
+    return mf_cluster_self(m->cluster)->index == ward_number % masters;
+}
+
+static mf_status take(master *m, ward *w)
+{
+    char before[NAME];
+    bool won;
+
+    memcpy(before, w->master, sizeof before);
+    (void)snprintf(w->master, sizeof w->master, "%s", m->name);
+    MF_TRY(put_ward(m, w, &won));
+    if (won && before[0] != '\0' && strcmp(before, m->name) != 0)
+        MF_WARN("%s takes over %s from %s, which is gone", m->name, w->name, before);
+    return MF_OK;
+}
+
+/* It has ended in a way that another try does not change. One that another master started, whose
+ * code nobody knows, is tried again. */
+static bool is_final(const ward *w)
+{
+    return w->code > MF_EXIT_DONE && !mf_exit_may_restart(w->code);
+}
+
+static mf_status see_to(master *m, ward *w)
+{
+    const int64_t now = mf_clock_ns();
+    bool won;
+
+    if (runs(w) || m->over)
+        return MF_OK;
+    if (w->pid > 0) { /* it is lost */
+        if (w->restarts >= m->max_restarts || is_final(w))
+            return MF_OK;
+        w->again_ns = now + mf_launch_pause_ns(w->started_ns, now, &w->in_row);
+        w->restarts++;
+        MF_WARN("%s (process %lld) is gone: %s starts it again, %d of %d", w->name, w->pid, m->name,
+                w->restarts, m->max_restarts);
+        w->pid = 0;
+        return put_ward(m, w, &won);
+    }
+    return now >= w->again_ns ? start(m, w) : MF_OK;
+}
+
+static mf_status see_to_all(master *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        ward *w = &m->wards[i];
+
+        if (w->version == 0 && !m->over) {
+            if (is_ours_first(m, i))
+                MF_TRY(take(m, w));
+        } else if (w->version != 0 && !is_alive(m, w->master)) {
+            if (falls_to_us(m, i))
+                MF_TRY(take(m, w));
+        } else if (strcmp(w->master, m->name) == 0) {
+            MF_TRY(see_to(m, w));
+        }
+    }
+    return MF_OK;
+}
+
+/* How those of our tasks have ended that have. */
+static mf_status reap(master *m)
+{
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        for (int i = 0; i < m->n; i++) {
+            ward *w = &m->wards[i];
+            bool won;
+
+            if (w->pid != pid)
+                continue;
+            w->code = WIFEXITED(status) ? WEXITSTATUS(status) : MF_EXIT_SIGNAL + WTERMSIG(status);
+            MF_TRY(put_ward(m, w, &won));
+        }
+    }
+    return MF_OK;
+}
+
+/* The whole job is interrupted; then it is waited for. */
+static void pass_on(master *m)
+{
+    if (!told)
+        return;
+    told = 0;
+    m->stopped = true;
+    m->max_restarts = 0;
+    for (int i = 0; i < m->n; i++) {
+        if (strcmp(m->wards[i].master, m->name) == 0 && runs(&m->wards[i]))
+            (void)kill((pid_t)m->wards[i].pid, SIGINT);
+    }
+}
+
+/* Nobody of all tasks runs, or will. */
+static bool is_done(const master *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        const ward *w = &m->wards[i];
+
+        if (runs(w) || (!m->over && !is_final(w) && (w->pid == 0 || w->restarts < m->max_restarts)))
+            return false;
+    }
+    return true;
+}
+
+/* By its tasks: a worker that has ended well has done so with all others. */
+static int code_of_job(const master *m)
+{
+    bool done = false, stopped = m->stopped && !m->over;
+    int permanent = 0;
+
+    for (int i = 0; i < m->n; i++) {
+        const int code = m->wards[i].code;
+
+        done |= code == MF_EXIT_DONE && m->wards[i].role != MF_ROLE_PS;
+        stopped |= code == MF_EXIT_STOPPED;
+        permanent = mf_exit_is_permanent(code) ? code : permanent;
+    }
+    return m->over && (done || !stopped) ? MF_EXIT_DONE
+           : permanent                   ? permanent
+           : stopped                     ? MF_EXIT_STOPPED
+                                         : MF_EXIT_FAILED;
+}
+
+static mf_status watch(master *m, int *exit_code)
+{
+    for (;;) {
+        mf_status st;
+
+        MF_TRY(stay_there(m));
+        MF_TRY(look(m));
+        MF_TRY(reap(m));
+        if (is_done(m))
+            break;
+        MF_TRY(see_to_all(m));
+        pass_on(m);
+        st = mf_store_wait(m->store, "", m->revision, mf_clock_ns() + LOOK_MS * INT64_C(1000000));
+        if (st != MF_OK && st != MF_DEADLINE_EXCEEDED)
+            return st;
+    }
+    *exit_code = code_of_job(m);
+    if (*exit_code == MF_EXIT_DONE)
+        return MF_OK;
+    return MF_FAIL(MF_ABORTED, "no task of the job is left, and it is not finished%s",
+                   *exit_code == MF_EXIT_USAGE ? ": its settings are invalid"
+                                               : "; start it again with --resume");
+}
+
+/* ---- making and freeing ---- */
+
+static mf_status list_wards(master *m)
+{
+    m->wards = mf_calloc(m->cluster->n_tasks, sizeof *m->wards);
+    if (!m->wards)
+        return MF_NOMEM("tasks");
+    for (int i = 0; i < m->cluster->n_tasks; i++) {
+        const mf_cluster_task *t = &m->cluster->tasks[i];
+        ward *w = &m->wards[m->n];
+
+        if (t->role == MF_ROLE_MASTER || t->role == MF_ROLE_EVALUATOR)
+            continue;
+        (void)snprintf(w->name, sizeof w->name, "%s %d", mf_role_name(t->role), t->index);
+        w->role = t->role;
+        w->index = t->index;
+        m->n++;
+    }
+    return MF_OK;
+}
+
+static int budget(void)
+{
+    const char *text = getenv("MESHFLOW_MAX_RESTARTS");
+
+    return text ? atoi(text) : 0;
+}
+
+bool mf_supervisor_is_one(const mf_cluster *c)
+{
+    const mf_cluster_task *self = mf_cluster_self(c);
+    const char *store = getenv("MESHFLOW_STORE");
+
+    return self && self->role == MF_ROLE_MASTER && store && store[0] != '\0' && c->addresses;
+}
+
+static bool is_told(void *ctx)
+{
+    (void)ctx;
+    return told != 0;
+}
+
+mf_status mf_supervisor_run(const mf_cluster *c, const char *job, int64_t timeout_ns,
+                            int *exit_code)
+{
+    const char *store = getenv("MESHFLOW_STORE");
+    master m = { .cluster = c, .max_restarts = budget() };
+    const struct sigaction action = { .sa_handler = on_signal };
+    bool shown = false;
+    mf_error why;
+    mf_status st;
+
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)prctl(PR_SET_PDEATHSIG, 0); /* a launcher that dies stops nothing */
+    (void)snprintf(m.name, sizeof m.name, "%s %d", mf_role_name(MF_ROLE_MASTER),
+                   mf_cluster_self(c)->index);
+    MF_TRY_TO(done, mf_proc_cmdline_read(getpid(), "cmdline", &m.command));
+    MF_TRY_TO(done, list_wards(&m));
+    MF_TRY_TO(done, mf_status_page_open(job, m.name, m.n));
+    shown = true;
+    mf_status_page_phase(MF_PHASE_WATCH);
+    MF_TRY_TO(done, mf_store_await(&(mf_store_wanted){
+                        .url = store, .who = m.name, .timeout_ns = timeout_ns, .stops = is_told }));
+    MF_TRY_TO(done, mf_store_open(store, NULL, &m.store));
+    MF_TRY_TO(done, be_there(&m));
+    st = watch(&m, exit_code);
+done:
+    mf_error_save(st, &why);
+    if (m.lease != 0 && mf_store_lease_end(m.store, m.lease) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+    if (m.store)
+        mf_store_close(m.store);
+    if (shown)
+        mf_status_page_close();
+    mf_free(m.alive);
+    mf_free(m.wards);
+    mf_proc_cmdline_deinit(&m.command);
+    return mf_error_restore(&why);
+}
+
+void mf_supervisor_kill_wards(const char *where)
+{
+    mf_store_entries all = { 0 };
+    mf_store *store;
+
+    if (mf_store_open(where, NULL, &store) != MF_OK)
+        return;
+    if (mf_store_list(store, "ward/", &all) == MF_OK) {
+        for (int i = 0; i < all.n; i++) {
+            ward w = { 0 };
+
+            read_ward(&all.entries[i], &w);
+            if (runs(&w))
+                (void)kill((pid_t)w.pid, SIGKILL);
+        }
+    }
+    mf_store_entries_deinit(&all);
+    mf_store_close(store);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* connect_server.c - the way to a server, which may not be there yet. */
+#include "base/clock.h"
+#include "net/transport_registry.h"
+#include "observe/wait_report.h"
+#include "rpc/inproc_rpc.h"
+#include "tf_client/remote_session.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { CONNECT_MS = 60000, PAUSE_MS = 100 };
+
+static const char scheme[] = "grpc://";
+
+mf_status mf_remote_connect(const mf_session_options *options, mf_rpc_stub **out)
+{
+    const char *target = options->target;
+    const bool inside = mf_is_inside(target);
+    const char *address = inside ? target : target + strlen(scheme);
+    mf_security security = { .insecure_any_peer = options->insecure_any_peer };
+    const mf_rpc_kind *rpc = &mf_rpc_inside;
+    char *memory = NULL;
+    mf_status st;
+
+    *out = NULL;
+    if ((!inside && strncmp(target, scheme, strlen(scheme)) != 0) || !strchr(address, ':') ||
+        strpbrk(address, "/, "))
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "there is no target '%s': a server's is grpc://host:port", target);
+    st = inside ? MF_OK : mf_rpc_find(&rpc);
+    if (st == MF_OK && options->tls_dir)
+        st = mf_security_from_dir(options->tls_dir, "client", &security, &memory);
+    else
+        mf_security_fill(&security);
+    if (st == MF_OK)
+        st = mf_rpc_stub_new(rpc, address, &security, out);
+    mf_free(memory);
+    return st;
+}
+
+/* ---- a server that is not there yet ---- */
+
+typedef struct first {
+    mf_rpc_stub *caller;
+    mf_cancel too_late; /* no server has listened there in time */
+    bool reached; /* by the question at hand: gRPC ends it if the connection breaks */
+    mf_wait_report waiting;
+    char why[300]; /* nobody is there */
+} first;
+
+/* Looks while the server is called. One that is there may take as long as it likes: TensorFlow's
+ * answers when all tasks of its cluster are there. */
+static void look(void *ctx)
+{
+    first *f = ctx;
+
+    if (mf_rpc_stub_reaches(f->caller)) {
+        f->reached = true;
+        f->waiting.until_ns = 0;
+        f->waiting.why = "it is there and does not answer yet; a server of TensorFlow answers "
+                         "when all tasks of its cluster, or of the device filters, are there";
+    } else if (!f->reached && mf_clock_ns() > f->waiting.until_ns) {
+        mf_cancel_raise(&f->too_late);
+    }
+    mf_wait_report_look(&f->waiting);
+}
+
+/* Without the beginning that says who was asked. */
+static void note_why(first *f, const char *message)
+{
+    const char *who = strstr(message, mf_rpc_stub_address(f->caller));
+
+    if (who && strncmp(message, "asking ", strlen("asking ")) == 0) {
+        message = who + strlen(mf_rpc_stub_address(f->caller));
+        message += strspn(message, ": ");
+    }
+    (void)snprintf(f->why, sizeof f->why, "%s", message);
+}
+
+static mf_status ask_until(first *f, const mf_rpc_stub_call *q, mf_arena *arena,
+                           ProtobufCMessage **out)
+{
+    const int64_t start = mf_clock_ns(), until = f->waiting.until_ns;
+    mf_rpc_stub_call asked = *q;
+
+    asked.cancel = &f->too_late;
+    asked.look = look;
+    asked.ctx = f;
+    for (;;) {
+        mf_status st;
+
+        f->reached = false;
+        st = mf_rpc_stub_ask(f->caller, &asked, arena, out);
+        if (mf_cancel_is_raised(&f->too_late) ? st != MF_CANCELLED : st != MF_UNAVAILABLE)
+            return st;
+        if (st == MF_UNAVAILABLE)
+            note_why(f, mf_error_message());
+        f->waiting.why = f->why;
+        f->waiting.until_ns = until;
+        if (mf_clock_ns() + PAUSE_MS * INT64_C(1000000) > until)
+            return MF_FAIL(MF_UNAVAILABLE, "asking the server at %s: %s (tried for %.1f s)",
+                           mf_rpc_stub_address(f->caller), f->why,
+                           (double)(mf_clock_ns() - start) / 1e9);
+        mf_wait_report_look(&f->waiting);
+        (void)nanosleep(&(struct timespec){ .tv_nsec = PAUSE_MS * 1000000L }, NULL);
+    }
+}
+
+mf_status mf_remote_ask_first(mf_rpc_stub *c, const mf_rpc_stub_call *q,
+                              const mf_session_options *options, mf_arena *arena,
+                              ProtobufCMessage **out)
+{
+    const int64_t patience_ms = options->connect_ms > 0 ? options->connect_ms : CONNECT_MS;
+    first f = { .caller = c };
+    mf_status st;
+
+    note_why(&f, "no answer and no refusal has come: the host or its name server is off, cannot be "
+                 "reached or is behind a firewall, or what listens there is no server");
+    f.waiting = (mf_wait_report){ .who = "this client",
+                                  .whom = "the server",
+                                  .where = mf_rpc_stub_address(c),
+                                  .what = "a session",
+                                  .step = -1,
+                                  .why = f.why,
+                                  .until_ns = mf_clock_ns() + patience_ms * 1000000 };
+    mf_cancel_init(&f.too_late);
+    mf_wait_report_begin(&f.waiting);
+    st = ask_until(&f, q, arena, out);
+    mf_wait_report_end(&f.waiting, st == MF_OK);
+    mf_cancel_deinit(&f.too_late);
+    return st;
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* group_leader.c - see group_leader.h. A group's assembly has its key, "1"; that of a collective
+ * "1:3". */
+#include "tf_server/group_leader.h"
+
+#include "base/clock.h"
+#include "graph/collective_op.h"
+#include "graph/device_name.h"
+#include "proto/tensor_codec.h"
+#include "tf_server/group_barrier.h"
+#include "tf_server/peer_tasks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_MAX = 32, TITLE_MAX = 64, WHAT_MAX = 256, LOOK_S = 5 };
+
+struct mf_group_leader {
+    mf_group_barriers assemblies; /* first */
+    const mf_server_tasks *tasks;
+};
+
+/* ---- members ---- */
+
+int mf_group_compare(const char *device, const char *other)
+{
+    mf_device_name a, b;
+    int by;
+
+    if (mf_device_name_parse(device, &a) != MF_OK || mf_device_name_parse(other, &b) != MF_OK)
+        return strcmp(device, other);
+    by = strcmp(a.job, b.job);
+    if (by == 0)
+        by = (a.replica > b.replica) - (a.replica < b.replica);
+    if (by == 0)
+        by = (a.task > b.task) - (a.task < b.task);
+    if (by == 0)
+        by = strcmp(a.type, b.type);
+    return by == 0 ? (a.index > b.index) - (a.index < b.index) : by;
+}
+
+int mf_group_task(const mf_server_tasks *tasks, const char *device)
+{
+    mf_device_name name;
+
+    if (mf_device_name_parse(device, &name) != MF_OK || !mf_device_name_is_full(&name))
+        return -1;
+    return mf_server_tasks_find(tasks, name.job, name.task);
+}
+
+static int compare_arrivals(const void *a, const void *b)
+{
+    return mf_group_compare(((const mf_arrival *)a)->device, ((const mf_arrival *)b)->device);
+}
+
+static mf_status check_member(const mf_group_leader *g, const char *title, const char *device,
+                              int32_t size)
+{
+    if (size < 1 || size > MF_GROUP_MAX)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: group_size is %d, not of 1 to %d", title, size,
+                       MF_GROUP_MAX);
+    if (mf_group_task(g->tasks, device) < 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: '%.200s' is no device of this cluster", title,
+                       device);
+    return MF_OK;
+}
+
+/* ---- groups ---- */
+
+static mf_status complete_group(mf_group_barriers *m, mf_group_barrier *a)
+{
+    Tensorflow__CompleteGroupResponse *out =
+        MF_ARENA_NEW(a->arena, Tensorflow__CompleteGroupResponse);
+    const mf_server_tasks *tasks = ((mf_group_leader *)(void *)m)->tasks;
+
+    if (!out)
+        return MF_NOMEM("a group");
+    tensorflow__complete_group_response__init(out);
+    out->device_attributes = MF_ARENA_ARRAY(a->arena, Tensorflow__DeviceAttributes *, a->n);
+    out->device_type = mf_arena_strdup(a->arena, "CPU");
+    if (!out->device_attributes || !out->device_type)
+        return MF_NOMEM("a group");
+    qsort(a->all, (size_t)a->n, sizeof *a->all, compare_arrivals);
+    for (int i = 0; i < a->n; i++) {
+        out->device_attributes[i] = a->all[i].attributes;
+        out->num_tasks += i == 0 || mf_group_task(tasks, a->all[i].device) !=
+                                        mf_group_task(tasks, a->all[i - 1].device);
+    }
+    out->n_device_attributes = (size_t)a->n;
+    out->group_key = (int32_t)strtol(a->key, NULL, 10);
+    out->group_size = a->size;
+    a->answer = &out->base;
+    return MF_OK;
+}
+
+void mf_group_leader_complete_group(mf_group_leader *g, const Tensorflow__CompleteGroupRequest *q,
+                                    const mf_group_asks *asks)
+{
+    char key[KEY_MAX], title[TITLE_MAX], what[WHAT_MAX];
+    mf_status st;
+
+    (void)snprintf(key, sizeof key, "%" PRId32, q->group_key);
+    (void)snprintf(title, sizeof title, "group %" PRId32, q->group_key);
+    (void)snprintf(what, sizeof what, "group_size %" PRId32, q->group_size);
+    if (!q->device_attributes)
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "%s: a member does not say which device it is", title);
+    else
+        st = check_member(g, title, q->device_attributes->name, q->group_size);
+    if (st == MF_OK && strcmp(q->device_type, "CPU") != 0)
+        st = MF_FAIL(MF_INVALID_ARGUMENT, "%s: %s is a device of the type '%.30s', not CPU", title,
+                     q->device_attributes->name, q->device_type);
+    if (st != MF_OK) {
+        asks->done(asks->ctx, st, NULL);
+        return;
+    }
+    mf_group_barriers_come(&g->assemblies,
+                           &(mf_coming){ .key = key,
+                                         .title = title,
+                                         .size = q->group_size,
+                                         .what = what,
+                                         .detail = "",
+                                         .who = { .device = q->device_attributes->name,
+                                                  .incarnation = q->device_attributes->incarnation,
+                                                  .attributes = q->device_attributes },
+                                         .complete = complete_group,
+                                         .cancel = asks->cancel,
+                                         .deadline_ns = asks->deadline_ns,
+                                         .done = asks->done,
+                                         .ctx = asks->ctx });
+}
+
+/* ---- their collectives ---- */
+
+/* Who sends; -1: it is no broadcast. */
+static mf_status find_source(const mf_group_barrier *a, const mf_group_barrier *group, bool wanted,
+                             int *out)
+{
+    const mf_arrival *source = NULL;
+
+    *out = -1;
+    for (int i = 0; i < a->n; i++) {
+        if (!a->all[i].is_source)
+            continue;
+        if (source)
+            return MF_FAIL(MF_INVALID_ARGUMENT, "%s: both %s and %s send", a->title, source->device,
+                           a->all[i].device);
+        source = &a->all[i];
+    }
+    if (wanted && !source)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s: all of its %d members receive, and nobody sends",
+                       a->title, a->n);
+    for (int i = 0; source && i < group->n; i++) {
+        if (strcmp(group->all[i].device, source->device) == 0)
+            *out = i;
+    }
+    return MF_OK;
+}
+
+/* The key of its group, "1" of "1:3". */
+static const mf_group_barrier *group_of(const mf_group_barriers *m, const char *key)
+{
+    char group[KEY_MAX];
+
+    (void)snprintf(group, sizeof group, "%.*s", (int)strcspn(key, ":"), key);
+    return mf_group_barriers_find(m, group);
+}
+
+static mf_status complete_instance(mf_group_barriers *m, mf_group_barrier *a)
+{
+    Tensorflow__CompleteInstanceResponse *out =
+        MF_ARENA_NEW(a->arena, Tensorflow__CompleteInstanceResponse);
+    const mf_group_barrier *group = group_of(m, a->key);
+    int source;
+
+    if (!out)
+        return MF_NOMEM("a group");
+    MF_ASSERT(group); /* collectives are over when it is */
+    tensorflow__complete_instance_response__init(out);
+    MF_TRY(find_source(a, group, strncmp(a->what, "Broadcast", 9) == 0, &source));
+    out->instance_key = (int32_t)strtol(strchr(a->key, ':') + 1, NULL, 10);
+    out->source_rank = source;
+    a->answer = &out->base;
+    return MF_OK;
+}
+
+/* The member's group has met here, and it is in it. */
+static mf_status check_group(const mf_group_barriers *m, mf_coming *c)
+{
+    const mf_group_barrier *group = group_of(m, c->key);
+    const mf_arrival *known =
+        group && group->size == c->size ? mf_group_barrier_find(group, c->who.device) : NULL;
+
+    if (!known)
+        return MF_FAIL(MF_ABORTED,
+                       "%s: no such group of %d members with %.200s has met here; perhaps one of "
+                       "them was restarted",
+                       c->title, c->size, c->who.device);
+    c->who.incarnation = known->incarnation;
+    return MF_OK;
+}
+
+/* What is done, in TensorFlow's words: "Reduce(Add,Div)", without the node before them. */
+static const char *words_of(const Tensorflow__CompleteInstanceRequest *q)
+{
+    const char *at = strrchr(q->name, ':');
+
+    if (q->type == MF_COLLECTIVE_OP_BROADCAST)
+        return "Broadcast";
+    return at && at[1] == ' ' ? at + 2 : q->name;
+}
+
+static mf_status describe(const Tensorflow__CompleteInstanceRequest *q, char what[WHAT_MAX],
+                          char detail[MF_SHAPE_TEXT])
+{
+    static const Tensorflow__TensorShapeProto scalar = TENSORFLOW__TENSOR_SHAPE_PROTO__INIT;
+    mf_shape shape;
+
+    if (!mf_dtype_is_valid(q->data_type))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "group %d, instance %d: %d is no type", q->group_key,
+                       q->instance_key, q->data_type);
+    MF_TRY(mf_shape_decode(q->shape ? q->shape : &scalar, &shape));
+    (void)snprintf(what, WHAT_MAX, "%.200s of %s", words_of(q),
+                   mf_dtype_name((mf_dtype)q->data_type));
+    (void)mf_shape_text(&shape, detail);
+    return MF_OK;
+}
+
+void mf_group_leader_complete_instance(mf_group_leader *g,
+                                       const Tensorflow__CompleteInstanceRequest *q,
+                                       const mf_group_asks *asks)
+{
+    char key[KEY_MAX], title[TITLE_MAX], what[WHAT_MAX], detail[MF_SHAPE_TEXT];
+    mf_status st;
+
+    (void)snprintf(key, sizeof key, "%" PRId32 ":%" PRId32, q->group_key, q->instance_key);
+    (void)snprintf(title, sizeof title, "group %" PRId32 ", instance %" PRId32, q->group_key,
+                   q->instance_key);
+    st = check_member(g, title, q->device, q->group_size);
+    if (st == MF_OK)
+        st = describe(q, what, detail);
+    if (st != MF_OK) {
+        asks->done(asks->ctx, st, NULL);
+        return;
+    }
+    mf_group_barriers_come(&g->assemblies,
+                           &(mf_coming){ .key = key,
+                                         .title = title,
+                                         .size = q->group_size,
+                                         .what = what,
+                                         .detail = detail,
+                                         .who = { .device = q->device, .is_source = q->is_source },
+                                         .admit = check_group,
+                                         .complete = complete_instance,
+                                         .cancel = asks->cancel,
+                                         .deadline_ns = asks->deadline_ns,
+                                         .done = asks->done,
+                                         .ctx = asks->ctx });
+}
+
+/* ---- members that were restarted ---- */
+
+typedef struct doubt {
+    mf_group_leader *groups;
+    char key[KEY_MAX];
+    char device[MF_DEVICE_NAME_MAX];
+    uint64_t incarnation;
+} doubt;
+
+/* Another process answers in its place, or it does not have this device any more. */
+static bool is_another(const Tensorflow__GetStatusResponse *now, const doubt *d)
+{
+    for (size_t i = 0; i < now->n_device_attributes; i++) {
+        if (strcmp(now->device_attributes[i]->name, d->device) == 0)
+            return now->device_attributes[i]->incarnation != d->incarnation;
+    }
+    return now->n_device_attributes > 0;
+}
+
+static void looked(void *ctx, mf_status st, ProtobufCMessage *reply)
+{
+    doubt *d = ctx;
+
+    if (st == MF_OK && is_another((const Tensorflow__GetStatusResponse *)reply, d))
+        mf_group_barriers_disband(&d->groups->assemblies, d->key, d->device, d->incarnation);
+    mf_free(d);
+}
+
+void mf_group_leader_doubt(mf_server *s, int32_t group, const char *device, uint64_t incarnation)
+{
+    Tensorflow__GetStatusRequest request = TENSORFLOW__GET_STATUS_REQUEST__INIT;
+    const mf_rpc_stub_call q = { .method = "/tensorflow.WorkerService/GetStatus",
+                                 .message = &request.base,
+                                 .reply = &tensorflow__get_status_response__descriptor,
+                                 .deadline_ns = mf_clock_ns() + LOOK_S * INT64_C(1000000000) };
+    const int task = mf_group_task(&s->tasks, device);
+    doubt *d = task < 0 ? NULL : mf_calloc(1, sizeof *d);
+    mf_rpc_stub *caller;
+
+    if (!d || mf_peer_tasks_caller(s->peers, task, &caller) != MF_OK) {
+        mf_free(d);
+        return;
+    }
+    *d = (doubt){ .groups = s->groups, .incarnation = incarnation };
+    (void)snprintf(d->key, sizeof d->key, "%" PRId32, group);
+    (void)snprintf(d->device, sizeof d->device, "%s", device);
+    mf_rpc_stub_start(caller, &q, NULL, looked, d);
+}
+
+/* ---- the calls ---- */
+
+static void answer(void *ctx, mf_status st, ProtobufCMessage *reply)
+{
+    mf_request *r = ctx;
+
+    mf_request_done(r, st == MF_OK ? mf_request_reply(r, reply) : st);
+}
+
+static mf_group_asks asks_of(mf_request *r)
+{
+    return (mf_group_asks){
+        .cancel = &r->cancel, .deadline_ns = r->call->deadline_ns, .done = answer, .ctx = r
+    };
+}
+
+void mf_group_leader_group_called(mf_request *r, const ProtobufCMessage *message)
+{
+    const Tensorflow__CompleteGroupRequest *q = (const Tensorflow__CompleteGroupRequest *)message;
+    const mf_group_asks asks = asks_of(r);
+
+    if (q->doubted) {
+        mf_group_leader_doubt(r->server, q->group_key, q->doubted->name, q->doubted->incarnation);
+        mf_request_done(r, MF_OK);
+        return;
+    }
+    mf_group_leader_complete_group(r->server->groups, q, &asks);
+}
+
+void mf_group_leader_instance_called(mf_request *r, const ProtobufCMessage *message)
+{
+    const mf_group_asks asks = asks_of(r);
+
+    mf_group_leader_complete_instance(r->server->groups,
+                                      (const Tensorflow__CompleteInstanceRequest *)message, &asks);
+}
+
+/* ---- opening and closing ---- */
+
+mf_status mf_group_leader_new(const mf_server_tasks *tasks, mf_group_leader **out)
+{
+    mf_group_leader *g = mf_calloc(1, sizeof *g);
+
+    *out = g;
+    if (!g)
+        return MF_NOMEM("groups");
+    g->tasks = tasks;
+    mf_group_barriers_init(&g->assemblies);
+    return MF_OK;
+}
+
+void mf_group_leader_free(mf_group_leader *g)
+{
+    if (!g)
+        return;
+    mf_group_barriers_deinit(&g->assemblies);
+    mf_free(g);
+}

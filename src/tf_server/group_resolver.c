@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* group_resolver.c - see group_resolver.h. Two questions: who is in the group, and whether all mean
+ * the same. */
+#include "tf_server/group_resolver.h"
+
+#include "base/clock.h"
+#include "proto/tensor_codec.h"
+#include "tf_server/group_leader.h"
+#include "tf_server/peer_tasks.h"
+#include "tf_server/session_workers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct search {
+    mf_group_resolver_search s;
+    mf_group_resolver *circle;
+} search;
+
+static void destroy(mf_object *object)
+{
+    mf_group_resolver *c = (mf_group_resolver *)(void *)object;
+
+    mf_arena_free(c->arena);
+    mf_free(c);
+}
+
+static const mf_object_type TYPE = { "members of a group", destroy };
+
+static mf_status circle_new(mf_group_resolver **out)
+{
+    mf_group_resolver *c = mf_calloc(1, sizeof *c);
+
+    *out = NULL;
+    if (!c)
+        return MF_NOMEM("a group");
+    *c = (mf_group_resolver){ .base = { .type = &TYPE, .refs = 1 },
+                              .arena = mf_arena_new(),
+                              .self = -1 };
+    if (!c->arena) {
+        mf_object_unref(&c->base);
+        return MF_NOMEM("a group");
+    }
+    *out = c;
+    return MF_OK;
+}
+
+/* ---- asking ---- */
+
+static void finish(search *f, mf_status st)
+{
+    char before[200];
+
+    if (st != MF_OK) {
+        (void)snprintf(before, sizeof before,
+                       "group %d, instance %d, led by %s: ", f->s.collect->group,
+                       f->s.collect->instance, f->s.server->tasks.all[f->s.leader].name);
+        if (!strstr(mf_error_message(), "group "))
+            (void)mf_error_wrap(st, before, "");
+        mf_object_unref(f->circle ? &f->circle->base : NULL);
+        f->circle = NULL;
+    }
+    f->s.done(f->s.ctx, st, f->circle);
+    mf_free(f);
+}
+
+static void ask_leader(search *f, const char *method, const ProtobufCMessage *message,
+                       const ProtobufCMessageDescriptor *reply, mf_rpc_answer_fn *done)
+{
+    const mf_rpc_stub_call q = { .method = method,
+                                 .message = message,
+                                 .reply = reply,
+                                 .deadline_ns = f->s.deadline_ns,
+                                 .cancel = f->s.cancel };
+    mf_rpc_stub *caller;
+    const mf_status st = mf_peer_tasks_caller(f->s.server->peers, f->s.leader, &caller);
+
+    if (st == MF_OK)
+        mf_rpc_stub_start(caller, &q, NULL, done, f);
+    else
+        finish(f, st);
+}
+
+static bool leads(const search *f)
+{
+    return f->s.leader == f->s.server->tasks.self;
+}
+
+static mf_group_asks asks_of(search *f, mf_rpc_answer_fn *done)
+{
+    return (mf_group_asks){
+        .cancel = f->s.cancel, .deadline_ns = f->s.deadline_ns, .done = done, .ctx = f
+    };
+}
+
+/* ---- do all mean the same? ---- */
+
+static void agreed(void *ctx, mf_status st, ProtobufCMessage *reply)
+{
+    const Tensorflow__CompleteInstanceResponse *answer =
+        (const Tensorflow__CompleteInstanceResponse *)reply;
+    search *f = ctx;
+
+    if (st == MF_OK && f->s.collect->kind == MF_COLLECTIVE_OP_BROADCAST) {
+        f->circle->source = answer->source_rank;
+        if (f->circle->source < 0 || f->circle->source >= f->circle->n)
+            st = MF_FAIL(MF_INTERNAL, "the leader names rank %d of %d as the one that sends",
+                         answer->source_rank, f->circle->n);
+    }
+    finish(f, st);
+}
+
+static mf_status fill_instance(const search *f, mf_arena *arena,
+                               Tensorflow__CompleteInstanceRequest *q)
+{
+    const mf_collective_op *c = f->s.collect;
+
+    q->name = (char *)(uintptr_t)c->name;
+    q->type = (int32_t)c->kind;
+    q->data_type = (int32_t)c->dtype;
+    q->group_key = c->group;
+    q->group_size = c->size;
+    q->instance_key = c->instance;
+    q->device_type = (char *)(uintptr_t) "CPU";
+    q->device = (char *)(uintptr_t)mf_server_self(f->s.server)->device;
+    q->is_source = c->is_source;
+    q->n_subdiv_offset = (size_t)c->n_offsets;
+    q->subdiv_offset = MF_ARENA_ARRAY(arena, int32_t, c->n_offsets + 1);
+    if (!q->subdiv_offset)
+        return MF_NOMEM("a group");
+    for (int64_t i = 0; i < c->n_offsets; i++)
+        q->subdiv_offset[i] = (int32_t)c->offsets[i];
+    return mf_shape_encode(&f->s.shape, arena, &q->shape);
+}
+
+static void ask_instance(search *f)
+{
+    Tensorflow__CompleteInstanceRequest q = TENSORFLOW__COMPLETE_INSTANCE_REQUEST__INIT;
+    const mf_group_asks asks = asks_of(f, agreed);
+    mf_arena *arena = mf_arena_new();
+    mf_status st = arena ? fill_instance(f, arena, &q) : MF_NOMEM("a group");
+
+    if (st != MF_OK)
+        finish(f, st);
+    else if (leads(f))
+        mf_group_leader_complete_instance(f->s.server->groups, &q, &asks);
+    else
+        ask_leader(f, "/tensorflow.WorkerService/CompleteInstance", &q.base,
+                   &tensorflow__complete_instance_response__descriptor, agreed);
+    mf_arena_free(arena);
+}
+
+/* ---- who is in it? ---- */
+
+static int by_rank(const void *a, const void *b)
+{
+    return mf_group_compare(((const mf_group_resolver_member *)a)->device,
+                            ((const mf_group_resolver_member *)b)->device);
+}
+
+static mf_status add_member(const mf_server *server, const Tensorflow__DeviceAttributes *d,
+                            mf_group_resolver *c)
+{
+    mf_group_resolver_member *m = &c->members[c->n];
+
+    *m = (mf_group_resolver_member){ .device = mf_arena_strdup(c->arena, d->name),
+                                     .incarnation = d->incarnation,
+                                     .task = mf_group_task(&server->tasks, d->name) };
+    if (!m->device)
+        return MF_NOMEM("a group");
+    if (m->task < 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%.200s' is no device of this cluster", d->name);
+    c->n++;
+    return MF_OK;
+}
+
+/* Where this task is in it: once, and with the process that runs. */
+static mf_status find_self(const mf_server *server, mf_group_resolver *c)
+{
+    for (int i = 0; i < c->n; i++) {
+        c->task[i] = i == 0 ? 0 : c->task[i - 1] + (c->members[i].task != c->members[i - 1].task);
+        if (c->members[i].task != server->tasks.self)
+            continue;
+        if (c->self >= 0 || strcmp(c->members[i].device, mf_server_self(server)->device) != 0 ||
+            c->members[i].incarnation != server->incarnation)
+            return MF_FAIL(MF_ABORTED,
+                           "the leader knows %s as it was before it was restarted; restart the "
+                           "leader, too, or use another group_key",
+                           c->members[i].device);
+        c->self = i;
+    }
+    return c->self >= 0 ? MF_OK : MF_FAIL(MF_INTERNAL, "the leader has left out who asked it");
+}
+
+static mf_status read_members(const search *f, const Tensorflow__CompleteGroupResponse *answer)
+{
+    const int64_t n = (int64_t)answer->n_device_attributes;
+    mf_group_resolver *c = f->circle;
+
+    if (n != f->s.collect->size)
+        return MF_FAIL(MF_INTERNAL, "the leader names %lld members instead of %d", (long long)n,
+                       f->s.collect->size);
+    c->members = MF_ARENA_ARRAY(c->arena, mf_group_resolver_member, n);
+    c->task = MF_ARENA_ARRAY(c->arena, int, n);
+    if (!c->members || !c->task)
+        return MF_NOMEM("a group");
+    for (int64_t i = 0; i < n; i++)
+        MF_TRY(add_member(f->s.server, answer->device_attributes[i], c));
+    qsort(c->members, (size_t)n, sizeof *c->members, by_rank);
+    return find_self(f->s.server, c);
+}
+
+static void gathered(void *ctx, mf_status st, ProtobufCMessage *reply)
+{
+    search *f = ctx;
+
+    if (st == MF_OK)
+        st = read_members(f, (const Tensorflow__CompleteGroupResponse *)reply);
+    if (st == MF_OK)
+        ask_instance(f);
+    else
+        finish(f, st);
+}
+
+static mf_status fill_group(const mf_server *s, const mf_collective_op *c, mf_arena *arena,
+                            Tensorflow__CompleteGroupRequest *q)
+{
+    q->group_key = c->group;
+    q->group_size = c->size;
+    q->device_type = (char *)(uintptr_t) "CPU";
+    q->collective_type = (int32_t)c->kind;
+    return mf_server_device(s, arena, &q->device_attributes);
+}
+
+static void ask_group(search *f)
+{
+    Tensorflow__CompleteGroupRequest q = TENSORFLOW__COMPLETE_GROUP_REQUEST__INIT;
+    const mf_group_asks asks = asks_of(f, gathered);
+    const mf_status st = fill_group(f->s.server, f->s.collect, f->circle->arena, &q);
+
+    if (st != MF_OK)
+        finish(f, st);
+    else if (leads(f))
+        mf_group_leader_complete_group(f->s.server->groups, &q, &asks);
+    else
+        ask_leader(f, "/tensorflow.WorkerService/CompleteGroup", &q.base,
+                   &tensorflow__complete_group_response__descriptor, gathered);
+}
+
+void mf_group_resolver_find(const mf_group_resolver_search *s)
+{
+    search *f = mf_calloc(1, sizeof *f);
+    mf_status st = f ? MF_OK : MF_NOMEM("a group");
+
+    if (st != MF_OK) {
+        s->done(s->ctx, st, NULL);
+        return;
+    }
+    f->s = *s;
+    st = circle_new(&f->circle);
+    if (st == MF_OK)
+        ask_group(f);
+    else
+        finish(f, st);
+}
+
+void mf_group_resolver_doubt(mf_server *server, int leader, const mf_collective_op *collect,
+                             const mf_group_resolver_member *member)
+{
+    Tensorflow__CompleteGroupRequest q = TENSORFLOW__COMPLETE_GROUP_REQUEST__INIT;
+    Tensorflow__DeviceAttributes doubted = TENSORFLOW__DEVICE_ATTRIBUTES__INIT;
+    mf_arena *arena = mf_arena_new();
+
+    doubted.name = (char *)(uintptr_t)member->device;
+    doubted.incarnation = member->incarnation;
+    q.doubted = &doubted;
+    if (leader == server->tasks.self)
+        mf_group_leader_doubt(server, collect->group, member->device, member->incarnation);
+    else if (arena && fill_group(server, collect, arena, &q) == MF_OK)
+        mf_server_tell(server, leader, "/tensorflow.WorkerService/CompleteGroup", &q.base,
+                       &tensorflow__complete_group_response__descriptor);
+    mf_arena_free(arena);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* master_exec_plans.c - how the runs of a session lie on its tasks: made when they are first asked
+ * for, used by all their steps, forgotten when there are too many. */
+#include "base/param.h"
+#include "tf_server/master.h"
+
+#include <string.h>
+
+MF_PARAM_INT(server_layouts, 500,
+             "different runs of a session that stay laid out on its tasks, the latest used ones");
+
+/* ---- the graph as it is now; with the session's lock ---- */
+
+mf_placed *mf_placed_ref(mf_placed *p)
+{
+    p->refs++;
+    return p;
+}
+
+void mf_placed_unref(mf_placed *p)
+{
+    if (!p || --p->refs > 0)
+        return;
+    mf_graph_free(p->graph);
+    mf_free(p->task);
+    mf_free(p);
+}
+
+/* ---- those that are kept ---- */
+
+/* Each with its length: names are a client's, and may have anything in them. */
+static void add_names(const char *kind, const char *const *names, int n, mf_buf *out)
+{
+    mf_buf_str(out, kind);
+    for (int i = 0; i < n; i++)
+        mf_buf_printf(out, "%zu:%s", strlen(names[i]), names[i]);
+}
+
+static mf_status key_of(const mf_run_names *n, mf_buf *out)
+{
+    add_names("feeds ", n->feeds, n->n_feeds, out);
+    add_names(" fetches ", n->fetches, n->n_fetches, out);
+    add_names(" targets ", n->targets, n->n_targets, out);
+    return mf_buf_finish(out);
+}
+
+/* Nobody finds it any more. NULL: none. */
+static void forget(mf_client_session *s, mf_kept_layout *k)
+{
+    if (!k)
+        return;
+    if (k->layout)
+        mf_exec_plan_free(k->layout, &s->cast, s->handle);
+    mf_free(k->key);
+    mf_free(k);
+}
+
+/* One that is to be forgotten, if there are too many: the one that was used longest ago and is not
+ * in use. While all are, there may be more. With the session's lock. */
+static mf_kept_layout *take_spare(mf_client_session *s)
+{
+    mf_kept_layout *oldest = NULL;
+    mf_map_entry *e;
+    int64_t it = 0;
+
+    if (s->layouts.count <= MF_PARAM(server_layouts))
+        return NULL;
+    while ((e = mf_map_next(&s->layouts, &it)) != NULL) {
+        mf_kept_layout *k = e->value;
+
+        if (k->users == 0 && (!oldest || k->used_at < oldest->used_at))
+            oldest = k;
+    }
+    if (oldest)
+        (void)mf_map_remove(&s->layouts, oldest->key);
+    return oldest;
+}
+
+/* ---- making one ---- */
+
+/* It can be found from now on, so that it is made once. With the session's lock. */
+static mf_status announce(mf_client_session *s, const char *key, mf_kept_layout **out)
+{
+    mf_kept_layout *k = mf_calloc(1, sizeof *k);
+
+    *out = k;
+    if (k)
+        k->key = mf_strdup(key);
+    if (k && k->key && mf_map_set(&s->layouts, k->key, k) == MF_OK) {
+        k->users = 1;
+        return MF_OK;
+    }
+    forget(s, k);
+    return MF_NOMEM("a graph");
+}
+
+mf_status mf_client_session_make_layout(mf_client_session *s, const mf_run_names *names,
+                                        mf_cancel *cancel, bool gradual, mf_exec_plan **out)
+{
+    mf_placed *placed = mf_placed_ref(s->placed);
+    const mf_exec_plan_options o = { .graph = placed->graph,
+                                     .task = placed->task,
+                                     .cast = &s->cast,
+                                     .session = s->handle,
+                                     .resources = s->resources,
+                                     .node_state = s->node_state,
+                                     .cancel = cancel,
+                                     .gradual = gradual,
+                                     .leader = s->leader };
+    mf_status st;
+
+    pthread_mutex_unlock(&s->extending);
+    st = mf_exec_plan_make(names, &o, out);
+    pthread_mutex_lock(&s->extending);
+    mf_placed_unref(placed);
+    return st;
+}
+
+/* With the session's lock. */
+static mf_status make(mf_client_session *s, const mf_run_names *names, const char *key,
+                      mf_cancel *cancel, mf_kept_layout **out)
+{
+    mf_exec_plan *layout;
+    mf_kept_layout *k;
+    mf_error why;
+    mf_status st;
+
+    MF_TRY(announce(s, key, &k));
+    st = mf_client_session_make_layout(s, names, cancel, false, &layout);
+    k->layout = layout; /* with the lock again */
+    pthread_cond_broadcast(&s->laid_out);
+    if (st == MF_OK) {
+        *out = k;
+        return MF_OK;
+    }
+    mf_error_save(st, &why);
+    (void)mf_map_remove(&s->layouts, k->key);
+    forget(s, k);
+    return mf_error_restore(&why);
+}
+
+/* ---- finding one ---- */
+
+/* NULL: it is not there, or not yet. With the session's lock. */
+static mf_kept_layout *find_made(const mf_client_session *s, const char *key)
+{
+    mf_kept_layout *k = mf_map_find(&s->layouts, key);
+
+    if (!k || !k->layout)
+        return NULL;
+    k->users++;
+    return k;
+}
+
+/* Ends a wait for somebody who makes one. */
+typedef struct waker {
+    mf_cancel_hook hook; /* first */
+    mf_client_session *session;
+} waker;
+
+static void wake(mf_cancel_hook *hook)
+{
+    mf_client_session *s = ((waker *)(void *)hook)->session;
+
+    pthread_mutex_lock(&s->extending);
+    pthread_cond_broadcast(&s->laid_out);
+    pthread_mutex_unlock(&s->extending);
+}
+
+static mf_status await_or_make(mf_client_session *s, const mf_run_names *names, const char *key,
+                               mf_cancel *cancel, mf_kept_layout **out)
+{
+    waker w = { .hook.fn = wake, .session = s };
+    const bool hooked = mf_cancel_add(cancel, &w.hook);
+    mf_status st = MF_OK;
+
+    pthread_mutex_lock(&s->extending);
+    while ((*out = find_made(s, key)) == NULL && mf_map_find(&s->layouts, key) &&
+           !mf_cancel_is_raised(cancel))
+        pthread_cond_wait(&s->laid_out, &s->extending);
+    if (!*out)
+        st = mf_cancel_is_raised(cancel) ? MF_FAIL(MF_CANCELLED, "the step was cancelled")
+                                         : make(s, names, key, cancel, out);
+    pthread_mutex_unlock(&s->extending);
+    if (hooked)
+        (void)mf_cancel_remove(cancel, &w.hook);
+    return st;
+}
+
+mf_status mf_client_session_layout(mf_client_session *s, const mf_run_names *names,
+                                   mf_cancel *cancel, mf_kept_layout **out)
+{
+    mf_kept_layout *spare = NULL;
+    mf_buf key = { 0 };
+    mf_status st = key_of(names, &key);
+
+    *out = NULL;
+    if (st == MF_OK) {
+        pthread_mutex_lock(&s->extending);
+        *out = find_made(s, key.data);
+        pthread_mutex_unlock(&s->extending);
+    }
+    if (st == MF_OK && !*out)
+        st = await_or_make(s, names, key.data, cancel, out);
+    if (st == MF_OK) {
+        pthread_mutex_lock(&s->extending);
+        (*out)->used_at = ++s->layout_clock;
+        spare = take_spare(s);
+        pthread_mutex_unlock(&s->extending);
+        forget(s, spare);
+    }
+    mf_buf_deinit(&key);
+    return st;
+}
+
+void mf_client_session_done_with(mf_client_session *s, mf_kept_layout *k)
+{
+    mf_kept_layout *spare;
+
+    if (!k)
+        return;
+    pthread_mutex_lock(&s->extending);
+    k->users--;
+    spare = take_spare(s);
+    pthread_mutex_unlock(&s->extending);
+    forget(s, spare);
+}
+
+void mf_client_session_free_layouts(mf_client_session *s)
+{
+    mf_map_entry *e;
+    int64_t it = 0;
+
+    while ((e = mf_map_next(&s->layouts, &it)) != NULL)
+        forget(s, e->value);
+    mf_map_deinit(&s->layouts);
+}

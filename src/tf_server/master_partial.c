@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* master_partial.c - a run that is fed and fetched from step by step: a thread runs it, feeds come
+ * and fetches go by the room of its step. */
+#include "base/thread.h"
+#include "runtime/rendezvous_table.h"
+#include "tf_server/master.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct partial {
+    char handle[17];
+    mf_server *server;
+    const char *session; /* its handle */
+    mf_exec_plan *layout;
+    mf_arena *arena; /* of names */
+    mf_run_names names;
+    bool *fed, *fetched; /* guarded by the session's `extending` */
+    int64_t id;
+    mf_cancel cancel;
+    mf_rendezvous_table *room;
+    pthread_t thread;
+    bool has_thread;
+} partial;
+
+/* ---- names ---- */
+
+static int index_of(const char *const *names, int n, const char *name)
+{
+    for (int i = 0; i < n; i++) {
+        if (strcmp(names[i], name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+/* ---- making and ending ---- */
+
+static void *run_it(void *arg)
+{
+    partial *p = arg;
+    const mf_master_step m = { .names = p->names, .id = p->id, .cancel = &p->cancel };
+    const mf_status st = mf_master_run_layout(p->server, p->session, p->layout, &m);
+
+    if (st != MF_OK)
+        mf_rendezvous_table_fail(p->room, st);
+    return NULL;
+}
+
+static void partial_free(partial *p, const mf_session_workers *cast)
+{
+    mf_cancel_raise(&p->cancel);
+    if (p->has_thread)
+        pthread_join(p->thread, NULL);
+    if (p->layout) {
+        mf_master_clean_up(cast, p->layout, p->id, false);
+        mf_exec_plan_free(p->layout, cast, p->session);
+    }
+    if (p->room)
+        mf_rendezvous_table_leave(p->room);
+    mf_cancel_deinit(&p->cancel);
+    mf_arena_free(p->arena);
+    mf_free(p);
+}
+
+void mf_client_session_end_partials(mf_client_session *s)
+{
+    mf_map_entry *e;
+    int64_t it = 0;
+
+    while ((e = mf_map_next(&s->partials, &it)) != NULL)
+        partial_free(e->value, &s->cast);
+    mf_map_deinit(&s->partials);
+}
+
+static mf_status read_setup(partial *p, const Tensorflow__PartialRunSetupRequest *q)
+{
+    p->names = (mf_run_names){
+        .feeds = mf_arena_strings(p->arena, (const char *const *)q->feed, (int64_t)q->n_feed),
+        .fetches = mf_arena_strings(p->arena, (const char *const *)q->fetch, (int64_t)q->n_fetch),
+        .targets = mf_arena_strings(p->arena, (const char *const *)q->target, (int64_t)q->n_target),
+        .n_feeds = (int)q->n_feed,
+        .n_fetches = (int)q->n_fetch,
+        .n_targets = (int)q->n_target
+    };
+    p->fed = MF_ARENA_ARRAY(p->arena, bool, p->names.n_feeds + 1);
+    p->fetched = MF_ARENA_ARRAY(p->arena, bool, p->names.n_fetches + 1);
+    if (!p->names.feeds || !p->names.fetches || !p->names.targets || !p->fed || !p->fetched)
+        return MF_NOMEM("a run");
+    return MF_OK;
+}
+
+/* With the session's lock. */
+static mf_status start(partial *p, mf_client_session *s, mf_cancel *cancel)
+{
+    p->id = mf_master_new_step();
+    MF_TRY(mf_client_session_make_layout(s, &p->names, cancel, true, &p->layout));
+    if (p->layout->collectives.is_shared)
+        return MF_FAIL(MF_UNIMPLEMENTED,
+                       "a partial run with collectives of groups that have members under other "
+                       "masters: use run() for them, or one master for all members");
+    MF_TRY(mf_rendezvous_tables_enter(p->server->rooms, p->id, &p->room));
+    (void)snprintf(p->handle, sizeof p->handle, "%016" PRIx64, (uint64_t)p->id);
+    if (mf_thread_start(&p->thread, run_it, p) != 0)
+        return MF_FAIL(MF_RESOURCE_EXHAUSTED, "no more threads");
+    p->has_thread = true;
+    return mf_map_set(&s->partials, p->handle, p);
+}
+
+static mf_status set_up(mf_request *r, mf_client_session *s,
+                        const Tensorflow__PartialRunSetupRequest *q)
+{
+    Tensorflow__PartialRunSetupResponse out = TENSORFLOW__PARTIAL_RUN_SETUP_RESPONSE__INIT;
+    partial *p = mf_calloc(1, sizeof *p);
+    mf_status st;
+    mf_error why;
+
+    if (!p)
+        return MF_NOMEM("a run");
+    *p = (partial){ .server = r->server, .session = s->handle, .arena = mf_arena_new() };
+    mf_cancel_init(&p->cancel);
+    st = p->arena ? read_setup(p, q) : MF_NOMEM("a run");
+    pthread_mutex_lock(&s->extending);
+    if (st == MF_OK)
+        st = start(p, s, &r->cancel);
+    pthread_mutex_unlock(&s->extending);
+    if (st != MF_OK) {
+        mf_error_save(st, &why);
+        partial_free(p, &s->cast);
+        return mf_error_restore(&why);
+    }
+    out.partial_run_handle = p->handle;
+    return mf_request_reply(r, &out.base);
+}
+
+mf_status mf_master_partial_setup(mf_request *r, const ProtobufCMessage *message)
+{
+    const Tensorflow__PartialRunSetupRequest *q =
+        (const Tensorflow__PartialRunSetupRequest *)message;
+    mf_client_session *s;
+    mf_status st;
+
+    MF_TRY(mf_clients_find(r->server->clients, q->session_handle, &s));
+    st = set_up(r, s, q);
+    mf_client_session_release(s);
+    return st;
+}
+
+/* ---- what may be fed and fetched ---- */
+
+static mf_status check_names(const partial *p, const mf_run_names *n)
+{
+    for (int i = 0; i < n->n_feeds; i++) {
+        const int k = index_of(p->names.feeds, p->names.n_feeds, n->feeds[i]);
+
+        if (k < 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "The feed %s was not specified in partial_run_setup.", n->feeds[i]);
+        if (p->fed[k])
+            return MF_FAIL(MF_INVALID_ARGUMENT, "The feed %s has already been fed.", n->feeds[i]);
+    }
+    for (int i = 0; i < n->n_fetches; i++) {
+        const int k = index_of(p->names.fetches, p->names.n_fetches, n->fetches[i]);
+
+        if (k < 0)
+            return MF_FAIL(MF_INVALID_ARGUMENT,
+                           "The fetch %s was not specified in partial_run_setup.", n->fetches[i]);
+        if (p->fetched[k])
+            return MF_FAIL(MF_INVALID_ARGUMENT, "The fetch %s has already been fetched.",
+                           n->fetches[i]);
+    }
+    return MF_OK;
+}
+
+/* A fetch that needs what was not fed would never come. */
+typedef struct search {
+    const partial *p;
+    const mf_signature *feeds; /* of all that the run may be fed */
+    bool *seen; /* by node id */
+    const mf_node **stack;
+    int64_t depth;
+    const char *missing; /* a feed that was met; NULL: none */
+} search;
+
+static void visit(search *s, mf_output o)
+{
+    for (int i = 0; i < s->feeds->n_feeds; i++) {
+        if (s->feeds->feeds[i].node == o.node && s->feeds->feeds[i].port == o.port) {
+            if (!s->p->fed[i])
+                s->missing = s->p->names.feeds[i];
+            return;
+        }
+    }
+    if (!s->seen[o.node->id]) {
+        s->seen[o.node->id] = true;
+        s->stack[s->depth++] = o.node;
+    }
+}
+
+static mf_status check_fed(const partial *p, const mf_graph *graph, const mf_run_names *wanted,
+                           mf_arena *arena)
+{
+    mf_signature all, now;
+    search s = { .p = p,
+                 .feeds = &all,
+                 .seen = MF_ARENA_ARRAY(arena, bool, graph->n_nodes + 1),
+                 .stack = MF_ARENA_ARRAY(arena, const mf_node *, graph->n_nodes + 1) };
+
+    if (!s.seen || !s.stack)
+        return MF_NOMEM("a run");
+    MF_TRY(mf_signature_find(graph, &p->names, arena, &all));
+    MF_TRY(mf_signature_find(graph, wanted, arena, &now));
+    for (int i = 0; i < now.n_fetches; i++)
+        visit(&s, now.fetches[i]);
+    while (s.depth > 0 && !s.missing) {
+        const mf_node *n = s.stack[--s.depth];
+
+        for (int i = 0; i < n->n_inputs; i++)
+            visit(&s, n->inputs[i]);
+        for (int i = 0; i < n->n_controls; i++)
+            visit(&s, (mf_output){ n->controls[i], -1 });
+    }
+    if (s.missing)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "what is fetched needs %s, which was not fed",
+                       s.missing);
+    return MF_OK;
+}
+
+/* With the session's lock. From here on they count as fed and fetched. */
+static mf_status claim(partial *p, const mf_client_session *session, const mf_run_names *n,
+                       mf_arena *arena)
+{
+    MF_TRY(check_names(p, n));
+    for (int i = 0; i < n->n_feeds; i++)
+        p->fed[index_of(p->names.feeds, p->names.n_feeds, n->feeds[i])] = true;
+    MF_TRY(check_fed(p, session->placed->graph, n, arena));
+    for (int i = 0; i < n->n_fetches; i++)
+        p->fetched[index_of(p->names.fetches, p->names.n_fetches, n->fetches[i])] = true;
+    return MF_OK;
+}
+
+/* ---- one step ---- */
+
+static mf_status feed_and_fetch(const partial *p, const mf_master_step *m, mf_cancel *cancel)
+{
+    const mf_run_names *n = &m->names;
+
+    for (int i = 0; i < n->n_feeds; i++) {
+        const int k = index_of(p->names.feeds, p->names.n_feeds, n->feeds[i]);
+
+        MF_TRY(mf_rendezvous_table_send(p->room, p->layout->feeds[k], m->feeds[i]));
+    }
+    for (int i = 0; i < n->n_fetches; i++) {
+        const int k = index_of(p->names.fetches, p->names.n_fetches, n->fetches[i]);
+
+        m->results[i] = mf_calloc(1, sizeof *m->results[i]);
+        if (!m->results[i])
+            return MF_NOMEM("results");
+        MF_TRY(mf_rendezvous_table_await(p->room, p->layout->fetches[k], cancel, m->results[i]));
+    }
+    return MF_OK;
+}
+
+mf_status mf_master_partial_run(mf_request *r, mf_client_session *s, const char *handle,
+                                const mf_master_step *m)
+{
+    partial *p;
+    mf_status st = MF_OK;
+
+    pthread_mutex_lock(&s->extending);
+    p = mf_map_find(&s->partials, handle);
+    if (!p)
+        st =
+            MF_FAIL(MF_INVALID_ARGUMENT, "Must run PartialRunSetup before performing partial runs");
+    else
+        st = claim(p, s, &m->names, r->arena);
+    pthread_mutex_unlock(&s->extending);
+    return st == MF_OK ? feed_and_fetch(p, m, &r->cancel) : st;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* recv_buf.c - the call RecvBuf: a member of a group fetches a piece that this one sends. */
+#include "proto/buf_message.h"
+#include "proto/worker.pb-c.h"
+#include "tf_server/task_collective.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct fetch {
+    mf_request *request;
+    const Tensorflow__RecvBufRequest *asked;
+} fetch;
+
+/* In a room there are other values as well. */
+void mf_collective_place(const char *key, char place[MF_COLLECTIVE_PLACE])
+{
+    (void)snprintf(place, MF_COLLECTIVE_PLACE, "RecvBuf %.*s", MF_COLLECTIVE_KEY - 1, key);
+}
+
+static mf_status reply(const fetch *f, const mf_tensor *value)
+{
+    const Tensorflow__RecvBufRequest *q = f->asked;
+    int64_t bytes;
+
+    if (!value || !mf_dtype_is_plain(value->dtype))
+        return MF_FAIL(MF_INVALID_ARGUMENT, "%s is no piece of a value", q->buf_rendezvous_key);
+    bytes = value->count * (int64_t)mf_dtype_cell(value->dtype);
+    if (bytes != q->num_bytes)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "%s expects %lld bytes of %s, %s has %lld: their values differ in shape or "
+                       "type",
+                       q->dst_device, (long long)q->num_bytes, q->buf_rendezvous_key, q->src_device,
+                       (long long)bytes);
+    return mf_buf_message_make(value, &f->request->reply, &f->request->content);
+}
+
+/* What ended the step here ends it for those who wait: they may belong to other masters. */
+static void fetched(void *ctx, mf_status st, const mf_tensor *value)
+{
+    const fetch *f = ctx;
+
+    if (st == MF_OK)
+        st = reply(f, value);
+    else
+        st = MF_FAIL(st, "%s has ended the step: %s", mf_server_self(f->request->server)->name,
+                     mf_error_message());
+    mf_request_done(f->request, st);
+}
+
+static mf_status check_source(const mf_server *s, const Tensorflow__RecvBufRequest *q)
+{
+    if (strlen(q->buf_rendezvous_key) >= MF_COLLECTIVE_KEY)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "'%.100s...' is no key of a value",
+                       q->buf_rendezvous_key);
+    if (strcmp(q->src_device, mf_server_self(s)->device) != 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT, "this is %s, not '%.200s'", mf_server_self(s)->device,
+                       q->src_device);
+    if (q->src_incarnation != s->incarnation)
+        return MF_FAIL(MF_ABORTED,
+                       "RecvBuf expects a different device incarnation: %" PRIu64 " vs. %" PRIu64
+                       ". Your worker job (\"%s\") was probably restarted. Check your worker job "
+                       "for the reason why it was restarted.",
+                       q->src_incarnation, s->incarnation, mf_server_self(s)->name);
+    return MF_OK;
+}
+
+void mf_collective_recv_buf(mf_request *r, const ProtobufCMessage *message)
+{
+    const Tensorflow__RecvBufRequest *q = (const Tensorflow__RecvBufRequest *)message;
+    fetch *f = MF_ARENA_NEW(r->arena, fetch);
+    char place[MF_COLLECTIVE_PLACE];
+    mf_rendezvous_table *room = NULL;
+    mf_status st = f ? check_source(r->server, q) : MF_NOMEM("a call");
+
+    if (st == MF_OK)
+        st = mf_rendezvous_tables_enter(r->server->rooms, q->step_id, &room);
+    if (st != MF_OK) {
+        mf_request_done(r, st);
+        return;
+    }
+    *f = (fetch){ r, q };
+    mf_collective_place(q->buf_rendezvous_key, place);
+    mf_rendezvous_table_fetch(room, place, &r->cancel, fetched, f);
+    mf_rendezvous_table_leave(room);
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* task_collective.c - see task_collective.h: the whole of one, from the search for its group to its
+ * result. What comes goes on in the pool: to send a piece may take until its receiver reads, and
+ * whoever takes answers must not wait for somebody who does the same. */
+#include "tf_server/task_collective.h"
+
+#include "base/clock.h"
+#include "tf_server/task_collective_private.h"
+
+/* ---- beginning and ending ---- */
+
+static void run_free(mf_collective_run *r)
+{
+    mf_tensor_clear(&r->out);
+    mf_tensor_clear(&r->size);
+    mf_object_unref(r->circle ? &r->circle->base : NULL);
+    mf_arena_free(r->arena);
+    mf_cancel_deinit(&r->cancel);
+    pthread_mutex_destroy(&r->lock);
+    mf_free(r);
+}
+
+/* What is known of the group serves the next step, unless it has failed. */
+static void remember(mf_collective_run *r, bool well)
+{
+    mf_collective_op *c = r->collect;
+    mf_object *old = NULL;
+
+    pthread_mutex_lock(&c->lock);
+    if (!well || !c->known) {
+        old = c->known;
+        c->known = well && r->circle ? mf_object_ref(&r->circle->base) : NULL;
+    }
+    pthread_mutex_unlock(&c->lock);
+    mf_object_unref(old);
+}
+
+static mf_group_resolver *recall(mf_collective_op *c)
+{
+    mf_object *known;
+
+    pthread_mutex_lock(&c->lock);
+    known = mf_object_ref(c->known);
+    pthread_mutex_unlock(&c->lock);
+    return (mf_group_resolver *)(void *)known;
+}
+
+static void finish(mf_collective_run *r)
+{
+    mf_kernel *k = r->kernel;
+    mf_error why = r->why;
+
+    (void)mf_cancel_remove(k->step->cancel, &r->hook);
+    remember(r, why.status == MF_OK);
+    if (why.status == MF_OK)
+        mf_kernel_set(k, 0, &r->out);
+    run_free(r);
+    mf_kernel_done(k, why.status == MF_OK ? MF_OK : mf_error_restore(&why));
+}
+
+void mf_collective_release(mf_collective_run *r)
+{
+    bool last;
+
+    pthread_mutex_lock(&r->lock);
+    last = --r->pending == 0;
+    r->ends = r->ends || last;
+    pthread_mutex_unlock(&r->lock);
+    if (last)
+        finish(r);
+}
+
+/* The first tells why; others only follow from it. */
+void mf_collective_fail(mf_collective_run *r, mf_status st)
+{
+    pthread_mutex_lock(&r->lock);
+    if (r->why.status == MF_OK)
+        mf_error_save(st, &r->why);
+    pthread_mutex_unlock(&r->lock);
+    mf_cancel_raise(&r->cancel);
+}
+
+static void step_cancelled(mf_cancel_hook *hook)
+{
+    mf_collective_run *r = (mf_collective_run *)(void *)hook;
+    bool ends;
+
+    pthread_mutex_lock(&r->lock);
+    ends = r->ends;
+    if (!ends)
+        r->pending++;
+    pthread_mutex_unlock(&r->lock);
+    if (ends)
+        return;
+    mf_cancel_raise(&r->cancel);
+    mf_collective_release(r);
+}
+
+/* ---- the whole ---- */
+
+/* The circle is known. */
+static void begin(mf_collective_run *r)
+{
+    mf_trip *trips;
+    const mf_status st = mf_trips_make(r, &trips);
+
+    if (st != MF_OK) {
+        mf_collective_fail(r, st);
+        mf_collective_release(r);
+        return;
+    }
+    pthread_mutex_lock(&r->lock);
+    r->pending += r->routes.n;
+    pthread_mutex_unlock(&r->lock);
+    for (int i = 0; i < r->routes.n; i++)
+        mf_trip_go_on(&trips[i]);
+    mf_collective_release(r);
+}
+
+static void begin_later(mf_task *task)
+{
+    begin(((mf_collective_beginning *)(void *)task)->run);
+}
+
+static void found(void *ctx, mf_status st, mf_group_resolver *circle)
+{
+    mf_collective_run *r = ctx;
+
+    r->circle = circle;
+    if (st == MF_OK) {
+        r->beginning = (mf_collective_beginning){ { .fn = begin_later }, r };
+        mf_pool_submit(r->meeting->server->pool, &r->beginning.task);
+        return;
+    }
+    mf_collective_fail(r, st);
+    mf_collective_release(r);
+}
+
+static mf_status run_new(const mf_step_rendezvous *m, mf_collective_op *c, const mf_shape *shape,
+                         mf_kernel *k, mf_collective_run **out)
+{
+    mf_collective_run *r = mf_calloc(1, sizeof *r);
+
+    *out = NULL;
+    if (!r)
+        return MF_NOMEM("a collective");
+    *r = (mf_collective_run){ .hook.fn = step_cancelled,
+                              .meeting = m,
+                              .collect = c,
+                              .kernel = k,
+                              .shape = *shape,
+                              .deadline_ns = k->step->deadline_ns,
+                              .arena = mf_arena_new(),
+                              .pending = 1 };
+    if (c->timeout_ns > 0 &&
+        (r->deadline_ns == 0 || mf_clock_ns() + c->timeout_ns < r->deadline_ns))
+        r->deadline_ns = mf_clock_ns() + c->timeout_ns;
+    mf_cancel_init(&r->cancel);
+    pthread_mutex_init(&r->lock, NULL);
+    if (!r->arena) {
+        run_free(r);
+        return MF_NOMEM("a collective");
+    }
+    *out = r;
+    return MF_OK;
+}
+
+void mf_collective_start(const mf_step_rendezvous *m, mf_collective_op *c, const mf_shape *shape,
+                         mf_kernel *k)
+{
+    mf_status st;
+    mf_collective_run *r;
+
+    st = run_new(m, c, shape, k, &r);
+    if (st == MF_OK && !mf_cancel_add(k->step->cancel, &r->hook)) {
+        run_free(r);
+        st = MF_FAIL(MF_CANCELLED, "the step was cancelled");
+    }
+    if (st != MF_OK) {
+        mf_kernel_done(k, st);
+        return;
+    }
+    r->circle = recall(c);
+    if (r->circle)
+        begin(r);
+    else
+        mf_group_resolver_find(&(mf_group_resolver_search){ .server = m->server,
+                                                            .leader = m->leader,
+                                                            .collect = c,
+                                                            .shape = *shape,
+                                                            .deadline_ns = r->deadline_ns,
+                                                            .cancel = &r->cancel,
+                                                            .done = found,
+                                                            .ctx = r });
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* task_collective.h - a collective of a step, as one member does it: it finds the others, and
+ * pieces of values come and go (collective_schedule.h) by the rooms of the step. */
+#ifndef MF_TF_SERVER_TASK_COLLECTIVE_H
+#define MF_TF_SERVER_TASK_COLLECTIVE_H
+
+#include "tf_server/step_rendezvous.h"
+
+/* See mf_rendezvous_kind. Errors name the group, the collective and the member. */
+void mf_collective_start(const mf_step_rendezvous *m, mf_collective_op *c, const mf_shape *shape,
+                         mf_kernel *k);
+
+/* ---- another member fetches a piece (recv_buf.c) ---- */
+
+enum { MF_COLLECTIVE_KEY = 160, MF_COLLECTIVE_PLACE = MF_COLLECTIVE_KEY + 8 };
+
+/* The call RecvBuf. */
+void mf_collective_recv_buf(mf_request *r, const ProtobufCMessage *message);
+/* Where a piece with this key waits in a step's room. */
+void mf_collective_place(const char *key, char place[MF_COLLECTIVE_PLACE]);
+
+#endif

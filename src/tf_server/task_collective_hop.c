@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* task_collective_hop.c - the way of a piece of a collective: it comes, is merged or kept, and goes
+ * on. Pieces that were sent are never written again, so nobody waits until they are fetched. */
+#include "base/clock.h"
+#include "proto/buf_message.h"
+#include "proto/worker.pb-c.h"
+#include "tf_server/group_barrier.h"
+#include "tf_server/peer_tasks.h"
+#include "tf_server/task_collective.h"
+#include "tf_server/task_collective_private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- pieces ---- */
+
+static void make_key(const mf_collective_run *r, const mf_hop_key *k, char key[MF_COLLECTIVE_KEY])
+{
+    (void)snprintf(key, MF_COLLECTIVE_KEY,
+                   "%" PRId32 ":%" PRId32 ":%" PRIu64 ":%" PRId64 ":%d:%d:%d", r->collect->group,
+                   r->collect->instance, r->kernel->frame, r->kernel->iteration, k->part[0],
+                   k->part[1], k->part[2]);
+}
+
+/* This member's part, without a copy. */
+static void take_own(const mf_collective_run *r, const mf_collective_route *route, mf_tensor *out)
+{
+    const mf_tensor *in = r->kernel->in[0];
+
+    mf_tensor_set(out, in);
+    out->shape = MF_SHAPE(route->count);
+    out->count = route->count;
+    if (in->data)
+        out->data = (char *)in->data + route->own * (int64_t)mf_dtype_cell(in->dtype);
+}
+
+static mf_status merge(const mf_collective_run *r, const mf_collective_route *route,
+                       const void *come, mf_tensor *value)
+{
+    mf_tensor own = { 0 };
+
+    MF_TRY(mf_tensor_alloc(value, r->collect->dtype, &MF_SHAPE(route->count)));
+    take_own(r, route, &own);
+    r->collect->merge(
+        &(mf_span){ .in = { own.data, come }, .out = value->data, .n = route->count });
+    mf_tensor_clear(&own);
+    return MF_OK;
+}
+
+static void divide(const mf_collective_run *r, mf_tensor *value)
+{
+    if (r->collect->divide)
+        r->collect->divide(&(mf_span){ .in = { value->data, r->size.data },
+                                       .scalar = { false, true },
+                                       .out = value->data,
+                                       .n = value->count });
+}
+
+static mf_status send(const mf_collective_run *r, const mf_hop *leg, const mf_tensor *value)
+{
+    for (int i = 0; i < leg->n_sends; i++) {
+        char key[MF_COLLECTIVE_KEY], place[MF_COLLECTIVE_PLACE];
+
+        make_key(r, &leg->sends[i], key);
+        mf_collective_place(key, place);
+        MF_TRY(mf_rendezvous_table_send(r->meeting->room, place, value));
+    }
+    return MF_OK;
+}
+
+/* This piece of the result. */
+static void take_result(const mf_collective_run *r, const mf_collective_route *route,
+                        mf_tensor *out)
+{
+    mf_tensor_set(out, &r->out);
+    out->shape = MF_SHAPE(route->count);
+    out->count = route->count;
+    out->data = (char *)r->out.data + route->first * (int64_t)mf_dtype_cell(r->out.dtype);
+}
+
+/* The piece is as it will stay. */
+static void keep(const mf_collective_run *r, const mf_collective_route *route, const void *data)
+{
+    const size_t bytes = mf_dtype_cell(r->out.dtype);
+
+    if (route->count > 0)
+        memcpy((char *)r->out.data + (size_t)route->first * bytes, data,
+               (size_t)route->count * bytes);
+}
+
+/* ---- trips ---- */
+
+static void receive(mf_trip *t, const mf_hop *leg);
+
+static void trip_end(mf_trip *t, mf_status st)
+{
+    mf_collective_run *r = t->run;
+
+    mf_tensor_clear(&t->value);
+    if (st != MF_OK)
+        mf_collective_fail(r, st);
+    mf_collective_release(r);
+}
+
+/* What has come becomes the piece: merged with the own part, or a part of the result. */
+static mf_status take_come(mf_trip *t, const mf_hop *leg)
+{
+    const mf_collective_run *r = t->run;
+    mf_status st = MF_OK;
+
+    mf_tensor_clear(&t->value);
+    if (leg->merges) {
+        st = merge(r, t->route, t->come.data, &t->value);
+    } else {
+        keep(r, t->route, t->come.data);
+        take_result(r, t->route, &t->value);
+    }
+    mf_iovec_release(&t->come, 1);
+    t->come = (mf_iovec){ 0 };
+    return st;
+}
+
+/* The piece is here: this leg is done. */
+static mf_status pass_on(mf_trip *t)
+{
+    const mf_hop *leg = &t->route->legs[t->leg];
+    mf_collective_run *r = t->run;
+
+    if (leg->from >= 0)
+        MF_TRY(take_come(t, leg));
+    if (leg->finishes)
+        divide(r, &t->value);
+    t->leg++;
+    if (leg->from < 0 && t->leg == t->route->n_legs)
+        keep(r, t->route, t->value.data);
+    return send(r, leg, &t->value);
+}
+
+void mf_trip_go_on(mf_trip *t)
+{
+    while (t->leg < t->route->n_legs) {
+        const mf_hop *leg = &t->route->legs[t->leg];
+        mf_status st;
+
+        if (leg->from >= 0) {
+            receive(t, leg);
+            return;
+        }
+        if (t->leg == 0)
+            take_own(t->run, t->route, &t->value);
+        st = pass_on(t);
+        if (st != MF_OK) {
+            trip_end(t, st);
+            return;
+        }
+    }
+    trip_end(t, MF_OK);
+}
+
+/* The thread's error came from this member. */
+static mf_status blame(const mf_collective_run *r, const mf_group_resolver_member *m, mf_status st)
+{
+    char before[300];
+
+    if (st == MF_ABORTED) { /* it was restarted, perhaps */
+        mf_error why;
+
+        mf_error_save(st, &why);
+        mf_group_resolver_doubt(r->meeting->server, r->meeting->leader, r->collect, m);
+        (void)mf_error_restore(&why);
+    }
+    (void)snprintf(before, sizeof before,
+                   "group %d, instance %d: receiving from %s: ", r->collect->group,
+                   r->collect->instance, m->device);
+    return mf_error_wrap(st, before, "");
+}
+
+static void go_on_later(mf_task *task)
+{
+    mf_trip *t = (mf_trip *)(void *)task;
+    const mf_status st = pass_on(t);
+
+    if (st == MF_OK)
+        mf_trip_go_on(t);
+    else
+        trip_end(t, st);
+}
+
+static void received(void *ctx, mf_status st, mf_iovec *parts, int n)
+{
+    mf_trip *t = ctx;
+    const mf_collective_run *r = t->run;
+    const mf_hop *leg = &t->route->legs[t->leg];
+    const size_t bytes = (size_t)t->route->count * mf_dtype_cell(r->collect->dtype);
+
+    if (st == MF_OK)
+        st = mf_buf_message_read(parts, n, bytes, &t->come);
+    if (st != MF_OK) {
+        trip_end(t, blame(r, &r->circle->members[leg->from], st));
+        return;
+    }
+    t->task.fn = go_on_later;
+    mf_pool_submit(r->meeting->server->pool, &t->task);
+}
+
+static void receive(mf_trip *t, const mf_hop *leg)
+{
+    mf_collective_run *r = t->run;
+    mf_server *server = r->meeting->server;
+    const mf_group_resolver_member *from = &r->circle->members[leg->from];
+    Tensorflow__RecvBufRequest request = TENSORFLOW__RECV_BUF_REQUEST__INIT;
+    const int64_t until = mf_deadline_ahead(r->deadline_ns);
+    const mf_rpc_stub_call q = { .method = "/tensorflow.WorkerService/RecvBuf",
+                                 .message = &request.base,
+                                 .deadline_ns = until == INT64_MAX ? 0 : until,
+                                 .cancel = &r->cancel };
+    mf_rpc_stub *caller;
+    const mf_status st = mf_peer_tasks_caller(server->peers, from->task, &caller);
+    char key[MF_COLLECTIVE_KEY];
+
+    if (st != MF_OK) {
+        trip_end(t, blame(r, from, st));
+        return;
+    }
+    make_key(r, &leg->key, key);
+    request.step_id = r->meeting->step;
+    request.buf_rendezvous_key = key;
+    request.num_bytes = t->route->count * (int64_t)mf_dtype_cell(r->collect->dtype);
+    request.src_device = (char *)(uintptr_t)from->device;
+    request.dst_device = (char *)(uintptr_t)mf_server_self(server)->device;
+    request.src_incarnation = from->incarnation;
+    request.request_id = (int64_t)(mf_random_seed() >> 1 | 1);
+    mf_rpc_stub_start_parts(caller, &q, received, t);
+}
+
+mf_status mf_trips_make(mf_collective_run *r, mf_trip **out)
+{
+    const mf_group_resolver *c = r->circle;
+    mf_collective_schedule_of of = {
+        .collect = r->collect, .task = c->task, .n = c->n, .self = c->self, .source = c->source
+    };
+
+    MF_TRY(mf_shape_count(&r->shape, &of.count));
+    MF_TRY(mf_collective_schedule_make(&of, r->arena, &r->routes));
+    *out = MF_ARENA_ARRAY(r->arena, mf_trip, r->routes.n + 1);
+    if (!*out)
+        return MF_NOMEM("a collective");
+    for (int i = 0; i < r->routes.n; i++)
+        (*out)[i] = (mf_trip){ .run = r, .route = &r->routes.all[i] };
+    if (r->collect->divide) {
+        MF_TRY(mf_tensor_alloc(&r->size, r->collect->dtype, &MF_SCALAR));
+        mf_tensor_put(&r->size, 0, r->collect->size);
+    }
+    return mf_tensor_alloc(&r->out, r->collect->dtype, &r->shape);
+}

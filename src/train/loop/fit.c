@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fit.c - the loop: batches, steps, epochs, and whoever wants to know of them. */
+#include "base/clock.h"
+#include "base/host_state.h"
+#include "base/log.h"
+#include "data/file_slices.h"
+#include "observe/status_page.h"
+#include "train/loop/fit_private.h"
+#include "train/loop/roll_back.h"
+#include "train/loop/variable_query.h"
+#include "train/step/offload.h"
+
+/* ---- hooks ---- */
+
+/* Events are the chief's, who may have been another one. */
+static bool is_heard(const mf_fit_ctx *f, int hook)
+{
+    return hook < f->o.n_hooks || mf_dist_worker_is_chief(f->t->team);
+}
+
+static mf_status call_after_step(mf_fit_ctx *f, const mf_step_report *report)
+{
+    MF_CALLBACK;
+    for (int i = 0; i < f->loop.n_hooks; i++) {
+        const mf_hook *h = &f->hooks[i];
+
+        if (h->after_step && is_heard(f, i))
+            MF_TRY(h->after_step(h->ctx, f->t, report));
+    }
+    return MF_OK;
+}
+
+static mf_status call_after_epoch(mf_fit_ctx *f, const mf_step_report *report)
+{
+    mf_result results[MF_MAX_RESULTS];
+    int n = 0;
+
+    mf_status_page_phase(MF_PHASE_EVALUATE);
+    if (f->validation)
+        MF_TRY(mf_evaluate(f->t, f->validation, results, &n));
+    f->told_epoch = report->step;
+    MF_CALLBACK;
+    for (int i = 0; i < f->loop.n_hooks; i++) {
+        const mf_hook *h = &f->hooks[i];
+
+        if (h->after_epoch && is_heard(f, i))
+            MF_TRY(h->after_epoch(h->ctx, f->t, report, results, n));
+    }
+    return MF_OK;
+}
+
+/* ---- the loop ---- */
+
+/* Everybody's variables are the same from here on. */
+static mf_status settle(mf_fit_ctx *f)
+{
+    const mf_dist_worker *team = f->t->team;
+
+    return team && team->kind->settle ? team->kind->settle(f->t->team, &f->stop) : MF_OK;
+}
+
+/* Steps are told of once, also where they are done twice. Leased ones come in any order. */
+static bool is_told(const mf_fit_ctx *f, int64_t last, int64_t step)
+{
+    const bool leased = f->t->team && f->t->team->kind->lease;
+
+    return leased ? last == step : last >= step;
+}
+
+int64_t mf_fit_progress(const mf_fit_ctx *f)
+{
+    const mf_dist_worker *team = f->t->team;
+
+    return team && team->kind->progress ? team->kind->progress(team) : f->t->step;
+}
+
+/* Has the job come to a multiple of so many steps since the last step here? Of leased batches this
+ * worker does only some. */
+static bool passes(const mf_fit_ctx *f, int64_t now, int64_t every)
+{
+    return f->progress >= 0 && now / every > f->progress / every;
+}
+
+static mf_status after_batch(mf_fit_ctx *f, const mf_step_report *report)
+{
+    const bool leased = f->t->team && f->t->team->kind->lease;
+    const int64_t now = mf_fit_progress(f);
+    const bool between = leased && f->t->team->saves_between;
+    const bool saves =
+        f->o.save_steps > 0 && !between &&
+        (leased ? passes(f, now, f->o.save_steps) : f->t->step % f->o.save_steps == 0);
+    const bool epoch = leased ? passes(f, now, f->per_epoch) : f->t->epoch != report->epoch;
+
+    if (saves || epoch)
+        MF_TRY(settle(f));
+    if (!is_told(f, f->told_step, report->step)) {
+        f->told_step = report->step;
+        MF_TRY(call_after_step(f, report));
+    }
+    if (saves)
+        MF_TRY(mf_fit_save(f, false));
+    if (epoch && !is_told(f, f->told_epoch, report->step))
+        MF_TRY(call_after_epoch(f, report));
+    if (epoch && f->o.save_steps == 0 && !between)
+        MF_TRY(mf_fit_save(f, false));
+    f->progress = now;
+    return MF_OK;
+}
+
+/* Each worker has batches of its own: go to the next one. */
+static mf_status take_lease(mf_fit_ctx *f)
+{
+    mf_trainer *t = f->t;
+    mf_dist_worker_lease lease = { .total = f->total };
+
+    if (f->out)
+        lease.save_every = f->o.save_steps > 0 ? f->o.save_steps : f->per_epoch;
+    MF_TRY(t->team->kind->lease(t->team, &lease));
+    while (lease.save && !lease.over) {
+        MF_TRY(mf_fit_save(f, false));
+        MF_TRY(t->team->kind->lease(t->team, &lease));
+    }
+    f->stop = lease.over;
+    if (f->stop)
+        return MF_OK;
+    t->step = lease.batch;
+    if (f->progress < 0)
+        f->progress = mf_fit_progress(f);
+    return mf_iterator_seek(f->it, lease.batch / f->per_epoch,
+                            lease.batch % f->per_epoch * f->batch);
+}
+
+/* With a trace, if this is the step. Workers that do it together write one. */
+static mf_status run_step(mf_fit_ctx *f, const mf_batch *batch)
+{
+    mf_trainer *t = f->t;
+    const bool traced = t->step + 1 == t->standing.traced,
+               together = mf_dist_worker_traces(t->team);
+
+    t->trace = traced && !together && mf_dist_worker_is_chief(t->team) ? f->o.trace : NULL;
+    if (traced && together)
+        MF_TRY(mf_dist_worker_trace_begin(&f->trace, t->team, t));
+    MF_TRY(mf_trainer_run_step(t, f->train, batch, f->results));
+    MF_TRY(mf_offload_slots(t));
+    return traced && together ? mf_dist_worker_trace_end(&f->trace, t->team, t, f->o.trace) : MF_OK;
+}
+
+mf_status mf_fit_share(mf_fit_ctx *f)
+{
+    const mf_dist_worker *team = f->t->team;
+
+    mf_status_page_shards(team->first_shard, team->n_shards);
+    MF_TRY(mf_iterator_share_part(f->it, team->first_shard, team->n_shards, team->part_first,
+                                  team->part_n));
+    return mf_fit_read_rows(f);
+}
+
+static void show_traffic(const mf_dist_worker *team)
+{
+    mf_traffic traffic = { 0 };
+
+    if (!team || !team->kind->traffic)
+        return;
+    team->kind->traffic(team, &traffic);
+    mf_status_page_traffic(traffic.pushed_bytes > 0 ? traffic.pushed_bytes : traffic.bytes);
+}
+
+/* `meshflow set --mesh` of a training that has no mesh. A mesh takes it itself. */
+static void refuse_layout(const mf_dist_worker *team)
+{
+    mf_status_page_layout wish;
+
+    if (!(team && team->in_slices) && mf_status_page_take_layout(&wish))
+        mf_status_page_answer_layout(
+            MF_VARIABLE_REQUEST_REFUSED,
+            "it is not a training on a mesh, so there is no layout to change; "
+            "start it with --mesh");
+}
+
+/* Between two steps is the time to change threads. */
+static mf_status next_batch(mf_fit_ctx *f, const mf_batch **out)
+{
+    const int wish = mf_status_page_take_wish();
+    int64_t begin;
+
+    if (wish > 0)
+        mf_input_autotune_fix(&f->feeding, f->t, wish);
+    refuse_layout(f->t->team);
+    mf_status_page_phase(MF_PHASE_INPUT);
+    begin = mf_clock_ns();
+    MF_TRY(mf_trainer_next(f->it, out));
+    f->waited_ns = mf_clock_ns() - begin;
+    mf_status_page_phase(MF_PHASE_STEP);
+    return MF_OK;
+}
+
+/* What others need to know of the step if they have missed its end. */
+static void note_step(mf_fit_ctx *f, const mf_batch *batch, double learning_rate)
+{
+    mf_trainer *t = f->t;
+
+    t->standing.step_epoch = batch->epoch;
+    t->standing.samples = batch->whole;
+    t->standing.learning_rate = learning_rate;
+    for (int i = 0; i < t->graph.n_reports; i++)
+        t->standing.results[i] = f->results[i].value;
+    mf_iterator_position(f->it, &t->epoch, &t->first);
+    mf_output_dir_add(&f->dir, t, batch);
+    if (f->trouble_ns > 0)
+        MF_INFO("step %lld was done %.0f ms after others were found to be gone", (long long)t->step,
+                (double)(mf_clock_ns() - f->trouble_ns) * 1e-6);
+    f->trouble_ns = 0;
+}
+
+/* Does anybody here look at variables after the step that was done? All are asked. */
+static bool will_look(mf_fit_ctx *f)
+{
+    bool looks = mf_replica_check_looks(&f->agreement);
+
+    MF_CALLBACK;
+    for (int i = 0; i < f->loop.n_hooks; i++) {
+        const mf_hook *h = &f->hooks[i];
+
+        if (h->looks && is_heard(f, i))
+            looks |= h->looks(h->ctx, f->t, f->t->step);
+    }
+    return looks;
+}
+
+static mf_status one_step(mf_fit_ctx *f)
+{
+    mf_trainer *t = f->t;
+    const mf_batch *batch;
+    double learning_rate;
+
+    MF_TRY(next_batch(f, &batch));
+    if (t->team)
+        mf_fit_note_rows(f, batch);
+    if (t->team)
+        MF_TRY(
+            t->team->kind->begin_step(t->team, t->step, batch->whole, mf_trainer_wants_stop(f->t)));
+    learning_rate = (double)mf_schedule_at(&t->schedule, t->step);
+    MF_TRY(run_step(f, batch));
+    note_step(f, batch, learning_rate);
+    if (!t->team)
+        return MF_OK;
+    t->team->looks = will_look(f);
+    MF_TRY(t->team->kind->end_step(t->team, t->step, &f->stop));
+    t->standing.stop = f->stop;
+    return MF_OK;
+}
+
+/* The trainer stands at an earlier step again: so does all else. */
+static mf_status go_back(mf_fit_ctx *f)
+{
+    const mf_output_dir_data data = { f->train, &f->order, f->per_epoch, .leased = false };
+
+    MF_TRY(mf_output_dir_go_back(&f->dir, f->o.out, f->t, &data));
+    f->followed = f->told_step = f->told_epoch = f->t->step;
+    f->saved = f->saved > f->t->step ? -1 : f->saved;
+    if (f->t->team)
+        MF_TRY(mf_fit_share(f));
+    return mf_iterator_seek(f->it, f->t->epoch, f->t->first);
+}
+
+/* Are the weights still good? *back: they were not, and are those of an earlier step. */
+static mf_status look_after(mf_fit_ctx *f, bool *back)
+{
+    MF_TRY(mf_roll_back_if_due(f->t, f->o.out, f->dir.checkpoints));
+    MF_TRY(mf_replica_check_step(&f->agreement, f->t->step >= f->total || f->stop, back));
+    return *back ? go_back(f) : MF_OK;
+}
+
+/* All that follows a step. Tried again after trouble, it does only what is left to do. */
+static mf_status follow_step(mf_fit_ctx *f)
+{
+    mf_trainer *t = f->t;
+    const mf_train_progress *s = &t->standing;
+    const mf_step_report report = { .step = t->step,
+                                    .epoch = s->step_epoch,
+                                    .samples = s->samples,
+                                    .learning_rate = s->learning_rate,
+                                    .results = f->results,
+                                    .n_results = t->graph.n_reports,
+                                    .skipped_steps = mf_guard_skipped(t) };
+    bool back;
+
+    MF_TRY(look_after(f, &back));
+    if (back)
+        return MF_OK;
+    for (int i = 0; i < t->graph.n_reports; i++)
+        f->results[i] = (mf_result){ t->graph.reports[i].name, s->results[i] };
+    show_traffic(t->team);
+    mf_status_page_step(report.step, report.epoch, report.samples,
+                        report.n_results > 0 ? f->results[0].value : 0.0);
+    if (t->team && t->team->size > 1 && mf_dist_worker_is_chief(t->team))
+        mf_straggler_look(&f->straggler);
+    MF_TRY(after_batch(f, &report));
+    if (t->team)
+        MF_TRY(mf_fit_share(f));
+    MF_TRY(mf_input_autotune_step(&f->feeding, t, f->it, f->waited_ns));
+    mf_variable_query_answer(t);
+    f->followed = t->step;
+    return MF_OK;
+}
+
+/* Each worker has batches of its own, if there is one left. */
+static mf_status one_leased_step(mf_fit_ctx *f)
+{
+    MF_TRY(take_lease(f));
+    if (f->stop)
+        return MF_OK;
+    MF_TRY(one_step(f));
+    return follow_step(f);
+}
+
+/* The next that is to be done. */
+static mf_status go_on(mf_fit_ctx *f)
+{
+    mf_dist_worker *team = f->t->team;
+    mf_status st = MF_OK;
+
+    if (team && team->kind->lease)
+        st = team->changes ? mf_dist_worker_gather_round(team, f->t, MF_OK) : one_leased_step(f);
+    else if (f->followed == f->t->step)
+        st = team && team->changes ? mf_dist_worker_gather_round(team, f->t, MF_OK) : one_step(f);
+    if (st == MF_OK)
+        st = mf_fit_take_note(f);
+    if (st == MF_OK && !(team && team->kind->lease) && f->followed != f->t->step)
+        st = follow_step(f);
+    if (st != MF_OK && mf_dist_worker_meets(team)) {
+        f->trouble_ns = f->trouble_ns > 0 ? f->trouble_ns : mf_clock_ns();
+        st = mf_dist_worker_gather_round(team, f->t, st);
+    }
+    return st == MF_OK ? mf_fit_take_note(f) : st;
+}
+
+/* A failure that is forgiven is the end of what was being done. */
+static mf_status go_on_or_forgive(mf_fit_ctx *f)
+{
+    const mf_status st = go_on(f);
+
+    if (!f->t->team)
+        f->stop = mf_trainer_wants_stop(f->t);
+    if (st == MF_OK)
+        return MF_OK;
+    f->followed = f->t->step;
+    return mf_hook_loop_forgives(&f->loop, st) ? MF_OK : st;
+}
+
+static bool is_over(const mf_fit_ctx *f)
+{
+    if (f->t->team && f->t->team->kind->lease)
+        return f->stop; /* others may have batches that come back when they are lost */
+    return f->followed == f->t->step && (f->t->step >= f->total || f->stop);
+}
+
+/* All steps are done. The job is over once its result is on disk, not before: who comes later, or
+ * was started again, is sent home then. */
+static mf_status finish(mf_fit_ctx *f)
+{
+    mf_status_page_phase(MF_PHASE_END);
+    MF_TRY(settle(f));
+    if (f->t->team && f->t->team->kind->finish)
+        MF_TRY(f->t->team->kind->finish(f->t->team, f->t));
+    MF_TRY(mf_fit_save(f, true));
+    MF_TRY(mf_fit_confirm(f));
+    return f->t->team && f->t->team->kind->over ? f->t->team->kind->over(f->t->team) : MF_OK;
+}
+
+static mf_status run(mf_fit_ctx *f)
+{
+    mf_status st;
+    bool again;
+
+    MF_TRY(mf_hook_loop_call_begin(&f->loop));
+    MF_TRY(mf_hook_loop_call_created(&f->loop));
+    f->t->loop = &f->loop;
+    mf_status_page_begin(f->t->step, f->total);
+    if (f->t->team)
+        mf_status_page_shards(f->t->team->first_shard, f->t->team->n_shards);
+    do {
+        while (!is_over(f)) {
+            MF_TRY(go_on_or_forgive(f));
+            mf_trainer_lock_pass(&f->t->turns);
+        }
+        st = finish(f);
+        again = st != MF_OK && mf_dist_worker_meets(f->t->team);
+        if (again)
+            MF_TRY(mf_dist_worker_gather_round(f->t->team, f->t, st));
+        if (again)
+            MF_TRY(mf_fit_take_note(f));
+        f->saved = again ? -1 : f->saved; /* by one that may be lost */
+    } while (again);
+    return st;
+}
+
+static void end_loop(mf_fit_ctx *f)
+{
+    f->t->loop = NULL;
+    if (mf_hook_loop_deinit(&f->loop) != MF_OK)
+        MF_WARN("the last events were not written: %s", mf_error_message());
+    for (int i = f->o.n_hooks; i < f->loop.n_hooks; i++)
+        mf_hook_free(&f->hooks[i]);
+    mf_free(f->hooks);
+}
+
+static mf_status fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
+                     const mf_fit_options *options)
+{
+    mf_fit_ctx f = { .t = t, .train = train, .validation = validation, .restored = -1 };
+    mf_status st, closed;
+    mf_error why;
+    bool failed;
+
+    MF_ALONE(&t->turns);
+    if (options)
+        f.o = *options;
+    atomic_store(&t->stop, false);
+    if (t->options.strategy)
+        atomic_store(&t->options.strategy->stop, false);
+    st = mf_fit_prepare(&f);
+    if (st == MF_OK)
+        st = run(&f);
+    failed = st != MF_OK;
+    f.loop.failed |= failed;
+    if (failed && t->team)
+        t->team->kind->failed(t->team, st);
+    if (failed)
+        mf_error_save(st, &why);
+    if (f.it) {
+        closed = mf_hook_loop_call_end(&f.loop);
+        st = st == MF_OK ? closed : st;
+    }
+    end_loop(&f);
+    mf_straggler_deinit(&f.straggler);
+    mf_replica_check_deinit(&f.agreement);
+    mf_dist_worker_trace_deinit(&f.trace, t);
+    mf_iterator_free(f.it);
+    closed = mf_output_dir_close(&f.dir);
+    mf_output_lock_release(f.claim);
+    if (failed)
+        return mf_error_restore(&why);
+    return st == MF_OK ? closed : st;
+}
+
+static mf_status check_counts(const mf_fit_options *o)
+{
+    if (o->batch < 0 || o->epochs < 0 || o->steps < 0 || o->save_steps < 0 || o->keep < 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "mf_fit(): batch %lld, epochs %lld, steps %lld, save_steps %lld, keep %d: "
+                       "none may be negative",
+                       (long long)o->batch, (long long)o->epochs, (long long)o->steps,
+                       (long long)o->save_steps, o->keep);
+    if (o->input_threads < 0 || o->trace_step < 0 || o->summary_steps < 0)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "mf_fit(): input_threads %d, trace_step %lld, summary_steps %lld: none may "
+                       "be negative",
+                       o->input_threads, (long long)o->trace_step, (long long)o->summary_steps);
+    return mf_slicing_check(o->slice);
+}
+
+mf_status mf_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
+                 const mf_fit_options *options)
+{
+    MF_ENTRY;
+    MF_NEED(t);
+
+    const bool serves = t->team && t->team->kind->serve;
+    mf_status st;
+
+    if (!serves)
+        MF_NEED(train);
+    if (options) {
+        MF_NEED_ARRAY(options->hooks, options->n_hooks);
+        MF_TRY(check_counts(options));
+    }
+    if (atomic_exchange(&t->fitting, true))
+        return MF_FAIL(MF_FAILED_PRECONDITION, "mf_fit() of this trainer runs already");
+    mf_status_page_threads(mf_pool_threads(t->pool), 0);
+    st = serves ? t->team->kind->serve(t->team, t) : fit(t, train, validation, options);
+    atomic_store(&t->fitting, false);
+    return st;
+}

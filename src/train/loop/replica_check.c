@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* replica_check.c - see replica_check.h. */
+#include "train/loop/replica_check.h"
+
+#include "base/log.h"
+#include "formats/crc32c.h"
+
+#include <string.h>
+
+enum {
+    PIECE = 256 << 10, /* bytes that one thread hashes at a time */
+    TIMES = 3, /* as often all go back to the same step: then it is no accident */
+};
+
+/* ---- hashing ---- */
+
+/* Slots that only one worker has are nobody else's business. */
+static bool is_compared(const mf_replica_check *a, int64_t i)
+{
+    return !(a->t->team->one_updates && mf_train_var_is_slot(&a->t->trained[i]));
+}
+
+static int64_t bytes_of(const mf_variable *v)
+{
+    return mf_shape_span(&v->declared, 0, v->declared.rank) * (int64_t)mf_dtype_cell(v->dtype);
+}
+
+static int64_t pieces_of(const mf_variable *v)
+{
+    return (bytes_of(v) + PIECE - 1) / PIECE;
+}
+
+typedef struct hashing {
+    const char *data;
+    int64_t size;
+    uint32_t *sums; /* by piece */
+} hashing;
+
+static void hash_piece(void *ctx, int64_t piece)
+{
+    const hashing *h = ctx;
+    const int64_t at = piece * PIECE, left = h->size - at;
+
+    h->sums[piece] = mf_crc32c(0, h->data + at, (size_t)(left < PIECE ? left : PIECE));
+}
+
+static mf_status hash_variable(mf_replica_check *a, int64_t i)
+{
+    mf_tensor value = { 0 };
+    hashing h = { .sums = a->pieces };
+
+    MF_TRY(mf_trainer_read(a->t, &a->t->trained[i], &value));
+    h.data = value.data;
+    h.size = (int64_t)mf_tensor_bytes(&value);
+    mf_pool_complete(a->t->pool, (h.size + PIECE - 1) / PIECE, hash_piece, &h);
+    a->sums[i] = mf_crc32c(0, h.sums, (size_t)((h.size + PIECE - 1) / PIECE) * sizeof *h.sums);
+    mf_tensor_clear(&value);
+    return MF_OK;
+}
+
+/* FNV-1a over the sums of all variables. */
+static mf_status hash_all(mf_replica_check *a)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (int64_t i = 0; i < a->t->n_trained; i++) {
+        if (!is_compared(a, i))
+            continue;
+        MF_TRY(hash_variable(a, i));
+        hash = (hash ^ a->sums[i]) * 1099511628211u;
+    }
+    a->hash = hash;
+    return MF_OK;
+}
+
+static mf_status gather(mf_dist_worker *team, int64_t step, const void *own, int64_t size,
+                        void *all)
+{
+    int64_t *sizes = mf_calloc(team->size, sizeof *sizes);
+    mf_status st;
+
+    if (!sizes)
+        return MF_NOMEM("a comparison");
+    for (int i = 0; i < team->size; i++)
+        sizes[i] = size;
+    st = mf_all_gather(team->group, &(mf_gather){ .call = mf_dist_worker_call(team, step,
+                                                                              "the weights' "
+                                                                              "hash"),
+                                                  .data = own,
+                                                  .sizes = sizes,
+                                                  .out = all });
+    mf_free(sizes);
+    return st;
+}
+
+/* ---- who differs ---- */
+
+/* The first of those who are more than half of all; -1: there is no majority. */
+static int find_majority(const uint64_t *hashes, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int same = 0;
+
+        for (int k = 0; k < n; k++)
+            same += hashes[k] == hashes[i];
+        if (2 * same > n)
+            return i;
+    }
+    return -1;
+}
+
+/* "worker 2", or "workers 1 and 2": those who do not have this hash. */
+static int name_others(const mf_dist_worker *team, const uint64_t *hashes, uint64_t hash,
+                       mf_buf *out)
+{
+    int n = 0;
+
+    for (int i = 0; i < team->size; i++) {
+        if (hashes[i] != hash)
+            mf_buf_printf(out, "%s%s", n++ > 0 ? " and " : "", team->group->names[i]);
+    }
+    return n;
+}
+
+/* The first variable of which `rank` has another value than `like`. */
+static mf_status first_difference(mf_replica_check *a, int rank, int like, const char **name)
+{
+    const mf_trainer *t = a->t;
+    uint32_t *all = mf_calloc(t->team->size * t->n_trained, sizeof *all);
+    mf_status st = all ? MF_OK : MF_NOMEM("a comparison");
+
+    *name = "none";
+    if (st == MF_OK)
+        st = gather(t->team, t->step, a->sums, t->n_trained * (int64_t)sizeof *a->sums, all);
+    for (int64_t i = t->n_trained - 1; st == MF_OK && i >= 0; i--) {
+        if (all[rank * t->n_trained + i] != all[like * t->n_trained + i])
+            *name = t->trained[i].name;
+    }
+    mf_free(all);
+    return st;
+}
+
+/* One sentence: who differs from whom, in what. */
+static mf_status describe(mf_replica_check *a, const uint64_t *hashes, int majority, mf_buf *out)
+{
+    const mf_dist_worker *team = a->t->team;
+    const int like = majority >= 0 ? majority : 0;
+    int other = 0, n;
+    const char *name;
+
+    while (hashes[other] == hashes[like])
+        other++;
+    MF_TRY(first_difference(a, other, like, &name));
+    n = name_others(team, hashes, hashes[like], out);
+    if (majority >= 0)
+        mf_buf_printf(out, "'s weights differ from those of %d others", team->size - n);
+    else
+        mf_buf_printf(out, "'s weights differ from %s's", team->group->names[like]);
+    mf_buf_printf(out, " after step %lld, first in %s", (long long)a->t->step, name);
+    return mf_buf_finish(out);
+}
+
+/* ---- mending ---- */
+
+static mf_status keep(mf_replica_check *a)
+{
+    mf_trainer *t = a->t;
+
+    if (!a->may_go_back)
+        return MF_OK;
+    if (t->step != a->step || !a->goes_back)
+        a->times = 0;
+    a->goes_back = true;
+    a->agreed = a->hash;
+    a->step = t->step;
+    a->epoch = t->epoch;
+    a->first = t->first;
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        if (!is_compared(a, i) && t->team->rank != 0)
+            continue;
+        mf_tensor_clear(&a->values[i]);
+        MF_TRY(mf_variable_read(t->trained[i].variable, &a->values[i]));
+    }
+    return MF_OK;
+}
+
+static mf_status go_back(mf_replica_check *a)
+{
+    mf_trainer *t = a->t;
+
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        if (a->values[i].data)
+            MF_TRY(mf_variable_assign(t->trained[i].variable, &a->values[i], true));
+    }
+    t->step = a->step;
+    t->epoch = a->epoch;
+    t->first = a->first;
+    return hash_all(a);
+}
+
+/* Everybody has the variables of `root` then. */
+static mf_status share(mf_replica_check *a, int root)
+{
+    mf_trainer *t = a->t;
+
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        if (is_compared(a, i))
+            MF_TRY(mf_dist_worker_give(t->team, root, &t->trained[i], t->step));
+    }
+    return hash_all(a);
+}
+
+/* Values that were kept may be damaged as well: those who do not find them as all agreed on take
+ * them from one who does. */
+static mf_status share_if_damaged(mf_replica_check *a, uint64_t *hashes)
+{
+    const mf_dist_worker *team = a->t->team;
+    int root = -1, whole = 0;
+
+    MF_TRY(gather(a->t->team, a->t->step, &a->hash, sizeof a->hash, hashes));
+    for (int i = team->size - 1; i >= 0; i--) {
+        if (hashes[i] == a->agreed) {
+            root = i;
+            whole++;
+        }
+    }
+    if (root < 0)
+        return MF_FAIL(MF_DATA_LOSS,
+                       "no worker has the weights of step %lld any more; go on from "
+                       "a checkpoint (--resume)",
+                       (long long)a->step);
+    if (whole == team->size)
+        return MF_OK;
+    MF_TRY(share(a, root));
+    return keep(a);
+}
+
+static mf_status mend_by_going_back(mf_replica_check *a, uint64_t *hashes, const char *who)
+{
+    const int64_t step = a->t->step;
+
+    if (++a->times > TIMES)
+        return MF_FAIL(MF_DATA_LOSS,
+                       "%s; so it was %d times before: a memory or a processor is faulty, train "
+                       "without that machine",
+                       who, TIMES);
+    MF_WARN("%s; all go back to step %lld and do %lld steps again", who, (long long)a->step,
+            (long long)(step - a->step));
+    MF_TRY(go_back(a));
+    return share_if_damaged(a, hashes);
+}
+
+static mf_status mend(mf_replica_check *a, uint64_t *hashes, bool *back)
+{
+    const int majority = find_majority(hashes, a->t->team->size);
+    mf_buf who = { 0 };
+    mf_status st = describe(a, hashes, majority, &who);
+
+    if (st == MF_OK && a->goes_back) {
+        st = mend_by_going_back(a, hashes, who.data);
+        *back = st == MF_OK;
+    } else if (st == MF_OK && majority >= 0) {
+        MF_WARN("%s; it takes theirs, and gradients since the last comparison were partly wrong",
+                who.data);
+        st = share(a, majority);
+        if (st == MF_OK)
+            st = keep(a);
+    } else if (st == MF_OK) {
+        st = MF_FAIL(MF_DATA_LOSS,
+                     "%s, and no majority says which are right; go on from a "
+                     "checkpoint (--resume)",
+                     who.data);
+    }
+    mf_buf_deinit(&who);
+    return st;
+}
+
+/* ---- the whole ---- */
+
+static mf_status compare(mf_replica_check *a, bool *back)
+{
+    mf_dist_worker *team = a->t->team;
+    uint64_t *hashes = mf_calloc(team->size, sizeof *hashes);
+    bool same = true;
+    mf_status st = hashes ? hash_all(a) : MF_NOMEM("a comparison");
+
+    if (st == MF_OK)
+        st = gather(team, a->t->step, &a->hash, sizeof a->hash, hashes);
+    for (int i = 1; st == MF_OK && i < team->size; i++)
+        same &= hashes[i] == hashes[0];
+    if (st == MF_OK)
+        st = same ? keep(a) : mend(a, hashes, back);
+    mf_free(hashes);
+    return st;
+}
+
+/* Where variables have to be brought together for it, it is not done more often than told. */
+static bool is_due(const mf_replica_check *a, bool last)
+{
+    const mf_dist_worker *team = a->t ? a->t->team : NULL;
+
+    return team && team->group && team->size > 1 && a->looked != a->t->step &&
+           (a->t->step % a->every == 0 || ((last || a->anew) && !team->in_slices));
+}
+
+bool mf_replica_check_looks(mf_replica_check *a)
+{
+    if (!is_due(a, false))
+        return false;
+    a->asked = a->t->step;
+    return true;
+}
+
+mf_status mf_replica_check_step(mf_replica_check *a, bool last, bool *back)
+{
+    *back = false;
+    if (!is_due(a, last) || (a->t->team->in_slices && a->asked != a->t->step))
+        return MF_OK;
+    MF_TRY(compare(a, back));
+    a->looked = a->t->step;
+    a->anew = false;
+    return MF_OK;
+}
+
+mf_status mf_replica_check_init(mf_replica_check *a, mf_trainer *t, int64_t every)
+{
+    const mf_dist_worker *team = t->team;
+    int64_t most = 1;
+
+    *a = (mf_replica_check){ .every = every == 0 ? MF_CHECK_STEPS : every };
+    if (every < 0 || !team || !team->lockstep || team->pulls || team->apart)
+        return MF_OK;
+    for (int64_t i = 0; i < t->n_trained; i++) {
+        const int64_t n = pieces_of(t->trained[i].variable);
+
+        most = n > most ? n : most;
+    }
+    a->t = t;
+    /* Updates without locks write what we keep; and on a mesh nobody keeps whole variables. */
+    a->may_go_back = !mf_dist_worker_keeps(team) && !t->options.hogwild && !team->in_slices;
+    a->sums = mf_calloc(t->n_trained, sizeof *a->sums);
+    a->pieces = mf_calloc(most, sizeof *a->pieces);
+    a->values = mf_calloc(t->n_trained, sizeof *a->values);
+    if (!a->sums || !a->pieces || !a->values)
+        return MF_NOMEM("a comparison");
+    mf_replica_check_forget(a);
+    return MF_OK;
+}
+
+void mf_replica_check_forget(mf_replica_check *a)
+{
+    for (int64_t i = 0; a->values && i < a->t->n_trained; i++)
+        mf_tensor_clear(&a->values[i]);
+    a->goes_back = false;
+    a->anew = true;
+    a->looked = a->t ? a->t->step : 0;
+}
+
+void mf_replica_check_deinit(mf_replica_check *a)
+{
+    mf_replica_check_forget(a);
+    mf_free(a->values);
+    mf_free(a->pieces);
+    mf_free(a->sums);
+    *a = (mf_replica_check){ 0 };
+}

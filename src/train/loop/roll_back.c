@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* roll_back.c - see roll_back.h. */
+#include "train/loop/roll_back.h"
+
+#include "base/log.h"
+#include "train/loop/team.h"
+
+#include <string.h>
+
+/* Steps that were left out, up to the one that was done last. */
+typedef struct row {
+    int64_t n, first;
+    int64_t times; /* that weights go back because of it, with this one */
+} row;
+
+/* ---- one number of the trainer ---- */
+
+typedef struct kept {
+    int64_t step, epoch, first;
+    mf_sliced sliced;
+    mf_tensor counts[3];
+} kept;
+
+static const char *const count_names[] = { "global_step", "skipped_steps", "skipped_steps_in_row" };
+
+/* What does not go back. */
+static mf_status keep(const mf_trainer *t, kept *k)
+{
+    *k = (kept){ .step = t->step, .epoch = t->epoch, .first = t->first, .sliced = t->sliced };
+    for (int i = 0; i < MF_COUNT(count_names); i++)
+        MF_TRY(mf_variable_read(mf_trainer_find(t, count_names[i])->variable, &k->counts[i]));
+    return MF_OK;
+}
+
+static mf_status put_back(mf_trainer *t, const kept *k)
+{
+    t->step = k->step;
+    t->epoch = k->epoch;
+    t->first = k->first;
+    t->sliced = k->sliced;
+    for (int i = 0; i < MF_COUNT(count_names); i++)
+        MF_TRY(
+            mf_variable_assign(mf_trainer_find(t, count_names[i])->variable, &k->counts[i], true));
+    return MF_OK;
+}
+
+static void forget(kept *k)
+{
+    for (int i = 0; i < MF_COUNT(count_names); i++)
+        mf_tensor_clear(&k->counts[i]);
+}
+
+/* ---- the chief ---- */
+
+/* Weights of a checkpoint that was made right before the row, or in it, are those at hand. If they
+ * come from the newest one before that already, that one is no good. */
+static bool is_of_use(const row *r, int64_t step, bool *passed_over)
+{
+    if (step >= r->first - 1)
+        return false;
+    if (r->times == 1 || *passed_over)
+        return true;
+    *passed_over = true;
+    return false;
+}
+
+static mf_status restore_newest(mf_trainer *t, const char *dir, const row *r, int64_t *taken)
+{
+    bool passed_over = false;
+    int64_t *steps, n;
+    mf_status st = mf_checkpoints_list(dir, &steps, &n);
+
+    *taken = -1;
+    for (int64_t i = n - 1; st == MF_OK && *taken < 0 && i >= 0; i--) {
+        char *prefix;
+
+        if (!is_of_use(r, steps[i], &passed_over))
+            continue;
+        st = mf_checkpoints_prefix(dir, steps[i], &prefix);
+        if (st != MF_OK)
+            break;
+        if (mf_trainer_restore(t, prefix) == MF_OK)
+            *taken = steps[i];
+        else
+            MF_WARN("checkpoint %s cannot be used: %s", prefix, mf_error_message());
+        mf_free(prefix);
+    }
+    mf_free(steps);
+    return st;
+}
+
+static mf_status restore(mf_trainer *t, const char *dir, mf_checkpoints *c, const row *r,
+                         int64_t *taken)
+{
+    kept k = { 0 };
+    mf_status st;
+
+    *taken = -1;
+    if (!dir || !c)
+        return MF_OK;
+    /* Which one is the newest may not depend on how fast it is written. */
+    if (mf_checkpoints_wait(c) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s", mf_error_message());
+    st = keep(t, &k);
+    if (st == MF_OK)
+        st = restore_newest(t, dir, r, taken);
+    if (st == MF_OK)
+        st = put_back(t, &k);
+    if (st == MF_OK && *taken >= 0)
+        st = mf_checkpoints_drop_after(c, *taken);
+    forget(&k);
+    return st;
+}
+
+/* ---- all ---- */
+
+static mf_status no_way_back(const row *r)
+{
+    return MF_FAIL(
+        MF_INVALID_ARGUMENT,
+        "%lld steps in a row (%lld to %lld) had a loss or gradients that are no numbers, "
+        "and there is no checkpoint from before them to go back to; lower --lr, clip "
+        "gradients (--clip), look at the data, or save more often (--out, --save-steps)",
+        (long long)r->n, (long long)r->first, (long long)(r->first + r->n - 1));
+}
+
+mf_status mf_roll_back_if_due(mf_trainer *t, const char *dir, mf_checkpoints *checkpoints)
+{
+    const int64_t limit = t->graph.guard.in_row;
+    const int64_t n = limit > 0 ? mf_guard_skipped_in_row(t) : 0;
+    const row r = { n, t->step - n + 1, limit > 0 ? n / limit : 0 };
+    mf_dist_worker *team = t->team;
+    int64_t taken = -1;
+
+    if (n == 0 || n % limit != 0)
+        return MF_OK;
+    if (mf_dist_worker_is_chief(team))
+        MF_TRY(restore(t, dir, checkpoints, &r, &taken));
+    if (team && team->group) {
+        const mf_collective c = mf_dist_worker_call(team, t->step, "where to go back to");
+
+        MF_TRY(mf_broadcast(team->group, &c, 0, &taken, sizeof taken));
+    }
+    if (taken < 0)
+        return no_way_back(&r);
+    if (mf_dist_worker_is_chief(team))
+        MF_WARN("%lld steps in a row (%lld to %lld) had a loss or gradients that are no numbers: "
+                "weights are those of step %lld again, and training goes on with step %lld",
+                (long long)n, (long long)r.first, (long long)t->step, (long long)taken,
+                (long long)t->step + 1);
+    if (!team || !team->group)
+        return MF_OK;
+    MF_TRY(mf_dist_worker_give_all(team, 0, t, t->step));
+    return mf_dist_worker_align(team, t); /* and what the chief keeps for the team */
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* queue_runner.c - threads that keep a queue filled until the input ends or somebody says stop.
+ *
+ * Nothing waits for ever: after a stop the queue is closed and waiting enqueues are ended, and one
+ * that begins only then finds the queue closed. */
+#include "base/buf.h"
+#include "base/host_state.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <meshflow/coordinator.h>
+
+#include <stdatomic.h>
+
+/* What all threads of a queue share. */
+typedef struct runner {
+    atomic_int refs; /* threads that may still look at it, and whoever starts them */
+    atomic_int active; /* enqueueing threads that have not met the end */
+    mf_session *session;
+    mf_coordinator *coordinator;
+    char *close, *cancel;
+} runner;
+
+/* One enqueueing thread. */
+typedef struct filler {
+    runner *r;
+    char *target;
+} filler;
+
+static void runner_unref(runner *r)
+{
+    if (atomic_fetch_sub(&r->refs, 1) != 1)
+        return;
+    mf_free(r->close);
+    mf_free(r->cancel);
+    mf_free(r);
+}
+
+static void filler_free(filler *f)
+{
+    if (!f)
+        return;
+    runner_unref(f->r);
+    mf_free(f->target);
+    mf_free(f);
+}
+
+static mf_status run_target(const runner *r, const char *target)
+{
+    return mf_session_run(r->session, NULL, NULL, NULL, 0, NULL, 0, &target, 1, NULL);
+}
+
+/* As in TensorFlow, failures to close are of no interest: it may be closed already. */
+static void run_quietly(const runner *r, const char *target)
+{
+    if (run_target(r, target) != MF_OK)
+        MF_LOG(MF_LOG_DEBUG, "%s: %s", target, mf_error_message());
+}
+
+static mf_status fill(void *ctx)
+{
+    filler *f = ctx;
+    runner *r = f->r;
+    mf_status st = MF_OK;
+
+    while (st == MF_OK && !mf_coordinator_should_stop(r->coordinator))
+        st = run_target(r, f->target);
+    if (st == MF_OUT_OF_RANGE) { /* no more input */
+        if (atomic_fetch_sub(&r->active, 1) == 1)
+            run_quietly(r, r->close);
+        st = MF_OK;
+    }
+    filler_free(f);
+    return st; /* a failure stops the others; after a stop nobody minds that this was cancelled */
+}
+
+static mf_status cancel_on_stop(void *ctx)
+{
+    runner *r = ctx;
+
+    (void)mf_coordinator_wait_for_stop(r->coordinator, -1);
+    run_quietly(r, r->cancel);
+    runner_unref(r);
+    return MF_OK;
+}
+
+static mf_status start_filler(runner *r, const char *target, int number)
+{
+    filler *f = mf_calloc(1, sizeof *f);
+    mf_buf name = { 0 };
+    mf_status st;
+
+    if (!f)
+        return MF_NOMEM("a queue runner");
+    atomic_fetch_add(&r->refs, 1);
+    f->r = r;
+    f->target = mf_strdup(target);
+    mf_buf_printf(&name, "%s %d", target, number);
+    st = f->target ? mf_buf_finish(&name) : MF_NOMEM("a queue runner");
+    if (st == MF_OK)
+        st = mf_coordinator_start(r->coordinator, name.data, fill, f);
+    if (st != MF_OK)
+        filler_free(f);
+    mf_buf_deinit(&name);
+    return st;
+}
+
+static mf_status start_all(runner *r, const mf_queue_runner *q, int threads)
+{
+    mf_status st;
+
+    atomic_fetch_add(&r->refs, 1);
+    st = mf_coordinator_start(r->coordinator, r->cancel, cancel_on_stop, r);
+    if (st != MF_OK) {
+        runner_unref(r);
+        return st;
+    }
+    for (int i = 0; i < q->n_enqueue; i++) {
+        for (int k = 0; k < threads; k++)
+            MF_TRY(start_filler(r, q->enqueue[i], k));
+    }
+    return MF_OK;
+}
+
+mf_status mf_queue_runner_start(const mf_queue_runner *q, mf_session *session, mf_coordinator *c)
+{
+    MF_ENTRY;
+    MF_NEED(q, session, c);
+    MF_NEED_ALL(q->enqueue, q->n_enqueue);
+
+    const int threads = q->threads > 0 ? q->threads : 1;
+    runner *r;
+    mf_status st = MF_OK;
+
+    if (q->n_enqueue < 1 || !q->close || !q->cancel)
+        return MF_FAIL(MF_INVALID_ARGUMENT,
+                       "a queue runner needs targets to enqueue, to close and to cancel");
+    r = mf_calloc(1, sizeof *r);
+    if (!r)
+        return MF_NOMEM("a queue runner");
+    atomic_store(&r->refs, 1);
+    atomic_store(&r->active, threads * q->n_enqueue);
+    r->session = session;
+    r->coordinator = c;
+    r->close = mf_strdup(q->close);
+    r->cancel = mf_strdup(q->cancel);
+    if (!r->close || !r->cancel)
+        st = MF_NOMEM("a queue runner");
+    if (st == MF_OK)
+        st = start_all(r, q, threads);
+    if (st != MF_OK) /* threads that have started must not wait for those that have not */
+        mf_coordinator_request_stop(c, st);
+    runner_unref(r);
+    return st;
+}

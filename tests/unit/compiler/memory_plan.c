@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory_plan.c - nobody overlaps, and holes are used. */
+#include "compiler/memory_plan.h"
+
+#include "mf_test.h"
+
+static void check_apart(const mf_memory_plan_item *l, int64_t n, int64_t block)
+{
+    for (int64_t i = 0; i < n; i++) {
+        T_TRUE(l[i].offset >= 0 && l[i].offset + l[i].bytes <= block);
+        for (int64_t k = 0; k < i; k++) {
+            if (l[i].dies >= l[k].born && l[k].dies >= l[i].born &&
+                l[i].offset < l[k].offset + l[k].bytes && l[k].offset < l[i].offset + l[i].bytes)
+                T_FAIL("lodgers %lld and %lld overlap", (long long)k, (long long)i);
+        }
+    }
+}
+
+MF_TEST(lodge_nobody_overlaps)
+{
+    enum { MOST = 400, MOMENTS = 60 };
+    mf_memory_plan_item l[MOST];
+    uint64_t seed = 1;
+
+    for (int round = 0; round < 50; round++) {
+        const int64_t n = 1 + round * 8 % MOST;
+        int64_t block, most = 0;
+
+        for (int64_t i = 0; i < n; i++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            l[i].born = (int)(seed >> 40) % MOMENTS;
+            l[i].dies = l[i].born + (int)(seed >> 20 & 15);
+            l[i].dies = l[i].dies < MOMENTS ? l[i].dies : MOMENTS - 1;
+            l[i].bytes = 64 * (1 + (int64_t)(seed >> 50 & 31));
+        }
+        T_OK(mf_memory_plan_place(l, n, MOMENTS, &block));
+        check_apart(l, n, block);
+        for (int m = 0; m < MOMENTS; m++) {
+            int64_t live = 0;
+
+            for (int64_t i = 0; i < n; i++)
+                live += l[i].born <= m && m <= l[i].dies ? l[i].bytes : 0;
+            most = live > most ? live : most;
+        }
+        T_TRUE(block >= most && block <= most * 3 / 2);
+    }
+}
+
+/* In the order of time the last one finds two holes, and neither is large enough. */
+MF_TEST(lodge_the_largest_first_where_that_is_better)
+{
+    mf_memory_plan_item l[] = { { .born = 0, .dies = 0, .bytes = 64 },
+                                { .born = 0, .dies = 2, .bytes = 64 },
+                                { .born = 0, .dies = 0, .bytes = 64 },
+                                { .born = 0, .dies = 2, .bytes = 64 },
+                                { .born = 1, .dies = 2, .bytes = 128 } };
+    int64_t block;
+
+    T_OK(mf_memory_plan_place(l, 5, 3, &block));
+    check_apart(l, 5, block);
+    T_EQ(block, 256);
+}
+
+MF_TEST(lodge_nobody_needs_nothing)
+{
+    int64_t block;
+
+    T_OK(mf_memory_plan_place(NULL, 0, 0, &block));
+    T_EQ(block, 0);
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Guards: numbers that are none, and workers whose weights differ. Workers are threads here. */
+#include "data/ledger.h"
+#include "unit/dist/dist_test.h"
+#include "unit/train/loop/folder.h"
+#include "unit/train/loop/toy.h"
+
+#include <math.h>
+
+enum { SAMPLES = 64, BATCH = 4, STEPS = SAMPLES / BATCH };
+
+/* A training of one epoch in order, four samples a step. */
+typedef struct plan {
+    int bad_from, bad_to; /* samples that are no numbers */
+    int gone_from, gone_to; /* samples that are not there at all */
+    const char *optimizer, *guard, *precision;
+    int64_t save_steps; /* 0: nothing is saved */
+    int64_t check_steps;
+    int flips[2]; /* after which steps a bit of worker 1's weights changes; 0: never */
+    const char *flipped; /* of this variable */
+    int flips_again; /* as often */
+    const char *frozen; /* this one is not trained */
+    char dir[32];
+    int64_t skipped[JOB_MOST]; /* by rank: what was reported last */
+} plan;
+
+static void make_data(const plan *p, toy *out)
+{
+    const int n = SAMPLES - (p->gone_to - p->gone_from);
+    mf_tensor *x = toy_tensor(MF_DTYPE_F32, n, TOY_INPUTS);
+    mf_tensor *label = toy_tensor(MF_DTYPE_F32, n, 0);
+    uint64_t seed = 1;
+    int at = 0;
+
+    for (int i = 0; i < SAMPLES; i++) {
+        const bool gone = i >= p->gone_from && i < p->gone_to;
+        const bool bad = i >= p->bad_from && i < p->bad_to;
+
+        for (int k = 0; k < TOY_INPUTS; k++) {
+            const float v = toy_noise(&seed);
+
+            if (!gone)
+                ((float *)x->data)[at * TOY_INPUTS + k] = bad && k == 2 ? NAN : v;
+        }
+        if (!gone)
+            ((float *)label->data)[at++] = (float)(i % 5);
+    }
+    toy_data(out, "x", x, label);
+}
+
+static void make_model(toy *p)
+{
+    mf_output x;
+
+    T_OK(mf_model_new(&p->model));
+    x = mf_model_input(p->model, "x", MF_DTYPE_F32, (int64_t[]){ TOY_INPUTS }, 1);
+    x = mf_layer(p->model, "Dense", MF_IN(x), "units=4");
+    x = mf_layer(p->model, "BatchNormalization", MF_IN(x), "momentum=0.9");
+    mf_model_output(p->model, mf_layer(p->model, "Dense", MF_IN(x), "units=1"));
+}
+
+/* In its place, as memory does it: whoever else holds the value sees it as well. */
+static void flip(const mf_trainer *t, const char *name)
+{
+    ((unsigned char *)mf_trainer_find(t, name)->variable->value.data)[1] ^= 4;
+}
+
+static mf_status after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
+{
+    job_worker *w = ctx;
+    plan *p = w->arg;
+
+    p->skipped[w->rank] = r->skipped_steps;
+    if (w->rank != 1 || !p->flipped || p->flips_again == 0 ||
+        (r->step != p->flips[0] && r->step != p->flips[1]))
+        return MF_OK;
+    p->flips_again--;
+    flip(t, p->flipped);
+    return MF_OK;
+}
+
+static void fit(job_worker *w)
+{
+    plan *p = w->arg;
+    const mf_hook hook = { .ctx = w, .after_step = after_step };
+    const mf_fit_options o = { .batch = BATCH,
+                               .in_order = true,
+                               .hooks = &hook,
+                               .n_hooks = 1,
+                               .out = p->save_steps > 0 ? p->dir : NULL,
+                               .save_steps = p->save_steps,
+                               .keep = 100,
+                               .check_steps = p->check_steps };
+    const mf_compile_options c = { .optimizer = p->optimizer ? p->optimizer : "sgd",
+                                   .loss = "mean_squared_error",
+                                   .guard = p->guard,
+                                   .precision = p->precision,
+                                   .strategy = w->s,
+                                   .shards = 4,
+                                   .threads = 1 };
+    toy t = { 0 };
+
+    make_data(p, &t);
+    make_model(&t);
+    if (p->frozen)
+        T_OK(mf_model_freeze(t.model, p->frozen, true));
+    job_note(w, mf_model_compile(t.model, &c, &t.trainer));
+    if (w->st == MF_OK)
+        job_note(w, mf_fit(t.trainer, t.data, NULL, &o));
+    if (w->st == MF_OK)
+        T_OK(mf_trainer_sha256(t.trainer, w->sha));
+    toy_end(&t);
+}
+
+/* Whatever was done again or left out: each sample was used once. */
+static void audit(const char *dir)
+{
+    mf_audit a;
+
+    T_OK(mf_ledger_audit(dir, &a));
+    T_EQ(a.n_problems, 0);
+    T_EQ(a.epochs, 1);
+    T_EQ(a.last_step, STEPS);
+    mf_audit_deinit(&a);
+}
+
+/* All workers end with the same weights: these. */
+static void train(plan *p, const char *strategy, int n, char sha[65])
+{
+    job_worker w[JOB_MOST];
+
+    if (p->save_steps > 0)
+        folder_new(p->dir);
+    job_run(w, n, strategy, fit, p);
+    if (p->save_steps > 0) {
+        audit(p->dir);
+        folder_remove(p->dir);
+    }
+    for (int i = 0; i < n; i++) {
+        if (w[i].st != MF_OK)
+            T_FAIL("worker %d of %d: %s", i, n, w[i].message);
+        T_STREQ(w[i].sha, w[0].sha);
+    }
+    memcpy(sha, w[0].sha, sizeof w[0].sha);
+}
+
+static void fails(plan *p, int n, mf_status status, const char *message)
+{
+    job_worker w[JOB_MOST];
+
+    if (p->save_steps > 0)
+        folder_new(p->dir);
+    job_run(w, n, "multi_worker_mirrored", fit, p);
+    if (p->save_steps > 0)
+        folder_remove(p->dir);
+    for (int i = 0; i < n; i++) {
+        T_EQ(w[i].st, status);
+        if (!strstr(w[i].message, message))
+            T_FAIL("worker %d says '%s', not '%s'", i, w[i].message, message);
+    }
+}
+
+static const char sums[] = "multi_worker_mirrored";
+
+/* ---- numbers that are none ---- */
+
+/* Where a step is left out, all is as if its batch had not been there. Adam's powers and the
+ * statistics of the normalisation, too. */
+MF_TEST(guard_skip_leaves_out_what_is_no_number_and_nothing_else)
+{
+    static const char *const optimizers[] = { "sgd", "momentum", "adam" };
+    static const char *const kinds[] = { sums, "reduce_to_one", "mirrored replicas=2",
+                                         "central_storage replicas=2" };
+    char without[65], sha[65];
+
+    for (int i = 0; i < MF_COUNT(optimizers); i++) {
+        train(&(plan){ .gone_from = 24, .gone_to = 28, .optimizer = optimizers[i] }, sums, 1,
+              without);
+        for (int k = 0; k < MF_COUNT(kinds); k++) {
+            for (int n = 1; n <= (k < 2 ? 3 : 1); n++) {
+                plan p = {
+                    .bad_from = 25, .bad_to = 26, .optimizer = optimizers[i], .guard = "skip"
+                };
+
+                train(&p, kinds[k], n, sha);
+                T_STREQ(sha, without);
+                for (int r = 0; r < n; r++)
+                    T_EQ(p.skipped[r], 1);
+            }
+        }
+    }
+}
+
+MF_TEST(guard_skip_changes_nothing_where_all_are_numbers)
+{
+    plan p = { .optimizer = "adam", .guard = "skip" };
+    char without[65], sha[65];
+
+    train(&(plan){ .optimizer = "adam" }, sums, 2, without);
+    train(&p, sums, 2, sha);
+    T_STREQ(sha, without);
+    T_EQ(p.skipped[1], 0);
+    train(&(plan){ .optimizer = "adam", .guard = "off" }, sums, 2, sha);
+    T_STREQ(sha, without);
+}
+
+/* Steps 6 to 9 are none. After the third, weights are those of step 4 again: the checkpoint of step
+ * 5, were there one, would have the same ones. */
+MF_TEST(guard_skip_goes_back_after_too_many_in_a_row_and_data_go_on)
+{
+    char without[65], sha[65];
+
+    train(&(plan){ .gone_from = 16, .gone_to = 36, .optimizer = "adam" }, sums, 1, without);
+    for (int n = 1; n <= 3; n++) {
+        plan p = { .bad_from = 20,
+                   .bad_to = 36,
+                   .optimizer = "adam",
+                   .guard = "skip in_row=3",
+                   .save_steps = 2 };
+
+        train(&p, sums, n, sha);
+        T_STREQ(sha, without);
+        T_EQ(p.skipped[n - 1], 4);
+    }
+}
+
+/* Steps 6 to 11: after three, back to 4; they go on, so that was no good: after six, back to 2. */
+MF_TEST(guard_skip_goes_further_back_while_nothing_gets_better)
+{
+    plan p = { .bad_from = 20, .bad_to = 44, .guard = "skip in_row=3", .save_steps = 2 };
+    char without[65], sha[65];
+
+    train(&(plan){ .gone_from = 8, .gone_to = 44 }, sums, 1, without);
+    train(&p, sums, 2, sha);
+    T_STREQ(sha, without);
+}
+
+MF_TEST(guard_skip_ends_where_there_is_nothing_to_go_back_to)
+{
+    plan p = { .bad_from = 20, .bad_to = 36, .guard = "skip in_row=3" };
+
+    fails(&p, 1, MF_INVALID_ARGUMENT, "3 steps in a row (6 to 8)");
+    fails(&p, 2, MF_INVALID_ARGUMENT, "no checkpoint from before them");
+    p.save_steps = 5; /* which has the weights that are at hand */
+    fails(&p, 2, MF_INVALID_ARGUMENT, "no checkpoint from before them");
+}
+
+/* A scale that is too large for fp16 is halved and not counted as a row. */
+MF_TEST(guard_skip_leaves_the_scale_of_the_loss_alone)
+{
+    plan p = { .guard = "skip in_row=2", .precision = "fp16 loss_scale=1e9" };
+    char sha[65];
+
+    train(&p, sums, 2, sha);
+    T_TRUE(p.skipped[0] > 2);
+}
+
+MF_TEST(guard_says_what_it_does_not_know_and_where_it_cannot_be)
+{
+    plan p = { .guard = "skp" };
+
+    fails(&p, 1, MF_NOT_FOUND, "skip");
+    p.guard = "skip in_row=0";
+    fails(&p, 1, MF_INVALID_ARGUMENT, "in_row");
+}
+
+/* ---- weights that differ ---- */
+
+MF_TEST(weights_that_differ_are_mended_and_the_bits_are_those_without_the_fault)
+{
+    static const char *const names[] = { "dense/kernel", "dense/kernel/Momentum",
+                                         "batch_normalization/moving_mean" };
+    char without[65], sha[65];
+
+    train(&(plan){ .optimizer = "momentum" }, sums, 1, without);
+    for (int i = 0; i < MF_COUNT(names); i++) {
+        for (int n = 2; n <= 3; n++) {
+            plan p = { .optimizer = "momentum",
+                       .check_steps = 5,
+                       .flips = { 7, 12 },
+                       .flipped = names[i],
+                       .flips_again = 2,
+                       .save_steps = i == 0 ? 3 : 0 };
+
+            train(&p, sums, n, sha);
+            T_STREQ(sha, without);
+        }
+    }
+}
+
+/* What is kept is the same memory until it is updated: right after a comparison, or for ever where
+ * it is not trained. Then it comes from another worker. */
+MF_TEST(weights_that_were_kept_and_are_damaged_come_from_another_worker)
+{
+    char without[65], sha[65];
+
+    for (int frozen = 0; frozen <= 1; frozen++) {
+        const char *name = frozen ? "dense/bias" : NULL;
+
+        train(&(plan){ .optimizer = "adam", .frozen = name }, sums, 1, without);
+        for (int n = 2; n <= 3; n++) {
+            plan p = { .optimizer = "adam",
+                       .check_steps = 5,
+                       .flips = { frozen ? 8 : 5, 10 },
+                       .flipped = frozen ? name : "dense/kernel",
+                       .frozen = name,
+                       .flips_again = 2 };
+
+            train(&p, sums, n, sha);
+            T_STREQ(sha, without);
+        }
+    }
+}
+
+MF_TEST(weights_that_differ_again_and_again_are_an_error)
+{
+    plan p = { .check_steps = 5, .flips = { 7, 0 }, .flipped = "dense/bias", .flips_again = 99 };
+
+    fails(&p, 3, MF_DATA_LOSS,
+          "worker 1's weights differ from those of 2 others after step 10, first in dense/bias");
+    fails(&p, 2, MF_DATA_LOSS, "worker 1's weights differ from worker 0's after step 10");
+}

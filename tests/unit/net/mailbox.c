@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/mailbox.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "mf_test.h"
+
+static void put(mf_mailbox *box, int from)
+{
+    mf_mailbox_put(box, from, &(mf_frame){ .kind = MF_MESSAGE_REQUEST }, NULL);
+}
+
+MF_TEST(dispatch_mailbox_that_lost_a_message_says_so_after_those_before_it)
+{
+    mf_mailbox box;
+    mf_mail *mail;
+
+    mf_mailbox_init(&box);
+    put(&box, 1);
+    mf_mem_fail_at(1);
+    put(&box, 2);
+    mf_mem_fail_at(0);
+    put(&box, 3); /* would come in the place of another */
+    mail = mf_mailbox_take(&box, 0);
+    T_TRUE(mail && mail->from == 1);
+    mf_mail_free(mail);
+    T_TRUE(mf_mailbox_take(&box, 0) == NULL); /* at once */
+    T_FAILS(MF_RESOURCE_EXHAUSTED, "message", mf_mailbox_check(&box));
+    mf_mailbox_deinit(&box);
+}

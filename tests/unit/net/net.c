@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* net.c - tasks of one host meet, exchange messages, and learn of each other's end. */
+#include "net/net.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "mf_test.h"
+#include "unit/net/net_tasks.h"
+#include "unit/net/transport_conform.h"
+
+#include <stdatomic.h>
+#include <time.h>
+
+MF_TEST(comm_net_tasks_meet_with_addresses_or_with_a_place_to_meet)
+{
+    way w = { 0 };
+
+    way_init(&w, "local", 5);
+    talk_meet(&w);
+}
+
+MF_TEST(comm_net_tasks_that_do_not_fit_together_are_refused_with_both_sides_named)
+{
+    talk_refuse("local");
+}
+
+MF_TEST(comm_net_who_gives_up_tells_all_others_why)
+{
+    talk_give_up("local");
+}
+
+MF_TEST(comm_net_a_task_that_is_killed_is_named_at_once)
+{
+    way w = { 0 };
+
+    way_init(&w, "local", 3);
+    talk_kill(&w);
+}
+
+/* ---- a star: worker 0 gives up, worker 1 and the hub, worker 2, go on ---- */
+
+static bool star_of_three(mf_net *net, void *arg)
+{
+    const int64_t until = mf_clock_ns() + 20000000000;
+    const mf_frame word = { .kind = MF_MESSAGE_REQUEST, .group = 7, .size = 0 };
+    const int self = mf_net_self(net);
+    size_t size;
+    void *data;
+
+    (void)arg;
+    if (self == 0) {
+        mf_net_abort(net, MF_FAIL(MF_ABORTED, "tired"));
+        return true;
+    }
+    while (self == 2 && mf_net_check_task(net, 0) == MF_OK && mf_clock_ns() < until)
+        (void)nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+    if (self == 2 && mf_net_send(net, 1, &word, NULL, until) != MF_OK)
+        return false;
+    if (mf_net_take(net, self == 2 ? 1 : 2, &word, &data, &size, until, "a word") != MF_OK)
+        return false;
+    mf_free(data);
+    if (self == 1) /* it is not connected with the one that is gone */
+        return mf_net_send(net, 2, &word, NULL, until) == MF_OK && mf_net_check(net) == MF_OK;
+    T_FAILS(MF_ABORTED, "worker 0 gave up: tired", mf_net_check_task(net, 0));
+    return mf_net_check(net) == MF_OK;
+}
+
+MF_TEST(comm_net_who_goes_from_a_star_is_trouble_for_itself_alone)
+{
+    T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 3, .star = true, .run = star_of_three }));
+}
+
+/* ---- serving begins and ends, while requests come ---- */
+
+enum { REQUESTS = 20000 };
+
+typedef struct clerk {
+    atomic_bool serves;
+    int64_t next; /* the number of the request that must come */
+} clerk;
+
+static void serve_one(void *ctx, int from, const mf_frame *f, void *data)
+{
+    clerk *c = ctx;
+
+    (void)from;
+    T_TRUE(atomic_load(&c->serves));
+    T_EQ(f->step, c->next);
+    c->next++;
+    mf_free(data);
+}
+
+static bool ask_or_serve(mf_net *net, void *arg)
+{
+    const int64_t until = mf_clock_ns() + 60000000000;
+    mf_frame f = { .kind = MF_MESSAGE_REQUEST, .group = 7, .size = 0 };
+    clerk c = { .next = 0 };
+
+    (void)arg;
+    if (mf_net_self(net) == 0) {
+        for (; f.step < REQUESTS; f.step++) {
+            if (mf_net_send(net, 1, &f, NULL, until) != MF_OK)
+                return false;
+        }
+        f.kind = MF_MESSAGE_REPLY; /* or we would leave before all is read */
+        return mf_net_recv(net, 1, &f, NULL, until, "thanks") == MF_OK;
+    }
+    while (c.next < REQUESTS && mf_clock_ns() < until) {
+        atomic_store(&c.serves, true);
+        mf_net_serve(net, serve_one, &c);
+        mf_net_serve(net, NULL, NULL);
+        atomic_store(&c.serves, false);
+    }
+    f = (mf_frame){ .kind = MF_MESSAGE_REPLY, .group = 7, .step = REQUESTS };
+    return c.next == REQUESTS && mf_net_send(net, 0, &f, NULL, until) == MF_OK;
+}
+
+MF_TEST(comm_net_requests_are_served_in_order_and_only_by_who_still_serves)
+{
+    T_TRUE(test_tasks_as_threads(&(test_tasks){ .n = 2, .run = ask_or_serve }));
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* predict_pipeline.c - the time of pipelines whose stages take known times. */
+#include "planner/predict_pipeline.h"
+
+#include "mf_test.h"
+
+enum { MAX = 3 * 17 };
+
+/* Each micro-batch takes a stage 1 forwards and 2 backwards, and `talk` to get there. */
+static double time_of(int stages, int turns, mf_pipeline how, double cores, double talk)
+{
+    mf_stage_item items[MAX] = { 0 };
+    mf_stages s = { .n = stages, .turns = turns, .how = how, .cores = cores, .items = items };
+    const int n = mf_stage_items(turns);
+    double ns;
+
+    for (int k = 0; k < stages; k++) {
+        int place = 0, forwards = 0, back = 0;
+        int ahead = how == MF_PIPELINE_GPIPE || stages - k > turns ? turns : stages - k;
+
+        for (; place < 2 * turns;
+             place++) { /* 1F1B: one back as soon as `ahead` are on their way */
+            const bool is_back = forwards - back == ahead || forwards == turns;
+
+            items[k * n + place] = (mf_stage_item){ talk, is_back ? 2 : 1, 1 };
+            *(is_back ? &back : &forwards) += 1;
+        }
+    }
+    T_OK(mf_stages_time(&s, &ns));
+    return ns;
+}
+
+MF_TEST(a_pipeline_takes_its_micro_batches_and_the_way_through)
+{
+    T_NEAR(time_of(2, 4, MF_PIPELINE_1F1B, 0, 0), 3 * (4 + 2 - 1), 1e-9);
+    T_NEAR(time_of(2, 4, MF_PIPELINE_GPIPE, 0, 0), 3 * (4 + 2 - 1), 1e-9);
+    T_NEAR(time_of(3, 8, MF_PIPELINE_1F1B, 0, 0), 3 * (8 + 3 - 1), 1e-9);
+    T_NEAR(time_of(3, 1, MF_PIPELINE_1F1B, 0, 0), 3 * 3, 1e-9);
+}
+
+MF_TEST(stages_share_the_cores)
+{
+    T_NEAR(time_of(2, 4, MF_PIPELINE_1F1B, 1, 0), 3 * 4 * 2, 1e-9); /* nobody waits then */
+    T_NEAR(time_of(3, 8, MF_PIPELINE_GPIPE, 1, 0), 3 * 8 * 3, 1e-9);
+    T_TRUE(time_of(3, 8, MF_PIPELINE_1F1B, 2, 0) >= 3 * 8 * 3 / 2.0);
+    T_TRUE(time_of(3, 8, MF_PIPELINE_1F1B, 2, 0) < 3 * 8 * 3);
+}
+
+MF_TEST(what_travels_takes_time_in_every_stage)
+{
+    T_NEAR(time_of(2, 4, MF_PIPELINE_GPIPE, 0, 0.5), (3 + 2 * 0.5) * (4 + 2 - 1), 1e-9);
+}
+
+MF_TEST(a_mesh_alone_talks_and_computes_on_what_cores_there_are)
+{
+    const mf_stage_item item = { 5, 10, 4 };
+    mf_stages s = { .n = 1, .cores = 2, .items = &item };
+    double ns;
+
+    T_OK(mf_stages_time(&s, &ns));
+    T_NEAR(ns, 5 + 10 * 4 / 2.0, 1e-9);
+    s.cores = 0;
+    T_OK(mf_stages_time(&s, &ns));
+    T_NEAR(ns, 5 + 10, 1e-9);
+}

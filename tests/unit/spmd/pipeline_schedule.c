@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pipeline_schedule.c - orders of micro-batches, followed by stages that all take the same time:
+ * nobody waits for ever, and the time that stages are idle is what the formula says. */
+#include "spmd/pipeline/pipeline_schedule.h"
+
+#include "base/mem.h"
+#include "mf_test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 8 }; /* stages */
+
+/* What happens, in units of time: forwards one, backwards one, weights one; the last two together
+ * where they are not apart. */
+typedef struct world {
+    mf_pipeline_plan p;
+    mf_pipeline_item *items[MOST];
+    int64_t at[MOST], now[MOST];
+    int64_t *done; /* by way, chunk of all and turn: when; 0: not yet */
+} world;
+
+static int64_t *done_at(const world *w, mf_pipeline_way way, int64_t chunk, int64_t turn)
+{
+    return &w->done[((int64_t)way * w->p.stages * w->p.chunks + chunk) * w->p.turns + turn];
+}
+
+/* When all it needs is there; -1: it is not yet. */
+static int64_t ready(const world *w, const mf_pipeline_item *i, int stage)
+{
+    const int64_t chunk = (int64_t)i->chunk * w->p.stages + stage;
+    const int64_t last = (int64_t)w->p.stages * w->p.chunks - 1;
+    int64_t when = 1;
+
+    if (i->way == MF_PIPELINE_FORWARDS && chunk > 0)
+        when = *done_at(w, MF_PIPELINE_FORWARDS, chunk - 1, i->turn);
+    if (i->way == MF_PIPELINE_BACKWARDS)
+        when = chunk < last ? *done_at(w, MF_PIPELINE_BACKWARDS, chunk + 1, i->turn)
+                            : *done_at(w, MF_PIPELINE_FORWARDS, chunk, i->turn);
+    if (i->way == MF_PIPELINE_BACKWARDS && *done_at(w, MF_PIPELINE_FORWARDS, chunk, i->turn) == 0)
+        return -1;
+    if (i->way == MF_PIPELINE_WEIGHTS)
+        when = *done_at(w, MF_PIPELINE_BACKWARDS, chunk, i->turn);
+    return when - 1; /* 0 is no time: all are one later */
+}
+
+static bool step(world *w, int stage)
+{
+    const mf_pipeline_item *i = &w->items[stage][w->at[stage]];
+    const bool apart = w->p.how == MF_PIPELINE_ZERO_BUBBLE;
+    int64_t *done, from;
+
+    if (w->at[stage] == mf_pipeline_items(&w->p) || (from = ready(w, i, stage)) < 0)
+        return false;
+    if (from > w->now[stage])
+        w->now[stage] = from;
+    w->now[stage] += i->way == MF_PIPELINE_BACKWARDS && !apart ? 2 : 1;
+    done = done_at(w, i->way, (int64_t)i->chunk * w->p.stages + stage, i->turn);
+    T_EQ(*done, 0); /* nothing comes twice */
+    *done = w->now[stage] + 1;
+    w->at[stage]++;
+    return true;
+}
+
+/* Returns when the last stage is done, and lets all of them be looked at for how many micro-batches
+ * they keep at most. */
+static int64_t follow(const mf_pipeline_plan *plan, int64_t kept[MOST])
+{
+    const int64_t n = mf_pipeline_items(plan);
+    world w = { .p = *plan };
+    bool more = true;
+    int64_t end = 0;
+
+    w.done = mf_calloc(n * plan->stages * 3 + 1, sizeof *w.done);
+    for (int s = 0; s < plan->stages; s++) {
+        int64_t now = 0;
+
+        kept[s] = 0;
+        w.items[s] = mf_calloc(n + 1, sizeof *w.items[s]);
+        mf_pipeline_order(plan, s, w.items[s]);
+        for (int64_t i = 0; i < n; i++) {
+            const mf_pipeline_way last =
+                plan->how == MF_PIPELINE_ZERO_BUBBLE ? MF_PIPELINE_WEIGHTS : MF_PIPELINE_BACKWARDS;
+
+            now += (w.items[s][i].way == MF_PIPELINE_FORWARDS) - (w.items[s][i].way == last);
+            kept[s] = now > kept[s] ? now : kept[s];
+        }
+        T_EQ(now, 0);
+    }
+    while (more) {
+        more = false;
+        for (int s = 0; s < plan->stages; s++) {
+            while (step(&w, s))
+                more = true;
+        }
+    }
+    for (int s = 0; s < plan->stages; s++) {
+        T_EQ(w.at[s], n); /* it did not wait for ever */
+        end = w.now[s] > end ? w.now[s] : end;
+        mf_free(w.items[s]);
+    }
+    mf_free(w.done);
+    return end;
+}
+
+static void check(mf_pipeline how, int chunks, bool by_stages)
+{
+    for (int stages = 2; stages <= MOST; stages += 1 + stages / 4) {
+        for (int64_t turns = 1; turns <= 24; turns++) {
+            const mf_pipeline_plan p = { how, stages, chunks, turns };
+            const double work = (double)(3 * turns * chunks);
+            int64_t kept[MOST];
+            const double idle = 1 - work / (double)follow(&p, kept);
+
+            if (by_stages && turns % stages != 0)
+                T_TRUE(idle >= mf_pipeline_idle(&p) - 1e-12);
+            else
+                T_NEAR(idle, mf_pipeline_idle(&p), 1e-12);
+        }
+    }
+}
+
+MF_TEST(idle_time_of_gpipe_and_1f1b_is_what_the_formula_says)
+{
+    const mf_pipeline_plan p = { MF_PIPELINE_1F1B, 4, 1, 12 };
+
+    check(MF_PIPELINE_GPIPE, 1, false);
+    check(MF_PIPELINE_1F1B, 1, false);
+    T_NEAR(mf_pipeline_idle(&p), 3.0 / (12 + 3), 1e-12);
+}
+
+MF_TEST(idle_time_of_interleaved_pipelines_is_what_the_formula_says)
+{
+    const mf_pipeline_plan p = { MF_PIPELINE_INTERLEAVED, 4, 3, 12 };
+
+    for (int chunks = 1; chunks <= 4; chunks++)
+        check(MF_PIPELINE_INTERLEAVED, chunks, true);
+    T_NEAR(mf_pipeline_idle(&p), 3.0 / (3 * 12 + 3), 1e-12);
+}
+
+/* As much is kept as by the first stage of 1F1B. */
+MF_TEST(idle_time_of_the_zero_bubble_order_is_what_the_formula_says)
+{
+    const mf_pipeline_plan p = { MF_PIPELINE_ZERO_BUBBLE, 4, 1, 12 };
+    int64_t kept[MOST];
+
+    check(MF_PIPELINE_ZERO_BUBBLE, 1, false);
+    T_NEAR(mf_pipeline_idle(&p), 3.0 / (3 * 12 + 3), 1e-12);
+    (void)follow(&p, kept);
+    for (int s = 0; s < p.stages; s++)
+        T_EQ(kept[s], p.stages);
+}
+
+/* The planner has its places in closed form. */
+MF_TEST(places_of_micro_batches_are_those_of_their_order)
+{
+    for (int how = MF_PIPELINE_1F1B; how <= MF_PIPELINE_GPIPE; how++) {
+        for (int64_t turns = 1; turns <= 9; turns++) {
+            for (int stage = 0; stage < 4; stage++) {
+                const mf_pipeline_plan p = { (mf_pipeline)how, 4, 1, turns };
+                const int ahead = mf_pipeline_ahead(p.how, 4, stage, turns);
+                mf_pipeline_item items[18];
+
+                mf_pipeline_order(&p, stage, items);
+                for (int64_t i = 0; i < 2 * turns; i++)
+                    T_EQ(mf_pipeline_place(items[i].turn, items[i].way == MF_PIPELINE_BACKWARDS,
+                                           turns, ahead),
+                         (int)i);
+            }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* launch.c - before a task is started again. */
+#include "supervisor/launch.h"
+
+#include "mf_test.h"
+
+MF_TEST(launch_pauses_double_while_a_task_fails_soon_and_begin_anew_after_a_while)
+{
+    const int64_t ms = 1000000, now = 100000 * ms;
+    int in_row = 0;
+
+    T_EQ(mf_launch_pause_ns(now - 3000 * ms, now, &in_row), 50 * ms);
+    T_EQ(mf_launch_pause_ns(now - 4999 * ms, now, &in_row), 100 * ms);
+    T_EQ(mf_launch_pause_ns(now, now, &in_row), 200 * ms);
+    T_EQ(mf_launch_pause_ns(now - 5000 * ms, now, &in_row), 50 * ms);
+    for (int i = 0; i < 100; i++)
+        T_TRUE(mf_launch_pause_ns(now, now, &in_row) <= 12800 * ms);
+    T_EQ(mf_launch_pause_ns(now, now, &in_row), 12800 * ms);
+    T_EQ(mf_launch_pause_ns(0, now, &in_row),
+         50 * ms); /* not known: it was not we who started it */
+}
